@@ -1,0 +1,49 @@
+//! The seam to the local disk. The engine does all its local file I/O through it, so that a test can lose what was
+//! not synced, tear a write, or fail an fdatasync (`sim::disk`); `real` is the thin edge to the operating system.
+
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub mod real;
+
+/// The answer to a sync: ready when everything that was written before the call is durable.
+pub type Sync = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+/// One directory of local files with flat names.
+pub trait Disk: Send + std::marker::Sync + 'static {
+    /// Opens a file for reading and writing; `create` makes it where it is missing.
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>>;
+    /// The names in the directory, in no particular order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Removes a name. Durable after `sync_names`.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Renames, replacing what `to` named. Durable after `sync_names`.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Makes creations, removals and renames durable (fsync of the directory).
+    fn sync_names(&self) -> Sync;
+    /// Bytes that an unprivileged process may still write to the file system.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// One local file. Reads and writes are those of the page cache: they do not wait for a device that is well.
+pub trait DiskFile: Send + std::marker::Sync + 'static {
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Fills `buf` from `offset`; a file that ends before is `UnexpectedEof`.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `buf` at `offset`.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// Truncates, or extends with a hole.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes the range read as zeros and gives its space back. Never extends the file.
+    fn punch(&self, range: Range<u64>) -> io::Result<()>;
+    /// Makes data durable (fdatasync). After an error nothing that was written since the last success may be
+    /// believed: the kernel may have dropped it and will not report it twice.
+    fn sync(self: Arc<Self>) -> Sync;
+    /// The operating system's file, where there is one, for sendfile and the like.
+    fn as_file(&self) -> Option<&File>;
+}

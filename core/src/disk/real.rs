@@ -1,0 +1,123 @@
+//! The local file system as a [`Disk`].
+
+use super::{Disk, DiskFile, Sync};
+use rustix::fs::FallocateFlags;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A directory of the local file system.
+pub struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens `path`, making it (for its owner alone) and its parents where they are missing.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Disk for Directory {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create).mode(0o600);
+        Ok(Arc::new(LocalFile { file: options.open(self.path.join(name))? }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name()));
+        let names = names.collect::<io::Result<Vec<_>>>()?;
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn sync_names(&self) -> Sync {
+        let path = self.path.clone();
+        in_background(move || File::open(path)?.sync_all())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.path)?;
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+}
+
+struct LocalFile {
+    file: File,
+}
+
+impl DiskFile for LocalFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = range.end - range.start;
+        match rustix::fs::fallocate(&self.file, flags, range.start, len) {
+            Ok(()) => Ok(()),
+            // Some file systems cannot punch holes. Zeros mean the same, only larger.
+            Err(rustix::io::Errno::OPNOTSUPP) => self.write_zeros(range),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn sync(self: Arc<Self>) -> Sync {
+        in_background(move || self.file.sync_data())
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+}
+
+impl LocalFile {
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let mut at = range.start;
+        let end = range.end.min(self.len()?);
+        while at < end {
+            let len = (end - at).min(ZEROS.len() as u64);
+            self.file.write_all_at(&ZEROS[..len as usize], at)?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+/// fdatasync may take seconds, so it runs on a thread that may block.
+fn in_background(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Sync {
+    Box::pin(async move {
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
+    })
+}

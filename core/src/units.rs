@@ -1,0 +1,177 @@
+//! Units are types: a block index cannot be handed over where a byte offset is meant.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Bytes in a block: the unit of validity, of dirtiness and of the map, and the smallest request (4 KiB).
+pub const BLOCK_BYTES: u64 = 4096;
+/// Blocks in a chunk.
+pub const CHUNK_BLOCKS: u64 = 16;
+/// Bytes in a chunk: the unit of background pulling, pinning, eviction and progress (64 KiB).
+pub const CHUNK_BYTES: u64 = BLOCK_BYTES * CHUNK_BLOCKS;
+/// The largest drive: block indices within the map are 32 bits wide, so that a run costs few bytes (16 TiB).
+pub const DRIVE_BYTES_MAX: u64 = (1 << 32) * BLOCK_BYTES;
+
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+index!(
+    /// A block of the drive, counted from its start.
+    BlockIndex
+);
+index!(
+    /// A chunk of the drive, counted from its start.
+    ChunkIndex
+);
+index!(
+    /// Log sequence number: the place of one record in the journal's order. The first record has 1; 0 is "none".
+    Lsn
+);
+index!(
+    /// The writer's generation, raised by one at each online open. It fences.
+    Epoch
+);
+
+impl BlockIndex {
+    /// The block that holds the byte at `offset`.
+    pub fn of_byte(offset: u64) -> Self {
+        Self(offset / BLOCK_BYTES)
+    }
+
+    /// Where the block begins on the drive, in bytes.
+    pub fn byte(self) -> u64 {
+        self.0 * BLOCK_BYTES
+    }
+
+    /// The chunk that the block belongs to.
+    pub fn chunk(self) -> ChunkIndex {
+        ChunkIndex(self.0 / CHUNK_BLOCKS)
+    }
+}
+
+impl ChunkIndex {
+    /// The blocks of the chunk (of which the last chunk of a drive may have fewer).
+    pub fn blocks(self) -> BlockRange {
+        BlockRange { start: self.0 * CHUNK_BLOCKS, end: (self.0 + 1) * CHUNK_BLOCKS }
+    }
+}
+
+impl Lsn {
+    /// The record that follows.
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The record before, or "none" for the first.
+    pub fn prev(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+/// A half-open range of block indices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockRange {
+    /// The first block.
+    pub start: u64,
+    /// One past the last block.
+    pub end: u64,
+}
+
+impl BlockRange {
+    /// The range of `count` blocks from `start`.
+    pub fn new(start: u64, count: u64) -> Self {
+        Self { start, end: start + count }
+    }
+
+    /// The smallest range of whole blocks that contains the bytes `range`.
+    pub fn covering(range: &Range<u64>) -> Self {
+        Self { start: range.start / BLOCK_BYTES, end: range.end.div_ceil(BLOCK_BYTES) }
+    }
+
+    /// The largest range of whole blocks inside the bytes `range`; empty where there is none.
+    pub fn within(range: &Range<u64>) -> Self {
+        let start = range.start.div_ceil(BLOCK_BYTES);
+        Self { start, end: (range.end / BLOCK_BYTES).max(start) }
+    }
+
+    /// Number of blocks.
+    pub fn count(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Size in bytes.
+    pub fn byte_len(&self) -> u64 {
+        self.count() * BLOCK_BYTES
+    }
+
+    /// The same range in bytes of the drive.
+    pub fn bytes(&self) -> Range<u64> {
+        self.start * BLOCK_BYTES..self.end * BLOCK_BYTES
+    }
+
+    /// Whether it holds no block.
+    pub fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// What both ranges hold; empty where they do not meet.
+    pub fn intersect(&self, other: &BlockRange) -> BlockRange {
+        let start = self.start.max(other.start);
+        Self { start, end: self.end.min(other.end).max(start) }
+    }
+
+    /// The range cut at chunk borders, in order.
+    pub fn by_chunk(self) -> impl Iterator<Item = BlockRange> {
+        let mut at = self.start;
+        std::iter::from_fn(move || {
+            (at < self.end).then(|| {
+                let end = ((at / CHUNK_BLOCKS + 1) * CHUNK_BLOCKS).min(self.end);
+                let piece = BlockRange { start: at, end };
+                at = end;
+                piece
+            })
+        })
+    }
+
+    /// The block indices, in order.
+    pub fn iter(self) -> Range<u64> {
+        self.start..self.end
+    }
+}
+
+impl fmt::Display for BlockRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.start, self.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn covering_rounds_out_and_within_rounds_in() {
+        let bytes = 4095..12289;
+        assert_eq!(BlockRange::covering(&bytes), BlockRange { start: 0, end: 4 });
+        assert_eq!(BlockRange::within(&bytes), BlockRange { start: 1, end: 3 });
+        assert!(BlockRange::within(&(1..4095)).is_empty());
+    }
+
+    #[test]
+    fn by_chunk_cuts_at_borders_and_loses_nothing() {
+        let pieces: Vec<_> = BlockRange { start: 15, end: 33 }.by_chunk().collect();
+        let expected = [(15, 16), (16, 32), (32, 33)].map(|(start, end)| BlockRange { start, end });
+        assert_eq!(pieces, expected);
+    }
+}
