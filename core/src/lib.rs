@@ -3,6 +3,13 @@
 //!
 //! `ARCHITECTURE.md` is the map of this code; `core/FORMAT.md` documents every byte that it writes.
 
+pub mod bitmap;
 pub mod device;
 pub mod disk;
+pub mod entropy;
+pub mod format;
+pub mod keys;
+pub mod runs;
+pub mod seal;
+pub mod store;
 pub mod units;

@@ -1,0 +1,35 @@
+//! Randomness: the operating system's, except inside a simulation, which must replay from its seed.
+
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+use std::cell::RefCell;
+
+thread_local! {
+    static SEEDED: RefCell<Option<StdRng>> = const { RefCell::new(None) };
+}
+
+/// Fills `bytes` with random bits.
+pub fn fill(bytes: &mut [u8]) {
+    SEEDED.with_borrow_mut(|seeded| match seeded {
+        Some(rng) => rng.fill_bytes(bytes),
+        None => rand::rng().fill_bytes(bytes),
+    });
+}
+
+/// 128 random bits.
+pub fn u128() -> u128 {
+    let mut bytes = [0; 16];
+    fill(&mut bytes);
+    u128::from_le_bytes(bytes)
+}
+
+/// A random identity.
+pub fn uuid() -> uuid::Uuid {
+    uuid::Builder::from_random_bytes(u128().to_le_bytes()).into_uuid()
+}
+
+/// From here on everything that this thread draws follows from `seed`. For simulations only: keys drawn so are
+/// no secret.
+pub fn seed_this_thread(seed: u64) {
+    SEEDED.set(Some(StdRng::seed_from_u64(seed)));
+}

@@ -1,0 +1,41 @@
+//! The bytes of the store, as documented in `core/FORMAT.md`: pure functions between structures and slices.
+//!
+//! Every decoder takes hostile bytes: lengths are checked against what is there and against a cap before anything
+//! is allocated, and what is newer than this program says so.
+
+pub mod family;
+pub mod head;
+pub mod id;
+pub mod page;
+pub mod root;
+pub mod segment;
+pub mod usage;
+pub mod wire;
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// The bytes end in the middle of a field.
+    #[error("it ends too early")]
+    Truncated,
+    /// Another kind of object, or none of ours.
+    #[error("it does not begin as {expected} does")]
+    Magic {
+        /// What should have been there.
+        expected: &'static str,
+    },
+    /// Written by a later version.
+    #[error("it has format {found}, which is newer than this program knows ({known})")]
+    Newer {
+        /// The version that was found.
+        found: u64,
+        /// The latest version that this program reads.
+        known: u64,
+    },
+    /// The seal does not open: damaged, moved, or sealed with another key.
+    #[error("its seal does not check")]
+    Seal,
+    /// A field has a value that cannot be.
+    #[error("{0}")]
+    Invalid(&'static str),
+}

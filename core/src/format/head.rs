@@ -1,0 +1,146 @@
+//! HEAD: the one mutable object of a drive, changed only by compare-and-swap.
+
+use super::FormatError;
+use super::id::ObjectId;
+use super::wire::{Reader, Writer};
+use crate::seal::Sealer;
+use crate::units::Epoch;
+use uuid::Uuid;
+
+const MAGIC: &[u8; 8] = b"HLDHEAD\x01";
+/// The longest HEAD: fixed fields and a device name.
+pub const HEAD_BYTES_MAX: usize = 4096;
+
+/// Who may write a drive, and which version is current.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The drive.
+    pub drive: Uuid,
+    /// The writer's generation.
+    pub epoch: Epoch,
+    /// Random with every write: it tells whose write a read-back shows.
+    pub nonce: u128,
+    /// The device that wrote it.
+    pub device: Uuid,
+    /// Its name, for people.
+    pub device_name: String,
+    /// Whether that device still has the drive open.
+    pub state: HeadState,
+    /// When it was written, Unix time in ms, for people.
+    pub written_ms: u64,
+    /// The current version.
+    pub root: ObjectId,
+    /// BLAKE3 of the root object.
+    pub root_hash: [u8; 32],
+    /// The version before.
+    pub parent: ObjectId,
+}
+
+/// What has become of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadState {
+    /// Nobody has it open.
+    Released,
+    /// The device has it open for writing.
+    Held,
+    /// It was removed. The name stays, so that it can never be created again behind a zombie's back.
+    Removed,
+}
+
+/// The name of a drive's HEAD.
+pub fn name(drive: Uuid) -> String {
+    format!("head/{}", drive.simple())
+}
+
+impl Head {
+    /// The object's bytes, with their MAC.
+    pub fn encode(&self, sealer: &Sealer) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.raw(MAGIC)
+            .raw(self.drive.as_bytes())
+            .u64(self.epoch.0)
+            .raw(&self.nonce.to_le_bytes());
+        w.raw(self.device.as_bytes());
+        w.u8(match self.state {
+            HeadState::Released => 0,
+            HeadState::Held => 1,
+            HeadState::Removed => 2,
+        });
+        w.str(&self.device_name).varint(self.written_ms);
+        self.root.write(&mut w);
+        w.raw(&self.root_hash);
+        self.parent.write(&mut w);
+        let mut bytes = w.finish();
+        let mac = sealer.head_mac(&bytes);
+        bytes.extend_from_slice(&mac);
+        bytes
+    }
+
+    /// Reads and checks the object.
+    pub fn decode(sealer: &Sealer, bytes: &[u8]) -> Result<Self, FormatError> {
+        if bytes.len() > HEAD_BYTES_MAX {
+            return Err(FormatError::Invalid("it is longer than a HEAD can be"));
+        }
+        // The magic first: a web page in its place is not "damaged".
+        Reader::new(bytes).magic(MAGIC, "a HEAD")?;
+        let (signed, mac) = bytes.split_last_chunk::<32>().ok_or(FormatError::Truncated)?;
+        if sealer.head_mac(signed) != *mac {
+            return Err(FormatError::Seal);
+        }
+        let mut r = Reader::new(&signed[MAGIC.len()..]);
+        let head = Head {
+            drive: Uuid::from_bytes(r.array()?),
+            epoch: Epoch(r.u64()?),
+            nonce: u128::from_le_bytes(r.array()?),
+            device: Uuid::from_bytes(r.array()?),
+            state: match r.u8()? {
+                0 => HeadState::Released,
+                1 => HeadState::Held,
+                2 => HeadState::Removed,
+                _ => return Err(FormatError::Invalid("a HEAD has no such state")),
+            },
+            device_name: r.str()?,
+            written_ms: r.varint()?,
+            root: ObjectId::read(&mut r)?,
+            root_hash: r.array()?,
+            parent: ObjectId::read(&mut r)?,
+        };
+        r.end()?;
+        Ok(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::{Cipher, DataKey};
+
+    #[test]
+    fn a_head_survives_the_round_trip_and_no_bit_may_flip() {
+        let sealer = Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([1; 32].into()));
+        let head = Head {
+            drive: Uuid::from_u128(1),
+            epoch: Epoch(2),
+            nonce: 3,
+            device: Uuid::from_u128(4),
+            device_name: "laptop".into(),
+            state: HeadState::Held,
+            written_ms: 5,
+            root: ObjectId {
+                drive: Uuid::from_u128(1),
+                epoch: Epoch(2),
+                seq: 6,
+                unique: 7,
+            },
+            root_hash: [8; 32],
+            parent: ObjectId::NONE,
+        };
+        let bytes = head.encode(&sealer);
+        assert_eq!(Head::decode(&sealer, &bytes), Ok(head));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Head::decode(&sealer, &damaged).is_err(), "bit {bit}");
+        }
+    }
+}

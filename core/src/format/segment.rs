@@ -1,0 +1,387 @@
+//! Segments: immutable objects of sealed boxes with a sealed directory in front.
+
+use super::FormatError;
+use super::wire::{Reader, Writer};
+use crate::seal::{Purpose, Sealer};
+use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
+use bytes::Bytes;
+
+const MAGIC: &[u8; 8] = b"HLDSEG\0\x01";
+/// Bytes before the directory.
+pub const HEADER_BYTES: usize = 16;
+/// The largest directory, plain: 8 MiB of one-block frames need 24 KiB; the rest is room for zero runs.
+pub const DIRECTORY_BYTES_MAX: usize = 4 << 20;
+/// The largest page or usage table, plain.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
+const USAGE_INDEX: u64 = 0xFFFF_FFFF;
+
+/// What a segment holds, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Directory {
+    /// Blocks of the drive.
+    Data {
+        /// Frames, ascending.
+        frames: Vec<FrameEntry>,
+        /// Runs that read as zeros from this commit on, ascending.
+        zeros: Vec<BlockRange>,
+    },
+    /// Map pages, and at most one usage table.
+    Map(Vec<PageEntry>),
+}
+
+/// A frame's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameEntry {
+    /// The blocks that it holds: a run inside one chunk.
+    pub blocks: BlockRange,
+    /// Where its box begins in the object.
+    pub offset: u32,
+    /// Length of its box.
+    pub stored_len: u32,
+}
+
+/// A map page's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageEntry {
+    /// Index of the page; `None` for the usage table.
+    pub index: Option<u32>,
+    /// Where its box begins in the object.
+    pub offset: u32,
+    /// Length of its box.
+    pub stored_len: u32,
+}
+
+/// The associated place of a frame's box.
+pub fn frame_place(blocks: BlockRange) -> [u8; 12] {
+    let mut place = [0; 12];
+    place[..8].copy_from_slice(&blocks.start.to_le_bytes());
+    place[8..].copy_from_slice(&(blocks.count() as u32).to_le_bytes());
+    place
+}
+
+/// Collects the boxes of one segment.
+pub struct SegmentBuilder<'a> {
+    sealer: &'a Sealer,
+    name: String,
+    directory: Directory,
+    body: Vec<u8>,
+}
+
+impl<'a> SegmentBuilder<'a> {
+    /// A data segment that will be put under `name`.
+    pub fn data(sealer: &'a Sealer, name: String) -> Self {
+        Self {
+            sealer,
+            name,
+            directory: Directory::Data {
+                frames: Vec::new(),
+                zeros: Vec::new(),
+            },
+            body: Vec::new(),
+        }
+    }
+
+    /// A segment of map pages that will be put under `name`.
+    pub fn map(sealer: &'a Sealer, name: String) -> Self {
+        Self {
+            sealer,
+            name,
+            directory: Directory::Map(Vec::new()),
+            body: Vec::new(),
+        }
+    }
+
+    /// Bytes of boxes so far.
+    pub fn body_len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Whether it holds nothing at all.
+    pub fn is_empty(&self) -> bool {
+        match &self.directory {
+            Directory::Data { frames, zeros } => frames.is_empty() && zeros.is_empty(),
+            Directory::Map(pages) => pages.is_empty(),
+        }
+    }
+
+    /// Adds the frame of `blocks`, which follow all that were added before.
+    pub fn frame(&mut self, blocks: BlockRange, data: &[u8]) {
+        assert_eq!(blocks.byte_len(), data.len() as u64, "a frame holds whole blocks");
+        let sealed = self
+            .sealer
+            .seal(Purpose::Frame, &self.name, &frame_place(blocks), data);
+        let (offset, stored_len) = (self.body.len() as u32, sealed.len() as u32);
+        self.body.extend_from_slice(&sealed);
+        let Directory::Data { frames, .. } = &mut self.directory else {
+            panic!("frames go into data segments")
+        };
+        assert!(
+            frames.last().is_none_or(|last| last.blocks.end <= blocks.start),
+            "frames ascend"
+        );
+        frames.push(FrameEntry {
+            blocks,
+            offset,
+            stored_len,
+        });
+    }
+
+    /// Adds a run of zeros, which follows all that were added before.
+    pub fn zeros(&mut self, blocks: BlockRange) {
+        let Directory::Data { zeros, .. } = &mut self.directory else {
+            panic!("zeros go into data segments")
+        };
+        zeros.push(blocks);
+    }
+
+    /// Adds a map page.
+    pub fn page(&mut self, index: u32, plain: &[u8]) {
+        let sealed = self
+            .sealer
+            .seal(Purpose::Page, &self.name, &index.to_le_bytes(), plain);
+        self.push_page(Some(index), &sealed);
+    }
+
+    /// Adds the usage table.
+    pub fn usage(&mut self, plain: &[u8]) {
+        let sealed = self.sealer.seal(Purpose::Usage, &self.name, &[], plain);
+        self.push_page(None, &sealed);
+    }
+
+    fn push_page(&mut self, index: Option<u32>, sealed: &[u8]) {
+        let (offset, stored_len) = (self.body.len() as u32, sealed.len() as u32);
+        self.body.extend_from_slice(sealed);
+        let Directory::Map(pages) = &mut self.directory else {
+            panic!("pages go into map segments")
+        };
+        pages.push(PageEntry {
+            index,
+            offset,
+            stored_len,
+        });
+    }
+
+    /// The finished object, its directory (with offsets in the object) and the directory's sealed length.
+    pub fn finish(self) -> (Bytes, Directory, u32) {
+        let Self {
+            sealer,
+            name,
+            mut directory,
+            body,
+        } = self;
+        let sealed = sealer.seal(Purpose::Directory, &name, &[], &encode(&directory));
+        let start = (HEADER_BYTES + sealed.len()) as u32;
+        directory.for_each_offset(|offset| *offset += start);
+        let mut object = Vec::with_capacity(start as usize + body.len());
+        object.extend_from_slice(MAGIC);
+        object.extend_from_slice(&(sealed.len() as u32).to_le_bytes());
+        object.extend_from_slice(&[0; 4]);
+        object.extend_from_slice(&sealed);
+        object.extend_from_slice(&body);
+        (object.into(), directory, sealed.len() as u32)
+    }
+}
+
+/// Reads the directory off the front of an object, of which at least the header and the directory are there.
+pub fn decode(sealer: &Sealer, name: &str, front: &[u8]) -> Result<Directory, FormatError> {
+    let mut r = Reader::new(front);
+    r.magic(MAGIC, "a segment")?;
+    let sealed_len = r.u32()?;
+    r.u32()?;
+    let sealed = r.raw(sealed_len as usize)?;
+    let plain = sealer.open(Purpose::Directory, name, &[], sealed, DIRECTORY_BYTES_MAX)?;
+    let mut directory = decode_plain(&plain)?;
+    let start = (HEADER_BYTES as u32)
+        .checked_add(sealed_len)
+        .ok_or(FormatError::Truncated)?;
+    let mut overflow = false;
+    directory.for_each_offset(|offset| match offset.checked_add(start) {
+        Some(absolute) => *offset = absolute,
+        None => overflow = true,
+    });
+    if overflow {
+        Err(FormatError::Invalid("a segment is too long"))
+    } else {
+        Ok(directory)
+    }
+}
+
+impl Directory {
+    fn for_each_offset(&mut self, mut f: impl FnMut(&mut u32)) {
+        match self {
+            Directory::Data { frames, .. } => frames.iter_mut().for_each(|frame| f(&mut frame.offset)),
+            Directory::Map(pages) => pages.iter_mut().for_each(|page| f(&mut page.offset)),
+        }
+    }
+}
+
+fn encode(directory: &Directory) -> Vec<u8> {
+    let mut w = Writer::new();
+    match directory {
+        Directory::Data { frames, zeros } => {
+            w.u8(1).varint(frames.len() as u64);
+            let mut end = 0;
+            for frame in frames {
+                w.varint(frame.blocks.start - end)
+                    .varint(frame.blocks.count())
+                    .varint(frame.stored_len.into());
+                end = frame.blocks.end;
+            }
+            w.varint(zeros.len() as u64);
+            end = 0;
+            for run in zeros {
+                w.varint(run.start - end).varint(run.count());
+                end = run.end;
+            }
+        }
+        Directory::Map(pages) => {
+            w.u8(2).varint(pages.len() as u64);
+            for page in pages {
+                w.varint(page.index.map_or(USAGE_INDEX, u64::from))
+                    .varint(page.stored_len.into());
+            }
+        }
+    }
+    w.finish()
+}
+
+/// Decodes a directory that was unsealed; offsets count from its end.
+pub fn decode_plain(plain: &[u8]) -> Result<Directory, FormatError> {
+    let mut r = Reader::new(plain);
+    let directory = match r.u8()? {
+        1 => decode_data(&mut r)?,
+        2 => decode_map(&mut r)?,
+        kind => {
+            return Err(FormatError::Newer {
+                found: kind.into(),
+                known: 2,
+            });
+        }
+    };
+    r.end()?;
+    Ok(directory)
+}
+
+fn decode_data(r: &mut Reader<'_>) -> Result<Directory, FormatError> {
+    let (mut offset, mut end) = (0, 0);
+    let frames = r.list(3, |r| {
+        let blocks = read_run(r, &mut end)?;
+        if blocks.start / CHUNK_BLOCKS != (blocks.end - 1) / CHUNK_BLOCKS {
+            return Err(FormatError::Invalid("a frame crosses a chunk's border"));
+        }
+        let entry = FrameEntry {
+            blocks,
+            offset,
+            stored_len: r.varint32()?,
+        };
+        offset = advance(offset, entry.stored_len)?;
+        Ok(entry)
+    })?;
+    end = 0;
+    let zeros = r.list(2, |r| read_run(r, &mut end))?;
+    Ok(Directory::Data { frames, zeros })
+}
+
+fn decode_map(r: &mut Reader<'_>) -> Result<Directory, FormatError> {
+    let mut offset = 0;
+    let pages = r.list(2, |r| {
+        let (index, stored_len) = (r.varint32()?, r.varint32()?);
+        let index = (u64::from(index) != USAGE_INDEX).then_some(index);
+        let entry = PageEntry {
+            index,
+            offset,
+            stored_len,
+        };
+        offset = advance(offset, stored_len)?;
+        Ok(entry)
+    })?;
+    Ok(Directory::Map(pages))
+}
+
+fn advance(offset: u32, len: u32) -> Result<u32, FormatError> {
+    offset
+        .checked_add(len)
+        .ok_or(FormatError::Invalid("a segment is too long"))
+}
+
+/// Reads a run that begins `varint` blocks behind `end`, and moves `end` to its end.
+pub(super) fn read_run(r: &mut Reader<'_>, end: &mut u64) -> Result<BlockRange, FormatError> {
+    let start = end.checked_add(r.varint()?);
+    let range = start
+        .zip(r.varint().ok())
+        .and_then(|(start, count)| Some(start..start.checked_add(count)?));
+    match range {
+        Some(range) if !range.is_empty() && range.end <= crate::units::DRIVE_BYTES_MAX / BLOCK_BYTES => {
+            *end = range.end;
+            Ok(BlockRange {
+                start: range.start,
+                end: range.end,
+            })
+        }
+        _ => Err(FormatError::Invalid(
+            "a run of blocks is empty or beyond any drive",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::{Cipher, DataKey};
+
+    #[test]
+    fn a_segment_reads_back_from_its_front_and_its_boxes_open() {
+        let sealer = Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([1; 32].into()));
+        let mut builder = SegmentBuilder::data(&sealer, "seg/x".into());
+        let runs = [
+            BlockRange::new(3, 2),
+            BlockRange::new(16, 4),
+            BlockRange::new(1000, 1),
+        ];
+        for (i, run) in runs.iter().enumerate() {
+            builder.frame(*run, &vec![i as u8; run.byte_len() as usize]);
+        }
+        builder.zeros(BlockRange::new(64, 1 << 20));
+        let (object, directory, len) = builder.finish();
+        assert_eq!(
+            decode(&sealer, "seg/x", &object[..HEADER_BYTES + len as usize]),
+            Ok(directory.clone())
+        );
+        let Directory::Data { frames, zeros } = directory else {
+            panic!()
+        };
+        assert_eq!(zeros, [BlockRange::new(64, 1 << 20)]);
+        for (i, frame) in frames.iter().enumerate() {
+            let sealed = &object[frame.offset as usize..][..frame.stored_len as usize];
+            let plain = sealer.open(
+                Purpose::Frame,
+                "seg/x",
+                &frame_place(frame.blocks),
+                sealed,
+                1 << 16,
+            );
+            assert_eq!(plain, Ok(vec![i as u8; frame.blocks.byte_len() as usize]));
+        }
+        assert_eq!(
+            frames.last().map(|f| f.offset + f.stored_len),
+            Some(object.len() as u32)
+        );
+        assert_eq!(decode(&sealer, "seg/y", &object), Err(FormatError::Seal));
+    }
+
+    #[test]
+    fn a_frame_over_a_chunk_border_is_refused() {
+        let directory = Directory::Data {
+            frames: vec![FrameEntry {
+                blocks: BlockRange::new(15, 2),
+                offset: 0,
+                stored_len: 1,
+            }],
+            zeros: vec![],
+        };
+        assert!(matches!(
+            decode_plain(&encode(&directory)),
+            Err(FormatError::Invalid(_))
+        ));
+    }
+}

@@ -1,0 +1,309 @@
+//! The data key, wrapped by a passphrase or a recovery key (`core/FORMAT.md`, "keys/<id>").
+
+use crate::format::FormatError;
+use crate::seal::DataKey;
+use argon2::{Algorithm, Argon2, Params, Version};
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use data_encoding::{Encoding, Specification};
+
+use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// Argon2id's memory: what RFC 9106 recommends where memory is scarce (64 MiB, three passes).
+const MEMORY_KIB: u32 = 64 << 10;
+const PASSES: u32 = 3;
+/// A stored key that asks for more than this is not ours; it would only serve to exhaust the machine.
+const MEMORY_KIB_MAX: u32 = 1 << 20;
+const PASSES_MAX: u32 = 64;
+const VERSION: u64 = 1;
+const CHECKSUM_BYTES: usize = 3;
+
+/// A wrapped data key, as it is stored under `keys/<id>`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WrappedKey {
+    version: u64,
+    #[serde(flatten)]
+    wrapping: Wrapping,
+    #[serde(with = "hex")]
+    nonce: Vec<u8>,
+    #[serde(with = "hex")]
+    wrapped: Vec<u8>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Wrapping {
+    Passphrase {
+        memory_kib: u32,
+        passes: u32,
+        lanes: u32,
+        #[serde(with = "hex")]
+        salt: Vec<u8>,
+    },
+    Recovery,
+}
+
+/// What opens a wrapped key.
+pub enum Secret {
+    /// What a person remembers.
+    Passphrase(Zeroizing<String>),
+    /// What a person wrote down.
+    Recovery(RecoveryKey),
+}
+
+/// 32 random bytes that open the family when the passphrase is lost.
+#[derive(Clone)]
+pub struct RecoveryKey(Zeroizing<[u8; 32]>);
+
+/// A fresh data key.
+pub fn new_data_key() -> DataKey {
+    let mut key = Zeroizing::new([0; 32]);
+    crate::entropy::fill(&mut *key);
+    DataKey(key)
+}
+
+/// The data key of a family without encryption: no secret, but its own for each family.
+pub fn public_data_key(family: Uuid) -> DataKey {
+    DataKey(Zeroizing::new(blake3::derive_key(
+        "holdall v1 no encryption",
+        family.as_bytes(),
+    )))
+}
+
+impl WrappedKey {
+    /// Wraps the data key of `family`, to be stored under `keys/<id>`.
+    pub fn wrap(key: &DataKey, secret: &Secret, family: Uuid, id: &str) -> Self {
+        let wrapping = match secret {
+            Secret::Recovery(_) => Wrapping::Recovery,
+            Secret::Passphrase(_) => {
+                let salt = random(16);
+                Wrapping::Passphrase {
+                    memory_kib: MEMORY_KIB,
+                    passes: PASSES,
+                    lanes: 1,
+                    salt,
+                }
+            }
+        };
+        let nonce = random(24);
+        let wrapping_key = wrapping
+            .key(secret)
+            .expect("the kind is the secret's own, and the costs are ours");
+        let aad = associated(family, id);
+        let wrapped = XChaCha20Poly1305::new(Key::from_slice(&*wrapping_key))
+            .encrypt(
+                XNonce::from_slice(&nonce),
+                Payload {
+                    msg: &*key.0,
+                    aad: &aad,
+                },
+            )
+            .expect("32 bytes are far below the cipher's limit");
+        Self {
+            version: VERSION,
+            wrapping,
+            nonce,
+            wrapped,
+        }
+    }
+
+    /// The data key, or `None` where the secret is not the one that wrapped it.
+    pub fn unwrap(&self, secret: &Secret, family: Uuid, id: &str) -> Result<Option<DataKey>, FormatError> {
+        let Some(wrapping_key) = self.wrapping.key(secret) else {
+            return Ok(None);
+        };
+        if self.nonce.len() != 24 {
+            return Err(FormatError::Invalid(
+                "a wrapped key has a nonce of the wrong length",
+            ));
+        }
+        let aad = associated(family, id);
+        let opened = XChaCha20Poly1305::new(Key::from_slice(&*wrapping_key)).decrypt(
+            XNonce::from_slice(&self.nonce),
+            Payload {
+                msg: &self.wrapped,
+                aad: &aad,
+            },
+        );
+        let Ok(key) = opened.map(Zeroizing::new) else {
+            return Ok(None);
+        };
+        let key = <[u8; 32]>::try_from(&key[..]);
+        Ok(Some(DataKey(Zeroizing::new(key.map_err(|_| {
+            FormatError::Invalid("a data key has 32 bytes")
+        })?))))
+    }
+
+    /// Whether a passphrase (and not a recovery key) wraps it.
+    pub fn is_passphrase(&self) -> bool {
+        matches!(self.wrapping, Wrapping::Passphrase { .. })
+    }
+
+    /// The object's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).expect("a structure of plain fields becomes JSON")
+    }
+
+    /// Reads the object.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let key: Self = serde_json::from_slice(bytes).map_err(|_| FormatError::Magic {
+            expected: "a wrapped key",
+        })?;
+        if key.version > VERSION {
+            return Err(FormatError::Newer {
+                found: key.version,
+                known: VERSION,
+            });
+        }
+        Ok(key)
+    }
+}
+
+impl Wrapping {
+    /// `None` where the secret is of another kind, or the costs are beyond reason.
+    fn key(&self, secret: &Secret) -> Option<Zeroizing<[u8; 32]>> {
+        match (self, secret) {
+            (Wrapping::Recovery, Secret::Recovery(key)) => {
+                Some(Zeroizing::new(blake3::derive_key("holdall v1 recovery", &*key.0)))
+            }
+            (
+                Wrapping::Passphrase {
+                    memory_kib,
+                    passes,
+                    lanes,
+                    salt,
+                },
+                Secret::Passphrase(passphrase),
+            ) => {
+                if *memory_kib > MEMORY_KIB_MAX || *passes > PASSES_MAX {
+                    return None;
+                }
+                let params = Params::new(*memory_kib, *passes, *lanes, Some(32)).ok()?;
+                let mut key = Zeroizing::new([0; 32]);
+                Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+                    .hash_password_into(passphrase.as_bytes(), salt, &mut *key)
+                    .ok()?;
+                Some(key)
+            }
+            (Wrapping::Recovery, Secret::Passphrase(_))
+            | (Wrapping::Passphrase { .. }, Secret::Recovery(_)) => None,
+        }
+    }
+}
+
+fn associated(family: Uuid, id: &str) -> Vec<u8> {
+    [b"holdall key".as_slice(), family.as_bytes(), id.as_bytes()].concat()
+}
+
+fn random(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    crate::entropy::fill(&mut bytes);
+    bytes
+}
+
+impl RecoveryKey {
+    /// A fresh one.
+    pub fn generate() -> Self {
+        Self(new_data_key().0)
+    }
+
+    /// As it is written down: groups of four, the last of them guarding against slips of the pen.
+    pub fn to_text(&self) -> String {
+        let checked = [&self.0[..], &self.checksum()].concat();
+        let text = CROCKFORD.encode(&checked);
+        let groups: Vec<_> = text
+            .as_bytes()
+            .chunks(4)
+            .map(|group| String::from_utf8_lossy(group).into_owned())
+            .collect();
+        groups.join("-")
+    }
+
+    /// Reads what was written down: case, dashes and spaces do not matter, O is 0, I and L are 1.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let bytes = CROCKFORD.decode(text.trim().as_bytes()).ok()?;
+        let (key, checksum) = bytes.split_first_chunk::<32>()?;
+        let key = Self(Zeroizing::new(*key));
+        (key.checksum() == *checksum).then_some(key)
+    }
+
+    fn checksum(&self) -> [u8; CHECKSUM_BYTES] {
+        let hash = blake3::derive_key("holdall v1 recovery checksum", &*self.0);
+        [hash[0], hash[1], hash[2]]
+    }
+}
+
+static CROCKFORD: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut spec = Specification::new();
+    spec.symbols.push_str("0123456789ABCDEFGHJKMNPQRSTVWXYZ");
+    spec.ignore.push_str("- \n\r\t");
+    spec.translate.from.push_str("abcdefghjkmnpqrstvwxyzoOiIlL");
+    spec.translate.to.push_str("ABCDEFGHJKMNPQRSTVWXYZ001111");
+    spec.encoding().expect("the alphabet is a constant")
+});
+
+mod hex {
+    use data_encoding::HEXLOWER_PERMISSIVE;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&HEXLOWER_PERMISSIVE.encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        HEXLOWER_PERMISSIVE
+            .decode(text.as_bytes())
+            .map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_right_secret_in_the_right_place_unwraps() {
+        let (key, family) = (new_data_key(), Uuid::from_u128(1));
+        let pass = |text: &str| Secret::Passphrase(Zeroizing::new(text.to_owned()));
+        let recovery = RecoveryKey::generate();
+        let wrapped = WrappedKey::wrap(&key, &pass("correct horse"), family, "a");
+        let stored = WrappedKey::decode(&wrapped.encode()).unwrap();
+        let opens = |wrapped: &WrappedKey, secret, family, id| {
+            wrapped
+                .unwrap(&secret, family, id)
+                .unwrap()
+                .is_some_and(|k| k.0 == key.0)
+        };
+        assert!(opens(&stored, pass("correct horse"), family, "a"));
+        assert!(!opens(&stored, pass("battery staple"), family, "a"));
+        assert!(!opens(&stored, pass("correct horse"), Uuid::from_u128(2), "a"));
+        assert!(!opens(&stored, Secret::Recovery(recovery.clone()), family, "a"));
+        let wrapped = WrappedKey::wrap(&key, &Secret::Recovery(recovery.clone()), family, "b");
+        assert!(opens(&wrapped, Secret::Recovery(recovery), family, "b"));
+    }
+
+    #[test]
+    fn a_recovery_key_reads_back_however_it_was_written_down() {
+        let key = RecoveryKey::generate();
+        let text = key.to_text();
+        assert_eq!(text.len(), 14 * 5 - 1, "fourteen groups of four");
+        for written in [
+            text.to_lowercase(),
+            text.replace('-', " "),
+            text.replace('0', "o").replace('1', "L"),
+        ] {
+            assert_eq!(
+                RecoveryKey::from_text(&written).map(|k| k.0),
+                Some(key.0.clone()),
+                "{written}"
+            );
+        }
+        let slip = if text.starts_with('7') { "8" } else { "7" };
+        assert!(RecoveryKey::from_text(&format!("{slip}{}", &text[1..])).is_none());
+        assert!(RecoveryKey::from_text("").is_none());
+    }
+}

@@ -1,0 +1,127 @@
+//! The seam to the store: where a drive's data lives remotely.
+//!
+//! Names are relative to the prefix, with `/` between parts. Nothing here retries: who calls knows what a lost
+//! answer means.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::ops::Range;
+use std::time::Duration;
+
+pub mod file;
+pub mod meter;
+pub mod url;
+
+/// Five verbs on named objects.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The object, or the bytes `range` of it. A body of another length than asked for is an error.
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError>;
+    /// Stores the object durably and atomically: a reader sees the old one or the new one, whole.
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError>;
+    /// Its length, without the body.
+    async fn head(&self, name: &str) -> Result<u64, StoreError>;
+    /// All objects whose names begin with `prefix`.
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError>;
+    /// Deletes the object; one that is not there is no error.
+    async fn delete(&self, name: &str) -> Result<(), StoreError>;
+}
+
+/// An object's body and version.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// The bytes that were asked for.
+    pub bytes: Bytes,
+    /// The version, as the store names it. Meaningful for whole objects.
+    pub etag: Etag,
+}
+
+/// A store's own name for one version of an object. Opaque.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Etag(pub String);
+
+/// Under which condition a put takes effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// In any case.
+    Always,
+    /// If nothing has the name.
+    Absent,
+    /// If the object still is this version.
+    Matches(Etag),
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The object's name, from the prefix of the store on.
+    pub name: String,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// Why a store did not do as asked. After a put, everything but `Precondition` and `Denied` leaves open whether it
+/// took effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing has that name.
+    #[error("{name} is not in the store")]
+    NotFound {
+        /// The object.
+        name: String,
+    },
+    /// The condition of a put did not hold.
+    #[error("{name} was changed by another device")]
+    Precondition {
+        /// The object.
+        name: String,
+    },
+    /// No answer, or none that makes sense: try again later.
+    #[error("the store cannot be reached: {reason}")]
+    Unreachable {
+        /// What happened.
+        reason: String,
+    },
+    /// The store asks for patience.
+    #[error("the store is busy: {reason}")]
+    Busy {
+        /// What it said.
+        reason: String,
+        /// When to try again, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// Credentials are missing or wrong, or do not allow this.
+    #[error("the store refused access: {reason}")]
+    Denied {
+        /// What it said.
+        reason: String,
+    },
+    /// There is no room.
+    #[error("the store is full: {reason}")]
+    Full {
+        /// What it said.
+        reason: String,
+    },
+    /// The body is not what was asked for.
+    #[error("{name} came back damaged: {reason}")]
+    Damaged {
+        /// The object.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// Whether time alone may mend it.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            StoreError::Unreachable { .. } | StoreError::Busy { .. } => true,
+            StoreError::NotFound { .. } | StoreError::Precondition { .. } | StoreError::Denied { .. } => {
+                false
+            }
+            StoreError::Full { .. } => true,
+            StoreError::Damaged { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The embedded store: a directory. It has true compare-and-swap between processes, and its puts survive a crash.
+//!
+//! A put writes a temporary file, syncs it, gives it its name and syncs the directory: a reader sees the old object
+//! or the new one, whole, and an acknowledged put is on the disk. "Absent" is decided by the file system itself
+//! (rename without replacing). "Matches" is read, compared and renamed under an flock that every process takes.
+//!
+//! A directory that is gone (an unplugged disk) is unreachable, never empty: nothing is created in its place, and
+//! where a disk was unmounted under us the bare mount point is told from the store by its family.json.
+
+use super::{Etag, Fetched, Listed, Store, StoreError, When};
+use crate::format::family;
+use async_trait::async_trait;
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use rustix::fs::{FlockOperation, RenameFlags};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const LOCK: &str = ".lock";
+const TEMPORARY: &str = ".tmp";
+
+/// A directory of objects.
+#[derive(Clone)]
+pub struct FileStore {
+    root: PathBuf,
+}
+
+impl FileStore {
+    /// The store in the directory `root`, which need not be there yet.
+    pub fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Makes the directory, for a store that is about to be created.
+    pub fn prepare(&self) -> io::Result<()> {
+        std::fs::create_dir_all(&self.root)
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Self, &str) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (store, name) = (self.clone(), name.to_owned());
+        let done = tokio::task::spawn_blocking(move || work(&store, &name)).await;
+        done.unwrap_or_else(|panicked| {
+            Err(StoreError::Unreachable {
+                reason: panicked.to_string(),
+            })
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// What an I/O error on `name` means: nothing is "not found" while the store itself is not there.
+    fn explain(&self, name: &str, error: &io::Error) -> StoreError {
+        let reason = format!("{}: {error}", self.root.display());
+        match error.kind() {
+            ErrorKind::NotFound if !self.is_here() => StoreError::Unreachable {
+                reason: format!("{} is not there", self.root.display()),
+            },
+            ErrorKind::NotFound => StoreError::NotFound {
+                name: name.to_owned(),
+            },
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Denied { reason },
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { reason },
+            _ => StoreError::Unreachable { reason },
+        }
+    }
+
+    /// Whether the store is there: the family's own object answers for all others.
+    fn is_here(&self) -> bool {
+        self.path(family::NAME).exists()
+    }
+
+    fn get_now(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        let explain = |error| self.explain(name, &error);
+        let file = File::open(self.path(name)).map_err(explain)?;
+        let len = file.metadata().map_err(explain)?.len();
+        let whole = range.is_none();
+        let range = range.unwrap_or(0..len);
+        if range.end > len {
+            let reason = format!("it has {len} bytes, where {} were expected", range.end);
+            return Err(StoreError::Damaged {
+                name: name.to_owned(),
+                reason,
+            });
+        }
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        file.read_exact_at(&mut bytes, range.start).map_err(explain)?;
+        let etag = if whole { etag(&bytes) } else { Etag(String::new()) };
+        Ok(Fetched {
+            bytes: bytes.into(),
+            etag,
+        })
+    }
+
+    fn put_now(&self, name: &str, body: &[u8], when: &When) -> Result<Etag, StoreError> {
+        let explain = |error| self.explain(name, &error);
+        if name != family::NAME && !self.is_here() {
+            return Err(StoreError::Unreachable {
+                reason: format!("{} is not there", self.root.display()),
+            });
+        }
+        let target = self.path(name);
+        let parent = target
+            .parent()
+            .expect("an object lies in the store's directory")
+            .to_owned();
+        make_directory(&self.root, &parent).map_err(explain)?;
+        let temporary = self.write_temporary(body).map_err(explain)?;
+        let named = match when {
+            When::Always => std::fs::rename(&temporary, &target).map_err(explain),
+            When::Absent => rename_new(&temporary, &target).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => StoreError::Precondition {
+                    name: name.to_owned(),
+                },
+                _ => explain(error),
+            }),
+            When::Matches(expected) => self.swap(name, &temporary, &target, expected),
+        };
+        if named.is_err() {
+            // It may be gone with the whole store; then there is nothing to tidy up.
+            let _ = std::fs::remove_file(&temporary);
+        }
+        named?;
+        sync_directory(&parent).map_err(explain)?;
+        Ok(etag(body))
+    }
+
+    fn swap(&self, name: &str, temporary: &Path, target: &Path, expected: &Etag) -> Result<(), StoreError> {
+        let explain = |error| self.explain(name, &error);
+        // Opened anew for each swap: an flock belongs to the open file, so threads of one process exclude each
+        // other too. It is never removed, or two processes could lock two files of the same name.
+        let lock = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(LOCK))
+            .map_err(explain)?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|errno| explain(errno.into()))?;
+        let current = std::fs::read(target).map_err(explain)?;
+        if etag(&current) != *expected {
+            return Err(StoreError::Precondition {
+                name: name.to_owned(),
+            });
+        }
+        std::fs::rename(temporary, target).map_err(explain)
+    }
+
+    fn write_temporary(&self, body: &[u8]) -> io::Result<PathBuf> {
+        let directory = self.root.join(TEMPORARY);
+        make_directory(&self.root, &directory)?;
+        let path = directory.join(format!("{:032x}", crate::entropy::u128()));
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let written = file.write_all(body).and_then(|()| file.sync_all());
+        if written.is_err() {
+            let _ = std::fs::remove_file(&path);
+        }
+        written.map(|()| path)
+    }
+
+    fn list_now(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        if !self.is_here() {
+            return Err(StoreError::Unreachable {
+                reason: format!("{} is not there", self.root.display()),
+            });
+        }
+        let directory = prefix.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let mut found = Vec::new();
+        self.walk(directory, &mut found)
+            .map_err(|error| self.explain(prefix, &error))?;
+        found.retain(|listed| listed.name.starts_with(prefix));
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn walk(&self, directory: &str, found: &mut Vec<Listed>) -> io::Result<()> {
+        let entries = match std::fs::read_dir(self.path(directory)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(file_name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if file_name.starts_with('.') {
+                continue;
+            }
+            let name = if directory.is_empty() {
+                file_name
+            } else {
+                format!("{directory}/{file_name}")
+            };
+            if entry.file_type()?.is_dir() {
+                self.walk(&name, found)?;
+            } else {
+                // An object that was deleted since is simply not there.
+                match entry.metadata() {
+                    Ok(metadata) => found.push(Listed {
+                        name,
+                        len: metadata.len(),
+                    }),
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_now(&self, name: &str) -> Result<(), StoreError> {
+        if !self.is_here() {
+            return Err(StoreError::Unreachable {
+                reason: format!("{} is not there", self.root.display()),
+            });
+        }
+        match std::fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.explain(name, &error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.run(name, move |store, name| store.get_now(name, range))
+            .await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        self.run(name, move |store, name| store.put_now(name, &body, &when))
+            .await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        let len = |store: &Self, name: &str| match std::fs::metadata(store.path(name)) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) => Err(store.explain(name, &error)),
+        };
+        self.run(name, len).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.run(prefix, Self::list_now).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.run(name, Self::delete_now).await
+    }
+}
+
+/// The content's own hash: a version that was there before can come back only with the very same bytes, which for
+/// HEAD (it carries a random nonce) is never.
+fn etag(bytes: &[u8]) -> Etag {
+    Etag(HEXLOWER.encode(&blake3::hash(bytes).as_bytes()[..16]))
+}
+
+/// Makes `directory` below `root`, which itself must be there.
+fn make_directory(root: &Path, directory: &Path) -> io::Result<()> {
+    if directory == root || directory.is_dir() {
+        return Ok(());
+    }
+    let parent = directory.parent().expect("it lies below the root");
+    make_directory(root, parent)?;
+    match std::fs::create_dir(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => sync_directory(parent),
+    }
+}
+
+/// Renames only if nothing has the name yet.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems cannot; a hard link is as exclusive.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        result => Ok(result?),
+    }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
