@@ -18,11 +18,7 @@ pub struct Bitmap {
 impl Bitmap {
     /// All bits clear, for blocks below `capacity`.
     pub fn new(capacity: u64) -> Self {
-        Self {
-            pages: (0..capacity.div_ceil(PAGE_BLOCKS))
-                .map(|_| OnceLock::new())
-                .collect(),
-        }
+        Self { pages: (0..capacity.div_ceil(PAGE_BLOCKS)).map(|_| OnceLock::new()).collect() }
     }
 
     /// Blocks that there are bits for.
@@ -72,9 +68,7 @@ impl Bitmap {
     /// Whether any bit of a range is set.
     pub fn any(&self, range: BlockRange) -> bool {
         words(range).any(|(page, block, mask)| {
-            self.pages[page]
-                .get()
-                .is_some_and(|page| word(page, block).load(Ordering::Acquire) & mask != 0)
+            self.pages[page].get().is_some_and(|page| word(page, block).load(Ordering::Acquire) & mask != 0)
         })
     }
 
@@ -82,9 +76,7 @@ impl Bitmap {
     pub fn count(&self, range: BlockRange) -> u64 {
         let in_word = |(page, block, mask): (usize, u64, u64)| {
             let page: Option<&Page> = self.pages[page].get();
-            page.map_or(0, |page| {
-                (word(page, block).load(Ordering::Acquire) & mask).count_ones()
-            })
+            page.map_or(0, |page| (word(page, block).load(Ordering::Acquire) & mask).count_ones())
         };
         words(range).map(|piece| u64::from(in_word(piece))).sum()
     }
@@ -92,9 +84,7 @@ impl Bitmap {
     /// Number of bits set.
     pub fn count_all(&self) -> u64 {
         let ones = |page: &Page| {
-            page.iter()
-                .map(|word| u64::from(word.load(Ordering::Acquire).count_ones()))
-                .sum::<u64>()
+            page.iter().map(|word| u64::from(word.load(Ordering::Acquire).count_ones())).sum::<u64>()
         };
         self.pages.iter().filter_map(OnceLock::get).map(ones).sum()
     }
@@ -104,9 +94,7 @@ impl Bitmap {
         let value = self.get(range.start);
         let mut end = range.end;
         for (page, block, mask) in words(range) {
-            let bits = self.pages[page]
-                .get()
-                .map_or(0, |page| word(page, block).load(Ordering::Acquire));
+            let bits = self.pages[page].get().map_or(0, |page| word(page, block).load(Ordering::Acquire));
             let unlike = if value { !bits } else { bits } & mask;
             if unlike != 0 {
                 end = block / 64 * 64 + u64::from(unlike.trailing_zeros());
@@ -114,13 +102,7 @@ impl Bitmap {
             }
         }
         // The first bit may have changed meanwhile; a run is never empty.
-        (
-            value,
-            BlockRange {
-                start: range.start,
-                end: end.max(range.start + 1),
-            },
-        )
+        (value, BlockRange { start: range.start, end: end.max(range.start + 1) })
     }
 
     /// The runs of set bits in `range`, in order.
@@ -128,10 +110,7 @@ impl Bitmap {
         let mut at = range.start;
         std::iter::from_fn(move || {
             while at < range.end {
-                let (set, run) = self.run(BlockRange {
-                    start: at,
-                    end: range.end,
-                });
+                let (set, run) = self.run(BlockRange { start: at, end: range.end });
                 at = run.end;
                 if set {
                     return Some(run);
@@ -143,20 +122,13 @@ impl Bitmap {
 
     /// Sets every bit that is set in `other`.
     pub fn union(&self, other: &Bitmap) {
-        let all = BlockRange {
-            start: 0,
-            end: other.capacity(),
-        };
+        let all = BlockRange { start: 0, end: other.capacity() };
         other.runs(all).for_each(|run| self.set(run));
     }
 
     /// Copies the 64 bits from `block` (a multiple of 64) on.
     pub fn word(&self, block: u64) -> u64 {
-        match self
-            .pages
-            .get((block / PAGE_BLOCKS) as usize)
-            .and_then(OnceLock::get)
-        {
+        match self.pages.get((block / PAGE_BLOCKS) as usize).and_then(OnceLock::get) {
             Some(page) => word(page, block).load(Ordering::Acquire),
             None => 0,
         }
@@ -196,7 +168,8 @@ mod tests {
             let mut model = vec![false; N as usize];
             for _ in 0..40 {
                 let start = rng.random_range(0..N);
-                let len = rng.random_range(0..=(N - start).min(1 << rng.random_range(0..17)));
+                let longest = 1 << rng.random_range(0..17);
+                let len = rng.random_range(0..=longest.min(N - start));
                 let range = BlockRange::new(start, len);
                 let slice = &mut model[range.start as usize..range.end as usize];
                 if rng.random() {
@@ -207,10 +180,7 @@ mod tests {
                     slice.fill(false);
                 }
                 let at = rng.random_range(0..N - 1);
-                let asked = BlockRange {
-                    start: at,
-                    end: rng.random_range(at + 1..N),
-                };
+                let asked = BlockRange { start: at, end: rng.random_range(at + 1..N) };
                 let bits = &model[asked.start as usize..asked.end as usize];
                 assert_eq!(
                     bitmap.count(asked),
@@ -221,11 +191,7 @@ mod tests {
                 assert_eq!(bitmap.any(asked), bits.iter().any(|bit| *bit), "seed {seed}");
                 let (value, run) = bitmap.run(asked);
                 let len = bits.iter().take_while(|bit| **bit == bits[0]).count() as u64;
-                assert_eq!(
-                    (value, run),
-                    (bits[0], BlockRange::new(asked.start, len)),
-                    "seed {seed}"
-                );
+                assert_eq!((value, run), (bits[0], BlockRange::new(asked.start, len)), "seed {seed}");
             }
             let all = BlockRange { start: 0, end: N };
             let set: u64 = bitmap.runs(all).map(|run| run.count()).sum();

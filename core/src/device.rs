@@ -161,10 +161,7 @@ impl Piece {
 impl ReadLease {
     /// A lease over `pieces`, in order, that keeps `hold` alive until the bytes were taken.
     pub fn new(pieces: Vec<Piece>, hold: impl std::any::Any + Send + Sync) -> Self {
-        Self {
-            pieces,
-            _hold: Box::new(hold),
-        }
+        Self { pieces, _hold: Box::new(hold) }
     }
 
     /// The runs, in order, without gaps.
@@ -183,10 +180,7 @@ impl ReadLease {
             }
             rest = tail;
         }
-        assert!(
-            rest.is_empty(),
-            "a lease is as long as the range that was asked for"
-        );
+        assert!(rest.is_empty(), "a lease is as long as the range that was asked for");
         Ok(())
     }
 }

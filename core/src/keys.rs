@@ -67,10 +67,7 @@ pub fn new_data_key() -> DataKey {
 
 /// The data key of a family without encryption: no secret, but its own for each family.
 pub fn public_data_key(family: Uuid) -> DataKey {
-    DataKey(Zeroizing::new(blake3::derive_key(
-        "holdall v1 no encryption",
-        family.as_bytes(),
-    )))
+    DataKey(Zeroizing::new(blake3::derive_key("holdall v1 no encryption", family.as_bytes())))
 }
 
 impl WrappedKey {
@@ -80,34 +77,17 @@ impl WrappedKey {
             Secret::Recovery(_) => Wrapping::Recovery,
             Secret::Passphrase(_) => {
                 let salt = random(16);
-                Wrapping::Passphrase {
-                    memory_kib: MEMORY_KIB,
-                    passes: PASSES,
-                    lanes: 1,
-                    salt,
-                }
+                Wrapping::Passphrase { memory_kib: MEMORY_KIB, passes: PASSES, lanes: 1, salt }
             }
         };
         let nonce = random(24);
-        let wrapping_key = wrapping
-            .key(secret)
-            .expect("the kind is the secret's own, and the costs are ours");
+        let wrapping_key =
+            wrapping.key(secret).expect("the kind is the secret's own, and the costs are ours");
         let aad = associated(family, id);
         let wrapped = XChaCha20Poly1305::new(Key::from_slice(&*wrapping_key))
-            .encrypt(
-                XNonce::from_slice(&nonce),
-                Payload {
-                    msg: &*key.0,
-                    aad: &aad,
-                },
-            )
+            .encrypt(XNonce::from_slice(&nonce), Payload { msg: &*key.0, aad: &aad })
             .expect("32 bytes are far below the cipher's limit");
-        Self {
-            version: VERSION,
-            wrapping,
-            nonce,
-            wrapped,
-        }
+        Self { version: VERSION, wrapping, nonce, wrapped }
     }
 
     /// The data key, or `None` where the secret is not the one that wrapped it.
@@ -116,25 +96,16 @@ impl WrappedKey {
             return Ok(None);
         };
         if self.nonce.len() != 24 {
-            return Err(FormatError::Invalid(
-                "a wrapped key has a nonce of the wrong length",
-            ));
+            return Err(FormatError::Invalid("a wrapped key has a nonce of the wrong length"));
         }
         let aad = associated(family, id);
-        let opened = XChaCha20Poly1305::new(Key::from_slice(&*wrapping_key)).decrypt(
-            XNonce::from_slice(&self.nonce),
-            Payload {
-                msg: &self.wrapped,
-                aad: &aad,
-            },
-        );
+        let opened = XChaCha20Poly1305::new(Key::from_slice(&*wrapping_key))
+            .decrypt(XNonce::from_slice(&self.nonce), Payload { msg: &self.wrapped, aad: &aad });
         let Ok(key) = opened.map(Zeroizing::new) else {
             return Ok(None);
         };
         let key = <[u8; 32]>::try_from(&key[..]);
-        Ok(Some(DataKey(Zeroizing::new(key.map_err(|_| {
-            FormatError::Invalid("a data key has 32 bytes")
-        })?))))
+        Ok(Some(DataKey(Zeroizing::new(key.map_err(|_| FormatError::Invalid("a data key has 32 bytes"))?))))
     }
 
     /// Whether a passphrase (and not a recovery key) wraps it.
@@ -149,14 +120,10 @@ impl WrappedKey {
 
     /// Reads the object.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let key: Self = serde_json::from_slice(bytes).map_err(|_| FormatError::Magic {
-            expected: "a wrapped key",
-        })?;
+        let key: Self =
+            serde_json::from_slice(bytes).map_err(|_| FormatError::Magic { expected: "a wrapped key" })?;
         if key.version > VERSION {
-            return Err(FormatError::Newer {
-                found: key.version,
-                known: VERSION,
-            });
+            return Err(FormatError::Newer { found: key.version, known: VERSION });
         }
         Ok(key)
     }
@@ -169,15 +136,7 @@ impl Wrapping {
             (Wrapping::Recovery, Secret::Recovery(key)) => {
                 Some(Zeroizing::new(blake3::derive_key("holdall v1 recovery", &*key.0)))
             }
-            (
-                Wrapping::Passphrase {
-                    memory_kib,
-                    passes,
-                    lanes,
-                    salt,
-                },
-                Secret::Passphrase(passphrase),
-            ) => {
+            (Wrapping::Passphrase { memory_kib, passes, lanes, salt }, Secret::Passphrase(passphrase)) => {
                 if *memory_kib > MEMORY_KIB_MAX || *passes > PASSES_MAX {
                     return None;
                 }
@@ -214,11 +173,8 @@ impl RecoveryKey {
     pub fn to_text(&self) -> String {
         let checked = [&self.0[..], &self.checksum()].concat();
         let text = CROCKFORD.encode(&checked);
-        let groups: Vec<_> = text
-            .as_bytes()
-            .chunks(4)
-            .map(|group| String::from_utf8_lossy(group).into_owned())
-            .collect();
+        let groups: Vec<_> =
+            text.as_bytes().chunks(4).map(|group| String::from_utf8_lossy(group).into_owned()).collect();
         groups.join("-")
     }
 
@@ -255,9 +211,7 @@ mod hex {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         let text = String::deserialize(deserializer)?;
-        HEXLOWER_PERMISSIVE
-            .decode(text.as_bytes())
-            .map_err(D::Error::custom)
+        HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(D::Error::custom)
     }
 }
 
@@ -273,10 +227,7 @@ mod tests {
         let wrapped = WrappedKey::wrap(&key, &pass("correct horse"), family, "a");
         let stored = WrappedKey::decode(&wrapped.encode()).unwrap();
         let opens = |wrapped: &WrappedKey, secret, family, id| {
-            wrapped
-                .unwrap(&secret, family, id)
-                .unwrap()
-                .is_some_and(|k| k.0 == key.0)
+            wrapped.unwrap(&secret, family, id).unwrap().is_some_and(|k| k.0 == key.0)
         };
         assert!(opens(&stored, pass("correct horse"), family, "a"));
         assert!(!opens(&stored, pass("battery staple"), family, "a"));
@@ -291,16 +242,9 @@ mod tests {
         let key = RecoveryKey::generate();
         let text = key.to_text();
         assert_eq!(text.len(), 14 * 5 - 1, "fourteen groups of four");
-        for written in [
-            text.to_lowercase(),
-            text.replace('-', " "),
-            text.replace('0', "o").replace('1', "L"),
-        ] {
-            assert_eq!(
-                RecoveryKey::from_text(&written).map(|k| k.0),
-                Some(key.0.clone()),
-                "{written}"
-            );
+        for written in [text.to_lowercase(), text.replace('-', " "), text.replace('0', "o").replace('1', "L")]
+        {
+            assert_eq!(RecoveryKey::from_text(&written).map(|k| k.0), Some(key.0.clone()), "{written}");
         }
         let slip = if text.starts_with('7') { "8" } else { "7" };
         assert!(RecoveryKey::from_text(&format!("{slip}{}", &text[1..])).is_none());

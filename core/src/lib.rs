@@ -8,8 +8,11 @@ pub mod device;
 pub mod disk;
 pub mod entropy;
 pub mod format;
+pub mod journal;
 pub mod keys;
 pub mod runs;
 pub mod seal;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod store;
 pub mod units;

@@ -17,9 +17,7 @@ pub struct RunMap<V> {
 
 impl<V> Default for RunMap<V> {
     fn default() -> Self {
-        Self {
-            runs: BTreeMap::new(),
-        }
+        Self { runs: BTreeMap::new() }
     }
 }
 
@@ -74,19 +72,12 @@ impl<V: Run> RunMap<V> {
 
     /// The parts of runs inside `range`, in order.
     pub fn overlapping(&self, range: BlockRange) -> impl Iterator<Item = (BlockRange, V)> {
-        let before = self
-            .runs
-            .range(..range.start)
-            .next_back()
-            .filter(|(_, (end, _))| *end > range.start);
+        let before = self.runs.range(..range.start).next_back().filter(|(_, (end, _))| *end > range.start);
         let inside = self.runs.range(range.start..range.end.max(range.start));
-        before
-            .into_iter()
-            .chain(inside)
-            .map(move |(&start, (end, value))| {
-                let part = BlockRange { start, end: *end }.intersect(&range);
-                (part, value.skip(part.start - start))
-            })
+        before.into_iter().chain(inside).map(move |(&start, (end, value))| {
+            let part = BlockRange { start, end: *end }.intersect(&range);
+            (part, value.skip(part.start - start))
+        })
     }
 
     /// The parts of `range`, in order and without gaps: covered ones with their value.
@@ -95,34 +86,20 @@ impl<V: Run> RunMap<V> {
         let mut at = range.start;
         for (part, value) in self.overlapping(range) {
             if part.start > at {
-                pieces.push((
-                    BlockRange {
-                        start: at,
-                        end: part.start,
-                    },
-                    None,
-                ));
+                pieces.push((BlockRange { start: at, end: part.start }, None));
             }
             at = part.end;
             pieces.push((part, Some(value)));
         }
         if at < range.end {
-            pieces.push((
-                BlockRange {
-                    start: at,
-                    end: range.end,
-                },
-                None,
-            ));
+            pieces.push((BlockRange { start: at, end: range.end }, None));
         }
         pieces
     }
 
     /// All runs, in order.
     pub fn iter(&self) -> impl Iterator<Item = (BlockRange, &V)> {
-        self.runs
-            .iter()
-            .map(|(&start, (end, value))| (BlockRange { start, end: *end }, value))
+        self.runs.iter().map(|(&start, (end, value))| (BlockRange { start, end: *end }, value))
     }
 }
 
@@ -150,10 +127,7 @@ mod tests {
             let mut model: Vec<Option<u32>> = vec![None; 64];
             for tag in 0..60 {
                 let start = rng.random_range(0..60);
-                let range = BlockRange {
-                    start,
-                    end: rng.random_range(start..=64),
-                };
+                let range = BlockRange { start, end: rng.random_range(start..=64) };
                 let value = rng.random_bool(0.8).then_some(tag);
                 match value {
                     Some(tag) => map.insert(range, Tagged(tag, range.start)),
@@ -162,10 +136,7 @@ mod tests {
                 model[range.start as usize..range.end as usize].fill(value);
 
                 let at = rng.random_range(0..64);
-                let asked = BlockRange {
-                    start: at,
-                    end: rng.random_range(at..=64),
-                };
+                let asked = BlockRange { start: at, end: rng.random_range(at..=64) };
                 let mut next = asked.start;
                 for (part, found) in map.pieces(asked) {
                     assert_eq!(part.start, next, "seed {seed}: no gaps");

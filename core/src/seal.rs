@@ -67,12 +67,7 @@ impl Sealer {
             |purpose: &str| Zeroizing::new(blake3::derive_key(&format!("holdall v1 {purpose}"), &*key.0));
         let keys = ["frame", "directory", "page", "root", "usage"].map(derive);
         let ciphers = std::array::from_fn(|i| XChaCha20Poly1305::new(Key::from_slice(&*keys[i])));
-        Self {
-            cipher,
-            keys,
-            ciphers,
-            head: derive("head"),
-        }
+        Self { cipher, keys, ciphers, head: derive("head") }
     }
 
     /// Closes a box over `plain` for the place `(name, place)`.
@@ -107,12 +102,8 @@ impl Sealer {
         cap: usize,
     ) -> Result<Vec<u8>, FormatError> {
         let aad = associated(name, place);
-        let (nonce, rest) = sealed
-            .split_at_checked(self.nonce_bytes())
-            .ok_or(FormatError::Truncated)?;
-        let (body, tag) = rest
-            .split_last_chunk::<TAG_BYTES>()
-            .ok_or(FormatError::Truncated)?;
+        let (nonce, rest) = sealed.split_at_checked(self.nonce_bytes()).ok_or(FormatError::Truncated)?;
+        let (body, tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(FormatError::Truncated)?;
         match self.cipher {
             Cipher::XChaCha20Poly1305 => {
                 let mut body = body.to_vec();
@@ -150,15 +141,8 @@ impl Sealer {
 
     fn hash(&self, purpose: Purpose, aad: &[u8], body: &[u8]) -> [u8; TAG_BYTES] {
         let mut hasher = blake3::Hasher::new_keyed(&self.keys[purpose as usize]);
-        hasher
-            .update(&(aad.len() as u64).to_le_bytes())
-            .update(aad)
-            .update(body);
-        *hasher
-            .finalize()
-            .as_bytes()
-            .first_chunk()
-            .expect("a hash has 32 bytes")
+        hasher.update(&(aad.len() as u64).to_le_bytes()).update(aad).update(body);
+        *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")
     }
 }
 
@@ -213,10 +197,7 @@ fn decompress(mut body: Vec<u8>, cap: usize) -> Result<Vec<u8>, FormatError> {
             }
             Ok(plain)
         }
-        Some(&codec) => Err(FormatError::Newer {
-            found: codec.into(),
-            known: CODEC_ZSTD.into(),
-        }),
+        Some(&codec) => Err(FormatError::Newer { found: codec.into(), known: CODEC_ZSTD.into() }),
     }
 }
 
@@ -235,9 +216,7 @@ mod tests {
             for plain in [
                 vec![],
                 vec![1; 100],
-                (0..20_000u32)
-                    .flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_le_bytes())
-                    .collect(),
+                (0..20_000u32).flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect(),
             ] {
                 let sealed = sealer.seal(Purpose::Frame, "seg/aa", b"1", &plain);
                 assert!(sealed.len() <= sealer.sealed_len_max(plain.len()));
@@ -245,25 +224,13 @@ mod tests {
                     sealer.open(purpose, name, place, bytes, plain.len())
                 };
                 assert_eq!(open(Purpose::Frame, "seg/aa", b"1", &sealed), Ok(plain.clone()));
-                assert_eq!(
-                    open(Purpose::Page, "seg/aa", b"1", &sealed),
-                    Err(FormatError::Seal)
-                );
-                assert_eq!(
-                    open(Purpose::Frame, "seg/ab", b"1", &sealed),
-                    Err(FormatError::Seal)
-                );
-                assert_eq!(
-                    open(Purpose::Frame, "seg/aa", b"2", &sealed),
-                    Err(FormatError::Seal)
-                );
+                assert_eq!(open(Purpose::Page, "seg/aa", b"1", &sealed), Err(FormatError::Seal));
+                assert_eq!(open(Purpose::Frame, "seg/ab", b"1", &sealed), Err(FormatError::Seal));
+                assert_eq!(open(Purpose::Frame, "seg/aa", b"2", &sealed), Err(FormatError::Seal));
                 for at in [0, sealed.len() / 2, sealed.len() - 1] {
                     let mut damaged = sealed.clone();
                     damaged[at] ^= 1;
-                    assert_eq!(
-                        open(Purpose::Frame, "seg/aa", b"1", &damaged),
-                        Err(FormatError::Seal)
-                    );
+                    assert_eq!(open(Purpose::Frame, "seg/aa", b"1", &damaged), Err(FormatError::Seal));
                 }
                 assert!(open(Purpose::Frame, "seg/aa", b"1", &sealed[..sealed.len() - 1]).is_err());
             }

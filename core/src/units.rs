@@ -63,10 +63,7 @@ impl BlockIndex {
 impl ChunkIndex {
     /// The blocks of the chunk (of which the last chunk of a drive may have fewer).
     pub fn blocks(self) -> BlockRange {
-        BlockRange {
-            start: self.0 * CHUNK_BLOCKS,
-            end: (self.0 + 1) * CHUNK_BLOCKS,
-        }
+        BlockRange { start: self.0 * CHUNK_BLOCKS, end: (self.0 + 1) * CHUNK_BLOCKS }
     }
 }
 
@@ -94,27 +91,18 @@ pub struct BlockRange {
 impl BlockRange {
     /// The range of `count` blocks from `start`.
     pub fn new(start: u64, count: u64) -> Self {
-        Self {
-            start,
-            end: start + count,
-        }
+        Self { start, end: start + count }
     }
 
     /// The smallest range of whole blocks that contains the bytes `range`.
     pub fn covering(range: &Range<u64>) -> Self {
-        Self {
-            start: range.start / BLOCK_BYTES,
-            end: range.end.div_ceil(BLOCK_BYTES),
-        }
+        Self { start: range.start / BLOCK_BYTES, end: range.end.div_ceil(BLOCK_BYTES) }
     }
 
     /// The largest range of whole blocks inside the bytes `range`; empty where there is none.
     pub fn within(range: &Range<u64>) -> Self {
         let start = range.start.div_ceil(BLOCK_BYTES);
-        Self {
-            start,
-            end: (range.end / BLOCK_BYTES).max(start),
-        }
+        Self { start, end: (range.end / BLOCK_BYTES).max(start) }
     }
 
     /// Number of blocks.
@@ -140,10 +128,7 @@ impl BlockRange {
     /// What both ranges hold; empty where they do not meet.
     pub fn intersect(&self, other: &BlockRange) -> BlockRange {
         let start = self.start.max(other.start);
-        Self {
-            start,
-            end: self.end.min(other.end).max(start),
-        }
+        Self { start, end: self.end.min(other.end).max(start) }
     }
 
     /// The range cut at chunk borders, in order.

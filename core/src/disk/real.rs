@@ -18,13 +18,8 @@ impl Directory {
     /// Opens `path`, making it (for its owner alone) and its parents where they are missing.
     pub fn create(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)?;
-        Ok(Self {
-            path: path.to_owned(),
-        })
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        Ok(Self { path: path.to_owned() })
     }
 
     /// Where it is.
@@ -37,18 +32,13 @@ impl Disk for Directory {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(create).mode(0o600);
-        Ok(Arc::new(LocalFile {
-            file: options.open(self.path.join(name))?,
-        }))
+        Ok(Arc::new(LocalFile { file: options.open(self.path.join(name))? }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let names = std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name()));
         let names = names.collect::<io::Result<Vec<_>>>()?;
-        Ok(names
-            .into_iter()
-            .filter_map(|name| name.into_string().ok())
-            .collect())
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -128,8 +118,6 @@ impl LocalFile {
 /// fdatasync may take seconds, so it runs on a thread that may block.
 fn in_background(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Sync {
     Box::pin(async move {
-        tokio::task::spawn_blocking(work)
-            .await
-            .unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
     })
 }

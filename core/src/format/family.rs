@@ -33,16 +33,11 @@ impl Family {
         struct Versioned {
             format: u64,
         }
-        const EXPECTED: FormatError = FormatError::Magic {
-            expected: "family.json",
-        };
+        const EXPECTED: FormatError = FormatError::Magic { expected: "family.json" };
         // The version first: a later format may have fields that do not parse here.
         let versioned: Versioned = serde_json::from_slice(bytes).map_err(|_| EXPECTED)?;
         if versioned.format > FORMAT {
-            return Err(FormatError::Newer {
-                found: versioned.format,
-                known: FORMAT,
-            });
+            return Err(FormatError::Newer { found: versioned.format, known: FORMAT });
         }
         serde_json::from_slice(bytes).map_err(|_| EXPECTED)
     }
@@ -55,19 +50,9 @@ mod tests {
     #[test]
     fn a_later_format_is_recognised_whatever_else_it_holds() {
         let later = br#"{"format": 2, "family": [1, 2], "cipher": "rot13"}"#;
-        assert_eq!(
-            Family::decode(later),
-            Err(FormatError::Newer { found: 2, known: 1 })
-        );
-        assert!(matches!(
-            Family::decode(b"<html>"),
-            Err(FormatError::Magic { .. })
-        ));
-        let family = Family {
-            format: FORMAT,
-            family: Uuid::from_u128(1),
-            cipher: Cipher::None,
-        };
+        assert_eq!(Family::decode(later), Err(FormatError::Newer { found: 2, known: 1 }));
+        assert!(matches!(Family::decode(b"<html>"), Err(FormatError::Magic { .. })));
+        let family = Family { format: FORMAT, family: Uuid::from_u128(1), cipher: Cipher::None };
         assert_eq!(Family::decode(&family.encode()), Ok(family));
     }
 }

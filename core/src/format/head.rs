@@ -56,10 +56,7 @@ impl Head {
     /// The object's bytes, with their MAC.
     pub fn encode(&self, sealer: &Sealer) -> Vec<u8> {
         let mut w = Writer::new();
-        w.raw(MAGIC)
-            .raw(self.drive.as_bytes())
-            .u64(self.epoch.0)
-            .raw(&self.nonce.to_le_bytes());
+        w.raw(MAGIC).raw(self.drive.as_bytes()).u64(self.epoch.0).raw(&self.nonce.to_le_bytes());
         w.raw(self.device.as_bytes());
         w.u8(match self.state {
             HeadState::Released => 0,
@@ -126,12 +123,7 @@ mod tests {
             device_name: "laptop".into(),
             state: HeadState::Held,
             written_ms: 5,
-            root: ObjectId {
-                drive: Uuid::from_u128(1),
-                epoch: Epoch(2),
-                seq: 6,
-                unique: 7,
-            },
+            root: ObjectId { drive: Uuid::from_u128(1), epoch: Epoch(2), seq: 6, unique: 7 },
             root_hash: [8; 32],
             parent: ObjectId::NONE,
         };

@@ -34,12 +34,7 @@ pub enum ObjectKind {
 
 impl ObjectId {
     /// "No object", as a root's parent.
-    pub const NONE: ObjectId = ObjectId {
-        drive: Uuid::nil(),
-        epoch: Epoch(0),
-        seq: 0,
-        unique: 0,
-    };
+    pub const NONE: ObjectId = ObjectId { drive: Uuid::nil(), epoch: Epoch(0), seq: 0, unique: 0 };
 
     /// The object's name in the store.
     pub fn name(&self, kind: ObjectKind) -> String {
@@ -49,10 +44,7 @@ impl ObjectId {
             ObjectKind::Segment => "seg",
         };
         let (drive, epoch, seq) = (self.drive.simple(), self.epoch.0, self.seq);
-        format!(
-            "{directory}/{}/{drive}-{epoch:016x}-{seq:016x}-{unique}",
-            &unique[..2]
-        )
+        format!("{directory}/{}/{drive}-{epoch:016x}-{seq:016x}-{unique}", &unique[..2])
     }
 
     /// Parses a name that [`ObjectId::name`] made. `None` for anything else.
@@ -76,10 +68,7 @@ impl ObjectId {
 
     /// Appends the 48 bytes.
     pub fn write(&self, w: &mut Writer) {
-        w.raw(self.drive.as_bytes())
-            .u64(self.epoch.0)
-            .u64(self.seq)
-            .raw(&self.unique.to_be_bytes());
+        w.raw(self.drive.as_bytes()).u64(self.epoch.0).u64(self.seq).raw(&self.unique.to_be_bytes());
     }
 
     /// Reads the 48 bytes.
@@ -95,13 +84,7 @@ impl ObjectId {
 
 impl fmt::Debug for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}-{}-{:08x}",
-            self.epoch,
-            self.seq,
-            (self.unique >> 96) as u32
-        )
+        write!(f, "{}-{}-{:08x}", self.epoch, self.seq, (self.unique >> 96) as u32)
     }
 }
 
@@ -111,12 +94,7 @@ mod tests {
 
     #[test]
     fn a_name_parses_back_and_nothing_else_does() {
-        let id = ObjectId {
-            drive: Uuid::from_u128(7),
-            epoch: Epoch(3),
-            seq: 9,
-            unique: 0xab << 120,
-        };
+        let id = ObjectId { drive: Uuid::from_u128(7), epoch: Epoch(3), seq: 9, unique: 0xab << 120 };
         for kind in [ObjectKind::Root, ObjectKind::Segment] {
             let name = id.name(kind);
             assert_eq!(ObjectId::parse(&name), Some((kind, id)));

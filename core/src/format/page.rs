@@ -75,12 +75,9 @@ impl Page {
         w.varint(self.runs.len() as u64);
         let mut end = first_block;
         for PageRun { blocks, frame } in &self.runs {
-            w.varint(blocks.start - end)
-                .varint(blocks.count())
-                .varint(frame.segment.into());
+            w.varint(blocks.start - end).varint(blocks.count()).varint(frame.segment.into());
             w.varint(frame.offset.into()).varint(frame.stored_len.into());
-            w.varint(frame.blocks.count())
-                .varint(blocks.start - frame.blocks.start);
+            w.varint(frame.blocks.count()).varint(blocks.start - frame.blocks.start);
             end = blocks.end;
         }
         w.finish()
@@ -94,19 +91,15 @@ impl Page {
         }
         let mut segments = Vec::with_capacity(r.count(ID_BYTES + 1)?);
         for _ in 0..segments.capacity() {
-            segments.push(SegmentRef {
-                id: ObjectId::read(&mut r)?,
-                len: r.varint()?,
-            });
+            segments.push(SegmentRef { id: ObjectId::read(&mut r)?, len: r.varint()? });
         }
         let mut end = range.start;
         let runs = r.list(7, |r| {
             let blocks = read_run(r, &mut end)?;
             let (segment, offset, stored_len) = (r.varint32()?, r.varint32()?, r.varint32()?);
             let (count, skip) = (r.varint()?, r.varint()?);
-            let object = segments
-                .get(segment as usize)
-                .ok_or(FormatError::Invalid("a run names no segment"))?;
+            let object =
+                segments.get(segment as usize).ok_or(FormatError::Invalid("a run names no segment"))?;
             if u64::from(offset) + u64::from(stored_len) > object.len {
                 return Err(FormatError::Invalid("a frame lies beyond its segment"));
             }
@@ -115,22 +108,10 @@ impl Page {
                 return Err(FormatError::Invalid("a run does not fit its frame"));
             }
             let frame_blocks = BlockRange::new(blocks.start - skip, count);
-            Ok(PageRun {
-                blocks,
-                frame: FrameRef {
-                    segment,
-                    offset,
-                    stored_len,
-                    blocks: frame_blocks,
-                },
-            })
+            Ok(PageRun { blocks, frame: FrameRef { segment, offset, stored_len, blocks: frame_blocks } })
         })?;
         r.end()?;
-        Ok(Self {
-            index,
-            segments,
-            runs,
-        })
+        Ok(Self { index, segments, runs })
     }
 }
 
@@ -140,31 +121,19 @@ mod tests {
     use crate::units::Epoch;
 
     fn page() -> Page {
-        let id = ObjectId {
-            drive: uuid::Uuid::from_u128(1),
-            epoch: Epoch(1),
-            seq: 2,
-            unique: 3,
-        };
+        let id = ObjectId { drive: uuid::Uuid::from_u128(1), epoch: Epoch(1), seq: 2, unique: 3 };
         let frame = |start, count, offset| FrameRef {
             segment: 0,
             offset,
             stored_len: 100,
             blocks: BlockRange::new(start, count),
         };
-        let run = |start, count, frame| PageRun {
-            blocks: BlockRange::new(start, count),
-            frame,
-        };
+        let run = |start, count, frame| PageRun { blocks: BlockRange::new(start, count), frame };
         let split = frame(520, 4, 200);
         Page {
             index: 2,
             segments: vec![SegmentRef { id, len: 1000 }],
-            runs: vec![
-                run(512, 2, frame(512, 2, 16)),
-                run(520, 1, split),
-                run(523, 1, split),
-            ],
+            runs: vec![run(512, 2, frame(512, 2, 16)), run(520, 1, split), run(523, 1, split)],
         }
     }
 

@@ -29,12 +29,7 @@ pub struct Geometry {
 impl Geometry {
     /// The geometry of new drives of `size_blocks`.
     pub fn standard(size_blocks: u64) -> Self {
-        Self {
-            size_blocks,
-            frame_blocks: 4,
-            page_blocks: (1 << 30) / BLOCK_BYTES,
-            segment_bytes: 8 << 20,
-        }
+        Self { size_blocks, frame_blocks: 4, page_blocks: (1 << 30) / BLOCK_BYTES, segment_bytes: 8 << 20 }
     }
 
     /// Number of map pages.
@@ -175,36 +170,19 @@ impl Root {
 
     fn encode(&self) -> Vec<u8> {
         let mut objects = Objects::default();
-        let pages: Vec<_> = self
-            .pages
-            .iter()
-            .map(|(index, page)| (*index, objects.index_of(page), *page))
-            .collect();
-        let tail: Vec<_> = (self.tail.iter())
-            .map(|t| (objects.insert(t.object, t.object_len), t.directory_len))
-            .collect();
+        let pages: Vec<_> =
+            self.pages.iter().map(|(index, page)| (*index, objects.index_of(page), *page)).collect();
+        let tail: Vec<_> =
+            (self.tail.iter()).map(|t| (objects.insert(t.object, t.object_len), t.directory_len)).collect();
         let usage = self.usage.map(|usage| (objects.index_of(&usage), usage));
 
         let mut w = Writer::new();
-        w.varint(VERSION)
-            .raw(self.drive.as_bytes())
-            .raw(self.family.as_bytes())
-            .str(&self.name);
+        w.varint(VERSION).raw(self.drive.as_bytes()).raw(self.family.as_bytes()).str(&self.name);
         w.varint(self.epoch.0).varint(self.seq);
         self.parent.write(&mut w);
-        w.varint(self.committed_ms)
-            .raw(self.device.as_bytes())
-            .str(&self.device_name);
-        let Geometry {
-            size_blocks,
-            frame_blocks,
-            page_blocks,
-            segment_bytes,
-        } = self.geometry;
-        w.varint(size_blocks)
-            .varint(frame_blocks)
-            .varint(page_blocks)
-            .varint(segment_bytes);
+        w.varint(self.committed_ms).raw(self.device.as_bytes()).str(&self.device_name);
+        let Geometry { size_blocks, frame_blocks, page_blocks, segment_bytes } = self.geometry;
+        w.varint(size_blocks).varint(frame_blocks).varint(page_blocks).varint(segment_bytes);
         w.varint(self.lineage.len() as u64);
         for Lineage { epoch, journal, cut } in &self.lineage {
             w.varint(epoch.0).raw(journal.as_bytes()).varint(cut.0);
@@ -225,18 +203,15 @@ impl Root {
         }
         match usage {
             None => w.varint(0),
-            Some((object, usage)) => w
-                .varint(object + 1)
-                .varint(usage.offset.into())
-                .varint(usage.stored_len.into()),
+            Some((object, usage)) => {
+                w.varint(object + 1).varint(usage.offset.into()).varint(usage.stored_len.into())
+            }
         };
         w.varint(self.snapshots.len() as u64);
         for snapshot in &self.snapshots {
             w.str(&snapshot.label);
             snapshot.root.write(&mut w);
-            w.raw(&snapshot.root_hash)
-                .varint(snapshot.taken_ms)
-                .varint(snapshot.size_blocks);
+            w.raw(&snapshot.root_hash).varint(snapshot.taken_ms).varint(snapshot.size_blocks);
         }
         w.varint(self.condemned.len() as u64);
         for condemned in &self.condemned {
@@ -255,16 +230,9 @@ impl Root {
         let mut r = Reader::new(plain);
         let version = r.varint()?;
         if version > VERSION {
-            return Err(FormatError::Newer {
-                found: version,
-                known: VERSION,
-            });
+            return Err(FormatError::Newer { found: version, known: VERSION });
         }
-        let (drive, family, name) = (
-            Uuid::from_bytes(r.array()?),
-            Uuid::from_bytes(r.array()?),
-            r.str()?,
-        );
+        let (drive, family, name) = (Uuid::from_bytes(r.array()?), Uuid::from_bytes(r.array()?), r.str()?);
         let (epoch, seq, parent) = (Epoch(r.varint()?), r.varint()?, ObjectId::read(&mut r)?);
         let (committed_ms, device, device_name) = (r.varint()?, Uuid::from_bytes(r.array()?), r.str()?);
         let geometry = Geometry {
@@ -276,21 +244,13 @@ impl Root {
         geometry.check()?;
         let lineage = r.list(18, |r| {
             let (epoch, journal) = (Epoch(r.varint()?), Uuid::from_bytes(r.array()?));
-            Ok(Lineage {
-                epoch,
-                journal,
-                cut: Lsn(r.varint()?),
-            })
+            Ok(Lineage { epoch, journal, cut: Lsn(r.varint()?) })
         })?;
         let objects = Objects::read(&mut r)?;
         let pages = read_pages(&mut r, &objects, &geometry)?;
         let tail = r.list(2, |r| {
             let (object, object_len) = objects.get(r.varint()?)?;
-            Ok(TailSegment {
-                object,
-                object_len,
-                directory_len: r.varint32()?,
-            })
+            Ok(TailSegment { object, object_len, directory_len: r.varint32()? })
         })?;
         let usage = match r.varint()? {
             0 => None,
@@ -298,13 +258,7 @@ impl Root {
         };
         let snapshots = r.list(ID_BYTES + 35, |r| {
             let (label, root, root_hash) = (r.str()?, ObjectId::read(r)?, r.array()?);
-            Ok(Snapshot {
-                label,
-                root,
-                root_hash,
-                taken_ms: r.varint()?,
-                size_blocks: r.varint()?,
-            })
+            Ok(Snapshot { label, root, root_hash, taken_ms: r.varint()?, size_blocks: r.varint()? })
         })?;
         let condemned = r.list(ID_BYTES + 3, |r| {
             let kind = match r.u8()? {
@@ -313,12 +267,7 @@ impl Root {
                 _ => return Err(FormatError::Invalid("a condemned object has no such kind")),
             };
             let (object, seq, epoch) = (ObjectId::read(r)?, r.varint()?, Epoch(r.varint()?));
-            Ok(Condemned {
-                kind,
-                object,
-                epoch,
-                seq,
-            })
+            Ok(Condemned { kind, object, epoch, seq })
         })?;
         r.end()?;
         Ok(Root {
@@ -350,9 +299,8 @@ fn read_pages(
     let mut pages = BTreeMap::new();
     let mut index = 0u32;
     for _ in 0..r.count(4)? {
-        index = index
-            .checked_add(r.varint32()?)
-            .ok_or(FormatError::Invalid("a page lies beyond the drive"))?;
+        index =
+            index.checked_add(r.varint32()?).ok_or(FormatError::Invalid("a page lies beyond the drive"))?;
         if u64::from(index) >= geometry.pages() {
             return Err(FormatError::Invalid("a page lies beyond the drive"));
         }
@@ -385,9 +333,7 @@ impl Objects {
 
     fn get(&self, index: u64) -> Result<(ObjectId, u64), FormatError> {
         let entry = usize::try_from(index).ok().and_then(|index| self.list.get(index));
-        entry.copied().ok_or(FormatError::Invalid(
-            "a root names an object that is not in its table",
-        ))
+        entry.copied().ok_or(FormatError::Invalid("a root names an object that is not in its table"))
     }
 
     fn read_box(&self, r: &mut Reader<'_>, object: u64) -> Result<BoxRef, FormatError> {
@@ -396,12 +342,7 @@ impl Objects {
         if u64::from(offset) + u64::from(stored_len) > object_len {
             return Err(FormatError::Invalid("a box lies beyond its object"));
         }
-        Ok(BoxRef {
-            object,
-            object_len,
-            offset,
-            stored_len,
-        })
+        Ok(BoxRef { object, object_len, offset, stored_len })
     }
 
     fn write(&self, w: &mut Writer) {
@@ -417,10 +358,7 @@ impl Objects {
         for _ in 0..list.capacity() {
             list.push((ObjectId::read(r)?, r.varint()?));
         }
-        Ok(Self {
-            list,
-            index: BTreeMap::new(),
-        })
+        Ok(Self { list, index: BTreeMap::new() })
     }
 }
 
@@ -431,18 +369,8 @@ mod tests {
 
     fn root() -> Root {
         let drive = Uuid::from_u128(1);
-        let id = |seq| ObjectId {
-            drive,
-            epoch: Epoch(1),
-            seq,
-            unique: u128::from(seq) << 64,
-        };
-        let place = |seq| BoxRef {
-            object: id(seq),
-            object_len: 1000,
-            offset: 10,
-            stored_len: 90,
-        };
+        let id = |seq| ObjectId { drive, epoch: Epoch(1), seq, unique: u128::from(seq) << 64 };
+        let place = |seq| BoxRef { object: id(seq), object_len: 1000, offset: 10, stored_len: 90 };
         Root {
             drive,
             family: Uuid::from_u128(2),
@@ -454,17 +382,9 @@ mod tests {
             device: Uuid::from_u128(6),
             device_name: "laptop".into(),
             geometry: Geometry::standard(1 << 24),
-            lineage: vec![Lineage {
-                epoch: Epoch(3),
-                journal: Uuid::from_u128(7),
-                cut: Lsn(8),
-            }],
+            lineage: vec![Lineage { epoch: Epoch(3), journal: Uuid::from_u128(7), cut: Lsn(8) }],
             pages: [(0, place(1)), (5, place(1)), (6, place(2))].into(),
-            tail: vec![TailSegment {
-                object: id(3),
-                object_len: 77,
-                directory_len: 20,
-            }],
+            tail: vec![TailSegment { object: id(3), object_len: 77, directory_len: 20 }],
             usage: Some(place(2)),
             snapshots: vec![Snapshot {
                 label: "before".into(),
@@ -473,12 +393,7 @@ mod tests {
                 taken_ms: 1,
                 size_blocks: 2,
             }],
-            condemned: vec![Condemned {
-                kind: ObjectKind::Segment,
-                object: id(4),
-                epoch: Epoch(2),
-                seq: 3,
-            }],
+            condemned: vec![Condemned { kind: ObjectKind::Segment, object: id(4), epoch: Epoch(2), seq: 3 }],
         }
     }
 
@@ -488,10 +403,7 @@ mod tests {
         let object = root().seal(&sealer, "root/a");
         assert_eq!(Root::open(&sealer, "root/a", &object), Ok(root()));
         assert_eq!(Root::open(&sealer, "root/b", &object), Err(FormatError::Seal));
-        assert_eq!(
-            Root::open(&sealer, "root/a", &object[..object.len() - 1]),
-            Err(FormatError::Truncated)
-        );
+        assert_eq!(Root::open(&sealer, "root/a", &object[..object.len() - 1]), Err(FormatError::Truncated));
     }
 
     #[test]

@@ -73,22 +73,14 @@ impl<'a> SegmentBuilder<'a> {
         Self {
             sealer,
             name,
-            directory: Directory::Data {
-                frames: Vec::new(),
-                zeros: Vec::new(),
-            },
+            directory: Directory::Data { frames: Vec::new(), zeros: Vec::new() },
             body: Vec::new(),
         }
     }
 
     /// A segment of map pages that will be put under `name`.
     pub fn map(sealer: &'a Sealer, name: String) -> Self {
-        Self {
-            sealer,
-            name,
-            directory: Directory::Map(Vec::new()),
-            body: Vec::new(),
-        }
+        Self { sealer, name, directory: Directory::Map(Vec::new()), body: Vec::new() }
     }
 
     /// Bytes of boxes so far.
@@ -107,23 +99,14 @@ impl<'a> SegmentBuilder<'a> {
     /// Adds the frame of `blocks`, which follow all that were added before.
     pub fn frame(&mut self, blocks: BlockRange, data: &[u8]) {
         assert_eq!(blocks.byte_len(), data.len() as u64, "a frame holds whole blocks");
-        let sealed = self
-            .sealer
-            .seal(Purpose::Frame, &self.name, &frame_place(blocks), data);
+        let sealed = self.sealer.seal(Purpose::Frame, &self.name, &frame_place(blocks), data);
         let (offset, stored_len) = (self.body.len() as u32, sealed.len() as u32);
         self.body.extend_from_slice(&sealed);
         let Directory::Data { frames, .. } = &mut self.directory else {
             panic!("frames go into data segments")
         };
-        assert!(
-            frames.last().is_none_or(|last| last.blocks.end <= blocks.start),
-            "frames ascend"
-        );
-        frames.push(FrameEntry {
-            blocks,
-            offset,
-            stored_len,
-        });
+        assert!(frames.last().is_none_or(|last| last.blocks.end <= blocks.start), "frames ascend");
+        frames.push(FrameEntry { blocks, offset, stored_len });
     }
 
     /// Adds a run of zeros, which follows all that were added before.
@@ -136,9 +119,7 @@ impl<'a> SegmentBuilder<'a> {
 
     /// Adds a map page.
     pub fn page(&mut self, index: u32, plain: &[u8]) {
-        let sealed = self
-            .sealer
-            .seal(Purpose::Page, &self.name, &index.to_le_bytes(), plain);
+        let sealed = self.sealer.seal(Purpose::Page, &self.name, &index.to_le_bytes(), plain);
         self.push_page(Some(index), &sealed);
     }
 
@@ -151,24 +132,13 @@ impl<'a> SegmentBuilder<'a> {
     fn push_page(&mut self, index: Option<u32>, sealed: &[u8]) {
         let (offset, stored_len) = (self.body.len() as u32, sealed.len() as u32);
         self.body.extend_from_slice(sealed);
-        let Directory::Map(pages) = &mut self.directory else {
-            panic!("pages go into map segments")
-        };
-        pages.push(PageEntry {
-            index,
-            offset,
-            stored_len,
-        });
+        let Directory::Map(pages) = &mut self.directory else { panic!("pages go into map segments") };
+        pages.push(PageEntry { index, offset, stored_len });
     }
 
     /// The finished object, its directory (with offsets in the object) and the directory's sealed length.
     pub fn finish(self) -> (Bytes, Directory, u32) {
-        let Self {
-            sealer,
-            name,
-            mut directory,
-            body,
-        } = self;
+        let Self { sealer, name, mut directory, body } = self;
         let sealed = sealer.seal(Purpose::Directory, &name, &[], &encode(&directory));
         let start = (HEADER_BYTES + sealed.len()) as u32;
         directory.for_each_offset(|offset| *offset += start);
@@ -191,19 +161,13 @@ pub fn decode(sealer: &Sealer, name: &str, front: &[u8]) -> Result<Directory, Fo
     let sealed = r.raw(sealed_len as usize)?;
     let plain = sealer.open(Purpose::Directory, name, &[], sealed, DIRECTORY_BYTES_MAX)?;
     let mut directory = decode_plain(&plain)?;
-    let start = (HEADER_BYTES as u32)
-        .checked_add(sealed_len)
-        .ok_or(FormatError::Truncated)?;
+    let start = (HEADER_BYTES as u32).checked_add(sealed_len).ok_or(FormatError::Truncated)?;
     let mut overflow = false;
     directory.for_each_offset(|offset| match offset.checked_add(start) {
         Some(absolute) => *offset = absolute,
         None => overflow = true,
     });
-    if overflow {
-        Err(FormatError::Invalid("a segment is too long"))
-    } else {
-        Ok(directory)
-    }
+    if overflow { Err(FormatError::Invalid("a segment is too long")) } else { Ok(directory) }
 }
 
 impl Directory {
@@ -237,8 +201,7 @@ fn encode(directory: &Directory) -> Vec<u8> {
         Directory::Map(pages) => {
             w.u8(2).varint(pages.len() as u64);
             for page in pages {
-                w.varint(page.index.map_or(USAGE_INDEX, u64::from))
-                    .varint(page.stored_len.into());
+                w.varint(page.index.map_or(USAGE_INDEX, u64::from)).varint(page.stored_len.into());
             }
         }
     }
@@ -252,10 +215,7 @@ pub fn decode_plain(plain: &[u8]) -> Result<Directory, FormatError> {
         1 => decode_data(&mut r)?,
         2 => decode_map(&mut r)?,
         kind => {
-            return Err(FormatError::Newer {
-                found: kind.into(),
-                known: 2,
-            });
+            return Err(FormatError::Newer { found: kind.into(), known: 2 });
         }
     };
     r.end()?;
@@ -269,11 +229,7 @@ fn decode_data(r: &mut Reader<'_>) -> Result<Directory, FormatError> {
         if blocks.start / CHUNK_BLOCKS != (blocks.end - 1) / CHUNK_BLOCKS {
             return Err(FormatError::Invalid("a frame crosses a chunk's border"));
         }
-        let entry = FrameEntry {
-            blocks,
-            offset,
-            stored_len: r.varint32()?,
-        };
+        let entry = FrameEntry { blocks, offset, stored_len: r.varint32()? };
         offset = advance(offset, entry.stored_len)?;
         Ok(entry)
     })?;
@@ -287,11 +243,7 @@ fn decode_map(r: &mut Reader<'_>) -> Result<Directory, FormatError> {
     let pages = r.list(2, |r| {
         let (index, stored_len) = (r.varint32()?, r.varint32()?);
         let index = (u64::from(index) != USAGE_INDEX).then_some(index);
-        let entry = PageEntry {
-            index,
-            offset,
-            stored_len,
-        };
+        let entry = PageEntry { index, offset, stored_len };
         offset = advance(offset, stored_len)?;
         Ok(entry)
     })?;
@@ -299,28 +251,19 @@ fn decode_map(r: &mut Reader<'_>) -> Result<Directory, FormatError> {
 }
 
 fn advance(offset: u32, len: u32) -> Result<u32, FormatError> {
-    offset
-        .checked_add(len)
-        .ok_or(FormatError::Invalid("a segment is too long"))
+    offset.checked_add(len).ok_or(FormatError::Invalid("a segment is too long"))
 }
 
 /// Reads a run that begins `varint` blocks behind `end`, and moves `end` to its end.
 pub(super) fn read_run(r: &mut Reader<'_>, end: &mut u64) -> Result<BlockRange, FormatError> {
     let start = end.checked_add(r.varint()?);
-    let range = start
-        .zip(r.varint().ok())
-        .and_then(|(start, count)| Some(start..start.checked_add(count)?));
+    let range = start.zip(r.varint().ok()).and_then(|(start, count)| Some(start..start.checked_add(count)?));
     match range {
         Some(range) if !range.is_empty() && range.end <= crate::units::DRIVE_BYTES_MAX / BLOCK_BYTES => {
             *end = range.end;
-            Ok(BlockRange {
-                start: range.start,
-                end: range.end,
-            })
+            Ok(BlockRange { start: range.start, end: range.end })
         }
-        _ => Err(FormatError::Invalid(
-            "a run of blocks is empty or beyond any drive",
-        )),
+        _ => Err(FormatError::Invalid("a run of blocks is empty or beyond any drive")),
     }
 }
 
@@ -333,55 +276,30 @@ mod tests {
     fn a_segment_reads_back_from_its_front_and_its_boxes_open() {
         let sealer = Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([1; 32].into()));
         let mut builder = SegmentBuilder::data(&sealer, "seg/x".into());
-        let runs = [
-            BlockRange::new(3, 2),
-            BlockRange::new(16, 4),
-            BlockRange::new(1000, 1),
-        ];
+        let runs = [BlockRange::new(3, 2), BlockRange::new(16, 4), BlockRange::new(1000, 1)];
         for (i, run) in runs.iter().enumerate() {
             builder.frame(*run, &vec![i as u8; run.byte_len() as usize]);
         }
         builder.zeros(BlockRange::new(64, 1 << 20));
         let (object, directory, len) = builder.finish();
-        assert_eq!(
-            decode(&sealer, "seg/x", &object[..HEADER_BYTES + len as usize]),
-            Ok(directory.clone())
-        );
-        let Directory::Data { frames, zeros } = directory else {
-            panic!()
-        };
+        assert_eq!(decode(&sealer, "seg/x", &object[..HEADER_BYTES + len as usize]), Ok(directory.clone()));
+        let Directory::Data { frames, zeros } = directory else { panic!() };
         assert_eq!(zeros, [BlockRange::new(64, 1 << 20)]);
         for (i, frame) in frames.iter().enumerate() {
             let sealed = &object[frame.offset as usize..][..frame.stored_len as usize];
-            let plain = sealer.open(
-                Purpose::Frame,
-                "seg/x",
-                &frame_place(frame.blocks),
-                sealed,
-                1 << 16,
-            );
+            let plain = sealer.open(Purpose::Frame, "seg/x", &frame_place(frame.blocks), sealed, 1 << 16);
             assert_eq!(plain, Ok(vec![i as u8; frame.blocks.byte_len() as usize]));
         }
-        assert_eq!(
-            frames.last().map(|f| f.offset + f.stored_len),
-            Some(object.len() as u32)
-        );
+        assert_eq!(frames.last().map(|f| f.offset + f.stored_len), Some(object.len() as u32));
         assert_eq!(decode(&sealer, "seg/y", &object), Err(FormatError::Seal));
     }
 
     #[test]
     fn a_frame_over_a_chunk_border_is_refused() {
         let directory = Directory::Data {
-            frames: vec![FrameEntry {
-                blocks: BlockRange::new(15, 2),
-                offset: 0,
-                stored_len: 1,
-            }],
+            frames: vec![FrameEntry { blocks: BlockRange::new(15, 2), offset: 0, stored_len: 1 }],
             zeros: vec![],
         };
-        assert!(matches!(
-            decode_plain(&encode(&directory)),
-            Err(FormatError::Invalid(_))
-        ));
+        assert!(matches!(decode_plain(&encode(&directory)), Err(FormatError::Invalid(_))));
     }
 }

@@ -31,13 +31,7 @@ pub fn decode(bytes: &[u8]) -> Result<BTreeMap<ObjectId, Usage>, FormatError> {
     let count = r.count(ID_BYTES + 2)?;
     let mut table = BTreeMap::new();
     for _ in 0..count {
-        table.insert(
-            ObjectId::read(&mut r)?,
-            Usage {
-                len: r.varint()?,
-                reached: r.varint()?,
-            },
-        );
+        table.insert(ObjectId::read(&mut r)?, Usage { len: r.varint()?, reached: r.varint()? });
     }
     r.end()?;
     Ok(table)

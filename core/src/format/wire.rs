@@ -146,9 +146,7 @@ impl<'a> Reader<'a> {
     pub fn str(&mut self) -> Result<String, FormatError> {
         let len = self.count(1)?;
         let text = std::str::from_utf8(self.raw(len)?);
-        Ok(text
-            .map_err(|_| FormatError::Invalid("a text is not UTF-8"))?
-            .to_owned())
+        Ok(text.map_err(|_| FormatError::Invalid("a text is not UTF-8"))?.to_owned())
     }
 
     /// Checks an object's first bytes.
@@ -159,21 +157,14 @@ impl<'a> Reader<'a> {
             return Err(FormatError::Magic { expected });
         }
         if found[7] > magic[7] {
-            return Err(FormatError::Newer {
-                found: found[7].into(),
-                known: magic[7].into(),
-            });
+            return Err(FormatError::Newer { found: found[7].into(), known: magic[7].into() });
         }
         Ok(())
     }
 
     /// Nothing may follow.
     pub fn end(&self) -> Result<(), FormatError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(FormatError::Invalid("bytes follow the last field"))
-        }
+        if self.rest.is_empty() { Ok(()) } else { Err(FormatError::Invalid("bytes follow the last field")) }
     }
 }
 

@@ -46,11 +46,7 @@ impl FileStore {
     ) -> Result<T, StoreError> {
         let (store, name) = (self.clone(), name.to_owned());
         let done = tokio::task::spawn_blocking(move || work(&store, &name)).await;
-        done.unwrap_or_else(|panicked| {
-            Err(StoreError::Unreachable {
-                reason: panicked.to_string(),
-            })
-        })
+        done.unwrap_or_else(|panicked| Err(StoreError::Unreachable { reason: panicked.to_string() }))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -61,12 +57,10 @@ impl FileStore {
     fn explain(&self, name: &str, error: &io::Error) -> StoreError {
         let reason = format!("{}: {error}", self.root.display());
         match error.kind() {
-            ErrorKind::NotFound if !self.is_here() => StoreError::Unreachable {
-                reason: format!("{} is not there", self.root.display()),
-            },
-            ErrorKind::NotFound => StoreError::NotFound {
-                name: name.to_owned(),
-            },
+            ErrorKind::NotFound if !self.is_here() => {
+                StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) }
+            }
+            ErrorKind::NotFound => StoreError::NotFound { name: name.to_owned() },
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Denied { reason },
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { reason },
             _ => StoreError::Unreachable { reason },
@@ -86,40 +80,27 @@ impl FileStore {
         let range = range.unwrap_or(0..len);
         if range.end > len {
             let reason = format!("it has {len} bytes, where {} were expected", range.end);
-            return Err(StoreError::Damaged {
-                name: name.to_owned(),
-                reason,
-            });
+            return Err(StoreError::Damaged { name: name.to_owned(), reason });
         }
         let mut bytes = vec![0; (range.end - range.start) as usize];
         file.read_exact_at(&mut bytes, range.start).map_err(explain)?;
         let etag = if whole { etag(&bytes) } else { Etag(String::new()) };
-        Ok(Fetched {
-            bytes: bytes.into(),
-            etag,
-        })
+        Ok(Fetched { bytes: bytes.into(), etag })
     }
 
     fn put_now(&self, name: &str, body: &[u8], when: &When) -> Result<Etag, StoreError> {
         let explain = |error| self.explain(name, &error);
         if name != family::NAME && !self.is_here() {
-            return Err(StoreError::Unreachable {
-                reason: format!("{} is not there", self.root.display()),
-            });
+            return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
         }
         let target = self.path(name);
-        let parent = target
-            .parent()
-            .expect("an object lies in the store's directory")
-            .to_owned();
+        let parent = target.parent().expect("an object lies in the store's directory").to_owned();
         make_directory(&self.root, &parent).map_err(explain)?;
         let temporary = self.write_temporary(body).map_err(explain)?;
         let named = match when {
             When::Always => std::fs::rename(&temporary, &target).map_err(explain),
             When::Absent => rename_new(&temporary, &target).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => StoreError::Precondition {
-                    name: name.to_owned(),
-                },
+                ErrorKind::AlreadyExists => StoreError::Precondition { name: name.to_owned() },
                 _ => explain(error),
             }),
             When::Matches(expected) => self.swap(name, &temporary, &target, expected),
@@ -137,17 +118,11 @@ impl FileStore {
         let explain = |error| self.explain(name, &error);
         // Opened anew for each swap: an flock belongs to the open file, so threads of one process exclude each
         // other too. It is never removed, or two processes could lock two files of the same name.
-        let lock = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.path(LOCK))
-            .map_err(explain)?;
+        let lock = OpenOptions::new().create(true).append(true).open(self.path(LOCK)).map_err(explain)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|errno| explain(errno.into()))?;
         let current = std::fs::read(target).map_err(explain)?;
         if etag(&current) != *expected {
-            return Err(StoreError::Precondition {
-                name: name.to_owned(),
-            });
+            return Err(StoreError::Precondition { name: name.to_owned() });
         }
         std::fs::rename(temporary, target).map_err(explain)
     }
@@ -166,14 +141,11 @@ impl FileStore {
 
     fn list_now(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         if !self.is_here() {
-            return Err(StoreError::Unreachable {
-                reason: format!("{} is not there", self.root.display()),
-            });
+            return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
         }
         let directory = prefix.rsplit_once('/').map_or("", |(directory, _)| directory);
         let mut found = Vec::new();
-        self.walk(directory, &mut found)
-            .map_err(|error| self.explain(prefix, &error))?;
+        self.walk(directory, &mut found).map_err(|error| self.explain(prefix, &error))?;
         found.retain(|listed| listed.name.starts_with(prefix));
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
@@ -192,20 +164,13 @@ impl FileStore {
             if file_name.starts_with('.') {
                 continue;
             }
-            let name = if directory.is_empty() {
-                file_name
-            } else {
-                format!("{directory}/{file_name}")
-            };
+            let name = if directory.is_empty() { file_name } else { format!("{directory}/{file_name}") };
             if entry.file_type()?.is_dir() {
                 self.walk(&name, found)?;
             } else {
                 // An object that was deleted since is simply not there.
                 match entry.metadata() {
-                    Ok(metadata) => found.push(Listed {
-                        name,
-                        len: metadata.len(),
-                    }),
+                    Ok(metadata) => found.push(Listed { name, len: metadata.len() }),
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
@@ -216,9 +181,7 @@ impl FileStore {
 
     fn delete_now(&self, name: &str) -> Result<(), StoreError> {
         if !self.is_here() {
-            return Err(StoreError::Unreachable {
-                reason: format!("{} is not there", self.root.display()),
-            });
+            return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
         }
         match std::fs::remove_file(self.path(name)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.explain(name, &error)),
@@ -230,13 +193,11 @@ impl FileStore {
 #[async_trait]
 impl Store for FileStore {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        self.run(name, move |store, name| store.get_now(name, range))
-            .await
+        self.run(name, move |store, name| store.get_now(name, range)).await
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        self.run(name, move |store, name| store.put_now(name, &body, &when))
-            .await
+        self.run(name, move |store, name| store.put_now(name, &body, &when)).await
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {

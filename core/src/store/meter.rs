@@ -43,30 +43,14 @@ pub struct Requests {
 impl Metered {
     /// Counts the requests to `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            counts: Counts::default(),
-        }
+        Self { inner, counts: Counts::default() }
     }
 
     /// Requests so far.
     pub fn requests(&self) -> Requests {
-        let Counts {
-            get,
-            put,
-            head,
-            list,
-            delete,
-            ..
-        } = &self.counts;
+        let Counts { get, put, head, list, delete, .. } = &self.counts;
         let [get, put, head, list, delete] = [get, put, head, list, delete].map(|count| count.load(Relaxed));
-        Requests {
-            get,
-            put,
-            head,
-            list,
-            delete,
-        }
+        Requests { get, put, head, list, delete }
     }
 
     /// Bytes of bodies sent so far.
@@ -85,9 +69,7 @@ impl Store for Metered {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         self.counts.get.fetch_add(1, Relaxed);
         let fetched = self.inner.get(name, range).await?;
-        self.counts
-            .received
-            .fetch_add(fetched.bytes.len() as u64, Relaxed);
+        self.counts.received.fetch_add(fetched.bytes.len() as u64, Relaxed);
         Ok(fetched)
     }
 

@@ -1,0 +1,272 @@
+//! The journal: the local, ordered, checksummed log of writes. What is not yet committed to the store lives here.
+//!
+//! * A write is answered when its record, and every record before it, is written; a flush when they are synced.
+//!   The order is that of one lock, under which a record gets its LSN, its place, its bytes and its index entry.
+//! * Until a record is applied to the cache its blocks are read from here, through the index.
+//! * Only records that are durable may be applied or pushed: a power cut may take back any other.
+//! * A file is reused once its records are committed in the store *and* durable in the cache file. Freed earlier,
+//!   a cut would leave an old version in a block that counts as valid.
+
+use crate::bitmap::Bitmap;
+use crate::disk::{Disk, DiskFile};
+use crate::runs::{Run, RunMap};
+use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
+use parking_lot::{Mutex, RwLock};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+mod append;
+mod files;
+mod record;
+mod recover;
+mod scan;
+mod sync;
+
+pub use append::Writer;
+pub use files::{JournalFile, SpaceUse};
+pub use record::Operation;
+pub use recover::Recovered;
+
+/// How much of the local disk the journal may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of one file.
+    pub file_bytes: u64,
+    /// Files at most, full or spare; below two nothing could ever be freed.
+    pub files: usize,
+    /// Files beyond the limit that only closing the drive may use, so that an unmount never waits for the network.
+    pub reserve_files: usize,
+}
+
+impl Limits {
+    /// The limits for `bytes` of journal, in files of 64 MiB: long enough that a file's end is rare, short enough
+    /// to be zero-filled in a moment.
+    pub fn of_bytes(bytes: u64) -> Self {
+        const FILE_BYTES: u64 = 64 << 20;
+        /// What a device may have dirty in the page cache (BDI max_bytes).
+        const RESERVE_BYTES: u64 = 256 << 20;
+        let files = (bytes / FILE_BYTES).max(4) as usize;
+        Self { file_bytes: FILE_BYTES, files, reserve_files: (RESERVE_BYTES / FILE_BYTES) as usize }
+    }
+}
+
+/// Why the journal cannot go on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum JournalError {
+    /// There is no room for a record now. Pushing frees some.
+    #[error("the journal is full")]
+    Full,
+    /// The local disk failed. Nothing more is accepted; what was acknowledged as durable is not affected.
+    #[error("the journal cannot be written: {0}")]
+    Failed(String),
+    /// Records that were durable are damaged.
+    #[error(
+        "the journal is damaged at record {lsn}, although everything up to {durable} had been made durable"
+    )]
+    Damaged {
+        /// The first record that does not check.
+        lsn: Lsn,
+        /// What a later record claims to have been durable.
+        durable: Lsn,
+    },
+    /// The operating system's error.
+    #[error("the journal cannot be read: {0}")]
+    Io(String),
+}
+
+impl From<io::Error> for JournalError {
+    fn from(error: io::Error) -> Self {
+        JournalError::Io(error.to_string())
+    }
+}
+
+/// The journal of one drive.
+pub struct Journal {
+    disk: Arc<dyn Disk>,
+    uuid: Uuid,
+    incarnation: u32,
+    limits: Limits,
+    // A lock and not a message: a write's answer must not cost a task switch, and whoever holds it only copies
+    // bytes into the page cache.
+    appender: Mutex<append::Appender>,
+    // Taken for writing for as long as a map insertion takes; readers look at `journaled` first.
+    index: RwLock<RunMap<Entry>>,
+    journaled: Bitmap,
+    dirty: Dirty,
+    appended: AtomicU64,
+    durable: AtomicU64,
+    syncing: tokio::sync::Mutex<()>,
+    failed: OnceLock<String>,
+    /// Wakes writers that wait for room.
+    room: Notify,
+    /// Wakes whoever keeps spare files.
+    spare_wanted: Notify,
+}
+
+/// The blocks that the store does not have yet. Neither set may be evicted.
+struct Dirty {
+    /// Written since the last freeze.
+    recent: Bitmap,
+    /// Written up to the last freeze, and emptied when a commit reaches it.
+    sealing: Bitmap,
+}
+
+/// Where the latest version of a run of blocks is.
+#[derive(Clone)]
+pub struct Entry {
+    /// The record.
+    pub lsn: Lsn,
+    /// Its data.
+    pub place: Place,
+}
+
+/// Data of a record.
+#[derive(Clone)]
+pub enum Place {
+    /// Bytes of a journal file.
+    Data {
+        /// The file. While anyone holds it, it is not recycled.
+        file: Arc<JournalFile>,
+        /// Where the run begins.
+        offset: u64,
+    },
+    /// Zeros.
+    Zero,
+}
+
+impl Run for Entry {
+    fn skip(&self, blocks: u64) -> Self {
+        let place = match &self.place {
+            Place::Zero => Place::Zero,
+            Place::Data { file, offset } => {
+                Place::Data { file: file.clone(), offset: offset + blocks * BLOCK_BYTES }
+            }
+        };
+        Entry { lsn: self.lsn, place }
+    }
+}
+
+/// A record, and where its data is.
+#[derive(Clone)]
+pub struct Record {
+    /// Its place in the order.
+    pub lsn: Lsn,
+    /// What was durable when it was written.
+    pub durable: Lsn,
+    /// What it does.
+    pub operation: Operation,
+    /// Its data.
+    pub place: Place,
+}
+
+impl Journal {
+    /// Its identity, which a root's lineage names.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The last record that was written.
+    pub fn appended(&self) -> Lsn {
+        Lsn(self.appended.load(Ordering::Acquire))
+    }
+
+    /// The last record that is known to be durable.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Whether any block of `range` has to be read from here.
+    pub fn holds_any(&self, range: BlockRange) -> bool {
+        self.journaled.any(range)
+    }
+
+    /// The parts of `range` that have to be read from here, and where they are.
+    pub fn look_up(&self, range: BlockRange) -> Vec<(BlockRange, Option<Entry>)> {
+        self.index.read().pieces(range)
+    }
+
+    /// Whether a block of `range` is not yet in the store.
+    pub fn is_dirty(&self, range: BlockRange) -> bool {
+        self.dirty.recent.any(range) || self.dirty.sealing.any(range)
+    }
+
+    /// Blocks that are not yet in the store.
+    pub fn dirty_blocks(&self) -> u64 {
+        let all = BlockRange { start: 0, end: self.dirty.sealing.capacity() };
+        let only_sealing: u64 =
+            (self.dirty.sealing.runs(all)).map(|run| run.count() - self.dirty.recent.count(run)).sum();
+        self.dirty.recent.count_all() + only_sealing
+    }
+
+    /// Freezes what is dirty: from now on new writes count apart, and a commit that reaches the returned LSN
+    /// empties what was frozen. Only when nothing is frozen.
+    pub fn freeze(&self) -> Lsn {
+        let _order = self.appender.lock();
+        self.dirty.sealing.union(&self.dirty.recent);
+        self.dirty.recent.clear_all();
+        self.appended()
+    }
+
+    /// What was frozen is in the store.
+    pub fn thaw(&self) {
+        self.dirty.sealing.clear_all();
+    }
+
+    /// The records that are not applied yet, up to `upto`, in order.
+    pub fn unapplied(&self, upto: Lsn) -> Vec<Record> {
+        let appender = self.appender.lock();
+        appender.unapplied.iter().take_while(|record| record.lsn <= upto).cloned().collect()
+    }
+
+    /// Bytes of records that are not applied yet.
+    pub fn unapplied_bytes(&self) -> u64 {
+        self.appender.lock().unapplied_bytes
+    }
+
+    /// Records up to `upto` are in the cache file: their blocks are read from there.
+    pub fn applied(&self, upto: Lsn) {
+        let mut appender = self.appender.lock();
+        let mut index = self.index.write();
+        while let Some(record) = appender.unapplied.pop_front_if(|record| record.lsn <= upto) {
+            appender.unapplied_bytes -= append::bytes_of(&record);
+            let (Operation::Data(blocks) | Operation::Zero(blocks)) = record.operation else {
+                continue;
+            };
+            let superseded: Vec<_> =
+                index.overlapping(blocks).filter(|(_, entry)| entry.lsn <= upto).collect();
+            for (run, _) in superseded {
+                index.remove(run);
+                self.journaled.clear(run);
+            }
+        }
+    }
+
+    /// Keeps the local disk's failure: no write or flush succeeds from here on.
+    fn fail(&self, reason: String) -> JournalError {
+        let reason = self.failed.get_or_init(|| reason);
+        self.room.notify_waiters();
+        JournalError::Failed(reason.clone())
+    }
+
+    fn check(&self) -> Result<(), JournalError> {
+        match self.failed.get() {
+            Some(reason) => Err(JournalError::Failed(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl JournalFile {
+    /// The bytes at `offset`.
+    pub fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    /// The local file.
+    pub fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+}

@@ -1,0 +1,267 @@
+//! The journal's files: live ones in order, spare ones to go on with, and retired ones that a reader still holds.
+
+use super::record::{FILE_HEADER_BYTES, FileHeader};
+use super::{Journal, JournalError};
+use crate::disk::{Disk, DiskFile};
+use crate::units::Lsn;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+/// Zeros are written in pieces of this size.
+const FILL_BYTES: usize = 1 << 20;
+
+/// One file of the journal.
+pub struct JournalFile {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn DiskFile>,
+}
+
+/// A file whose records are still needed.
+pub(super) struct LiveFile {
+    pub file: Arc<JournalFile>,
+    pub seq: u64,
+    /// Own CRC of the record before its first.
+    pub prev_crc: u32,
+    /// Its first record.
+    pub first: Lsn,
+    /// Its last record so far.
+    pub last: Lsn,
+    /// Where the next record goes.
+    pub end: u64,
+    /// The last of its records that is durable.
+    pub synced: Lsn,
+}
+
+/// All files.
+#[derive(Default)]
+pub(super) struct FileSet {
+    live: VecDeque<LiveFile>,
+    spare: Vec<Arc<JournalFile>>,
+    /// No longer needed, oldest first, but perhaps still read from.
+    retired: VecDeque<Retired>,
+    last_seq: u64,
+    next_slot: u64,
+}
+
+struct Retired {
+    file: Arc<JournalFile>,
+    erased: bool,
+}
+
+/// How full the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceUse {
+    /// Bytes of files that hold records which are still needed.
+    pub used_bytes: u64,
+    /// Bytes that may be used.
+    pub limit_bytes: u64,
+}
+
+impl SpaceUse {
+    /// The share in use, in per mille of the limit; more where the reserve is in use.
+    pub fn per_mille(&self) -> u64 {
+        self.used_bytes * 1000 / self.limit_bytes.max(1)
+    }
+}
+
+impl FileSet {
+    pub fn current(&mut self) -> &mut LiveFile {
+        self.live.back_mut().expect("an open journal has a file to append to")
+    }
+
+    pub fn live(&self) -> impl Iterator<Item = &LiveFile> {
+        self.live.iter()
+    }
+
+    pub fn live_mut(&mut self) -> impl Iterator<Item = &mut LiveFile> {
+        self.live.iter_mut()
+    }
+
+    pub fn next_seq(&mut self) -> u64 {
+        self.last_seq += 1;
+        self.last_seq
+    }
+
+    pub fn saw_seq(&mut self, seq: u64) {
+        self.last_seq = self.last_seq.max(seq);
+    }
+
+    pub fn push(&mut self, live: LiveFile) {
+        self.live.push_back(live);
+    }
+
+    pub fn add_spare(&mut self, file: Arc<JournalFile>) {
+        self.spare.push(file);
+    }
+
+    /// A spare file, if no more than `allowed` files would then be live.
+    pub fn take_spare(&mut self, allowed: usize) -> Option<Arc<JournalFile>> {
+        if self.live.len() >= allowed {
+            return None;
+        }
+        self.reclaim();
+        self.spare.pop()
+    }
+
+    /// Retires the files whose records are all up to `upto`. The current file stays.
+    pub fn retire(&mut self, upto: Lsn) {
+        while self.live.len() > 1 && self.live[0].last <= upto {
+            let live = self.live.pop_front().expect("there are two");
+            self.retired.push_back(Retired { file: live.file, erased: false });
+        }
+    }
+
+    /// Nothing refers to a retired file but the list itself and readers. No new reader can come: the index no
+    /// longer names it. So once the list's is the only reference, it stays so.
+    fn reclaim(&mut self) {
+        let is_free = |retired: &Retired| retired.erased && Arc::strong_count(&retired.file) == 1;
+        let (free, held): (Vec<_>, _) = self.retired.drain(..).partition(is_free);
+        self.retired = held.into();
+        self.spare.extend(free.into_iter().map(|retired| retired.file));
+    }
+
+    fn next_to_erase(&self) -> Option<Arc<JournalFile>> {
+        self.retired.iter().find(|retired| !retired.erased).map(|retired| retired.file.clone())
+    }
+
+    fn set_erased(&mut self, file: &Arc<JournalFile>) {
+        for retired in self.retired.iter_mut().filter(|retired| Arc::ptr_eq(&retired.file, file)) {
+            retired.erased = true;
+        }
+    }
+
+    pub fn new_slot(&mut self) -> String {
+        self.next_slot += 1;
+        format!("j{:08}", self.next_slot)
+    }
+
+    pub fn saw_slot(&mut self, name: &str) {
+        let slot = name.strip_prefix('j').and_then(|digits| digits.parse().ok()).unwrap_or(0);
+        self.next_slot = self.next_slot.max(slot);
+    }
+}
+
+impl Journal {
+    /// How full it is.
+    pub fn space(&self) -> SpaceUse {
+        let appender = self.appender.lock();
+        let used = appender.files.live.len() as u64;
+        // The current file counts by what is in it, or an idle journal would look a quarter full.
+        let current = appender.files.live.back().map_or(0, |live| live.end);
+        let used_bytes = used.saturating_sub(1) * self.limits.file_bytes + current;
+        SpaceUse { used_bytes, limit_bytes: self.limits.files as u64 * self.limits.file_bytes }
+    }
+
+    /// Bytes of records behind `lsn`.
+    pub fn bytes_after(&self, lsn: Lsn) -> u64 {
+        let appender = self.appender.lock();
+        let bytes = |live: &LiveFile| {
+            let whole = live.end - FILE_HEADER_BYTES;
+            match live.last.0.saturating_sub(lsn.0.max(live.first.prev().0)) {
+                0 => 0,
+                // Within a file the share of its records is close enough for a progress bar.
+                records => whole * records / (live.last.0 + 1 - live.first.0),
+            }
+        };
+        appender.files.live().map(bytes).sum()
+    }
+
+    /// Records up to `upto` are no longer needed: they are in the store, and durable in the cache.
+    pub fn free(&self, upto: Lsn) {
+        let mut appender = self.appender.lock();
+        appender.files.retire(upto);
+        drop(appender);
+        self.spare_wanted.notify_one();
+        self.room.notify_waiters();
+    }
+
+    fn next_to_erase(&self) -> Option<Arc<JournalFile>> {
+        self.appender.lock().files.next_to_erase()
+    }
+
+    /// A wait for room that counts from now, so that room made before it is awaited is not missed.
+    pub fn room_from_now(&self) -> impl Future<Output = ()> {
+        let mut notified = Box::pin(self.room.notified());
+        notified.as_mut().enable();
+        async move { notified.await }
+    }
+
+    /// Waits until a spare file is wanted.
+    pub async fn spare_wanted(&self) {
+        self.spare_wanted.notified().await;
+    }
+
+    /// Keeps one file ready to go on with, zero-filled and synced, while the limit allows. Surplus ones go.
+    ///
+    /// A retired file's header is erased before the file is written again, the oldest file first: so the files that
+    /// a recovery finds are always a log without a gap. (Readers may still hold the file; they read its data.)
+    pub async fn keep_spare(&self) -> Result<(), JournalError> {
+        while let Some(file) = self.next_to_erase() {
+            erase(&file.file).await?;
+            self.appender.lock().files.set_erased(&file);
+        }
+        let (name, surplus) = {
+            let mut appender = self.appender.lock();
+            appender.files.reclaim();
+            let allowed =
+                self.limits.files + if appender.reserve_open { self.limits.reserve_files } else { 0 };
+            let files = &mut appender.files;
+            let surplus: Vec<_> =
+                if files.spare.len() > 2 { files.spare.drain(2..).collect() } else { Vec::new() };
+            let total = files.live.len() + files.retired.len();
+            let wanted = files.spare.is_empty() && total < allowed;
+            (wanted.then(|| files.new_slot()), surplus)
+        };
+        for file in surplus {
+            self.disk.remove(&file.name)?;
+        }
+        if let Some(name) = name {
+            let file = create(&*self.disk, &name, self.limits.file_bytes).await?;
+            self.appender.lock().files.add_spare(file);
+        }
+        self.room.notify_waiters();
+        Ok(())
+    }
+}
+
+/// A new file, zero-filled to its whole length and synced: from then on an fdatasync has only data to write.
+pub(super) async fn create(disk: &dyn Disk, name: &str, len: u64) -> io::Result<Arc<JournalFile>> {
+    let file = disk.open(name, true)?;
+    let filled = fill(&file, len).await;
+    if let Err(error) = filled {
+        // Half a file would only keep the space that was wanting.
+        let _ = disk.remove(name);
+        return Err(error);
+    }
+    disk.sync_names().await?;
+    Ok(Arc::new(JournalFile { name: name.to_owned(), file }))
+}
+
+async fn fill(file: &Arc<dyn DiskFile>, len: u64) -> io::Result<()> {
+    let zeros = vec![0; FILL_BYTES.min(len as usize)];
+    let mut at = 0;
+    while at < len {
+        let piece = (len - at).min(zeros.len() as u64);
+        file.write_at(&zeros[..piece as usize], at)?;
+        at += piece;
+        tokio::task::yield_now().await;
+    }
+    file.clone().sync().await
+}
+
+/// Makes a file's old header unreadable, so that it is spare for good.
+pub(super) async fn erase(file: &Arc<dyn DiskFile>) -> io::Result<()> {
+    file.write_at(&[0; FILE_HEADER_BYTES as usize], 0)?;
+    file.clone().sync().await
+}
+
+/// Reads a file's header.
+pub(super) fn read_header(file: &dyn DiskFile) -> io::Result<Option<FileHeader>> {
+    if file.len()? < FILE_HEADER_BYTES {
+        return Ok(None);
+    }
+    let mut page = [0; FILE_HEADER_BYTES as usize];
+    file.read_at(&mut page, 0)?;
+    Ok(FileHeader::decode(&page))
+}

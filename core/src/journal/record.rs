@@ -1,0 +1,205 @@
+//! The bytes of journal files and records (`core/FORMAT.md`, section 2).
+
+use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
+use uuid::Uuid;
+
+/// Bytes before the first record of a file.
+pub const FILE_HEADER_BYTES: u64 = 4096;
+/// Bytes before a record's data.
+pub const HEADER_BYTES: u64 = 64;
+/// Records begin at multiples of this.
+pub const RECORD_ALIGN: u64 = 64;
+/// After a sync the next record begins at a multiple of this: a page with durable bytes is not written again.
+pub const SYNC_ALIGN: u64 = 4096;
+/// Blocks of data in one record at most: 1 MiB keeps a torn record cheap, and the scratch buffer small.
+pub const RECORD_BLOCKS_MAX: u64 = 256;
+
+const FILE_MAGIC: &[u8; 8] = b"HLDJRNL\x01";
+const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"HREC");
+
+/// The start of a journal file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    /// The journal.
+    pub journal: Uuid,
+    /// Place of the file in the journal's order.
+    pub seq: u64,
+    /// The incarnation that began it.
+    pub incarnation: u32,
+    /// CRC of the last record before it.
+    pub prev_crc: u32,
+    /// LSN of its first record.
+    pub first: Lsn,
+    /// What was durable when it was begun.
+    pub durable: Lsn,
+}
+
+impl FileHeader {
+    /// The header's page.
+    pub fn encode(&self) -> [u8; FILE_HEADER_BYTES as usize] {
+        let mut page = [0; FILE_HEADER_BYTES as usize];
+        page[..8].copy_from_slice(FILE_MAGIC);
+        page[8..24].copy_from_slice(self.journal.as_bytes());
+        page[24..32].copy_from_slice(&self.seq.to_le_bytes());
+        page[32..36].copy_from_slice(&self.incarnation.to_le_bytes());
+        page[36..40].copy_from_slice(&self.prev_crc.to_le_bytes());
+        page[40..48].copy_from_slice(&self.first.0.to_le_bytes());
+        page[48..56].copy_from_slice(&self.durable.0.to_le_bytes());
+        let crc = crc32c::crc32c(&page[..56]);
+        page[56..60].copy_from_slice(&crc.to_le_bytes());
+        page
+    }
+
+    /// Reads a header; `None` where there is none, or a damaged one.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 60] = bytes.first_chunk()?;
+        if bytes[..8] != *FILE_MAGIC || crc32c::crc32c(&bytes[..56]) != u32_at(bytes, 56) {
+            return None;
+        }
+        Some(Self {
+            journal: Uuid::from_bytes(*bytes[8..].first_chunk()?),
+            seq: u64_at(bytes, 24),
+            incarnation: u32_at(bytes, 32),
+            prev_crc: u32_at(bytes, 36),
+            first: Lsn(u64_at(bytes, 40)),
+            durable: Lsn(u64_at(bytes, 48)),
+        })
+    }
+}
+
+/// What a record does to the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The blocks hold the data that follows.
+    Data(BlockRange),
+    /// The blocks read as zeros.
+    Zero(BlockRange),
+    /// The drive has so many blocks.
+    Resize(u64),
+}
+
+/// A record without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its place in the order.
+    pub lsn: Lsn,
+    /// What was durable when it was written.
+    pub durable: Lsn,
+    /// What it does.
+    pub operation: Operation,
+    /// CRC-32C of its data.
+    pub data_crc: u32,
+    /// The incarnation that wrote it.
+    pub incarnation: u32,
+    /// The own CRC of the record before.
+    pub prev_crc: u32,
+}
+
+impl Header {
+    /// Bytes of data behind the header.
+    pub fn data_len(&self) -> u64 {
+        match self.operation {
+            Operation::Data(blocks) => blocks.byte_len(),
+            Operation::Zero(_) | Operation::Resize(_) => 0,
+        }
+    }
+
+    /// The bytes, and the record's own CRC, which the next record repeats.
+    pub fn encode(&self, journal: Uuid) -> ([u8; HEADER_BYTES as usize], u32) {
+        let (kind, first, blocks) = match self.operation {
+            Operation::Data(blocks) => (1, blocks.start, blocks.count()),
+            // A run of zeros may be as long as a drive: the length has 40 bits.
+            Operation::Zero(blocks) => (2, blocks.start, blocks.count()),
+            Operation::Resize(size) => (3, size, 0),
+        };
+        let mut bytes = [0; HEADER_BYTES as usize];
+        bytes[0..4].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
+        bytes[4] = kind;
+        bytes[8..16].copy_from_slice(&self.lsn.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.durable.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&first.to_le_bytes());
+        bytes[32..40].copy_from_slice(&blocks.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.data_crc.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.incarnation.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.prev_crc.to_le_bytes());
+        bytes[52..60].copy_from_slice(&journal.as_bytes()[..8]);
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+        (bytes, crc)
+    }
+
+    /// Reads a header of `journal` and its own CRC; `None` where there is none, or a damaged one.
+    pub fn decode(bytes: &[u8], journal: Uuid) -> Option<(Self, u32)> {
+        let bytes: &[u8; HEADER_BYTES as usize] = bytes.first_chunk()?;
+        let crc = u32_at(bytes, 60);
+        let ours = u32_at(bytes, 0) == RECORD_MAGIC && bytes[52..60] == journal.as_bytes()[..8];
+        if !ours || crc32c::crc32c(&bytes[..60]) != crc {
+            return None;
+        }
+        let (first, blocks) = (u64_at(bytes, 24), u64_at(bytes, 32));
+        let range = BlockRange { start: first, end: first.checked_add(blocks)? };
+        let operation = match bytes[4] {
+            1 if blocks <= RECORD_BLOCKS_MAX && blocks > 0 => Operation::Data(range),
+            2 => Operation::Zero(range),
+            3 => Operation::Resize(first),
+            _ => return None,
+        };
+        let header = Self {
+            lsn: Lsn(u64_at(bytes, 8)),
+            durable: Lsn(u64_at(bytes, 16)),
+            operation,
+            data_crc: u32_at(bytes, 40),
+            incarnation: u32_at(bytes, 44),
+            prev_crc: u32_at(bytes, 48),
+        };
+        Some((header, crc))
+    }
+}
+
+/// Bytes that a record with so much data takes, its padding included.
+pub fn record_len(data_len: u64) -> u64 {
+    (HEADER_BYTES + data_len).next_multiple_of(RECORD_ALIGN)
+}
+
+/// The longest record.
+pub const RECORD_BYTES_MAX: u64 = HEADER_BYTES + RECORD_BLOCKS_MAX * BLOCK_BYTES;
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is a constant inside the header"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is a constant inside the header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_survive_the_round_trip_and_no_bit_may_flip() {
+        let journal = Uuid::from_u128(0x1234_5678 << 96);
+        for operation in [
+            Operation::Data(BlockRange::new(5, 256)),
+            Operation::Zero(BlockRange::new(0, 1 << 32)),
+            Operation::Resize(1 << 32),
+        ] {
+            let header =
+                Header { lsn: Lsn(9), durable: Lsn(8), operation, data_crc: 7, incarnation: 6, prev_crc: 5 };
+            let (bytes, crc) = header.encode(journal);
+            assert_eq!(Header::decode(&bytes, journal), Some((header, crc)));
+            assert_eq!(Header::decode(&bytes, Uuid::nil()), None, "another journal's record is none of ours");
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes;
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Header::decode(&damaged, journal), None, "bit {bit}");
+            }
+        }
+        let header =
+            FileHeader { journal, seq: 1, incarnation: 2, prev_crc: 3, first: Lsn(4), durable: Lsn(3) };
+        let mut page = header.encode();
+        assert_eq!(FileHeader::decode(&page), Some(header));
+        page[30] ^= 1;
+        assert_eq!(FileHeader::decode(&page), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! Opening a journal: finding the end of the log.
+//!
+//! The log is read up to the first record that is missing or does not check. Whatever lies behind was not durable,
+//! or the disk has lost what it had promised to keep; the records tell which, since each says what was durable when
+//! it was written. A torn tail is normal and is dropped; damage stops everything, and nothing is touched.
+//!
+//! Files are told apart by their headers: a file begins where its header says, whatever older bytes an earlier one
+//! still has for the same LSNs. So a log that was cut short goes on in a new file, and nothing has to be erased to
+//! make it so. Files that lie wholly behind the end are erased before the new one is begun, or they would follow it.
+
+use super::append::Appender;
+use super::files::{self, FileSet, LiveFile};
+use super::record::{self, FILE_HEADER_BYTES, FileHeader, RECORD_ALIGN, RECORD_BYTES_MAX};
+use super::{Dirty, Journal, JournalError, JournalFile, Limits, scan};
+use crate::bitmap::Bitmap;
+use crate::disk::Disk;
+use crate::runs::RunMap;
+use crate::units::Lsn;
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// What an opened journal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The first record that is still there.
+    pub first: Lsn,
+    /// The last record; one less than `first` where there is none.
+    pub last: Lsn,
+}
+
+struct Log {
+    files: Vec<(Arc<JournalFile>, FileHeader)>,
+    others: Vec<Arc<JournalFile>>,
+}
+
+struct End {
+    last: Lsn,
+    prev_crc: u32,
+    live: Vec<LiveFile>,
+    stale: Vec<Arc<JournalFile>>,
+    incarnation: u32,
+}
+
+impl Journal {
+    /// Makes an empty journal for a drive of at most `capacity` blocks. Whatever lies in `disk` is removed.
+    pub async fn create(
+        disk: Arc<dyn Disk>,
+        limits: Limits,
+        capacity: u64,
+    ) -> Result<Arc<Self>, JournalError> {
+        for name in disk.list()? {
+            disk.remove(&name)?;
+        }
+        let end = End { last: Lsn(0), prev_crc: 0, live: Vec::new(), stale: Vec::new(), incarnation: 0 };
+        Self::start(disk, limits, capacity, crate::entropy::uuid(), end, Vec::new()).await
+    }
+
+    /// Opens the journal `uuid`, for a drive of at most `capacity` blocks. The records are not in the index yet:
+    /// what is beyond the store's history has to be replayed.
+    pub async fn open(
+        disk: Arc<dyn Disk>,
+        limits: Limits,
+        capacity: u64,
+        uuid: Uuid,
+    ) -> Result<(Arc<Self>, Recovered), JournalError> {
+        let log = read_headers(&*disk, uuid)?;
+        let Log { files, others } = log;
+        let first = files.first().map_or(Lsn(1), |(_, header)| header.first);
+        let end = find_end(files, uuid).await?;
+        let recovered = Recovered { first, last: end.last };
+        Ok((Self::start(disk, limits, capacity, uuid, end, others).await?, recovered))
+    }
+
+    async fn start(
+        disk: Arc<dyn Disk>,
+        limits: Limits,
+        capacity: u64,
+        uuid: Uuid,
+        end: End,
+        spare: Vec<Arc<JournalFile>>,
+    ) -> Result<Arc<Self>, JournalError> {
+        // A process that was killed leaves records in the page cache that no disk has seen. From here on they count
+        // as durable, so they must be.
+        for live in &end.live {
+            live.file.file.clone().sync().await?;
+        }
+        // The same goes for the names of files that it had just made.
+        disk.sync_names().await?;
+        for file in &end.stale {
+            files::erase(&file.file).await?;
+        }
+        let mut set = FileSet::default();
+        for live in end.live {
+            set.saw_seq(live.seq);
+            set.saw_slot(&live.file.name);
+            set.push(live);
+        }
+        for file in spare.into_iter().chain(end.stale) {
+            set.saw_slot(&file.name);
+            // A file that was made but never filled, or with another size, would not be ready to be synced fast.
+            match file.file.len()? == limits.file_bytes {
+                true => set.add_spare(file),
+                false => disk.remove(&file.name)?,
+            }
+        }
+        let appender = Appender {
+            files: set,
+            prev_crc: end.prev_crc,
+            unapplied: VecDeque::new(),
+            unapplied_bytes: 0,
+            reserve_open: false,
+            scratch: Vec::new(),
+        };
+        let journal = Arc::new(Self {
+            disk,
+            uuid,
+            incarnation: end.incarnation + 1,
+            limits,
+            appender: Mutex::new(appender),
+            index: RwLock::new(RunMap::new()),
+            journaled: Bitmap::new(capacity),
+            dirty: Dirty { recent: Bitmap::new(capacity), sealing: Bitmap::new(capacity) },
+            appended: AtomicU64::new(end.last.0),
+            durable: AtomicU64::new(end.last.0),
+            syncing: tokio::sync::Mutex::new(()),
+            failed: OnceLock::new(),
+            room: Notify::new(),
+            spare_wanted: Notify::new(),
+        });
+        journal.begin(end.last.next()).await?;
+        Ok(journal)
+    }
+
+    /// Begins a file of this incarnation's own.
+    async fn begin(&self, first: Lsn) -> Result<(), JournalError> {
+        self.set_durable(first.prev());
+        let mut spare = self.appender.lock().files.take_spare(usize::MAX);
+        if spare.is_none() {
+            let name = self.appender.lock().files.new_slot();
+            spare = Some(files::create(&*self.disk, &name, self.limits.file_bytes).await?);
+        }
+        let file = spare.expect("it was just made");
+        self.appender.lock().begin_file(self, file.clone(), first)?;
+        // The header alone: a cut before the first record's sync then finds the same end again.
+        file.file.clone().sync().await?;
+        self.keep_spare().await
+    }
+}
+
+fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
+    let (mut files, mut others) = (Vec::new(), Vec::new());
+    let mut names = disk.list()?;
+    names.sort();
+    for name in names {
+        let file = Arc::new(JournalFile { file: disk.open(&name, false)?, name });
+        match files::read_header(&*file.file)? {
+            Some(header) if header.journal == uuid => files.push((file, header)),
+            _ => others.push(file),
+        }
+    }
+    files.sort_by_key(|(_, header)| header.seq);
+    Ok(Log { files, others })
+}
+
+/// Reads the log from its first record to its last.
+async fn find_end(files: Vec<(Arc<JournalFile>, FileHeader)>, uuid: Uuid) -> Result<End, JournalError> {
+    let incarnation = files.iter().map(|(_, header)| header.incarnation).max().unwrap_or(0);
+    // A later file that begins no later takes the place of an earlier one.
+    let (mut chain, mut stale): (Vec<(Arc<JournalFile>, FileHeader)>, Vec<_>) = (Vec::new(), Vec::new());
+    for (file, header) in files {
+        while let Some((replaced, _)) = chain.pop_if(|(_, earlier)| earlier.first >= header.first) {
+            stale.push(replaced);
+        }
+        chain.push((file, header));
+    }
+    let mut next = chain.first().map_or(Lsn(1), |(_, header)| header.first);
+    let mut prev_crc = chain.first().map_or(0, |(_, header)| header.prev_crc);
+    let mut live = Vec::new();
+    let mut durable = chain.iter().map(|(_, header)| header.durable).max().unwrap_or(Lsn(0));
+    let mut chain = chain.into_iter().peekable();
+    while let Some((file, header)) = chain.next() {
+        let first_of_next = chain.peek().map(|(_, next)| next.first);
+        if header.first != next || header.prev_crc != prev_crc {
+            // The records between are missing, so that whatever follows is no part of the log.
+            stale.push(file);
+            stale.extend(chain.by_ref().map(|(file, _)| file));
+            break;
+        }
+        let walked = walk(&file, uuid, next, prev_crc, first_of_next).await?;
+        durable = durable.max(walked.durable);
+        if walked.last.next() <= durable || first_of_next.is_none_or(|first| walked.last.next() != first) {
+            durable = durable.max(durable_claimed_behind(&file, uuid, walked.end, walked.last)?);
+        }
+        let (first, last, end) = (header.first, walked.last, walked.end);
+        (next, prev_crc) = (last.next(), walked.crc);
+        let (seq, prev_crc) = (header.seq, header.prev_crc);
+        live.push(LiveFile { file, seq, prev_crc, first, last, end, synced: last });
+    }
+    if durable >= next {
+        return Err(JournalError::Damaged { lsn: next, durable });
+    }
+    Ok(End { last: next.prev(), prev_crc, live, stale, incarnation })
+}
+
+struct Walked {
+    last: Lsn,
+    crc: u32,
+    end: u64,
+    durable: Lsn,
+}
+
+/// Follows the records of one file as long as they check, and not into what a later file begins with.
+async fn walk(
+    file: &JournalFile,
+    uuid: Uuid,
+    first: Lsn,
+    prev_crc: u32,
+    until: Option<Lsn>,
+) -> Result<Walked, JournalError> {
+    let mut walked = Walked { last: first.prev(), crc: prev_crc, end: FILE_HEADER_BYTES, durable: Lsn(0) };
+    let mut buffer = Vec::new();
+    while until.is_none_or(|until| walked.last.next() < until) {
+        let next = (walked.last.next(), walked.crc);
+        let Some((header, crc, offset)) = scan::find(file, walked.end, uuid, next)? else { break };
+        if !scan::data_checks(file, offset, &header, &mut buffer)? {
+            break;
+        }
+        walked.last = header.lsn;
+        walked.crc = crc;
+        walked.end = offset + record::record_len(header.data_len());
+        walked.durable = walked.durable.max(header.durable);
+        tokio::task::coop::consume_budget().await;
+    }
+    Ok(walked)
+}
+
+/// What the records behind the end of a file's log say was durable. Older bytes of a recycled file have lower
+/// LSNs and say nothing.
+fn durable_claimed_behind(file: &JournalFile, uuid: Uuid, end: u64, last: Lsn) -> Result<Lsn, JournalError> {
+    let len = file.file.len()?;
+    let mut durable = Lsn(0);
+    let mut window = vec![0; 1 << 20];
+    let mut at = end;
+    while at < len {
+        let bytes = &mut window[..(len - at).min(1 << 20) as usize];
+        file.read(bytes, at)?;
+        for place in (0..bytes.len()).step_by(RECORD_ALIGN as usize) {
+            let header = super::record::Header::decode(&bytes[place..], uuid);
+            if let Some((header, _)) = header.filter(|(header, _)| header.lsn > last) {
+                durable = durable.max(header.durable);
+            }
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(durable)
+}
+
+const _: () = assert!(RECORD_BYTES_MAX < 64 << 20, "a record fits a file");

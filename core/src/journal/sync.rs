@@ -1,0 +1,155 @@
+//! Flush: one fdatasync for all who wait, and what becomes of the log when one fails.
+//!
+//! After a failed fdatasync the kernel may have dropped the pages and will report success the next time. So the
+//! file is condemned: what was not durable is read back (its checksums tell whether it is still what was written)
+//! and written to a fresh file. If that fails too, the journal stops: a flush never lies.
+
+use super::files::{self, LiveFile};
+use super::record::{self, FileHeader, HEADER_BYTES, Header};
+use super::scan::Cursor;
+use super::{Entry, Journal, JournalError, Operation, Place};
+use crate::units::Lsn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Journal {
+    /// Ready when every record that was appended before the call is durable.
+    pub async fn flush(&self) -> Result<Lsn, JournalError> {
+        let target = self.appended();
+        loop {
+            self.check()?;
+            if self.durable() >= target {
+                return Ok(self.durable());
+            }
+            // In order of arrival. Whoever gets here behind a sync that began after its own call has nothing to do.
+            let _turn = self.syncing.lock().await;
+            if self.durable() < target {
+                self.sync().await?;
+            }
+        }
+    }
+
+    async fn sync(&self) -> Result<(), JournalError> {
+        let (upto, files) = {
+            let mut appender = self.appender.lock();
+            appender.close_page();
+            let unsynced = |live: &&LiveFile| live.synced < live.last;
+            let files: Vec<_> =
+                appender.files.live().filter(unsynced).map(|live| live.file.clone()).collect();
+            (self.appended(), files)
+        };
+        for file in &files {
+            if let Err(error) = file.file.clone().sync().await {
+                tracing::warn!(%error, file = file.name, "the journal could not be synced: writing it anew");
+                return self.rewrite().await;
+            }
+        }
+        let mut appender = self.appender.lock();
+        for live in appender.files.live_mut() {
+            live.synced = live.synced.max(upto.min(live.last));
+        }
+        self.durable.fetch_max(upto.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Writes every record that is not durable to a fresh file, and syncs that.
+    async fn rewrite(&self) -> Result<(), JournalError> {
+        // The lock on syncs is held, so `durable` stands still. The one on appends cannot be held while the new
+        // file is made; it is then held while records move, so none is missed.
+        let name = format!("r{:08x}", self.appended().0);
+        let moved = async {
+            let file = files::create(&*self.disk, &name, self.limits.file_bytes).await?;
+            self.move_unsynced(file)
+        };
+        let file = moved.await.map_err(|error: JournalError| self.fail(error.to_string()))?;
+        let upto = self.appended();
+        file.file.clone().sync().await.map_err(|error| self.fail(error.to_string()))?;
+        let mut appender = self.appender.lock();
+        for live in appender.files.live_mut().filter(|live| Arc::ptr_eq(&live.file, &file)) {
+            live.synced = upto.min(live.last);
+        }
+        self.durable.fetch_max(upto.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn move_unsynced(&self, file: Arc<super::JournalFile>) -> Result<Arc<super::JournalFile>, JournalError> {
+        let mut appender = self.appender.lock();
+        let first = self.durable().next();
+        let mut cursor = Cursor::new(appender.files.live(), first);
+        let mut end = record::FILE_HEADER_BYTES;
+        let mut moved = Vec::new();
+        let mut buffer = Vec::new();
+        let mut prev_crc = None;
+        while let Some((header, found)) = cursor.next(self.uuid, self.appended())? {
+            let data_len = header.data_len();
+            buffer.resize(data_len as usize, 0);
+            found.file.read(&mut buffer, found.offset + HEADER_BYTES)?;
+            if crc32c::crc32c(&buffer) != header.data_crc {
+                return Err(JournalError::Io(format!("record {} was lost with the failed sync", header.lsn)));
+            }
+            prev_crc.get_or_insert(header.prev_crc);
+            if end + record::record_len(data_len) > self.limits.file_bytes {
+                return Err(JournalError::Io("more was unsynced than fits a file".into()));
+            }
+            // The record's bytes stay the same: its LSN, and the chain of checksums.
+            file.file.write_at(&header.encode(self.uuid).0, end)?;
+            file.file.write_at(&buffer, end + HEADER_BYTES)?;
+            moved.push((header, end));
+            end += record::record_len(data_len);
+        }
+        let header = FileHeader {
+            journal: self.uuid,
+            seq: appender.files.next_seq(),
+            incarnation: self.incarnation,
+            prev_crc: prev_crc.unwrap_or(appender.prev_crc),
+            first,
+            durable: first.prev(),
+        };
+        file.file.write_at(&header.encode(), 0)?;
+        for live in appender.files.live_mut().filter(|live| live.last >= first) {
+            live.last = first.prev();
+        }
+        let last = self.appended();
+        appender.files.push(LiveFile {
+            file: file.clone(),
+            seq: header.seq,
+            prev_crc: header.prev_crc,
+            first,
+            last,
+            end,
+            synced: first.prev(),
+        });
+        self.point_to(&mut appender, &file, &moved);
+        Ok(file)
+    }
+
+    /// Points the index and the applier's list to where the records are now.
+    fn point_to(
+        &self,
+        appender: &mut super::append::Appender,
+        file: &Arc<super::JournalFile>,
+        moved: &[(Header, u64)],
+    ) {
+        let mut index = self.index.write();
+        for (header, offset) in moved {
+            let Operation::Data(blocks) = header.operation else {
+                continue;
+            };
+            let place = Place::Data { file: file.clone(), offset: offset + HEADER_BYTES };
+            let current: Vec<_> =
+                (index.overlapping(blocks)).filter(|(_, entry)| entry.lsn == header.lsn).collect();
+            for (run, _) in current {
+                let entry = Entry { lsn: header.lsn, place: place.clone() };
+                index.insert(run, crate::runs::Run::skip(&entry, run.start - blocks.start));
+            }
+            if let Ok(at) = appender.unapplied.binary_search_by_key(&header.lsn, |record| record.lsn) {
+                appender.unapplied[at].place = place;
+            }
+        }
+    }
+
+    /// Marks `lsn` durable at recovery.
+    pub(super) fn set_durable(&self, lsn: Lsn) {
+        self.durable.store(lsn.0, Ordering::Release);
+    }
+}

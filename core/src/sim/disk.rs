@@ -1,0 +1,372 @@
+//! A disk in memory that keeps apart what was written and what is durable.
+
+use crate::disk::{Disk, DiskFile, Sync};
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A write tears at this granularity: what disks promise to write whole.
+const SECTOR: usize = 512;
+
+/// A directory that survives crashes as a disk would.
+#[derive(Clone)]
+pub struct SimDisk {
+    world: Arc<Mutex<World>>,
+    syncs: Arc<Notify>,
+}
+
+/// What may go wrong, as chances in a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskFaults {
+    /// An fdatasync fails, and what it should have made durable is lost in part.
+    pub sync_fails: u32,
+    /// A sync takes up to this long.
+    pub sync_time: Duration,
+}
+
+struct World {
+    rng: StdRng,
+    faults: DiskFaults,
+    files: BTreeMap<u64, FileState>,
+    live_names: BTreeMap<String, u64>,
+    durable_names: BTreeMap<String, u64>,
+    name_changes: Vec<NameChange>,
+    next_file: u64,
+    syncs: u64,
+    /// Bytes beyond the ends of files that may still be written.
+    free: u64,
+    /// Raised at each crash: files of a former life are dead.
+    life: u64,
+}
+
+#[derive(Clone)]
+enum NameChange {
+    Create(String, u64),
+    Remove(String),
+    Rename(String, String),
+}
+
+#[derive(Default, Clone)]
+struct FileState {
+    live: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<Change>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Write(u64, Vec<u8>),
+    Len(u64),
+    Punch(Range<u64>),
+}
+
+struct SimFile {
+    disk: SimDisk,
+    id: u64,
+    life: u64,
+}
+
+impl SimDisk {
+    /// An empty disk whose faults follow from `seed`.
+    pub fn new(seed: u64, faults: DiskFaults) -> Self {
+        let world = World {
+            rng: StdRng::seed_from_u64(seed),
+            faults,
+            files: BTreeMap::new(),
+            live_names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            name_changes: Vec::new(),
+            next_file: 0,
+            syncs: 0,
+            free: u64::MAX,
+            life: 0,
+        };
+        Self { world: Arc::new(Mutex::new(world)), syncs: Arc::new(Notify::new()) }
+    }
+
+    /// Changes what may go wrong.
+    pub fn set_faults(&self, faults: DiskFaults) {
+        self.world.lock().faults = faults;
+    }
+
+    /// Leaves room for only so many more bytes.
+    pub fn set_free(&self, bytes: u64) {
+        self.world.lock().free = bytes;
+    }
+
+    /// Waits until so many more syncs were begun.
+    pub async fn after_syncs(&self, count: u64) {
+        let target = self.world.lock().syncs + count;
+        while self.world.lock().syncs < target {
+            self.syncs.notified().await;
+        }
+    }
+
+    /// Cuts the power: of what was not synced an arbitrary part is lost, down to single sectors.
+    pub fn power_cut(&self) {
+        let world = &mut *self.world.lock();
+        let World { rng, files, .. } = world;
+        let mood = rng.random_range(0..4);
+        for file in files.values_mut() {
+            let mut durable = std::mem::take(&mut file.durable);
+            for change in std::mem::take(&mut file.unsynced) {
+                match mood {
+                    0 => {}
+                    1 => change.apply(&mut durable),
+                    _ => change.apply_torn(&mut durable, rng),
+                }
+            }
+            file.live = durable.clone();
+            file.durable = durable;
+        }
+        let kept = rng.random_range(0..=world.name_changes.len());
+        let changes = std::mem::take(&mut world.name_changes);
+        for change in &changes[..kept] {
+            change.apply(&mut world.durable_names);
+        }
+        world.live_names = world.durable_names.clone();
+        world.forget_unnamed();
+        world.life += 1;
+    }
+
+    /// Kills the process: the page cache survives.
+    pub fn kill(&self) {
+        self.world.lock().life += 1;
+    }
+
+    /// Flips one bit of a file, on the disk and in the page cache.
+    pub fn flip_bit(&self, name: &str, bit: u64) {
+        let world = &mut *self.world.lock();
+        let id = world.live_names[name];
+        let file = world.files.get_mut(&id).expect("a name has a file");
+        for bytes in [&mut file.live, &mut file.durable] {
+            if let Some(byte) = bytes.get_mut(bit as usize / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+}
+
+impl World {
+    fn forget_unnamed(&mut self) {
+        let named: std::collections::BTreeSet<_> =
+            self.live_names.values().chain(self.durable_names.values()).copied().collect();
+        self.files.retain(|id, _| named.contains(id));
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, u64>) {
+        match self {
+            NameChange::Create(name, id) => {
+                names.insert(name.clone(), *id);
+            }
+            NameChange::Remove(name) => {
+                names.remove(name);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(id) = names.remove(from) {
+                    names.insert(to.clone(), id);
+                }
+            }
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Change::Write(offset, data) => write(bytes, *offset as usize, data),
+            Change::Len(len) => bytes.resize(*len as usize, 0),
+            Change::Punch(range) => {
+                let end = bytes.len().min(range.end as usize);
+                bytes[end.min(range.start as usize)..end].fill(0);
+            }
+        }
+    }
+
+    fn apply_torn(&self, bytes: &mut Vec<u8>, rng: &mut StdRng) {
+        match self {
+            Change::Write(offset, data) => {
+                if rng.random_bool(0.3) {
+                    return self.apply(bytes);
+                }
+                let mut at = 0;
+                while at < data.len() {
+                    let in_sector = SECTOR - (*offset as usize + at) % SECTOR;
+                    let end = (at + in_sector).min(data.len());
+                    if rng.random_bool(0.5) {
+                        write(bytes, *offset as usize + at, &data[at..end]);
+                    }
+                    at = end;
+                }
+            }
+            Change::Len(_) | Change::Punch(_) if rng.random_bool(0.5) => self.apply(bytes),
+            Change::Len(_) | Change::Punch(_) => {}
+        }
+    }
+}
+
+fn write(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
+    if bytes.len() < offset + data.len() {
+        bytes.resize(offset + data.len(), 0);
+    }
+    bytes[offset..offset + data.len()].copy_from_slice(data);
+}
+
+impl Disk for SimDisk {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let world = &mut *self.world.lock();
+        let id = match world.live_names.get(name) {
+            Some(id) => *id,
+            None if !create => return Err(ErrorKind::NotFound.into()),
+            None => {
+                world.next_file += 1;
+                let change = NameChange::Create(name.to_owned(), world.next_file);
+                change.apply(&mut world.live_names);
+                world.name_changes.push(change);
+                world.files.insert(world.next_file, FileState::default());
+                world.next_file
+            }
+        };
+        Ok(Arc::new(SimFile { disk: self.clone(), id, life: world.life }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.world.lock().live_names.keys().cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let world = &mut *self.world.lock();
+        world.live_names.remove(name).ok_or(ErrorKind::NotFound)?;
+        world.name_changes.push(NameChange::Remove(name.to_owned()));
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let world = &mut *self.world.lock();
+        let change = NameChange::Rename(from.to_owned(), to.to_owned());
+        if !world.live_names.contains_key(from) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        change.apply(&mut world.live_names);
+        world.name_changes.push(change);
+        Ok(())
+    }
+
+    fn sync_names(&self) -> Sync {
+        let disk = self.clone();
+        Box::pin(async move {
+            let count = disk.world.lock().name_changes.len();
+            disk.sync_takes_its_time().await;
+            let world = &mut *disk.world.lock();
+            let count = count.min(world.name_changes.len());
+            for change in world.name_changes.drain(..count) {
+                change.apply(&mut world.durable_names);
+            }
+            Ok(())
+        })
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(self.world.lock().free)
+    }
+}
+
+impl SimDisk {
+    async fn sync_takes_its_time(&self) {
+        let time = {
+            let world = &mut *self.world.lock();
+            world.syncs += 1;
+            self.syncs.notify_waiters();
+            let most = world.faults.sync_time.as_micros() as u64;
+            Duration::from_micros(world.rng.random_range(0..=most))
+        };
+        tokio::time::sleep(time).await;
+    }
+}
+
+impl SimFile {
+    fn with<T>(&self, f: impl FnOnce(&mut FileState, &mut u64) -> io::Result<T>) -> io::Result<T> {
+        let world = &mut *self.disk.world.lock();
+        if world.life != self.life {
+            return Err(io::Error::other("the power was cut"));
+        }
+        let file = world.files.get_mut(&self.id).ok_or(ErrorKind::NotFound)?;
+        f(file, &mut world.free)
+    }
+
+    fn change(&self, change: Change) -> io::Result<()> {
+        self.with(|file, free| {
+            let end = match &change {
+                Change::Write(offset, data) => offset + data.len() as u64,
+                Change::Len(_) | Change::Punch(_) => 0,
+            };
+            let grows = end.saturating_sub(file.live.len() as u64);
+            *free = free.checked_sub(grows).ok_or(ErrorKind::StorageFull)?;
+            change.apply(&mut file.live);
+            file.unsynced.push(change);
+            Ok(())
+        })
+    }
+}
+
+impl DiskFile for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        self.with(|file, _| Ok(file.live.len() as u64))
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with(|file, _| {
+            let bytes = file.live.get(offset as usize..offset as usize + buf.len());
+            buf.copy_from_slice(bytes.ok_or(ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.change(Change::Write(offset, buf.to_vec()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(Change::Len(len))
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.change(Change::Punch(range))
+    }
+
+    fn sync(self: Arc<Self>) -> Sync {
+        Box::pin(async move {
+            // What is written while the sync runs is not covered by it.
+            let count = self.with(|file, _| Ok(file.unsynced.len()))?;
+            self.disk.sync_takes_its_time().await;
+            let world = &mut *self.disk.world.lock();
+            if world.life != self.life {
+                return Err(io::Error::other("the power was cut"));
+            }
+            let fails = world.rng.random_ratio(world.faults.sync_fails, 1000);
+            let file = world.files.get_mut(&self.id).ok_or(ErrorKind::NotFound)?;
+            let count = count.min(file.unsynced.len());
+            for change in file.unsynced.drain(..count) {
+                if fails {
+                    change.apply_torn(&mut file.durable, &mut world.rng);
+                } else {
+                    change.apply(&mut file.durable);
+                }
+            }
+            if fails { Err(io::Error::other("a sync fails by chance")) } else { Ok(()) }
+        })
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        None
+    }
+}
