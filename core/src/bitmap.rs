@@ -35,8 +35,7 @@ impl Bitmap {
     /// Sets the bits of a range.
     pub fn set(&self, range: BlockRange) {
         for (page, block, mask) in words(range) {
-            let page = self.pages[page].get_or_init(|| Box::new([const { AtomicU64::new(0) }; WORDS]));
-            word(page, block).fetch_or(mask, Ordering::AcqRel);
+            word(self.page(page), block).fetch_or(mask, Ordering::AcqRel);
         }
     }
 
@@ -120,10 +119,41 @@ impl Bitmap {
         })
     }
 
-    /// Sets every bit that is set in `other`.
+    /// Sets every bit that is set in `other`, which has the same capacity.
     pub fn union(&self, other: &Bitmap) {
-        let all = BlockRange { start: 0, end: other.capacity() };
-        other.runs(all).for_each(|run| self.set(run));
+        for (index, theirs) in other.pages.iter().enumerate() {
+            let Some(theirs) = theirs.get() else { continue };
+            let ours = self.page(index);
+            for (ours, theirs) in ours.iter().zip(theirs.iter()) {
+                ours.fetch_or(theirs.load(Ordering::Acquire), Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// The first blocks of the words that differ from those of `other`, which has the same capacity.
+    pub fn differing_words(&self, other: &Bitmap) -> Vec<u64> {
+        let mut differing = Vec::new();
+        for (index, (ours, theirs)) in self.pages.iter().zip(&other.pages).enumerate() {
+            if ours.get().is_none() && theirs.get().is_none() {
+                continue;
+            }
+            let first = index as u64 * PAGE_BLOCKS;
+            let blocks = (first..first + PAGE_BLOCKS).step_by(64);
+            differing.extend(blocks.filter(|block| self.word(*block) != other.word(*block)));
+        }
+        differing
+    }
+
+    /// Replaces the 64 bits from `block` (a multiple of 64) on.
+    pub fn set_word(&self, block: u64, bits: u64) {
+        let index = (block / PAGE_BLOCKS) as usize;
+        if bits != 0 || self.pages.get(index).is_some_and(|page| page.get().is_some()) {
+            word(self.page(index), block).store(bits, Ordering::Release);
+        }
+    }
+
+    fn page(&self, index: usize) -> &Page {
+        self.pages[index].get_or_init(|| Box::new([const { AtomicU64::new(0) }; WORDS]))
     }
 
     /// Copies the 64 bits from `block` (a multiple of 64) on.

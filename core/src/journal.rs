@@ -139,13 +139,18 @@ pub enum Place {
 
 impl Run for Entry {
     fn skip(&self, blocks: u64) -> Self {
-        let place = match &self.place {
+        Entry { lsn: self.lsn, place: self.place.skip(blocks) }
+    }
+}
+
+impl Run for Place {
+    fn skip(&self, blocks: u64) -> Self {
+        match self {
             Place::Zero => Place::Zero,
             Place::Data { file, offset } => {
                 Place::Data { file: file.clone(), offset: offset + blocks * BLOCK_BYTES }
             }
-        };
-        Entry { lsn: self.lsn, place }
+        }
     }
 }
 

@@ -4,12 +4,16 @@
 //! `ARCHITECTURE.md` is the map of this code; `core/FORMAT.md` documents every byte that it writes.
 
 pub mod bitmap;
+pub mod cache;
 pub mod device;
 pub mod disk;
 pub mod entropy;
 pub mod format;
 pub mod journal;
 pub mod keys;
+pub mod map;
+pub mod pull;
+pub mod retry;
 pub mod runs;
 pub mod seal;
 #[cfg(feature = "sim")]

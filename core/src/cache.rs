@@ -1,0 +1,255 @@
+//! The cache: a local sparse file with the layout of the drive, and a bitmap of the blocks in it that are valid.
+//!
+//! Who writes the file, and when:
+//! * *fill* writes what was pulled, into blocks that are absent at that moment, so that an old version never lands
+//!   on a newer one;
+//! * *apply* writes journal records, and only durable ones: an unflushed overwrite that a power cut takes back must
+//!   not have touched a block that counts as valid;
+//! * *evict* takes a block's validity away, waits for the reads that began before, makes that durable, and only then
+//!   gives the space back: a cut between would otherwise leave a valid block full of zeros.
+//!
+//! The bitmap on disk may lag behind the one in memory in one direction only: a bit that is set there stands for
+//! data that is durable in the file.
+
+use crate::bitmap::Bitmap;
+use crate::disk::{Disk, DiskFile};
+use crate::journal::{Operation, Place, Record};
+use crate::runs::RunMap;
+use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use uuid::Uuid;
+
+mod hold;
+mod persist;
+
+pub use hold::{Hold, Holds};
+
+/// Locks over chunks: fill, apply and evict of one chunk exclude each other.
+const SHARDS: usize = 64;
+
+/// The cache of one drive.
+pub struct Cache {
+    file: Arc<dyn DiskFile>,
+    bitmap_file: Arc<dyn DiskFile>,
+    drive: Uuid,
+    valid: Bitmap,
+    holds: Holds,
+    shards: [Mutex<()>; SHARDS],
+    /// Chunks with pulls in flight, which are not evicted: what a pull looked up before an eviction may be older
+    /// than what was evicted.
+    pulling: Mutex<BTreeMap<ChunkIndex, usize>>,
+    persist: tokio::sync::Mutex<persist::Persisted>,
+}
+
+/// Keeps the chunks of a pull from being evicted.
+pub struct Pulling {
+    cache: Arc<Cache>,
+    chunks: Vec<ChunkIndex>,
+}
+
+impl Cache {
+    /// Opens the cache of `drive`, of at most `capacity` blocks. Its bitmap counts only if it carries one of the
+    /// `generations`; else everything is absent.
+    pub fn open(disk: &dyn Disk, drive: Uuid, capacity: u64, generations: &[u128]) -> io::Result<Arc<Self>> {
+        let file = disk.open("blocks", true)?;
+        let bitmap_file = disk.open("bitmap", true)?;
+        let valid = Bitmap::new(capacity);
+        let persisted = persist::load(&*bitmap_file, drive, generations, &valid)?;
+        Ok(Arc::new(Self {
+            file,
+            bitmap_file,
+            drive,
+            valid,
+            holds: Holds::default(),
+            shards: [const { Mutex::new(()) }; SHARDS],
+            pulling: Mutex::default(),
+            persist: tokio::sync::Mutex::new(persisted),
+        }))
+    }
+
+    /// Makes the file as long as a drive of `size_blocks`.
+    pub fn set_size(&self, size_blocks: u64) -> io::Result<()> {
+        let len = size_blocks * BLOCK_BYTES;
+        if self.file.len()? < len { self.file.set_len(len) } else { Ok(()) }
+    }
+
+    /// Blocks that are in it.
+    pub fn valid(&self) -> &Bitmap {
+        &self.valid
+    }
+
+    /// The local file, for reading blocks that are valid.
+    pub fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
+    /// Begins a read: what is valid now stays in place until the hold is dropped.
+    pub fn hold(&self) -> Hold {
+        self.holds.enter()
+    }
+
+    /// The parts of `range` that are absent.
+    pub fn absent(&self, range: BlockRange) -> Vec<BlockRange> {
+        let mut absent = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let (valid, run) = self.valid.run(BlockRange { start: at, end: range.end });
+            if !valid {
+                absent.push(run);
+            }
+            at = run.end;
+        }
+        absent
+    }
+
+    /// Announces a pull of `range`. To be called before its place in the store is looked up.
+    pub fn begin_pull(self: &Arc<Self>, range: BlockRange) -> Pulling {
+        let chunks: Vec<_> = range.by_chunk().map(|part| ChunkIndex(part.start / CHUNK_BLOCKS)).collect();
+        let mut pulling = self.pulling.lock();
+        for chunk in &chunks {
+            *pulling.entry(*chunk).or_default() += 1;
+        }
+        Pulling { cache: self.clone(), chunks }
+    }
+
+    /// Stores pulled data: `data` is that of the run `blocks` inside one chunk. Only blocks that are absent take it.
+    pub fn fill(&self, blocks: BlockRange, data: &[u8]) -> io::Result<()> {
+        self.fill_absent(blocks, |run| {
+            let from = ((run.start - blocks.start) * BLOCK_BYTES) as usize;
+            self.file.write_at(&data[from..from + run.byte_len() as usize], run.start * BLOCK_BYTES)
+        })
+    }
+
+    /// Stores that blocks are zero. What lies in the file under an absent block is arbitrary, so it is punched.
+    pub fn fill_zero(&self, blocks: BlockRange) -> io::Result<()> {
+        blocks.by_chunk().try_for_each(|part| self.fill_absent(part, |run| self.file.punch(run.bytes())))
+    }
+
+    fn fill_absent(
+        &self,
+        blocks: BlockRange,
+        store: impl Fn(BlockRange) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _chunk = self.shard(blocks).lock();
+        let absent = self.absent(blocks);
+        for run in absent {
+            store(run)?;
+            self.valid.set(run);
+        }
+        Ok(())
+    }
+
+    /// Writes durable records to the file, the latest version of each block once.
+    pub async fn apply(&self, records: &[Record]) -> io::Result<()> {
+        let mut latest = RunMap::new();
+        for record in records {
+            if let Operation::Data(blocks) | Operation::Zero(blocks) = record.operation {
+                latest.insert(blocks, record.place.clone());
+            }
+        }
+        let mut buffer = Vec::new();
+        for (run, place) in latest.iter() {
+            match place {
+                // A run of zeros may cover the drive: it is one punch, not one for each chunk.
+                Place::Zero => self.apply_zero(run)?,
+                Place::Data { file, offset } => {
+                    buffer.resize(run.byte_len() as usize, 0);
+                    file.read(&mut buffer, *offset)?;
+                    for part in run.by_chunk() {
+                        let from = ((part.start - run.start) * BLOCK_BYTES) as usize;
+                        let _chunk = self.shard(part).lock();
+                        self.file.write_at(
+                            &buffer[from..from + part.byte_len() as usize],
+                            part.start * BLOCK_BYTES,
+                        )?;
+                        self.valid.set(part);
+                    }
+                }
+            }
+            tokio::task::coop::consume_budget().await;
+        }
+        Ok(())
+    }
+
+    fn apply_zero(&self, run: BlockRange) -> io::Result<()> {
+        // Under every lock that a chunk of the run may have: a fill must not fall between punch and bit.
+        let shards = if run.count() >= SHARDS as u64 * CHUNK_BLOCKS { None } else { Some(run) };
+        let _all: Vec<_> = match shards {
+            None => self.shards.iter().map(Mutex::lock).collect(),
+            Some(run) => {
+                let mut indices: Vec<_> = run.by_chunk().map(shard_index).collect();
+                indices.sort_unstable();
+                indices.dedup();
+                indices.into_iter().map(|index| self.shards[index].lock()).collect()
+            }
+        };
+        self.file.punch(run.bytes())?;
+        self.valid.set(run);
+        Ok(())
+    }
+
+    /// Takes chunks out of the cache and gives their space back. `keep` tells, under the chunk's lock, which blocks
+    /// must stay (dirty or pinned ones). Chunks that are being pulled stay too. Returns the bytes that were freed.
+    pub async fn evict(&self, chunks: &[ChunkIndex], keep: impl Fn(BlockRange) -> bool) -> io::Result<u64> {
+        // One owner of the bitmap on disk: no snapshot that was taken before may be written after.
+        let mut persisted = self.persist.lock().await;
+        let mut cleared = Vec::new();
+        for chunk in chunks {
+            let blocks = chunk.blocks().intersect(&BlockRange { start: 0, end: self.valid.capacity() });
+            let _chunk = self.shard(blocks).lock();
+            if self.pulling.lock().contains_key(chunk) || keep(blocks) || !self.valid.any(blocks) {
+                continue;
+            }
+            self.valid.clear(blocks);
+            cleared.push(blocks);
+        }
+        if cleared.is_empty() {
+            return Ok(0);
+        }
+        self.holds.wait_for_earlier().await;
+        persisted.clear(&cleared);
+        persisted.write(&self.bitmap_file, self.drive).await?;
+        let mut freed = 0;
+        for blocks in cleared {
+            let _chunk = self.shard(blocks).lock();
+            // It may have been written or pulled again: what is valid now is newer than this eviction.
+            for run in self.absent(blocks) {
+                self.file.punch(run.bytes())?;
+                freed += run.byte_len();
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Takes blocks out of the cache durably, without giving space back: another version of the drive is current.
+    pub async fn invalidate(&self, runs: &[BlockRange]) -> io::Result<()> {
+        let mut persisted = self.persist.lock().await;
+        runs.iter().for_each(|run| self.valid.clear(*run));
+        persisted.clear(runs);
+        persisted.write(&self.bitmap_file, self.drive).await
+    }
+
+    fn shard(&self, blocks: BlockRange) -> &Mutex<()> {
+        &self.shards[shard_index(blocks)]
+    }
+}
+
+fn shard_index(blocks: BlockRange) -> usize {
+    (blocks.start / CHUNK_BLOCKS) as usize % SHARDS
+}
+
+impl Drop for Pulling {
+    fn drop(&mut self) {
+        let mut pulling = self.cache.pulling.lock();
+        for chunk in &self.chunks {
+            let count = pulling.get_mut(chunk).expect("it was counted when the pull began");
+            *count -= 1;
+            if *count == 0 {
+                pulling.remove(chunk);
+            }
+        }
+    }
+}

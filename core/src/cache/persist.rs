@@ -1,0 +1,161 @@
+//! The bitmap on disk (`core/FORMAT.md`, "Bitmap").
+
+use super::Cache;
+use crate::bitmap::Bitmap;
+use crate::disk::DiskFile;
+use crate::units::BlockRange;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use uuid::Uuid;
+
+const PAGE_BYTES: usize = 4096;
+const BITS_AT: usize = 12;
+const CRC_AT: usize = PAGE_BYTES - 4;
+/// Blocks whose bits fit a page: whole words of 64.
+const PAGE_BLOCKS: u64 = ((CRC_AT - BITS_AT) / 8 * 64) as u64;
+const MAGIC: &[u8; 8] = b"HLDBMAP\x01";
+
+/// What is known of the file.
+pub(super) struct Persisted {
+    /// What the pages on disk say, or will say once the stale ones are written. A bit here stands for data that is
+    /// durable in the cache file.
+    bits: Bitmap,
+    /// Pages that have to be written, also because a write of them failed.
+    stale: BTreeSet<u64>,
+}
+
+type Words = Box<[u64; (CRC_AT - BITS_AT) / 8]>;
+
+/// Reads the bitmap into `valid`. A missing or damaged header, another drive or another generation: all absent.
+pub(super) fn load(
+    file: &dyn DiskFile,
+    drive: Uuid,
+    generations: &[u128],
+    valid: &Bitmap,
+) -> io::Result<Persisted> {
+    let bits = Bitmap::new(valid.capacity());
+    let len = file.len()?;
+    let mut page = [0; PAGE_BYTES];
+    let trusted = len >= PAGE_BYTES as u64 && {
+        file.read_at(&mut page, 0)?;
+        let generation = u128::from_le_bytes(*page[24..].first_chunk().expect("a page is longer"));
+        checks(&page)
+            && page[..8] == *MAGIC
+            && page[8..24] == *drive.as_bytes()
+            && generations.contains(&generation)
+    };
+    if trusted {
+        for index in 0..(len / PAGE_BYTES as u64 - 1).min(valid.capacity().div_ceil(PAGE_BLOCKS)) {
+            file.read_at(&mut page, (index + 1) * PAGE_BYTES as u64)?;
+            if checks(&page)
+                && page[..4] == (index as u32).to_le_bytes()
+                && page[4..12] == drive.as_bytes()[..8]
+            {
+                read_bits(&page, index, valid);
+                read_bits(&page, index, &bits);
+            }
+        }
+    } else {
+        // Nothing of an old bitmap may come back to life under a new header.
+        file.set_len(0)?;
+    }
+    Ok(Persisted { bits, stale: BTreeSet::new() })
+}
+
+impl Cache {
+    /// Makes what is valid now survive a crash: the file's data first, then the bits that stand for it.
+    pub async fn persist(&self) -> io::Result<()> {
+        let mut persisted = self.persist.lock().await;
+        // A bit that is set while the sync runs may stand for data that the sync does not cover: it has to wait for
+        // the next time. None is cleared meanwhile: whoever does that holds the lock.
+        let snapshot = persisted.snapshot(&self.valid);
+        self.file.clone().sync().await?;
+        persisted.adopt(snapshot);
+        persisted.write(&self.bitmap_file, self.drive).await
+    }
+
+    /// Gives the bitmap a new generation, so that no older copy of it is ever believed again.
+    pub async fn set_generation(&self, generation: u128) -> io::Result<()> {
+        let _persisted = self.persist.lock().await;
+        let mut page = [0; PAGE_BYTES];
+        page[..8].copy_from_slice(MAGIC);
+        page[8..24].copy_from_slice(self.drive.as_bytes());
+        page[24..40].copy_from_slice(&generation.to_le_bytes());
+        seal(&mut page);
+        self.bitmap_file.write_at(&page, 0)?;
+        self.bitmap_file.clone().sync().await
+    }
+}
+
+impl Persisted {
+    /// The pages whose bits in memory are not those on disk.
+    fn snapshot(&self, valid: &Bitmap) -> Vec<(u64, Words)> {
+        let pages: BTreeSet<u64> =
+            valid.differing_words(&self.bits).into_iter().map(|block| block / PAGE_BLOCKS).collect();
+        let words = |index: u64| -> Words {
+            Box::new(std::array::from_fn(|word| valid.word(index * PAGE_BLOCKS + word as u64 * 64)))
+        };
+        pages.into_iter().map(|index| (index, words(index))).collect()
+    }
+
+    fn adopt(&mut self, snapshot: Vec<(u64, Words)>) {
+        for (index, words) in snapshot {
+            for (word, bits) in words.iter().enumerate() {
+                self.bits.set_word(index * PAGE_BLOCKS + word as u64 * 64, *bits);
+            }
+            self.stale.insert(index);
+        }
+    }
+
+    /// Clears bits. What else was set in memory meanwhile is left out: its data may not be durable yet.
+    pub fn clear(&mut self, runs: &[BlockRange]) {
+        for run in runs.iter().filter(|run| self.bits.any(**run)) {
+            self.bits.clear(*run);
+            self.stale.extend(run.start / PAGE_BLOCKS..=(run.end - 1) / PAGE_BLOCKS);
+        }
+    }
+
+    /// Writes the pages that changed, and syncs.
+    pub async fn write(&mut self, file: &Arc<dyn DiskFile>, drive: Uuid) -> io::Result<()> {
+        if self.stale.is_empty() {
+            return Ok(());
+        }
+        for index in &self.stale {
+            file.write_at(&self.encode(*index, drive), (index + 1) * PAGE_BYTES as u64)?;
+        }
+        file.clone().sync().await?;
+        self.stale.clear();
+        Ok(())
+    }
+
+    fn encode(&self, index: u64, drive: Uuid) -> [u8; PAGE_BYTES] {
+        let mut page = [0; PAGE_BYTES];
+        page[..4].copy_from_slice(&(index as u32).to_le_bytes());
+        page[4..12].copy_from_slice(&drive.as_bytes()[..8]);
+        for (word, bytes) in page[BITS_AT..CRC_AT].chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.bits.word(index * PAGE_BLOCKS + word as u64 * 64).to_le_bytes());
+        }
+        seal(&mut page);
+        page
+    }
+}
+
+fn read_bits(page: &[u8; PAGE_BYTES], index: u64, into: &Bitmap) {
+    for (word, bytes) in page[BITS_AT..CRC_AT].chunks_exact(8).enumerate() {
+        let bits = u64::from_le_bytes(*bytes.first_chunk().expect("chunks have eight bytes"));
+        let first = index * PAGE_BLOCKS + word as u64 * 64;
+        if bits != 0 && first + 64 <= into.capacity() {
+            into.set_word(first, bits);
+        }
+    }
+}
+
+fn seal(page: &mut [u8; PAGE_BYTES]) {
+    let crc = crc32c::crc32c(&page[..CRC_AT]);
+    page[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn checks(page: &[u8; PAGE_BYTES]) -> bool {
+    crc32c::crc32c(&page[..CRC_AT]).to_le_bytes() == page[CRC_AT..]
+}

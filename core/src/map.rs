@@ -1,0 +1,258 @@
+//! The map of an open drive: which bytes of the store each block is.
+//!
+//! Pages of the last checkpoint, loaded when they are needed, under an overlay of what was committed since. What is
+//! mapped nowhere is zero. The map knows committed versions only; what is dirty lives in the journal.
+
+use crate::format::id::ObjectId;
+use crate::format::root::{BoxRef, Geometry, Root, TailSegment};
+use crate::format::segment::Directory;
+use crate::runs::{Run, RunMap};
+use crate::units::BlockRange;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+mod checkpoint;
+mod diff;
+mod pages;
+
+pub use checkpoint::Checkpoint;
+pub use diff::differing;
+pub use pages::{Objects, PageCache, ReadError};
+
+/// What a run of blocks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Zeros.
+    Zero,
+    /// Blocks of a frame.
+    Frame(Frame),
+}
+
+/// A sealed frame and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Frame {
+    /// The segment.
+    pub segment: ObjectId,
+    /// Length of the segment.
+    pub segment_len: u64,
+    /// Where the box begins in it.
+    pub offset: u32,
+    /// Length of the box.
+    pub stored_len: u32,
+    /// The blocks that the frame holds.
+    pub blocks: BlockRange,
+}
+
+/// The map of one version of a drive, which commits carry forward.
+pub struct Map {
+    objects: Arc<Objects>,
+    // Held for look-ups and commits in memory only, never across I/O.
+    state: Mutex<State>,
+}
+
+struct State {
+    geometry: Geometry,
+    pages: BTreeMap<u32, BoxRef>,
+    overlay: Overlay,
+}
+
+/// What was committed after the pages were written.
+#[derive(Clone, Default)]
+pub(crate) struct Overlay {
+    runs: RunMap<Target>,
+    segments: Vec<TailSegment>,
+}
+
+/// A run in the overlay. The segment is an index, since there may be hundreds of thousands of runs.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Zero,
+    Frame { segment: u32, offset: u32, stored_len: u32, first: u32, blocks: u8 },
+}
+
+impl Run for Target {
+    fn skip(&self, _blocks: u64) -> Self {
+        *self
+    }
+}
+
+impl Overlay {
+    /// Adds a segment of a commit, later than all before.
+    fn add(&mut self, segment: TailSegment, directory: &Directory) {
+        let index = self.segments.len() as u32;
+        self.segments.push(segment);
+        let Directory::Data { frames, zeros } = directory else { return };
+        for run in zeros {
+            self.runs.insert(*run, Target::Zero);
+        }
+        for frame in frames {
+            let (first, blocks) = (frame.blocks.start as u32, frame.blocks.count() as u8);
+            let (offset, stored_len) = (frame.offset, frame.stored_len);
+            self.runs
+                .insert(frame.blocks, Target::Frame { segment: index, offset, stored_len, first, blocks });
+        }
+    }
+
+    fn content(&self, target: Target) -> Content {
+        match target {
+            Target::Zero => Content::Zero,
+            Target::Frame { segment, offset, stored_len, first, blocks } => {
+                let TailSegment { object, object_len, .. } = self.segments[segment as usize];
+                let blocks = BlockRange::new(first.into(), blocks.into());
+                Content::Frame(Frame { segment: object, segment_len: object_len, offset, stored_len, blocks })
+            }
+        }
+    }
+}
+
+impl Map {
+    /// The map of `root`: reads the directories of its tail, all at once.
+    pub async fn open(objects: Arc<Objects>, root: &Root) -> Result<Self, ReadError> {
+        let overlay = load_overlay(&objects, root).await?;
+        let state = State { geometry: root.geometry, pages: root.pages.clone(), overlay };
+        Ok(Self { objects, state: Mutex::new(state) })
+    }
+
+    /// Where objects are read from.
+    pub fn objects(&self) -> &Arc<Objects> {
+        &self.objects
+    }
+
+    /// What the blocks of `range` are, in order and without gaps. Waits for pages that are not in memory.
+    pub async fn look_up(&self, range: BlockRange) -> Result<Vec<(BlockRange, Content)>, ReadError> {
+        let mut found = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let (index, part, page) = {
+                let state = self.state.lock();
+                let (index, part) = state.page_part(BlockRange { start: at, end: range.end });
+                (index, part, state.pages.get(&index).copied())
+            };
+            let page = match page {
+                None => None,
+                // The overlay may cover it all, so that the page need not be loaded.
+                Some(_) if self.state.lock().covered(part) => None,
+                Some(place) => Some(self.objects.page(place, index, self.page_range(index)).await?),
+            };
+            let state = self.state.lock();
+            // A checkpoint may have replaced the page meanwhile and emptied the overlay: then both are read again.
+            let current = state.pages.get(&index);
+            if current.is_some() && page.is_none() && !state.covered(part)
+                || page.as_ref().is_some_and(|loaded| current != Some(&loaded.place))
+            {
+                continue;
+            }
+            state.collect(part, page.as_deref(), &mut found);
+            at = part.end;
+        }
+        Ok(found)
+    }
+
+    /// Takes over the segments of a commit, in their order.
+    pub fn commit(&self, segments: &[(TailSegment, Directory)]) {
+        let mut state = self.state.lock();
+        for (segment, directory) in segments {
+            state.overlay.add(*segment, directory);
+        }
+    }
+
+    /// Takes over a size that was committed.
+    pub fn resize(&self, size_blocks: u64) {
+        self.state.lock().geometry.size_blocks = size_blocks;
+    }
+
+    /// Segments since the pages were written.
+    pub fn tail(&self) -> Vec<TailSegment> {
+        self.state.lock().overlay.segments.clone()
+    }
+
+    /// Pages of the last checkpoint.
+    pub fn pages(&self) -> BTreeMap<u32, BoxRef> {
+        self.state.lock().pages.clone()
+    }
+
+    /// Whether the tail is so long that opening the drive would be slow, or the overlay large.
+    pub fn wants_checkpoint(&self) -> bool {
+        /// An open reads so many directories, 64 at a time.
+        const TAIL_SEGMENTS_MAX: usize = 256;
+        const TAIL_DIRECTORY_BYTES_MAX: u64 = 16 << 20;
+        /// About 25 MB of memory.
+        const OVERLAY_RUNS_MAX: usize = 500_000;
+        let state = self.state.lock();
+        let directories: u64 = state.overlay.segments.iter().map(|s| u64::from(s.directory_len)).sum();
+        state.overlay.segments.len() > TAIL_SEGMENTS_MAX
+            || directories > TAIL_DIRECTORY_BYTES_MAX
+            || state.overlay.runs.len() > OVERLAY_RUNS_MAX
+    }
+
+    fn page_range(&self, index: u32) -> BlockRange {
+        self.state.lock().geometry.page_range(index)
+    }
+}
+
+impl Geometry {
+    /// The blocks of a map page.
+    pub fn page_range(&self, index: u32) -> BlockRange {
+        BlockRange::new(u64::from(index) * self.page_blocks, self.page_blocks)
+    }
+}
+
+impl State {
+    /// The part of `range` that lies in the page of its first block.
+    fn page_part(&self, range: BlockRange) -> (u32, BlockRange) {
+        let index = (range.start / self.geometry.page_blocks) as u32;
+        (index, range.intersect(&self.geometry.page_range(index)))
+    }
+
+    fn covered(&self, range: BlockRange) -> bool {
+        self.overlay.runs.pieces(range).iter().all(|(_, target)| target.is_some())
+    }
+
+    fn collect(
+        &self,
+        range: BlockRange,
+        page: Option<&pages::Loaded>,
+        found: &mut Vec<(BlockRange, Content)>,
+    ) {
+        for (part, target) in self.overlay.runs.pieces(range) {
+            match (target, page) {
+                (Some(target), _) => push(found, part, self.overlay.content(target)),
+                (None, None) => push(found, part, Content::Zero),
+                (None, Some(page)) => page.look_up(part, |part, content| push(found, part, content)),
+            }
+        }
+    }
+
+    /// The pages that the overlay changes.
+    fn touched_pages(&self) -> BTreeSet<u32> {
+        let mut touched = BTreeSet::new();
+        for (range, _) in self.overlay.runs.iter() {
+            let (first, last) =
+                (range.start / self.geometry.page_blocks, (range.end - 1) / self.geometry.page_blocks);
+            touched.extend(first as u32..=last as u32);
+        }
+        touched
+    }
+}
+
+/// Appends a run, joining it to the one before where both are one.
+fn push(found: &mut Vec<(BlockRange, Content)>, range: BlockRange, content: Content) {
+    match found.last_mut() {
+        Some((last, same)) if *same == content && last.end == range.start => last.end = range.end,
+        _ => found.push((range, content)),
+    }
+}
+
+async fn load_overlay(objects: &Arc<Objects>, root: &Root) -> Result<Overlay, ReadError> {
+    use futures_util::stream::{StreamExt, TryStreamExt};
+    /// Directories are small: the round trip is what costs.
+    const READS_AT_ONCE: usize = 64;
+    let reads = root.tail.iter().map(|segment| objects.directory(*segment));
+    let directories: Vec<_> = futures_util::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+    let mut overlay = Overlay::default();
+    for (segment, directory) in root.tail.iter().zip(&directories) {
+        overlay.add(*segment, directory);
+    }
+    Ok(overlay)
+}

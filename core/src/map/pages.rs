@@ -1,0 +1,269 @@
+//! Reading what the map is made of: pages, directories and roots, from memory, from the local page cache (sled), or
+//! from the store.
+
+use super::{Content, Frame};
+use crate::format::FormatError;
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::page::{Page, PageRun};
+use crate::format::root::{BoxRef, Root, TailSegment};
+use crate::format::segment::{self, Directory, HEADER_BYTES, PAGE_BYTES_MAX};
+use crate::format::usage::{self, Usage};
+use crate::seal::{Purpose, Sealer};
+use crate::store::{Store, StoreError};
+use crate::units::BlockRange;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// Runs of pages in memory: 48 bytes each, so about 48 MiB.
+const RUNS_IN_MEMORY_MAX: usize = 1 << 20;
+
+/// Why an object could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The store did not give it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is not what it should be.
+    #[error("{name} is damaged: {error}")]
+    Format {
+        /// The object.
+        name: String,
+        /// What is wrong with it.
+        error: FormatError,
+    },
+}
+
+impl ReadError {
+    /// Whether time alone may mend it.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            ReadError::Store(error) => error.is_transient(),
+            ReadError::Format { .. } => false,
+        }
+    }
+}
+
+/// Map pages on the local disk, sealed as they are in the store. Whatever is in here can be fetched again, and may
+/// vanish or rot at any time: a page that does not open is fetched.
+pub struct PageCache {
+    tree: Option<sled::Tree>,
+}
+
+impl PageCache {
+    /// Remembers nothing.
+    pub fn none() -> Self {
+        Self { tree: None }
+    }
+
+    /// Remembers pages in a sled tree.
+    pub fn sled(tree: sled::Tree) -> Self {
+        Self { tree: Some(tree) }
+    }
+
+    fn key(place: BoxRef) -> Vec<u8> {
+        let name = place.object.name(ObjectKind::Segment);
+        [name.as_bytes(), &place.offset.to_be_bytes()].concat()
+    }
+
+    fn get(&self, place: BoxRef) -> Option<Bytes> {
+        let found = self.tree.as_ref()?.get(Self::key(place)).ok()??;
+        Some(Bytes::copy_from_slice(&found))
+    }
+
+    fn put(&self, place: BoxRef, sealed: &[u8]) {
+        if let Some(tree) = &self.tree {
+            // What sled does not take is only fetched again.
+            let _ = tree.insert(Self::key(place), sealed);
+        }
+    }
+}
+
+/// The objects of a family, opened.
+pub struct Objects {
+    store: Arc<dyn Store>,
+    sealer: Arc<Sealer>,
+    local: PageCache,
+    // Held for map operations only; loading happens in the cells.
+    pages: Mutex<Pages>,
+}
+
+#[derive(Default)]
+struct Pages {
+    cells: BTreeMap<(ObjectId, u32), Slot>,
+    clock: u64,
+}
+
+struct Slot {
+    cell: Arc<OnceCell<Arc<Loaded>>>,
+    used: u64,
+}
+
+/// A page in memory.
+pub(super) struct Loaded {
+    pub place: BoxRef,
+    pub page: Page,
+}
+
+impl Loaded {
+    pub fn look_up(&self, range: BlockRange, mut found: impl FnMut(BlockRange, Content)) {
+        let runs = &self.page.runs;
+        let mut at = range.start;
+        let first = runs.partition_point(|run| run.blocks.end <= range.start);
+        for run in runs[first..].iter().take_while(|run| run.blocks.start < range.end) {
+            let part = run.blocks.intersect(&range);
+            if at < part.start {
+                found(BlockRange { start: at, end: part.start }, Content::Zero);
+            }
+            found(part, Content::Frame(self.frame(run)));
+            at = part.end;
+        }
+        if at < range.end {
+            found(BlockRange { start: at, end: range.end }, Content::Zero);
+        }
+    }
+
+    fn frame(&self, run: &PageRun) -> Frame {
+        let segment = self.page.segments[run.frame.segment as usize];
+        Frame {
+            segment: segment.id,
+            segment_len: segment.len,
+            offset: run.frame.offset,
+            stored_len: run.frame.stored_len,
+            blocks: run.frame.blocks,
+        }
+    }
+}
+
+impl Objects {
+    /// Reads through `local` from `store`.
+    pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, local: PageCache) -> Self {
+        Self { store, sealer, local, pages: Mutex::default() }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The family's seal.
+    pub fn sealer(&self) -> &Arc<Sealer> {
+        &self.sealer
+    }
+
+    /// A root, checked against the hash that names it where one is known.
+    pub async fn root(&self, id: ObjectId, hash: Option<[u8; 32]>) -> Result<Root, ReadError> {
+        let name = id.name(ObjectKind::Root);
+        let object = self.store.get(&name, None).await?.bytes;
+        if hash.is_some_and(|hash| *blake3::hash(&object).as_bytes() != hash) {
+            return Err(ReadError::Format { name, error: FormatError::Seal });
+        }
+        Root::open(&self.sealer, &name, &object).map_err(|error| ReadError::Format { name, error })
+    }
+
+    /// A segment's directory, in one ranged request.
+    pub async fn directory(&self, segment: TailSegment) -> Result<Directory, ReadError> {
+        let name = segment.object.name(ObjectKind::Segment);
+        let front = HEADER_BYTES as u64 + u64::from(segment.directory_len);
+        let bytes = self.store.get(&name, Some(0..front)).await?.bytes;
+        segment::decode(&self.sealer, &name, &bytes).map_err(|error| ReadError::Format { name, error })
+    }
+
+    /// The directory of a segment of which only the id is known.
+    pub async fn directory_of(&self, object: ObjectId) -> Result<Directory, ReadError> {
+        let name = object.name(ObjectKind::Segment);
+        let bytes = self.store.get(&name, None).await?.bytes;
+        segment::decode(&self.sealer, &name, &bytes).map_err(|error| ReadError::Format { name, error })
+    }
+
+    /// The blocks of a frame, from its box.
+    pub fn open_frame(&self, frame: &Frame, sealed: &[u8]) -> Result<Vec<u8>, ReadError> {
+        let name = frame.segment.name(ObjectKind::Segment);
+        let len = frame.blocks.byte_len() as usize;
+        let opened =
+            self.sealer.open(Purpose::Frame, &name, &segment::frame_place(frame.blocks), sealed, len);
+        match opened {
+            Ok(data) if data.len() == len => Ok(data),
+            Ok(_) => {
+                Err(ReadError::Format { name, error: FormatError::Invalid("a frame has the wrong length") })
+            }
+            Err(error) => Err(ReadError::Format { name, error }),
+        }
+    }
+
+    /// The usage table of a root.
+    pub async fn usage(&self, place: BoxRef) -> Result<BTreeMap<ObjectId, Usage>, ReadError> {
+        let name = place.object.name(ObjectKind::Segment);
+        let sealed = self.fetch(place).await?;
+        let plain = self.sealer.open(Purpose::Usage, &name, &[], &sealed, PAGE_BYTES_MAX);
+        plain.and_then(|plain| usage::decode(&plain)).map_err(|error| ReadError::Format { name, error })
+    }
+
+    /// A page. Whoever asks for one that is being loaded waits for the same request.
+    pub(super) async fn page(
+        &self,
+        place: BoxRef,
+        index: u32,
+        range: BlockRange,
+    ) -> Result<Arc<Loaded>, ReadError> {
+        let cell = self.pages.lock().slot(place);
+        let loaded = cell.get_or_try_init(|| self.load(place, index, range)).await?.clone();
+        self.pages.lock().trim();
+        Ok(loaded)
+    }
+
+    /// A page of the map as it is in the store.
+    pub async fn page_of(&self, place: BoxRef, index: u32, range: BlockRange) -> Result<Page, ReadError> {
+        Ok(self.page(place, index, range).await?.page.clone())
+    }
+
+    /// Remembers a page that was just written.
+    pub(super) fn remember(&self, place: BoxRef, page: Page) {
+        let cell = self.pages.lock().slot(place);
+        let _ = cell.set(Arc::new(Loaded { place, page }));
+    }
+
+    async fn load(&self, place: BoxRef, index: u32, range: BlockRange) -> Result<Arc<Loaded>, ReadError> {
+        let name = place.object.name(ObjectKind::Segment);
+        let decode = |sealed: &[u8]| {
+            let plain =
+                self.sealer.open(Purpose::Page, &name, &index.to_le_bytes(), sealed, PAGE_BYTES_MAX)?;
+            Page::decode(&plain, index, range)
+        };
+        if let Some(page) = self.local.get(place).and_then(|sealed| decode(&sealed).ok()) {
+            return Ok(Arc::new(Loaded { place, page }));
+        }
+        let sealed = self.fetch(place).await?;
+        let page = decode(&sealed).map_err(|error| ReadError::Format { name, error })?;
+        self.local.put(place, &sealed);
+        Ok(Arc::new(Loaded { place, page }))
+    }
+
+    async fn fetch(&self, place: BoxRef) -> Result<Bytes, ReadError> {
+        let range = u64::from(place.offset)..u64::from(place.offset) + u64::from(place.stored_len);
+        Ok(self.store.get(&place.object.name(ObjectKind::Segment), Some(range)).await?.bytes)
+    }
+}
+
+impl Pages {
+    fn slot(&mut self, place: BoxRef) -> Arc<OnceCell<Arc<Loaded>>> {
+        self.clock += 1;
+        let slot = self.cells.entry((place.object, place.offset));
+        let slot = slot.or_insert_with(|| Slot { cell: Arc::default(), used: 0 });
+        slot.used = self.clock;
+        slot.cell.clone()
+    }
+
+    /// Forgets the pages that were not used for longest, until the rest fits.
+    fn trim(&mut self) {
+        let weight = |slot: &Slot| slot.cell.get().map_or(0, |loaded| loaded.page.runs.len().max(64));
+        let mut total: usize = self.cells.values().map(weight).sum();
+        while total > RUNS_IN_MEMORY_MAX && self.cells.len() > 1 {
+            let oldest = self.cells.iter().min_by_key(|(_, slot)| slot.used).map(|(key, _)| *key);
+            let slot = oldest.and_then(|key| self.cells.remove(&key));
+            total -= slot.as_ref().map_or(0, weight);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Pulling: from the store into the cache, by priority.
+//!
+//! A reader that waits, and whoever else wants blocks, tells the queue (`queue`, pure). A pull looks its blocks up in
+//! the map, fetches the frames (neighbours in one ranged request), opens them, and fills what is still absent.
+
+use crate::cache::Cache;
+use crate::journal::Journal;
+use crate::map::{Content, Frame, Map, ReadError};
+use crate::retry::Backoff;
+use crate::units::BlockRange;
+use futures_util::stream::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+mod queue;
+
+pub use queue::{Class, Job, Queue};
+
+/// Why a pull did not bring its blocks.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PullError {
+    /// The store did not give them, or gave something else.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The local disk failed.
+    #[error("the cache cannot be written: {0}")]
+    Cache(String),
+}
+
+/// Brings blocks into the cache.
+pub struct Puller {
+    map: Arc<Map>,
+    cache: Arc<Cache>,
+    journal: Arc<Journal>,
+    // Held to decide, never while pulling.
+    queue: Mutex<Queue>,
+    /// Raised whenever a job ends, so that waiting readers look again.
+    ended: watch::Sender<u64>,
+    /// Raised whenever the store answers or does not.
+    health: watch::Sender<Health>,
+}
+
+/// Whether the store answers pulls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Why pulls wait or fail; `None` while all is well.
+    pub trouble: Option<String>,
+}
+
+impl Puller {
+    /// Pulls blocks of `map` into `cache`.
+    pub fn new(map: Arc<Map>, cache: Arc<Cache>, journal: Arc<Journal>) -> Arc<Self> {
+        Arc::new(Self {
+            map,
+            cache,
+            journal,
+            queue: Mutex::new(Queue::new()),
+            ended: watch::Sender::new(0),
+            health: watch::Sender::new(Health::default()),
+        })
+    }
+
+    /// Whether the store answers.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    /// Bytes that are wanted and not here yet.
+    pub fn pending_bytes(&self) -> u64 {
+        self.queue.lock().pending_blocks() * crate::units::BLOCK_BYTES
+    }
+
+    /// Switches all but what readers wait for on or off.
+    pub fn set_background(self: &Arc<Self>, on: bool) {
+        self.queue.lock().set_background(on);
+        self.pump();
+    }
+
+    /// Wants blocks in the background.
+    pub fn want(self: &Arc<Self>, class: Class, range: BlockRange) {
+        let absent = self.missing(range);
+        {
+            let mut queue = self.queue.lock();
+            absent.into_iter().for_each(|run| queue.want(class, run));
+        }
+        self.pump();
+    }
+
+    /// Ready when no block of `range` is missing any more (or one was evicted again at once: then the caller looks
+    /// again). A store that cannot be reached is waited for; what cannot be mended by waiting is an error.
+    pub async fn demand(self: &Arc<Self>, range: BlockRange) -> Result<(), PullError> {
+        let mut ended = self.ended.subscribe();
+        loop {
+            ended.borrow_and_update();
+            let missing = self.missing(range);
+            if missing.is_empty() {
+                return Ok(());
+            }
+            {
+                let mut queue = self.queue.lock();
+                for run in missing {
+                    if let Some(error) = queue.take_error(run) {
+                        return Err(error);
+                    }
+                    queue.want(Class::Reader, run);
+                }
+            }
+            self.pump();
+            ended.changed().await.expect("the sender lives as long as the puller");
+        }
+    }
+
+    /// What is neither in the cache nor in the journal.
+    fn missing(&self, range: BlockRange) -> Vec<BlockRange> {
+        let mut missing = self.cache.absent(range);
+        if self.journal.holds_any(range) {
+            missing = missing
+                .into_iter()
+                .flat_map(|run| self.journal.look_up(run))
+                .filter_map(|(run, entry)| entry.is_none().then_some(run))
+                .collect();
+        }
+        missing
+    }
+
+    fn pump(self: &Arc<Self>) {
+        loop {
+            let Some(job) = self.queue.lock().next() else { return };
+            let puller = self.clone();
+            tokio::spawn(async move {
+                let result = puller.run(job).await;
+                puller.queue.lock().ended(&job, result);
+                puller.ended.send_modify(|count| *count += 1);
+                puller.pump();
+            });
+        }
+    }
+
+    /// Pulls until it succeeds or cannot succeed.
+    async fn run(&self, job: Job) -> Result<(), PullError> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.pull(job.blocks).await {
+                Ok(()) => {
+                    self.health.send_if_modified(|health| std::mem::take(health) != Health::default());
+                    return Ok(());
+                }
+                Err(PullError::Read(error)) if error.is_transient() => {
+                    self.health.send_replace(Health { trouble: Some(error.to_string()) });
+                    tokio::time::sleep(backoff.next(crate::retry::hint(&error))).await;
+                }
+                Err(error) => {
+                    self.health.send_replace(Health { trouble: Some(error.to_string()) });
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn pull(&self, blocks: BlockRange) -> Result<(), PullError> {
+        /// Ranged requests of one job at once.
+        const REQUESTS: usize = 8;
+        let _stays = self.cache.begin_pull(blocks);
+        let found = self.map.look_up(blocks).await?;
+        let mut frames: Vec<Frame> = Vec::new();
+        for (run, content) in found {
+            match content {
+                Content::Zero => self.cache.fill_zero(run).map_err(cache_failed)?,
+                Content::Frame(frame) if frames.last() != Some(&frame) => frames.push(frame),
+                Content::Frame(_) => {}
+            }
+        }
+        let requests = futures_util::stream::iter(requests(frames));
+        requests.map(Ok).try_for_each_concurrent(REQUESTS, |frames| self.fetch(frames, blocks)).await
+    }
+
+    /// Fetches frames that lie side by side in one segment, in one ranged request.
+    async fn fetch(&self, frames: Vec<Frame>, wanted: BlockRange) -> Result<(), PullError> {
+        let objects = self.map.objects();
+        let range = extent(&frames);
+        let name = frames[0].segment.name(crate::format::id::ObjectKind::Segment);
+        let body = objects.store().get(&name, Some(range.clone())).await.map_err(ReadError::from)?.bytes;
+        for frame in &frames {
+            let at = (u64::from(frame.offset) - range.start) as usize;
+            let data = objects.open_frame(frame, &body[at..at + frame.stored_len as usize])?;
+            self.fill(frame, &data, wanted).await?;
+        }
+        Ok(())
+    }
+
+    /// Fills from a frame what the map still takes from it: the frame's other blocks may have been written since.
+    async fn fill(&self, frame: &Frame, data: &[u8], wanted: BlockRange) -> Result<(), PullError> {
+        // The chunk is protected from eviction, so that blocks of it which the map takes from elsewhere stay told
+        // apart by the map alone.
+        let _ = wanted;
+        for (run, content) in self.map.look_up(frame.blocks).await? {
+            if content == Content::Frame(*frame) {
+                let from = ((run.start - frame.blocks.start) * crate::units::BLOCK_BYTES) as usize;
+                let bytes = &data[from..from + run.byte_len() as usize];
+                self.cache.fill(run, bytes).map_err(cache_failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cache_failed(error: std::io::Error) -> PullError {
+    PullError::Cache(error.to_string())
+}
+
+/// Frames grouped so that each group is one ranged request: same segment, side by side or nearly.
+fn requests(mut frames: Vec<Frame>) -> Vec<Vec<Frame>> {
+    /// Fetching so many bytes for nothing is cheaper than another request.
+    const GAP_BYTES: u64 = 16 << 10;
+    /// One request carries at most so much, so that it can be spread and retried.
+    const REQUEST_BYTES_MAX: u64 = 1 << 20;
+    frames.sort_unstable();
+    frames.dedup();
+    let mut groups: Vec<Vec<Frame>> = Vec::new();
+    for frame in frames {
+        if let Some(group) = groups.last_mut() {
+            let extent = extent(group);
+            let end = u64::from(frame.offset) + u64::from(frame.stored_len);
+            let near = u64::from(frame.offset) <= extent.end + GAP_BYTES;
+            if group[0].segment == frame.segment && near && end - extent.start <= REQUEST_BYTES_MAX {
+                group.push(frame);
+                continue;
+            }
+        }
+        groups.push(vec![frame]);
+    }
+    groups
+}
+
+fn extent(frames: &[Frame]) -> Range<u64> {
+    let start = frames.iter().map(|frame| u64::from(frame.offset)).min().unwrap_or(0);
+    let end =
+        frames.iter().map(|frame| u64::from(frame.offset) + u64::from(frame.stored_len)).max().unwrap_or(0);
+    start..end
+}
+
+/// How long pulls may be under way when the drive is closed before they are dropped.
+pub const CLOSE_PATIENCE: Duration = Duration::from_secs(5);

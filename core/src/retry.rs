@@ -1,0 +1,42 @@
+//! When to try again. Pure but for the jitter, which is drawn from the engine's own entropy.
+
+use crate::map::ReadError;
+use crate::store::StoreError;
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Exponential back-off with full jitter: devices that lost the same store do not come back in step.
+#[derive(Clone, Debug, Default)]
+pub struct Backoff {
+    tries: u32,
+}
+
+impl Backoff {
+    /// Nothing has failed yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How often it failed.
+    pub fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// How long to wait after one more failure; at least `hint`, where the store said when to come back.
+    pub fn next(&mut self, hint: Option<Duration>) -> Duration {
+        let longest = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
+        self.tries += 1;
+        let jitter = longest.mul_f64((crate::entropy::u128() % 1000) as f64 / 1000.0);
+        (longest / 2 + jitter / 2).max(hint.unwrap_or_default())
+    }
+}
+
+/// When the store asked to be tried again.
+pub fn hint(error: &ReadError) -> Option<Duration> {
+    match error {
+        ReadError::Store(StoreError::Busy { retry_after, .. }) => *retry_after,
+        ReadError::Store(_) | ReadError::Format { .. } => None,
+    }
+}
