@@ -206,6 +206,11 @@ impl Journal {
         self.dirty.recent.count_all() + only_sealing
     }
 
+    /// Counts blocks as not yet in the store, when a journal is replayed.
+    pub fn mark_dirty(&self, blocks: BlockRange) {
+        self.dirty.recent.set(blocks);
+    }
+
     /// Freezes what is dirty: from now on new writes count apart, and a commit that reaches the returned LSN
     /// empties what was frozen. Only when nothing is frozen.
     pub fn freeze(&self) -> Lsn {

@@ -173,15 +173,13 @@ impl Map {
     }
 
     /// Whether the tail is so long that opening the drive would be slow, or the overlay large.
-    pub fn wants_checkpoint(&self) -> bool {
-        /// An open reads so many directories, 64 at a time.
-        const TAIL_SEGMENTS_MAX: usize = 256;
+    pub fn wants_checkpoint(&self, tail_segments_max: usize) -> bool {
         const TAIL_DIRECTORY_BYTES_MAX: u64 = 16 << 20;
         /// About 25 MB of memory.
         const OVERLAY_RUNS_MAX: usize = 500_000;
         let state = self.state.lock();
         let directories: u64 = state.overlay.segments.iter().map(|s| u64::from(s.directory_len)).sum();
-        state.overlay.segments.len() > TAIL_SEGMENTS_MAX
+        state.overlay.segments.len() > tail_segments_max
             || directories > TAIL_DIRECTORY_BYTES_MAX
             || state.overlay.runs.len() > OVERLAY_RUNS_MAX
     }
@@ -245,10 +243,11 @@ fn push(found: &mut Vec<(BlockRange, Content)>, range: BlockRange, content: Cont
 }
 
 async fn load_overlay(objects: &Arc<Objects>, root: &Root) -> Result<Overlay, ReadError> {
+    use futures_util::FutureExt;
     use futures_util::stream::{StreamExt, TryStreamExt};
     /// Directories are small: the round trip is what costs.
     const READS_AT_ONCE: usize = 64;
-    let reads = root.tail.iter().map(|segment| objects.directory(*segment));
+    let reads: Vec<_> = root.tail.iter().map(|segment| objects.directory(*segment).boxed()).collect();
     let directories: Vec<_> = futures_util::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
     let mut overlay = Overlay::default();
     for (segment, directory) in root.tail.iter().zip(&directories) {

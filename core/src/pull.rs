@@ -12,7 +12,6 @@ use futures_util::stream::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
 
 mod queue;
@@ -173,12 +172,12 @@ impl Puller {
                 Content::Frame(_) => {}
             }
         }
-        let requests = futures_util::stream::iter(requests(frames));
-        requests.map(Ok).try_for_each_concurrent(REQUESTS, |frames| self.fetch(frames, blocks)).await
+        let fetches: Vec<_> = requests(frames).into_iter().map(|frames| self.fetch(frames)).collect();
+        futures_util::stream::iter(fetches).buffer_unordered(REQUESTS).try_collect().await
     }
 
     /// Fetches frames that lie side by side in one segment, in one ranged request.
-    async fn fetch(&self, frames: Vec<Frame>, wanted: BlockRange) -> Result<(), PullError> {
+    async fn fetch(&self, frames: Vec<Frame>) -> Result<(), PullError> {
         let objects = self.map.objects();
         let range = extent(&frames);
         let name = frames[0].segment.name(crate::format::id::ObjectKind::Segment);
@@ -186,16 +185,14 @@ impl Puller {
         for frame in &frames {
             let at = (u64::from(frame.offset) - range.start) as usize;
             let data = objects.open_frame(frame, &body[at..at + frame.stored_len as usize])?;
-            self.fill(frame, &data, wanted).await?;
+            self.fill(frame, &data).await?;
         }
         Ok(())
     }
 
-    /// Fills from a frame what the map still takes from it: the frame's other blocks may have been written since.
-    async fn fill(&self, frame: &Frame, data: &[u8], wanted: BlockRange) -> Result<(), PullError> {
-        // The chunk is protected from eviction, so that blocks of it which the map takes from elsewhere stay told
-        // apart by the map alone.
-        let _ = wanted;
+    /// Fills from a frame what the map still takes from it: other blocks of it may have been committed since. The
+    /// chunk is protected from eviction, so a block that was written since is not absent.
+    async fn fill(&self, frame: &Frame, data: &[u8]) -> Result<(), PullError> {
         for (run, content) in self.map.look_up(frame.blocks).await? {
             if content == Content::Frame(*frame) {
                 let from = ((run.start - frame.blocks.start) * crate::units::BLOCK_BYTES) as usize;
@@ -241,6 +238,3 @@ fn extent(frames: &[Frame]) -> Range<u64> {
         frames.iter().map(|frame| u64::from(frame.offset) + u64::from(frame.stored_len)).max().unwrap_or(0);
     start..end
 }
-
-/// How long pulls may be under way when the drive is closed before they are dropped.
-pub const CLOSE_PATIENCE: Duration = Duration::from_secs(5);

@@ -2,3 +2,4 @@
 //! random numbers that replay from a seed. Time is tokio's paused clock.
 
 pub mod disk;
+pub mod store;

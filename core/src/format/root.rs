@@ -39,7 +39,8 @@ impl Geometry {
 
     fn check(&self) -> Result<(), FormatError> {
         let pages_fit = self.page_blocks >= CHUNK_BLOCKS && self.page_blocks.is_multiple_of(CHUNK_BLOCKS);
-        let frames_fit = (1..=CHUNK_BLOCKS).contains(&self.frame_blocks);
+        let frames_fit =
+            (1..=CHUNK_BLOCKS).contains(&self.frame_blocks) && self.frame_blocks.is_power_of_two();
         let segments_fit = (BLOCK_BYTES..=64 << 20).contains(&self.segment_bytes);
         if self.size_blocks > DRIVE_BYTES_MAX / BLOCK_BYTES || !pages_fit || !frames_fit || !segments_fit {
             return Err(FormatError::Invalid("a drive cannot have this shape"));

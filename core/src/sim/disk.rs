@@ -20,6 +20,8 @@ const SECTOR: usize = 512;
 pub struct SimDisk {
     world: Arc<Mutex<World>>,
     syncs: Arc<Notify>,
+    /// A directory of the disk, as the beginning of its files' names.
+    prefix: String,
 }
 
 /// What may go wrong, as chances in a thousand.
@@ -88,7 +90,16 @@ impl SimDisk {
             free: u64::MAX,
             life: 0,
         };
-        Self { world: Arc::new(Mutex::new(world)), syncs: Arc::new(Notify::new()) }
+        Self { world: Arc::new(Mutex::new(world)), syncs: Arc::new(Notify::new()), prefix: String::new() }
+    }
+
+    /// A directory of this disk: the same power cuts.
+    pub fn directory(&self, name: &str) -> Self {
+        Self { prefix: format!("{}{name}/", self.prefix), ..self.clone() }
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     /// Changes what may go wrong.
@@ -144,7 +155,7 @@ impl SimDisk {
     /// Flips one bit of a file, on the disk and in the page cache.
     pub fn flip_bit(&self, name: &str, bit: u64) {
         let world = &mut *self.world.lock();
-        let id = world.live_names[name];
+        let id = world.live_names[&self.full(name)];
         let file = world.files.get_mut(&id).expect("a name has a file");
         for bytes in [&mut file.live, &mut file.durable] {
             if let Some(byte) = bytes.get_mut(bit as usize / 8) {
@@ -223,13 +234,13 @@ fn write(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
 
 impl Disk for SimDisk {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
-        let world = &mut *self.world.lock();
-        let id = match world.live_names.get(name) {
+        let (world, name) = (&mut *self.world.lock(), self.full(name));
+        let id = match world.live_names.get(&name) {
             Some(id) => *id,
             None if !create => return Err(ErrorKind::NotFound.into()),
             None => {
                 world.next_file += 1;
-                let change = NameChange::Create(name.to_owned(), world.next_file);
+                let change = NameChange::Create(name, world.next_file);
                 change.apply(&mut world.live_names);
                 world.name_changes.push(change);
                 world.files.insert(world.next_file, FileState::default());
@@ -240,20 +251,22 @@ impl Disk for SimDisk {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.world.lock().live_names.keys().cloned().collect())
+        let world = self.world.lock();
+        let names = world.live_names.keys().filter_map(|name| name.strip_prefix(&self.prefix));
+        Ok(names.filter(|name| !name.contains('/')).map(str::to_owned).collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let world = &mut *self.world.lock();
-        world.live_names.remove(name).ok_or(ErrorKind::NotFound)?;
-        world.name_changes.push(NameChange::Remove(name.to_owned()));
+        let (world, name) = (&mut *self.world.lock(), self.full(name));
+        world.live_names.remove(&name).ok_or(ErrorKind::NotFound)?;
+        world.name_changes.push(NameChange::Remove(name));
         Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let world = &mut *self.world.lock();
-        let change = NameChange::Rename(from.to_owned(), to.to_owned());
-        if !world.live_names.contains_key(from) {
+        let (world, from) = (&mut *self.world.lock(), self.full(from));
+        let change = NameChange::Rename(from.clone(), self.full(to));
+        if !world.live_names.contains_key(&from) {
             return Err(ErrorKind::NotFound.into());
         }
         change.apply(&mut world.live_names);

@@ -1,0 +1,214 @@
+//! Pushing: from the journal to the store, in batches that are committed one after another.
+//!
+//! A batch is a contiguous range of durable records. It is sealed from the journal (the cache may already hold
+//! something newer), its segments are put, then the root, then HEAD is swapped: that swap is the only commit point. A
+//! crash anywhere before leaves objects that nothing names, never a version with a hole.
+//!
+//! One task does all of this, so there is never more than one swap under way. It does not give up on an object whose
+//! put may or may not have happened: it asks again until it knows.
+
+use crate::fence::Fence;
+use crate::format::head::Head;
+use crate::format::id::ObjectId;
+use crate::format::root::{Root, Snapshot};
+use crate::journal::{Journal, JournalError};
+use crate::map::{Map, ReadError};
+use crate::store::Etag;
+use crate::units::{Epoch, Lsn};
+use crate::volume::VolumeLimits;
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
+
+mod commit;
+mod gc;
+mod pack;
+mod policy;
+mod task;
+
+pub(crate) use commit::now_ms;
+pub use gc::Collected;
+use pack::Namer;
+pub use policy::{Decision, Facts, decide};
+
+/// Who writes: this device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Its identity.
+    pub id: Uuid,
+    /// Its name, for people.
+    pub name: String,
+}
+
+/// Why nothing can be pushed any more.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PushError {
+    /// Another device has the drive: what is not pushed is a fork.
+    #[error("{} has taken the drive over (epoch {})", .0.device_name, .0.epoch)]
+    Fenced(Fence),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The map cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Pushing is switched off.
+    #[error("pushing is paused")]
+    Paused,
+    /// The drive is closing.
+    #[error("the drive is closed")]
+    Closed,
+    /// A label that is taken, or is not there.
+    #[error("{0}")]
+    Label(String),
+}
+
+/// A version that was committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Committed {
+    /// Name of the root.
+    pub root: String,
+    /// BLAKE3 of the root object, in hex.
+    pub root_hash: String,
+    /// The writer's generation.
+    pub epoch: u64,
+    /// The last record that is contained.
+    pub lsn: u64,
+}
+
+/// How pushing goes.
+#[derive(Clone, Debug)]
+pub struct PushState {
+    /// The last record that is in the store.
+    pub committed: Lsn,
+    /// The current version.
+    pub root: ObjectId,
+    /// BLAKE3 of its object.
+    pub root_hash: [u8; 32],
+    /// The writer's generation.
+    pub epoch: Epoch,
+    /// When the last commit was made, Unix time in ms.
+    pub committed_ms: u64,
+    /// Whether a batch is on its way.
+    pub pushing: bool,
+    /// Bytes of the batch that were put, and all of them.
+    pub batch: (u64, u64),
+    /// Why it does not get on; `None` while all is well.
+    pub trouble: Option<String>,
+    /// Why it never will again.
+    pub stopped: Option<PushError>,
+}
+
+/// What the push task is asked to do.
+pub(crate) enum Request {
+    /// Push everything that is appended now.
+    Sync(oneshot::Sender<Result<Committed, PushError>>),
+    /// Push everything, and keep that version under a label.
+    Snapshot(String, oneshot::Sender<Result<Snapshot, PushError>>),
+    /// Stop keeping a version.
+    DropSnapshot(String, oneshot::Sender<Result<(), PushError>>),
+    /// Collect garbage.
+    Collect(oneshot::Sender<Result<Collected, PushError>>),
+    /// Say in HEAD that nobody has the drive open any more.
+    Release(oneshot::Sender<Result<(), PushError>>),
+}
+
+/// Pushes one open drive.
+pub struct Pusher {
+    requests: mpsc::UnboundedSender<Request>,
+    state: watch::Receiver<PushState>,
+    paused: watch::Sender<bool>,
+    task: tokio::task::AbortHandle,
+}
+
+/// What the push task works with.
+pub(crate) struct Parts {
+    pub journal: Arc<Journal>,
+    pub map: Arc<Map>,
+    pub device: Device,
+    pub head: Head,
+    pub etag: Etag,
+    pub root: Root,
+    pub committed: Lsn,
+    pub limits: VolumeLimits,
+    /// Told of every commit before anything relies on it.
+    pub on_commit: Arc<dyn Fn(&Head, &Root) + Send + Sync>,
+}
+
+impl Pusher {
+    pub(crate) fn start(parts: Parts) -> Self {
+        let (requests, receive) = mpsc::unbounded_channel();
+        let state = PushState {
+            committed: parts.committed,
+            root: parts.head.root,
+            root_hash: parts.head.root_hash,
+            epoch: parts.head.epoch,
+            committed_ms: parts.root.committed_ms,
+            pushing: false,
+            batch: (0, 0),
+            trouble: None,
+            stopped: None,
+        };
+        let (publish, state) = watch::channel(state);
+        let (paused, pause) = watch::channel(false);
+        let task = task::Task::new(parts, publish, pause);
+        let task = tokio::spawn(task.run(receive)).abort_handle();
+        Self { requests, state, paused, task }
+    }
+
+    /// How it goes, now and from now on.
+    pub fn state(&self) -> watch::Receiver<PushState> {
+        self.state.clone()
+    }
+
+    /// Switches pushing off or on. A batch that is on its way is finished.
+    pub fn set_paused(&self, paused: bool) {
+        self.paused.send_replace(paused);
+    }
+
+    /// Whether pushing is switched off.
+    pub fn is_paused(&self) -> bool {
+        *self.paused.borrow()
+    }
+
+    /// Pushes everything that is appended now, and waits for the commit.
+    pub async fn sync(&self) -> Result<Committed, PushError> {
+        self.ask(Request::Sync).await
+    }
+
+    /// Pushes everything, and keeps that version under `label`.
+    pub async fn snapshot(&self, label: &str) -> Result<Snapshot, PushError> {
+        self.ask(|reply| Request::Snapshot(label.to_owned(), reply)).await
+    }
+
+    /// Stops keeping the version under `label`.
+    pub async fn drop_snapshot(&self, label: &str) -> Result<(), PushError> {
+        self.ask(|reply| Request::DropSnapshot(label.to_owned(), reply)).await
+    }
+
+    /// Collects garbage.
+    pub async fn collect(&self) -> Result<Collected, PushError> {
+        self.ask(Request::Collect).await
+    }
+
+    /// Says in HEAD that nobody has the drive open any more. Nothing may be pushed afterwards.
+    pub async fn release(&self) -> Result<(), PushError> {
+        self.ask(Request::Release).await
+    }
+
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, PushError>>) -> Request,
+    ) -> Result<T, PushError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(request(reply)).map_err(|_| PushError::Closed)?;
+        answer.await.map_err(|_| PushError::Closed)?
+    }
+}
+
+impl Drop for Pusher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

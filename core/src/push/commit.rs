@@ -1,0 +1,184 @@
+//! Putting immutable objects, and the one swap that makes them a version.
+//!
+//! Nothing here gives up while an answer is open. A put of an immutable name is tried again under the same name: if
+//! the first one was applied after all, the second one meets its own bytes. A swap is tried again with the same HEAD,
+//! nonce included: if the first one was applied, HEAD shows that nonce. So an answer that comes late, or a request
+//! that the network delivers late, can only do what was already intended, or nothing.
+
+use super::{Device, Namer, PushError, PushState};
+use crate::fence::{self, Swap};
+use crate::format::head::{self, Head, HeadState};
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::Root;
+use crate::map::{Objects, ReadError};
+use crate::retry::{self, Backoff};
+use crate::store::{Etag, StoreError, When};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+
+/// The writer's side of the store: where HEAD is, and what follows it.
+pub struct Committer {
+    objects: Arc<Objects>,
+    device: Device,
+    namer: Namer,
+    head: Head,
+    etag: Etag,
+    root: Root,
+    publish: watch::Sender<PushState>,
+}
+
+impl Committer {
+    pub(super) fn new(
+        objects: Arc<Objects>,
+        device: Device,
+        (head, etag): (Head, Etag),
+        root: Root,
+        publish: watch::Sender<PushState>,
+    ) -> Self {
+        // Counting goes on behind the root, whoever wrote it: names are told apart by their random part anyway.
+        let namer = Namer { drive: head.drive, epoch: head.epoch, seq: root.seq };
+        Self { objects, device, namer, head, etag, root, publish }
+    }
+
+    /// The current version.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The current HEAD.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Objects of the family.
+    pub fn objects(&self) -> &Arc<Objects> {
+        &self.objects
+    }
+
+    pub(super) fn namer(&mut self) -> &mut Namer {
+        &mut self.namer
+    }
+
+    /// Puts an immutable object, and comes back only when it is there.
+    pub async fn put(&self, name: &str, body: Bytes) {
+        let mut backoff = Backoff::new();
+        loop {
+            let result = self.objects.store().put(name, body.clone(), When::Absent).await;
+            let error = match result {
+                Ok(_) => return self.no_trouble(),
+                Err(StoreError::Precondition { .. }) => match self.objects.store().get(name, None).await {
+                    // An earlier try of this very put was applied.
+                    Ok(found) if found.bytes == body => return self.no_trouble(),
+                    Ok(_) => {
+                        StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() }
+                    }
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            self.wait(&mut backoff, &error).await;
+        }
+    }
+
+    /// Commits the version that `change` makes of the current one.
+    pub async fn commit(&mut self, change: impl FnOnce(&mut Root)) -> Result<(), PushError> {
+        let id = self.namer.next();
+        let mut root = self.root.clone();
+        root.parent = self.head.root;
+        root.epoch = self.head.epoch;
+        root.seq = id.seq;
+        root.committed_ms = now_ms();
+        root.device = self.device.id;
+        root.device_name = self.device.name.clone();
+        change(&mut root);
+        let name = id.name(ObjectKind::Root);
+        let body = Bytes::from(root.seal(self.objects.sealer(), &name));
+        let root_hash = *blake3::hash(&body).as_bytes();
+        self.put(&name, body).await;
+        let head = self.next_head(HeadState::Held, id, root_hash, root.parent);
+        self.swap(head).await?;
+        self.root = root;
+        Ok(())
+    }
+
+    /// Says in HEAD that nobody has the drive open any more.
+    pub async fn release(&mut self) -> Result<(), PushError> {
+        let Head { root, root_hash, parent, .. } = self.head;
+        self.swap(self.next_head(HeadState::Released, root, root_hash, parent)).await
+    }
+
+    fn next_head(&self, state: HeadState, root: ObjectId, root_hash: [u8; 32], parent: ObjectId) -> Head {
+        Head {
+            drive: self.head.drive,
+            epoch: self.head.epoch,
+            nonce: crate::entropy::u128(),
+            device: self.device.id,
+            device_name: self.device.name.clone(),
+            state,
+            written_ms: now_ms(),
+            root,
+            root_hash,
+            parent,
+        }
+    }
+
+    async fn swap(&mut self, head: Head) -> Result<(), PushError> {
+        let name = head::name(head.drive);
+        let body = Bytes::from(head.encode(self.objects.sealer()));
+        let mut backoff = Backoff::new();
+        loop {
+            let when = When::Matches(self.etag.clone());
+            let error = match self.objects.store().put(&name, body.clone(), when).await {
+                Ok(etag) => {
+                    (self.head, self.etag) = (head, etag);
+                    self.no_trouble();
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let (now, etag) = self.read_head(&name).await;
+            match fence::judge(&now, &self.head, &head) {
+                Swap::Applied => {
+                    (self.head, self.etag) = (head, etag);
+                    self.no_trouble();
+                    return Ok(());
+                }
+                Swap::NotApplied => self.etag = etag,
+                Swap::Fenced(fence) => return Err(PushError::Fenced(fence)),
+            }
+            self.wait(&mut backoff, &error).await;
+        }
+    }
+
+    async fn read_head(&self, name: &str) -> (Head, Etag) {
+        let mut backoff = Backoff::new();
+        loop {
+            let error = match self.objects.store().get(name, None).await {
+                Ok(fetched) => match Head::decode(self.objects.sealer(), &fetched.bytes) {
+                    Ok(head) => return (head, fetched.etag),
+                    Err(error) => StoreError::Damaged { name: name.to_owned(), reason: error.to_string() },
+                },
+                Err(error) => error,
+            };
+            self.wait(&mut backoff, &error).await;
+        }
+    }
+
+    async fn wait(&self, backoff: &mut Backoff, error: &StoreError) {
+        tracing::warn!(%error, "the store did not take it; trying again");
+        self.publish.send_modify(|state| state.trouble = Some(error.to_string()));
+        let hint = retry::hint(&ReadError::Store(error.clone()));
+        tokio::time::sleep(backoff.next(hint)).await;
+    }
+
+    fn no_trouble(&self) {
+        self.publish.send_if_modified(|state| state.trouble.take().is_some());
+    }
+}
+
+/// Unix time in ms. For people: nothing is decided by it.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64)
+}

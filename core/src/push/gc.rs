@@ -1,0 +1,325 @@
+//! Garbage: objects that no version names any more, and segments that hold little else.
+//!
+//! Only the epoch's owner collects, and only its own drive's objects. The order is what makes it safe:
+//! 1. what the current version and the versions that it keeps reach is live, and so is what refs and other drives of
+//!    the family reach;
+//! 2. a commit *condemns* the rest. From then on no version of this drive may name it again;
+//! 3. refs and heads are listed once more. A reader puts its ref first and then reads HEAD again: it either is seen
+//!    here, or sees that its version is no longer kept, and withdraws;
+//! 4. what is still reached by none is deleted.
+//!
+//! Whatever cannot be read stops the collection: nothing is deleted on a guess. While this runs nothing of this epoch
+//! is in flight, since the push task itself runs it; what a fenced writer may still put can never be named by a HEAD.
+
+use super::PushError;
+use super::pack::{Packed, joins, split};
+use super::task::{Task, kept_roots};
+use crate::format::head::{self, Head, HeadState};
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::{Condemned, Root};
+use crate::format::segment::{Directory, SegmentBuilder};
+use crate::map::{Content, Frame, Objects, ReadError};
+use crate::store::StoreError;
+use crate::units::BlockRange;
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Live data that is moved before a commit of its own.
+const REPACK_BYTES: u64 = 64 << 20;
+/// Deletions at once.
+const DELETES_AT_ONCE: usize = 16;
+/// Objects condemned in one round: what remains is found by the next.
+const CONDEMNED_MAX: usize = 50_000;
+
+/// What a collection did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collected {
+    /// Objects that were deleted.
+    pub deleted: u64,
+    /// Their bytes.
+    pub bytes_freed: u64,
+    /// Bytes of objects that are reached.
+    pub live_bytes: u64,
+    /// Bytes of objects that are not, and are still there.
+    pub garbage_bytes: u64,
+}
+
+/// A hold on a version, put under `ref/`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reference {
+    /// Version of this structure.
+    pub version: u64,
+    /// The drive that the version is of.
+    pub drive: uuid::Uuid,
+    /// Name of the root.
+    pub root: String,
+    /// What holds it.
+    pub kind: ReferenceKind,
+    /// The device, for people.
+    pub device: String,
+    /// When, Unix time in ms.
+    pub created_ms: u64,
+}
+
+/// Why a version is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReferenceKind {
+    /// Someone reads it.
+    Reader,
+    /// A clone is being made of it.
+    Clone,
+}
+
+impl Task {
+    /// Repacks segments that are mostly dead, and deletes what nothing reaches.
+    pub(super) async fn collect(&mut self) -> Result<Collected, PushError> {
+        self.checkpoint().await?;
+        if self.repack().await? > 0 {
+            self.checkpoint().await?;
+        }
+        let listed = self.own_objects().await?;
+        let live = self.reached_by_own().await?;
+        let elsewhere = self.reached_from_elsewhere().await?;
+        let dead = listed.keys().filter(|object| !live.contains(object) && !elsewhere.contains(object));
+        let dead: BTreeSet<_> = dead.take(CONDEMNED_MAX).copied().collect();
+        if !dead.is_empty() {
+            self.condemn(&dead).await?;
+        }
+        let elsewhere = self.reached_from_elsewhere().await?;
+        let deleted: Vec<_> = dead.iter().filter(|object| !elsewhere.contains(object)).copied().collect();
+        let store = self.committer.objects().store().clone();
+        let deletes: Vec<_> = (deleted.iter())
+            .map(|(kind, id)| {
+                let (store, name) = (store.clone(), id.name(*kind));
+                async move { store.delete(&name).await }.boxed()
+            })
+            .collect();
+        let deletes = stream::iter(deletes).buffer_unordered(DELETES_AT_ONCE);
+        deletes.try_collect::<()>().await.map_err(ReadError::from)?;
+        if !self.committer.root().condemned.is_empty() {
+            self.committer.commit(|root| root.condemned.clear()).await?;
+            self.announce();
+        }
+        let bytes =
+            |objects: &[(ObjectKind, ObjectId)]| objects.iter().map(|object| listed[object]).sum::<u64>();
+        let bytes_freed = bytes(&deleted);
+        let live_bytes = listed.iter().filter(|(object, _)| live.contains(object)).map(|(_, len)| len).sum();
+        let all: u64 = listed.values().sum();
+        Ok(Collected {
+            deleted: deleted.len() as u64,
+            bytes_freed,
+            live_bytes,
+            garbage_bytes: all.saturating_sub(live_bytes + bytes_freed),
+        })
+    }
+
+    async fn condemn(&mut self, dead: &BTreeSet<(ObjectKind, ObjectId)>) -> Result<(), PushError> {
+        let (epoch, seq) = (self.committer.head().epoch, self.committer.root().seq + 1);
+        let condemned =
+            dead.iter().map(|(kind, object)| Condemned { kind: *kind, object: *object, epoch, seq });
+        let condemned = condemned.collect();
+        self.committer.commit(|root| root.condemned = condemned).await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// This drive's immutable objects and their lengths.
+    async fn own_objects(&self) -> Result<BTreeMap<(ObjectKind, ObjectId), u64>, PushError> {
+        let mut objects = BTreeMap::new();
+        for prefix in ["seg/", "root/"] {
+            let listed = self.committer.objects().store().list(prefix).await.map_err(ReadError::from)?;
+            let ours =
+                listed.into_iter().filter_map(|listed| Some((ObjectId::parse(&listed.name)?, listed.len)));
+            objects.extend(ours.filter(|((_, id), _)| id.drive == self.committer.head().drive));
+        }
+        Ok(objects)
+    }
+
+    async fn reached_by_own(&self) -> Result<BTreeSet<(ObjectKind, ObjectId)>, PushError> {
+        let head = self.committer.head();
+        let mut reached = BTreeSet::from([(ObjectKind::Root, head.root), (ObjectKind::Root, head.parent)]);
+        let objects = self.committer.objects();
+        reach(objects, self.committer.root(), &mut reached).await?;
+        reach_kept(objects, self.committer.root(), &mut reached).await?;
+        Ok(reached)
+    }
+
+    /// What refs and the other drives of the family reach.
+    async fn reached_from_elsewhere(&self) -> Result<BTreeSet<(ObjectKind, ObjectId)>, PushError> {
+        let objects = self.committer.objects();
+        let store = objects.store();
+        let mut reached = BTreeSet::new();
+        for listed in store.list("head/").await.map_err(ReadError::from)? {
+            if listed.name == head::name(self.committer.head().drive) {
+                continue;
+            }
+            let bytes = store.get(&listed.name, None).await.map_err(ReadError::from)?.bytes;
+            let head = Head::decode(objects.sealer(), &bytes)
+                .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
+            if head.state != HeadState::Removed {
+                let root = objects.root(head.root, Some(head.root_hash)).await?;
+                reached.insert((ObjectKind::Root, head.root));
+                reach(objects, &root, &mut reached).await?;
+                reach_kept(objects, &root, &mut reached).await?;
+            }
+        }
+        for listed in store.list("ref/").await.map_err(ReadError::from)? {
+            let bytes = match store.get(&listed.name, None).await {
+                // It was withdrawn since the listing.
+                Err(StoreError::NotFound { .. }) => continue,
+                fetched => fetched.map_err(ReadError::from)?.bytes,
+            };
+            let damaged = || ReadError::Format {
+                name: listed.name.clone(),
+                error: crate::format::FormatError::Invalid("a ref names no root"),
+            };
+            let reference: Reference = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
+            let (_, id) = ObjectId::parse(&reference.root).ok_or_else(damaged)?;
+            match objects.root(id, None).await {
+                Ok(root) => {
+                    reached.insert((ObjectKind::Root, id));
+                    reach(objects, &root, &mut reached).await?;
+                }
+                // Whoever put it came too late, and will notice.
+                Err(ReadError::Store(StoreError::NotFound { .. })) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(reached)
+    }
+
+    /// Moves what is live out of segments that are less than half live, in the order of the drive. Returns how many
+    /// segments became empty.
+    async fn repack(&mut self) -> Result<u64, PushError> {
+        let drive = self.committer.head().drive;
+        let usage = self.usage().await?;
+        let victims = usage.iter().filter(|(id, usage)| id.drive == drive && usage.reached * 2 < usage.len);
+        let victims: Vec<_> = victims.map(|(id, usage)| (*id, *usage)).collect();
+        let mut emptied = 0;
+        let mut moving: Vec<(BlockRange, Vec<u8>)> = Vec::new();
+        let mut bytes = 0;
+        for (id, usage) in victims {
+            for piece in self.live_pieces(id).await? {
+                bytes += piece.1.len() as u64;
+                moving.push(piece);
+            }
+            emptied += 1;
+            if bytes + usage.reached > REPACK_BYTES {
+                self.rewrite(std::mem::take(&mut moving)).await?;
+                bytes = 0;
+            }
+        }
+        self.rewrite(moving).await?;
+        Ok(emptied)
+    }
+
+    /// The runs that the map still takes from a segment.
+    async fn live_pieces(&self, id: ObjectId) -> Result<Vec<(BlockRange, Vec<u8>)>, PushError> {
+        let objects = self.committer.objects();
+        let name = id.name(ObjectKind::Segment);
+        let body = objects.store().get(&name, None).await.map_err(ReadError::from)?.bytes;
+        let directory = crate::format::segment::decode(objects.sealer(), &name, &body)
+            .map_err(|error| ReadError::Format { name, error })?;
+        let Directory::Data { frames, .. } = directory else { return Ok(Vec::new()) };
+        let mut live = Vec::new();
+        for entry in frames {
+            let (offset, stored_len, blocks) = (entry.offset, entry.stored_len, entry.blocks);
+            let frame = Frame { segment: id, segment_len: body.len() as u64, offset, stored_len, blocks };
+            let found = self.map.look_up(blocks).await?;
+            let ours = found.into_iter().filter(|(_, content)| *content == Content::Frame(frame));
+            let ours: Vec<_> = ours.map(|(run, _)| run).collect();
+            if ours.is_empty() {
+                continue;
+            }
+            let data = objects.open_frame(&frame, &body[offset as usize..(offset + stored_len) as usize])?;
+            for run in ours {
+                let from = ((run.start - blocks.start) * crate::units::BLOCK_BYTES) as usize;
+                live.push((run, data[from..from + run.byte_len() as usize].to_vec()));
+            }
+        }
+        Ok(live)
+    }
+
+    /// Writes moved runs to new segments and commits that. Nothing is committed in between, so each map entry still
+    /// equals what was copied.
+    async fn rewrite(&mut self, mut moving: Vec<(BlockRange, Vec<u8>)>) -> Result<(), PushError> {
+        if moving.is_empty() {
+            return Ok(());
+        }
+        moving.sort_unstable_by_key(|(run, _)| run.start);
+        let geometry = self.committer.root().geometry;
+        let mut frames: Vec<(BlockRange, Vec<u8>)> = Vec::new();
+        for (run, data) in moving {
+            for piece in split(run, geometry.frame_blocks) {
+                let from = ((piece.start - run.start) * crate::units::BLOCK_BYTES) as usize;
+                let bytes = &data[from..from + piece.byte_len() as usize];
+                match frames.last_mut() {
+                    Some((frame, data)) if joins(*frame, piece, geometry.frame_blocks) => {
+                        frame.end = piece.end;
+                        data.extend_from_slice(bytes);
+                    }
+                    _ => frames.push((piece, bytes.to_vec())),
+                }
+            }
+        }
+        let sealer = self.committer.objects().sealer().clone();
+        let mut frames = frames.into_iter().peekable();
+        let mut packed = Vec::new();
+        while frames.peek().is_some() {
+            let id = self.committer.namer().next();
+            let mut builder = SegmentBuilder::data(&sealer, id.name(ObjectKind::Segment));
+            while let Some((blocks, data)) =
+                frames.next_if(|_| (builder.body_len() as u64) < geometry.segment_bytes)
+            {
+                builder.frame(blocks, &data);
+                tokio::task::yield_now().await;
+            }
+            let (body, directory, directory_len) = builder.finish();
+            packed.push(Packed { id, body, directory, directory_len });
+        }
+        let segments = self.put_all(packed).await;
+        let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
+        self.committer.commit(move |root| root.tail.extend(tail)).await?;
+        self.map.commit(&segments);
+        self.announce();
+        Ok(())
+    }
+}
+
+/// Everything that a version needs.
+pub(crate) async fn reach(
+    objects: &Arc<Objects>,
+    root: &Root,
+    reached: &mut BTreeSet<(ObjectKind, ObjectId)>,
+) -> Result<(), ReadError> {
+    reached.extend(root.tail.iter().map(|segment| (ObjectKind::Segment, segment.object)));
+    reached.extend(root.pages.values().chain(&root.usage).map(|place| (ObjectKind::Segment, place.object)));
+    for (index, place) in &root.pages {
+        let page = objects.page_of(*place, *index, root.geometry.page_range(*index)).await?;
+        reached.extend(page.segments.iter().map(|segment| (ObjectKind::Segment, segment.id)));
+    }
+    Ok(())
+}
+
+/// What the versions that a version keeps need.
+async fn reach_kept(
+    objects: &Arc<Objects>,
+    root: &Root,
+    reached: &mut BTreeSet<(ObjectKind, ObjectId)>,
+) -> Result<(), ReadError> {
+    for (id, hash) in kept_roots(root) {
+        match objects.root(id, hash).await {
+            Ok(kept) => {
+                reached.insert((ObjectKind::Root, id));
+                reach(objects, &kept, reached).await?;
+            }
+            // A parent's parent may have been collected; a parent or a snapshot is kept, and must be there.
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! From records to segments: the latest version of each block, cut into frames, sealed.
+
+use super::PushError;
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::{Geometry, TailSegment};
+use crate::format::segment::{Directory, SegmentBuilder};
+use crate::journal::{JournalError, Operation, Place, Record};
+use crate::runs::RunMap;
+use crate::seal::Sealer;
+use crate::units::{BlockRange, Epoch};
+use bytes::Bytes;
+use uuid::Uuid;
+
+/// Runs of zeros in one segment at most: their directory stays far below its cap.
+const ZERO_RUNS_MAX: usize = 100_000;
+/// Frames that are sealed without letting others run: about a millisecond.
+const FRAMES_PER_TURN: usize = 32;
+
+/// A segment that is ready to be put.
+pub(super) struct Packed {
+    pub id: ObjectId,
+    pub body: Bytes,
+    pub directory: Directory,
+    pub directory_len: u32,
+}
+
+impl Packed {
+    pub fn tail(&self) -> TailSegment {
+        TailSegment { object: self.id, object_len: self.body.len() as u64, directory_len: self.directory_len }
+    }
+}
+
+/// Names objects of one epoch.
+pub(super) struct Namer {
+    pub drive: Uuid,
+    pub epoch: Epoch,
+    pub seq: u64,
+}
+
+impl Namer {
+    /// A name that was never used.
+    pub fn next(&mut self) -> ObjectId {
+        self.seq += 1;
+        ObjectId { drive: self.drive, epoch: self.epoch, seq: self.seq, unique: crate::entropy::u128() }
+    }
+}
+
+/// What one batch changes, as frames and runs of zeros.
+pub(super) struct Batch {
+    frames: std::vec::IntoIter<(BlockRange, Vec<(BlockRange, Place)>)>,
+    zeros: std::vec::IntoIter<BlockRange>,
+    /// Bytes of data that the frames hold.
+    pub data_bytes: u64,
+    /// The size of the drive, if the batch changes it.
+    pub resized: Option<u64>,
+}
+
+impl Batch {
+    /// The latest version of each block that the records write.
+    pub fn new(records: &[Record], geometry: &Geometry) -> Self {
+        let mut latest = RunMap::new();
+        let mut resized = None;
+        for record in records {
+            match record.operation {
+                Operation::Data(blocks) | Operation::Zero(blocks) => {
+                    latest.insert(blocks, record.place.clone())
+                }
+                Operation::Resize(size) => resized = Some(size),
+            }
+        }
+        let (mut frames, mut zeros): (Vec<(BlockRange, Vec<(BlockRange, Place)>)>, Vec<BlockRange>) =
+            Default::default();
+        for (run, place) in latest.iter() {
+            match place {
+                Place::Zero => match zeros.last_mut() {
+                    Some(last) if last.end == run.start => last.end = run.end,
+                    _ => zeros.push(run),
+                },
+                Place::Data { .. } => {
+                    for piece in split(run, geometry.frame_blocks) {
+                        let part = (piece, crate::runs::Run::skip(place, piece.start - run.start));
+                        match frames.last_mut() {
+                            Some((frame, parts)) if joins(*frame, piece, geometry.frame_blocks) => {
+                                frame.end = piece.end;
+                                parts.push(part);
+                            }
+                            _ => frames.push((piece, vec![part])),
+                        }
+                    }
+                }
+            }
+        }
+        let data_bytes = frames.iter().map(|(frame, _)| frame.byte_len()).sum();
+        Self { frames: frames.into_iter(), zeros: zeros.into_iter(), data_bytes, resized }
+    }
+
+    /// The next segment; `None` when all is packed.
+    pub async fn next(
+        &mut self,
+        namer: &mut Namer,
+        sealer: &Sealer,
+        geometry: &Geometry,
+    ) -> Result<Option<Packed>, PushError> {
+        let id = namer.next();
+        let mut builder = SegmentBuilder::data(sealer, id.name(ObjectKind::Segment));
+        self.zeros.by_ref().take(ZERO_RUNS_MAX).for_each(|run| builder.zeros(run));
+        let mut data = Vec::new();
+        let mut turn = 0;
+        while (builder.body_len() as u64) < geometry.segment_bytes {
+            let Some((blocks, parts)) = self.frames.next() else { break };
+            data.resize(blocks.byte_len() as usize, 0);
+            read_parts(blocks, &parts, &mut data)?;
+            builder.frame(blocks, &data);
+            turn += 1;
+            if turn % FRAMES_PER_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        if builder.is_empty() {
+            return Ok(None);
+        }
+        let (body, directory, directory_len) = builder.finish();
+        Ok(Some(Packed { id, body, directory, directory_len }))
+    }
+}
+
+fn read_parts(blocks: BlockRange, parts: &[(BlockRange, Place)], data: &mut [u8]) -> Result<(), PushError> {
+    for (part, place) in parts {
+        let from = ((part.start - blocks.start) * crate::units::BLOCK_BYTES) as usize;
+        let Place::Data { file, offset } = place else { panic!("zeros are runs, not frames") };
+        let bytes = &mut data[from..from + part.byte_len() as usize];
+        file.read(bytes, *offset).map_err(JournalError::from)?;
+    }
+    Ok(())
+}
+
+/// Cuts a run at multiples of the frame size, so that what is written again covers whole frames.
+pub(super) fn split(run: BlockRange, frame_blocks: u64) -> impl Iterator<Item = BlockRange> {
+    let mut at = run.start;
+    std::iter::from_fn(move || {
+        (at < run.end).then(|| {
+            let end = ((at / frame_blocks + 1) * frame_blocks).min(run.end);
+            let piece = BlockRange { start: at, end };
+            at = end;
+            piece
+        })
+    })
+}
+
+/// Whether a piece continues a frame: behind it, and in the same multiple of the frame size.
+pub(super) fn joins(frame: BlockRange, piece: BlockRange, frame_blocks: u64) -> bool {
+    frame.end == piece.start && frame.start / frame_blocks == piece.start / frame_blocks
+}

@@ -1,0 +1,372 @@
+//! The push task: one batch after another.
+
+use super::commit::{Committer, now_ms};
+use super::pack::{Batch, Packed};
+use super::policy::{self, Decision, Facts};
+use super::{Committed, Parts, PushError, PushState, Request};
+use crate::fence;
+use crate::format::head::Head;
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::{BoxRef, Root, Snapshot, TailSegment};
+use crate::format::segment::{Directory, SegmentBuilder};
+use crate::format::usage::{self, Usage};
+use crate::journal::Journal;
+use crate::map::Map;
+use crate::units::Lsn;
+use crate::volume::VolumeLimits;
+use data_encoding::HEXLOWER;
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+/// Segments on their way at once: 8 MiB each in memory.
+const PUTS_AT_ONCE: usize = 4;
+
+pub(super) struct Task {
+    pub(super) journal: Arc<Journal>,
+    pub(super) map: Arc<Map>,
+    pub(super) committer: Committer,
+    publish: watch::Sender<PushState>,
+    pause: watch::Receiver<bool>,
+    committed: Lsn,
+    limits: VolumeLimits,
+    /// Up to where the dirty set is frozen, while batches of it are being pushed.
+    frozen: Option<Lsn>,
+    /// When something was first seen to wait.
+    waiting_since: Option<Instant>,
+    on_commit: Arc<dyn Fn(&Head, &Root) + Send + Sync>,
+}
+
+impl Task {
+    pub fn new(parts: Parts, publish: watch::Sender<PushState>, pause: watch::Receiver<bool>) -> Self {
+        let objects = parts.map.objects().clone();
+        let head = (parts.head, parts.etag);
+        Self {
+            journal: parts.journal,
+            map: parts.map,
+            committer: Committer::new(objects, parts.device, head, parts.root, publish.clone()),
+            publish,
+            pause,
+            committed: parts.committed,
+            limits: parts.limits,
+            frozen: None,
+            waiting_since: None,
+            on_commit: parts.on_commit,
+        }
+    }
+
+    pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
+        loop {
+            let asked = match self.next_request(&mut requests).await {
+                Next::Request(request) => self.serve(request).await,
+                Next::Batch => self.push_batch().await,
+                Next::Closed => return,
+            };
+            if let Err(error) = asked {
+                tracing::error!(%error, "pushing has stopped");
+                self.publish.send_modify(|state| {
+                    state.pushing = false;
+                    state.stopped = Some(error.clone());
+                });
+                return refuse_all(requests, error).await;
+            }
+        }
+    }
+
+    async fn next_request(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Next {
+        loop {
+            let decision = policy::decide(&self.facts());
+            let wait = match decision {
+                Decision::Push => return Next::Batch,
+                Decision::Wait(time) => time,
+                // Writes are not announced one by one: looking once a second costs nothing to speak of.
+                Decision::Idle => std::time::Duration::from_secs(1),
+            };
+            tokio::select! { biased;
+                request = requests.recv() => return request.map_or(Next::Closed, Next::Request),
+                _ = self.pause.changed() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    fn facts(&mut self) -> Facts {
+        let unsent_bytes = match self.journal.appended() > self.committed {
+            true => self.journal.bytes_after(self.committed),
+            false => 0,
+        };
+        let since = (unsent_bytes > 0).then(|| self.waiting_since.unwrap_or_else(Instant::now));
+        self.waiting_since = since;
+        Facts {
+            unsent_bytes,
+            oldest_age: since.map_or_else(Default::default, |since| since.elapsed()),
+            journal_per_mille: if unsent_bytes > 0 { self.journal.space().per_mille() } else { 0 },
+            paused: *self.pause.borrow_and_update(),
+            batch_bytes: self.limits.batch_bytes,
+        }
+    }
+
+    async fn serve(&mut self, request: Request) -> Result<(), PushError> {
+        match request {
+            Request::Sync(reply) => {
+                let result = self.push_all().await;
+                answer(reply, result.map(|()| self.current()))
+            }
+            Request::Snapshot(label, reply) => {
+                let result = self.snapshot(label).await;
+                answer(reply, result)
+            }
+            Request::DropSnapshot(label, reply) => {
+                let result = self.drop_snapshot(&label).await;
+                answer(reply, result)
+            }
+            Request::Collect(reply) => {
+                let result = self.collect().await;
+                answer(reply, result)
+            }
+            Request::Release(reply) => {
+                let result = self.committer.release().await;
+                answer(reply, result)
+            }
+        }
+    }
+
+    fn current(&self) -> Committed {
+        let head = self.committer.head();
+        Committed {
+            root: head.root.name(ObjectKind::Root),
+            root_hash: HEXLOWER.encode(&head.root_hash),
+            epoch: head.epoch.0,
+            lsn: self.committed.0,
+        }
+    }
+
+    /// Pushes everything that is appended now.
+    async fn push_all(&mut self) -> Result<(), PushError> {
+        let target = self.journal.appended();
+        while self.committed < target {
+            if *self.pause.borrow() {
+                return Err(PushError::Paused);
+            }
+            self.push_batch().await?;
+        }
+        Ok(())
+    }
+
+    /// Pushes the next batch of what is frozen, freezing first if nothing is.
+    async fn push_batch(&mut self) -> Result<(), PushError> {
+        let frozen = *self.frozen.get_or_insert_with(|| self.journal.freeze());
+        // Only what is durable here may be there: else a cut could take back a record that the store has, and its
+        // LSN would be given to another.
+        self.journal.flush().await?;
+        let records = self.journal.records(self.committed.next(), frozen, self.limits.batch_bytes).await?;
+        let cut = records.last().map_or(frozen, |record| record.lsn);
+        let mut batch = Batch::new(&records, &self.committer.root().geometry);
+        drop(records);
+        let total = batch.data_bytes;
+        self.publish.send_modify(|state| (state.pushing, state.batch) = (true, (0, total)));
+        let resized = batch.resized;
+        let segments = self.put_segments(&mut batch).await?;
+        let journal = self.journal.uuid();
+        let epoch = self.committer.head().epoch;
+        let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
+        self.committer
+            .commit(move |root| {
+                root.lineage = fence::extend(&root.lineage, epoch, journal, cut);
+                root.tail.extend(tail);
+                root.geometry.size_blocks = resized.unwrap_or(root.geometry.size_blocks);
+            })
+            .await?;
+        // The map first: once the blocks do not count as dirty they may be evicted, and are then read through it.
+        self.map.commit(&segments);
+        self.committed = cut;
+        if cut >= frozen {
+            self.journal.thaw();
+            self.frozen = None;
+        }
+        self.waiting_since = (self.journal.appended() > cut).then(Instant::now);
+        self.announce();
+        match self.map.wants_checkpoint(self.limits.tail_segments) {
+            true => self.try_checkpoint().await,
+            false => Ok(()),
+        }
+    }
+
+    /// A checkpoint is housekeeping: pages that cannot be read now only make the tail longer.
+    async fn try_checkpoint(&mut self) -> Result<(), PushError> {
+        match self.checkpoint().await {
+            Err(PushError::Read(error)) => {
+                tracing::warn!(%error, "the map's pages cannot be read; its checkpoint waits");
+                self.publish.send_modify(|state| state.trouble = Some(error.to_string()));
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    async fn put_segments(&mut self, batch: &mut Batch) -> Result<Vec<(TailSegment, Directory)>, PushError> {
+        let geometry = self.committer.root().geometry;
+        let sealer = self.committer.objects().sealer().clone();
+        let mut packed = Vec::new();
+        let mut done = Vec::new();
+        loop {
+            let next = batch.next(self.committer.namer(), &sealer, &geometry).await?;
+            let last = next.is_none();
+            packed.extend(next);
+            if packed.len() == PUTS_AT_ONCE || last {
+                done.extend(self.put_all(std::mem::take(&mut packed)).await);
+            }
+            if last {
+                return Ok(done);
+            }
+        }
+    }
+
+    pub(super) async fn put_all(&self, packed: Vec<Packed>) -> Vec<(TailSegment, Directory)> {
+        let puts: Vec<_> = packed.into_iter().map(|packed| self.put_one(packed).boxed()).collect();
+        stream::iter(puts).buffered(PUTS_AT_ONCE).collect().await
+    }
+
+    async fn put_one(&self, packed: Packed) -> (TailSegment, Directory) {
+        let len = packed.body.len() as u64;
+        self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
+        self.publish.send_modify(|state| state.batch.0 = (state.batch.0 + len).min(state.batch.1));
+        (packed.tail(), packed.directory)
+    }
+
+    /// Tells everyone about the commit that was just made.
+    pub(super) fn announce(&mut self) {
+        (self.on_commit)(self.committer.head(), self.committer.root());
+        let (head, committed) = (self.committer.head(), self.committed);
+        self.publish.send_modify(|state| {
+            state.committed = committed;
+            state.root = head.root;
+            state.root_hash = head.root_hash;
+            state.epoch = head.epoch;
+            state.committed_ms = now_ms();
+            state.pushing = false;
+            state.stopped = None;
+        });
+    }
+
+    /// The usage table as of the last checkpoint.
+    pub(super) async fn usage(&self) -> Result<BTreeMap<ObjectId, Usage>, PushError> {
+        match self.committer.root().usage {
+            Some(place) => Ok(self.committer.objects().usage(place).await?),
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// Merges the tail into map pages, in a commit of its own.
+    pub(super) async fn checkpoint(&mut self) -> Result<(), PushError> {
+        let checkpoint = self.map.checkpoint().await?;
+        let usage = checkpoint.usage(self.usage().await?);
+        let geometry = self.committer.root().geometry;
+        let sealer = self.committer.objects().sealer().clone();
+        let mut places = self.map.pages();
+        let (pages, empty): (Vec<_>, Vec<_>) =
+            checkpoint.pages.iter().partition(|page| !page.runs.is_empty());
+        places.retain(|index, _| empty.iter().all(|page| page.index != *index));
+        let mut pages = pages.into_iter().peekable();
+        let mut usage_place = None;
+        while usage_place.is_none() {
+            let id = self.committer.namer().next();
+            let name = id.name(ObjectKind::Segment);
+            let mut builder = SegmentBuilder::map(&sealer, name.clone());
+            while let Some(page) = pages.next_if(|_| (builder.body_len() as u64) < geometry.segment_bytes) {
+                builder.page(page.index, &page.encode(geometry.page_range(page.index).start));
+                tokio::task::yield_now().await;
+            }
+            if pages.peek().is_none() {
+                builder.usage(&usage::encode(&usage));
+            }
+            let (body, directory, _) = builder.finish();
+            let object_len = body.len() as u64;
+            let Directory::Map(entries) = directory else { panic!("a map segment has a map's directory") };
+            for entry in entries {
+                let (offset, stored_len) = (entry.offset, entry.stored_len);
+                let place = BoxRef { object: id, object_len, offset, stored_len };
+                match entry.index {
+                    Some(index) => drop(places.insert(index, place)),
+                    None => usage_place = Some(place),
+                }
+            }
+            self.committer.put(&name, body).await;
+        }
+        let pages = places.clone();
+        self.committer
+            .commit(|root| (root.pages, root.tail, root.usage) = (pages, Vec::new(), usage_place))
+            .await?;
+        self.map.adopt(checkpoint, &places);
+        self.announce();
+        Ok(())
+    }
+
+    async fn snapshot(&mut self, label: String) -> Result<Snapshot, PushError> {
+        if self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
+            return Err(PushError::Label(format!("a snapshot \"{label}\" is there already")));
+        }
+        self.push_all().await?;
+        let head = self.committer.head();
+        let size_blocks = self.committer.root().geometry.size_blocks;
+        let (root, root_hash, taken_ms) = (head.root, head.root_hash, now_ms());
+        let snapshot = Snapshot { label, root, root_hash, taken_ms, size_blocks };
+        let kept = snapshot.clone();
+        self.committer.commit(|root| root.snapshots.push(kept)).await?;
+        self.announce();
+        Ok(snapshot)
+    }
+
+    async fn drop_snapshot(&mut self, label: &str) -> Result<(), PushError> {
+        if !self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
+            return Err(PushError::Label(format!("there is no snapshot \"{label}\"")));
+        }
+        let label = label.to_owned();
+        self.committer.commit(move |root| root.snapshots.retain(|snapshot| snapshot.label != label)).await?;
+        self.announce();
+        Ok(())
+    }
+}
+
+enum Next {
+    Request(Request),
+    Batch,
+    Closed,
+}
+
+/// Answers, and hands on the errors that end pushing for good.
+fn answer<T>(
+    reply: tokio::sync::oneshot::Sender<Result<T, PushError>>,
+    result: Result<T, PushError>,
+) -> Result<(), PushError> {
+    let fatal = match &result {
+        Err(PushError::Paused | PushError::Label(_)) | Ok(_) => None,
+        Err(PushError::Read(error)) if error.is_transient() => None,
+        Err(error) => Some(error.clone()),
+    };
+    // Who asked may have gone away.
+    let _ = reply.send(result);
+    fatal.map_or(Ok(()), Err)
+}
+
+async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, error: PushError) {
+    while let Some(request) = requests.recv().await {
+        let error = error.clone();
+        match request {
+            Request::Sync(reply) => drop(reply.send(Err(error))),
+            Request::Snapshot(_, reply) => drop(reply.send(Err(error))),
+            Request::DropSnapshot(_, reply) | Request::Release(reply) => drop(reply.send(Err(error))),
+            Request::Collect(reply) => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+/// The names of roots that a version keeps: itself aside, its parent and its snapshots.
+pub(super) fn kept_roots(root: &Root) -> Vec<(ObjectId, Option<[u8; 32]>)> {
+    let snapshots = root.snapshots.iter().map(|snapshot| (snapshot.root, Some(snapshot.root_hash)));
+    let parent = (root.parent != ObjectId::NONE).then_some((root.parent, None));
+    snapshots.chain(parent).collect()
+}

@@ -1,0 +1,208 @@
+//! A store in memory that loses answers, delays requests, and is away for a while.
+
+use crate::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A store that outlives the runtimes of its clients.
+#[derive(Clone)]
+pub struct SimStore {
+    world: Arc<Mutex<World>>,
+}
+
+/// What may go wrong, as chances in a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreFaults {
+    /// A request fails and does nothing.
+    pub refused: u32,
+    /// A put or delete is done, and its answer is lost.
+    pub answer_lost: u32,
+    /// A put or delete seems to fail, and is done some requests later.
+    pub zombie: u32,
+    /// A request is answered with "busy".
+    pub busy: u32,
+    /// The store goes away for some requests.
+    pub away: u32,
+    /// A request takes up to this long.
+    pub time: Duration,
+}
+
+struct World {
+    rng: StdRng,
+    faults: StoreFaults,
+    objects: BTreeMap<String, Bytes>,
+    zombies: Vec<(u64, Change)>,
+    requests: u64,
+    away_until: u64,
+    puts: u64,
+}
+
+enum Change {
+    Put(String, Bytes, When),
+    Delete(String),
+}
+
+impl SimStore {
+    /// An empty store whose faults follow from `seed`.
+    pub fn new(seed: u64, faults: StoreFaults) -> Self {
+        let rng = StdRng::seed_from_u64(seed);
+        let (objects, zombies) = (BTreeMap::new(), Vec::new());
+        let world = World { rng, faults, objects, zombies, requests: 0, away_until: 0, puts: 0 };
+        Self { world: Arc::new(Mutex::new(world)) }
+    }
+
+    /// Changes what may go wrong.
+    pub fn set_faults(&self, faults: StoreFaults) {
+        let world = &mut *self.world.lock();
+        world.faults = faults;
+        world.away_until = 0;
+    }
+
+    /// A copy of what is in it, without faults.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new(0, StoreFaults::default());
+        copy.world.lock().objects = self.world.lock().objects.clone();
+        copy
+    }
+
+    /// Puts that took effect.
+    pub fn puts(&self) -> u64 {
+        self.world.lock().puts
+    }
+
+    /// Names of what is in it.
+    pub fn names(&self) -> Vec<String> {
+        self.world.lock().objects.keys().cloned().collect()
+    }
+
+    /// Changes an object behind everyone's back: rot.
+    pub fn damage(&self, name: &str, damage: impl FnOnce(&mut Vec<u8>)) {
+        let world = &mut *self.world.lock();
+        let object = world.objects.get_mut(name).expect("there is such an object");
+        let mut bytes = object.to_vec();
+        damage(&mut bytes);
+        *object = bytes.into();
+    }
+
+    /// Removes an object behind everyone's back.
+    pub fn lose(&self, name: &str) {
+        self.world.lock().objects.remove(name);
+    }
+
+    async fn arrive(&self) -> Result<(), StoreError> {
+        let time = {
+            let world = &mut *self.world.lock();
+            let most = world.faults.time.as_micros() as u64;
+            Duration::from_micros(world.rng.random_range(0..=most))
+        };
+        tokio::time::sleep(time).await;
+        let world = &mut *self.world.lock();
+        world.requests += 1;
+        world.run_zombies();
+        if world.chance(world.faults.away) {
+            world.away_until = world.requests + world.rng.random_range(1..40);
+        }
+        if world.requests < world.away_until || world.chance(world.faults.refused) {
+            return Err(StoreError::Unreachable { reason: "it is away".into() });
+        }
+        if world.chance(world.faults.busy) {
+            let retry_after = Some(Duration::from_secs(world.rng.random_range(0..5)));
+            return Err(StoreError::Busy { reason: "slow down".into(), retry_after });
+        }
+        Ok(())
+    }
+
+    async fn change(&self, change: Change) -> Result<Etag, StoreError> {
+        self.arrive().await?;
+        let lost = StoreError::Unreachable { reason: "the answer was lost".into() };
+        let world = &mut *self.world.lock();
+        if world.chance(world.faults.zombie) {
+            let due = world.requests + world.rng.random_range(1..60);
+            world.zombies.push((due, change));
+            return Err(lost);
+        }
+        let done = world.apply(change);
+        if world.chance(world.faults.answer_lost) { Err(lost) } else { done }
+    }
+}
+
+impl World {
+    fn chance(&mut self, per_mille: u32) -> bool {
+        self.rng.random_ratio(per_mille, 1000)
+    }
+
+    fn run_zombies(&mut self) {
+        let due = |zombie: &mut (u64, Change)| zombie.0 <= self.requests;
+        let due: Vec<_> = self.zombies.extract_if(.., due).collect();
+        for (_, change) in due {
+            let _ = self.apply(change);
+        }
+    }
+
+    fn apply(&mut self, change: Change) -> Result<Etag, StoreError> {
+        match change {
+            Change::Delete(name) => {
+                self.objects.remove(&name);
+                Ok(Etag(String::new()))
+            }
+            Change::Put(name, body, when) => {
+                let holds = match (&when, self.objects.get(&name)) {
+                    (When::Always, _) | (When::Absent, None) => true,
+                    (When::Matches(expected), Some(current)) => etag(current) == *expected,
+                    (When::Absent, Some(_)) | (When::Matches(_), None) => false,
+                };
+                if !holds {
+                    return Err(StoreError::Precondition { name });
+                }
+                self.puts += 1;
+                let etag = etag(&body);
+                self.objects.insert(name, body);
+                Ok(etag)
+            }
+        }
+    }
+}
+
+fn etag(body: &[u8]) -> Etag {
+    Etag(blake3::hash(body).to_hex().to_string())
+}
+
+#[async_trait]
+impl Store for SimStore {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.arrive().await?;
+        let world = self.world.lock();
+        let body = world.objects.get(name).ok_or_else(|| StoreError::NotFound { name: name.to_owned() })?;
+        let range = range.unwrap_or(0..body.len() as u64);
+        if range.end > body.len() as u64 {
+            return Err(StoreError::Damaged { name: name.to_owned(), reason: "it is too short".into() });
+        }
+        Ok(Fetched { bytes: body.slice(range.start as usize..range.end as usize), etag: etag(body) })
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        self.change(Change::Put(name.to_owned(), body, when)).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        Ok(self.get(name, None).await?.bytes.len() as u64)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.arrive().await?;
+        let world = self.world.lock();
+        let matching = world.objects.iter().filter(|(name, _)| name.starts_with(prefix));
+        Ok(matching.map(|(name, body)| Listed { name: name.clone(), len: body.len() as u64 }).collect())
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.change(Change::Delete(name.to_owned())).await.map(drop)
+    }
+}

@@ -1,0 +1,134 @@
+//! An open drive: the block device that is served, on top of journal, cache, pulls and pushes.
+//!
+//! The straight path of a read that hits is in `read.rs`, that of a write in `write.rs`; neither waits for anything.
+//! `keeper.rs` carries durable records to the cache in the background. `open.rs` argues how a drive is taken and how
+//! what is local is reconciled with what is in the store.
+
+use crate::cache::Cache;
+use crate::device::DeviceError;
+use crate::format::root::Root;
+use crate::journal::{Journal, JournalError};
+use crate::map::Map;
+use crate::pull::Puller;
+use crate::push::Pusher;
+use crate::store::meter::Metered;
+use crate::units::{BLOCK_BYTES, BlockRange};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+mod close;
+mod keeper;
+mod local;
+mod open;
+mod read;
+mod status;
+mod write;
+
+pub use close::VolumeDevice;
+pub use local::{Base, Local};
+pub use open::{Access, Environment, OpenError, open};
+pub use status::VolumeStatus;
+
+/// An open drive.
+pub struct Volume {
+    journal: Arc<Journal>,
+    cache: Arc<Cache>,
+    map: Arc<Map>,
+    puller: Arc<Puller>,
+    /// None for a version that is only looked at: what is written to it stays here and is thrown away.
+    pusher: Option<Pusher>,
+    store: Arc<Metered>,
+    root: Root,
+    size_blocks: AtomicU64,
+    closed: AtomicBool,
+    keeper: keeper::Keeper,
+    limits: VolumeLimits,
+    /// What the applier has made durable in the cache file.
+    applied_durable: Arc<AtomicU64>,
+    // Held while the drive is resized.
+    resizing: Mutex<()>,
+}
+
+/// What a drive may take of the local disk.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeLimits {
+    /// The journal's.
+    pub journal: crate::journal::Limits,
+    /// Bytes of cache.
+    pub cache_bytes: u64,
+    /// Bytes of records in one commit at most.
+    pub batch_bytes: u64,
+    /// Segments behind the last map checkpoint at most: an open reads the directory of each.
+    pub tail_segments: usize,
+}
+
+impl VolumeLimits {
+    /// The usual limits, with so much of the local disk.
+    pub fn new(journal_bytes: u64, cache_bytes: u64) -> Self {
+        let journal = crate::journal::Limits::of_bytes(journal_bytes);
+        Self { journal, cache_bytes, batch_bytes: 256 << 20, tail_segments: 256 }
+    }
+}
+
+impl Volume {
+    /// The version that the drive was opened at.
+    pub fn opened_root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Size in blocks.
+    pub fn size_blocks(&self) -> u64 {
+        self.size_blocks.load(Ordering::Acquire)
+    }
+
+    /// Who pushes; none for a version that is only looked at.
+    pub fn pusher(&self) -> Option<&Pusher> {
+        self.pusher.as_ref()
+    }
+
+    /// Who pulls.
+    pub fn puller(&self) -> &Arc<Puller> {
+        &self.puller
+    }
+
+    /// The local log.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// The local copy.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// What is where in the store.
+    pub fn map(&self) -> &Arc<Map> {
+        &self.map
+    }
+
+    /// Takes chunks out of the cache, but for what the store does not have. Returns the bytes that were freed.
+    pub async fn evict(&self, chunks: &[crate::units::ChunkIndex]) -> std::io::Result<u64> {
+        self.cache.evict(chunks, |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks)).await
+    }
+
+    /// The blocks of the drive.
+    pub fn all_blocks(&self) -> BlockRange {
+        BlockRange { start: 0, end: self.size_blocks() }
+    }
+
+    fn check_open(&self) -> Result<(), DeviceError> {
+        if self.closed.load(Ordering::Acquire) { Err(DeviceError::Closed) } else { Ok(()) }
+    }
+
+    fn check_range(&self, range: &std::ops::Range<u64>) -> Result<(), DeviceError> {
+        let end = self.size_blocks() * BLOCK_BYTES;
+        if range.start <= range.end && range.end <= end { Ok(()) } else { Err(DeviceError::OutOfRange) }
+    }
+}
+
+impl From<JournalError> for DeviceError {
+    fn from(error: JournalError) -> Self {
+        DeviceError::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,92 @@
+//! Closing, resizing, and the block device that protocols serve.
+
+use super::Volume;
+use crate::device::{
+    Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, ReadLease, Zeroing,
+};
+use crate::pull::Class;
+use crate::push::PushError;
+use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The device of an open drive.
+pub struct VolumeDevice(pub Arc<Volume>);
+
+impl BlockDevice for VolumeDevice {
+    fn geometry(&self) -> DeviceGeometry {
+        // A version that is only looked at takes writes too, and throws them away: ext4 has to replay its journal.
+        DeviceGeometry { size_bytes: self.0.size_blocks() * BLOCK_BYTES, read_only: false }
+    }
+
+    fn read(&self, range: Range<u64>) -> Answer<ReadLease> {
+        self.0.read_bytes(range)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Answer<()> {
+        self.0.write_bytes(offset, data, durability)
+    }
+
+    fn zero(&self, range: Range<u64>, how: Zeroing, durability: Durability) -> Answer<()> {
+        self.0.zero_bytes(range, how, durability)
+    }
+
+    fn flush(&self) -> Answer<()> {
+        self.0.flush_now()
+    }
+
+    fn prefetch(&self, range: Range<u64>) {
+        let range = BlockRange::covering(&range).intersect(&self.0.all_blocks());
+        self.0.puller.want(Class::ReadAhead, range);
+    }
+
+    fn allocation(&self, range: Range<u64>, limit: usize) -> Answer<Vec<Allocation>> {
+        let volume = self.0.clone();
+        Answer::later(async move { volume.allocation_of(range, limit).await })
+    }
+}
+
+impl Volume {
+    /// Grows the drive. What is larger is zero.
+    pub async fn grow(&self, size_blocks: u64) -> Result<(), DeviceError> {
+        self.check_open()?;
+        {
+            let _one = self.resizing.lock();
+            let most = self.cache.valid().capacity().min(DRIVE_BYTES_MAX / BLOCK_BYTES);
+            if size_blocks < self.size_blocks() || size_blocks > most {
+                return Err(DeviceError::OutOfRange);
+            }
+            self.cache.set_size(size_blocks)?;
+            self.journal.writer().resize(size_blocks)?;
+            self.map.resize(size_blocks);
+        }
+        self.journal.flush().await?;
+        self.size_blocks.store(size_blocks, Ordering::Release);
+        Ok(())
+    }
+
+    /// From here on requests are refused. What was answered stays as durable as it was.
+    pub fn stop_serving(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Lets what is written while the file system is being unmounted use the journal's reserve.
+    pub fn prepare_to_close(&self) {
+        self.journal.open_reserve();
+    }
+
+    /// Makes everything durable here, so that the next open has little to replay.
+    pub async fn settle(&self) -> Result<(), DeviceError> {
+        let durable = self.journal.flush().await?;
+        super::keeper::apply(&self.journal, &self.cache, durable).await.map_err(DeviceError::Failed)?;
+        Ok(self.cache.persist().await?)
+    }
+
+    /// Pushes what is left and tells the store that nobody has the drive open any more.
+    pub async fn release(&self) -> Result<(), PushError> {
+        let Some(pusher) = &self.pusher else { return Ok(()) };
+        pusher.sync().await?;
+        pusher.release().await
+    }
+}

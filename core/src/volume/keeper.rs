@@ -1,0 +1,150 @@
+//! The keeper: syncs the journal every so often, applies durable records to the cache, makes the cache durable, and
+//! gives journal space back.
+
+use crate::cache::Cache;
+use crate::journal::Journal;
+use crate::units::Lsn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// A client that never flushes loses at most this much time of writes to a power cut ...
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// ... or this many bytes, which also bounds the index.
+const APPLY_BYTES: u64 = 64 << 20;
+/// How often the size of what waits is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the cache is made durable while journal space is not wanted.
+const PERSIST_EVERY: Duration = Duration::from_secs(10);
+/// From here on (per mille) the journal's space is wanted.
+const SPACE_WANTED: u64 = 500;
+
+/// The background task, and what it publishes.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    tasks: [tokio::task::AbortHandle; 2],
+}
+
+struct Shared {
+    journal_per_mille: AtomicU64,
+    trouble: watch::Sender<Option<String>>,
+}
+
+struct Work {
+    journal: Arc<Journal>,
+    cache: Arc<Cache>,
+    /// What is in the store; everything, where nothing is pushed.
+    committed: Box<dyn Fn() -> Lsn + Send + Sync>,
+    applied_durable: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+    applied: Lsn,
+    persisted_at: Instant,
+}
+
+impl Keeper {
+    pub fn start(
+        journal: Arc<Journal>,
+        cache: Arc<Cache>,
+        committed: impl Fn() -> Lsn + Send + Sync + 'static,
+        applied: Lsn,
+        applied_durable: Arc<AtomicU64>,
+    ) -> Self {
+        let shared =
+            Arc::new(Shared { journal_per_mille: AtomicU64::new(0), trouble: watch::Sender::new(None) });
+        let work = Work {
+            journal: journal.clone(),
+            cache,
+            committed: Box::new(committed),
+            applied_durable,
+            shared: shared.clone(),
+            applied,
+            persisted_at: Instant::now(),
+        };
+        let apply = tokio::spawn(work.run()).abort_handle();
+        let spare = tokio::spawn(keep_spare(journal, shared.clone())).abort_handle();
+        Self { shared, tasks: [apply, spare] }
+    }
+
+    /// How full the journal is, as of a moment ago.
+    pub fn journal_per_mille(&self) -> u64 {
+        self.shared.journal_per_mille.load(Ordering::Relaxed)
+    }
+
+    /// Why records stay in the journal; `None` while all is well.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble.borrow().clone()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+async fn keep_spare(journal: Arc<Journal>, shared: Arc<Shared>) {
+    loop {
+        journal.spare_wanted().await;
+        while let Err(error) = journal.keep_spare().await {
+            // A full disk: writes wait until there is room, and are told why.
+            shared.trouble.send_replace(Some(error.to_string()));
+            tokio::time::sleep(SYNC_EVERY).await;
+        }
+    }
+}
+
+impl Work {
+    async fn run(mut self) {
+        let mut last = Instant::now();
+        loop {
+            let idle = self.journal.unapplied_bytes() == 0;
+            tokio::time::sleep(if idle { SYNC_EVERY } else { LOOK_EVERY }).await;
+            self.shared.journal_per_mille.store(self.journal.space().per_mille(), Ordering::Relaxed);
+            let due = last.elapsed() >= SYNC_EVERY || self.journal.unapplied_bytes() >= APPLY_BYTES;
+            if !due {
+                continue;
+            }
+            last = Instant::now();
+            let result = self.round().await;
+            let trouble = result.err();
+            self.shared.trouble.send_if_modified(|known| {
+                let changed = *known != trouble;
+                *known = trouble;
+                changed
+            });
+        }
+    }
+
+    async fn round(&mut self) -> Result<(), String> {
+        let durable = self.journal.flush().await.map_err(|error| error.to_string())?;
+        apply(&self.journal, &self.cache, durable).await?;
+        self.applied = durable;
+        let committed = (self.committed)();
+        let freed = Lsn(self.applied_durable.load(Ordering::Acquire));
+        // Space can be given back once what is committed is durable in the cache too.
+        let wanted =
+            self.shared.journal_per_mille.load(Ordering::Relaxed) >= SPACE_WANTED && committed > freed;
+        let due = self.persisted_at.elapsed() >= PERSIST_EVERY && self.applied > freed;
+        if wanted || due {
+            self.cache.persist().await.map_err(|error| format!("the cache cannot be written: {error}"))?;
+            self.persisted_at = Instant::now();
+            self.applied_durable.store(self.applied.0, Ordering::Release);
+        }
+        let durable_in_cache = Lsn(self.applied_durable.load(Ordering::Acquire));
+        self.journal.free(committed.min(durable_in_cache));
+        Ok(())
+    }
+}
+
+/// Carries records up to `upto`, which are durable, to the cache file. On a full disk they stay in the journal.
+pub(super) async fn apply(journal: &Journal, cache: &Cache, upto: Lsn) -> Result<(), String> {
+    let records = journal.unapplied(upto);
+    if records.is_empty() {
+        return Ok(());
+    }
+    cache.apply(&records).await.map_err(|error| format!("the cache cannot be written: {error}"))?;
+    journal.applied(upto);
+    Ok(())
+}

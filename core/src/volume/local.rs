@@ -1,0 +1,89 @@
+//! What a device remembers of a drive, apart from its blocks: one small file, replaced atomically.
+
+use crate::disk::Disk;
+use crate::format::id::{ObjectId, ObjectKind};
+use serde::{Deserialize, Serialize};
+use std::io;
+use uuid::Uuid;
+
+const NAME: &str = "drive.json";
+const TEMPORARY: &str = "drive.json.new";
+/// A file that is longer is none of ours.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// `drive.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Local {
+    /// Version of this structure.
+    pub version: u32,
+    /// The drive.
+    pub drive: Uuid,
+    /// Its journal on this device.
+    pub journal: Uuid,
+    /// The version that the cache's valid blocks belong to, together with the journal. `None` before the first open.
+    pub base: Option<Base>,
+    /// Generations of the bitmap that may be believed. Two while one replaces the other.
+    pub generations: Vec<String>,
+}
+
+/// A version, as remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// Name of the root.
+    pub root: String,
+    /// BLAKE3 of its object, in hex.
+    pub hash: String,
+    /// The epoch of the HEAD that named it.
+    pub epoch: u64,
+}
+
+impl Local {
+    /// What a device knows that has never opened the drive.
+    pub fn new(drive: Uuid, journal: Uuid) -> Self {
+        Self { version: 1, drive, journal, base: None, generations: Vec::new() }
+    }
+
+    /// Reads it; `None` where there is none.
+    pub fn load(disk: &dyn Disk) -> io::Result<Option<Self>> {
+        let file = match disk.open(NAME, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let len = file.len()?;
+        if len > BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "drive.json is damaged"));
+        }
+        let mut bytes = vec![0; len as usize];
+        file.read_at(&mut bytes, 0)?;
+        serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from)
+    }
+
+    /// Replaces it: a crash leaves the old one or the new one.
+    pub async fn save(&self, disk: &dyn Disk) -> io::Result<()> {
+        let bytes = serde_json::to_vec_pretty(self).expect("a structure of plain fields becomes JSON");
+        let file = disk.open(TEMPORARY, true)?;
+        file.set_len(0)?;
+        file.write_at(&bytes, 0)?;
+        file.sync().await?;
+        disk.rename(TEMPORARY, NAME)?;
+        disk.sync_names().await
+    }
+
+    /// The generations as numbers.
+    pub fn generation_numbers(&self) -> Vec<u128> {
+        self.generations.iter().filter_map(|text| u128::from_str_radix(text, 16).ok()).collect()
+    }
+}
+
+impl Base {
+    /// Remembers a version.
+    pub fn new(root: ObjectId, hash: &[u8; 32], epoch: u64) -> Self {
+        let hash = data_encoding::HEXLOWER.encode(hash);
+        Self { root: root.name(ObjectKind::Root), hash, epoch }
+    }
+
+    /// The version's id.
+    pub fn id(&self) -> Option<ObjectId> {
+        ObjectId::parse(&self.root).map(|(_, id)| id)
+    }
+}

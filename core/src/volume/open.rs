@@ -1,0 +1,469 @@
+//! Taking a drive.
+//!
+//! 1. HEAD and its root are read, and judged against what this device remembers: a drive that another device holds,
+//!    or a store that went back in time, is refused before anything is changed.
+//! 2. The journal is opened, and the root's lineage tells what of it is in the store. Records beyond that continue
+//!    the history if nobody else wrote since; if somebody did they are a fork, which is refused here, untouched.
+//! 3. HEAD is swapped to the next epoch over the very HEAD that was judged. From here on every earlier writer is
+//!    fenced, and the root that was read is the current one.
+//! 4. What the cache holds of another version is made invalid, durably, *before* the new base is remembered: a crash
+//!    in between only makes the same blocks invalid once more.
+//! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
+
+use super::keeper::Keeper;
+use super::{Base, Local, Volume, VolumeLimits};
+use crate::cache::Cache;
+use crate::disk::Disk;
+use crate::fence::{self, Descent, Swap};
+use crate::format::FormatError;
+use crate::format::head::{self, Head, HeadState};
+use crate::format::id::ObjectId;
+use crate::format::root::Root;
+use crate::journal::{Journal, JournalError, Operation, Recovered};
+use crate::map::{self, Map, Objects, PageCache, ReadError};
+use crate::pull::Puller;
+use crate::push::{Device, Parts, Pusher, now_ms};
+use crate::retry::Backoff;
+use crate::seal::Sealer;
+use crate::store::meter::Metered;
+use crate::store::{Etag, Store, StoreError, When};
+use crate::units::{BlockRange, Epoch, Lsn};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use uuid::Uuid;
+
+/// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
+const SWAP_TRIES: u32 = 5;
+/// Bytes of journal that are replayed at once.
+const REPLAY_BYTES: u64 = 64 << 20;
+
+/// Where a drive lives on this device, and its store.
+pub struct Environment {
+    /// `drive.json`.
+    pub state: Arc<dyn Disk>,
+    /// The journal's files.
+    pub journal: Arc<dyn Disk>,
+    /// The cache and its bitmap.
+    pub cache: Arc<dyn Disk>,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The family's keys.
+    pub sealer: Arc<Sealer>,
+    /// Map pages that are remembered.
+    pub pages: PageCache,
+}
+
+/// What for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To write: the drive is taken. A drive that another device holds is taken only `over_others`.
+    Write {
+        /// Fence whoever holds it.
+        over_others: bool,
+    },
+    /// To look at one version; nothing in the store changes, and what is written is thrown away.
+    Look {
+        /// The version, and BLAKE3 of its object.
+        root: (ObjectId, [u8; 32]),
+    },
+}
+
+/// Why a drive was not opened. Nothing was changed, here or in the store, unless it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another device has it open.
+    #[error("{device_name} has the drive open (epoch {epoch})")]
+    Held {
+        /// The device.
+        device_name: String,
+        /// Its epoch.
+        epoch: Epoch,
+        /// When it last wrote HEAD, Unix time in ms.
+        written_ms: u64,
+    },
+    /// The drive was removed from its store.
+    #[error("the drive was removed from its store")]
+    Removed,
+    /// Others wrote since, and this device has changes that they do not have.
+    #[error("another device has written to the drive, and {unsent} changes are only on this computer")]
+    Forked {
+        /// Records that are only here.
+        unsent: u64,
+    },
+    /// The store shows an older version than this device has seen.
+    #[error("the store shows epoch {found}, but this computer has seen epoch {known}: it went back in time")]
+    RolledBack {
+        /// What HEAD says.
+        found: Epoch,
+        /// What was known.
+        known: Epoch,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An object is damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The local disk.
+    #[error("this computer's files of the drive cannot be used: {0}")]
+    Local(#[from] io::Error),
+}
+
+/// Opens a drive.
+pub async fn open(
+    env: Environment,
+    drive: Uuid,
+    device: Device,
+    access: Access,
+    limits: VolumeLimits,
+) -> Result<Arc<Volume>, OpenError> {
+    let store = Arc::new(Metered::new(env.store.clone()));
+    let objects = Arc::new(Objects::new(store.clone(), env.sealer.clone(), env.pages));
+    let disks = Disks { state: env.state, journal: env.journal, cache: env.cache };
+    match access {
+        Access::Look { root } => look(disks, store, objects, root, limits).await,
+        Access::Write { over_others } => {
+            take(disks, store, objects, drive, device, over_others, limits).await
+        }
+    }
+}
+
+struct Disks {
+    state: Arc<dyn Disk>,
+    journal: Arc<dyn Disk>,
+    cache: Arc<dyn Disk>,
+}
+
+async fn look(
+    disks: Disks,
+    store: Arc<Metered>,
+    objects: Arc<Objects>,
+    (id, hash): (ObjectId, [u8; 32]),
+    limits: VolumeLimits,
+) -> Result<Arc<Volume>, OpenError> {
+    let root = objects.root(id, Some(hash)).await?;
+    let map = Arc::new(Map::open(objects, &root).await?);
+    let capacity = capacity(root.geometry.size_blocks);
+    let journal = Journal::create(disks.journal, limits.journal, capacity).await?;
+    let cache = Cache::open(&*disks.cache, root.drive, capacity, &[])?;
+    cache.set_size(root.geometry.size_blocks)?;
+    Ok(assemble(Assembly { journal, cache, map, store, limits, root, applied: Lsn(0), size: None }, |_| None))
+}
+
+async fn take(
+    disks: Disks,
+    store: Arc<Metered>,
+    objects: Arc<Objects>,
+    drive: Uuid,
+    device: Device,
+    over_others: bool,
+    limits: VolumeLimits,
+) -> Result<Arc<Volume>, OpenError> {
+    let local = Local::load(&*disks.state)?;
+    let (before, etag) = read_head(&*store, objects.sealer(), drive).await?;
+    check_head(&before, &device, over_others, local.as_ref())?;
+    let root = objects.root(before.root, Some(before.root_hash)).await?;
+    let capacity = capacity(root.geometry.size_blocks);
+    let mut opened = open_journal(&disks, local, drive, &root, limits, capacity).await?;
+
+    let (taken, map) = tokio::join!(
+        swap_epoch(&store, objects.sealer(), &before, etag, &device),
+        Map::open(objects.clone(), &root)
+    );
+    let (head, etag) = taken?;
+    let map = Arc::new(map?);
+
+    let cache = Cache::open(&*disks.cache, drive, capacity, &opened.local.generation_numbers())?;
+    let foreign = wrote_since(&root, &opened);
+    if foreign {
+        invalidate(&cache, &opened, &objects, &map, &root).await?;
+    }
+    remember(&disks, &cache, &mut opened.local, &head).await?;
+    let size = replay(&opened, &cache, foreign).await?;
+    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
+    cache.set_size(size_blocks)?;
+
+    let journal = opened.journal.clone();
+    let on_commit = rememberer(disks.state, opened.local);
+    let parts = Parts {
+        journal: journal.clone(),
+        map: map.clone(),
+        device,
+        head,
+        etag,
+        root: root.clone(),
+        committed: opened.cut,
+        limits,
+        on_commit,
+    };
+    let applied = opened.recovered.last;
+    let assembly = Assembly { journal, cache, map, store, limits, root, applied, size };
+    Ok(assemble(assembly, |_| Some(Pusher::start(parts))))
+}
+
+/// Blocks that there is room for in bitmaps: a drive may grow while it is open.
+fn capacity(size_blocks: u64) -> u64 {
+    const TIB: u64 = (1 << 40) / crate::units::BLOCK_BYTES;
+    (size_blocks * 16)
+        .next_power_of_two()
+        .clamp(TIB, crate::units::DRIVE_BYTES_MAX / crate::units::BLOCK_BYTES)
+}
+
+/// Reads HEAD.
+pub(crate) async fn read_head(
+    store: &dyn Store,
+    sealer: &Sealer,
+    drive: Uuid,
+) -> Result<(Head, Etag), OpenError> {
+    let name = head::name(drive);
+    let fetched = store.get(&name, None).await?;
+    let head = Head::decode(sealer, &fetched.bytes).and_then(|head| match head.drive == drive {
+        true => Ok(head),
+        false => Err(FormatError::Invalid("it is another drive's HEAD")),
+    });
+    Ok((head.map_err(|error| ReadError::Format { name, error })?, fetched.etag))
+}
+
+fn check_head(
+    head: &Head,
+    device: &Device,
+    over_others: bool,
+    local: Option<&Local>,
+) -> Result<(), OpenError> {
+    match head.state {
+        HeadState::Removed => return Err(OpenError::Removed),
+        HeadState::Held if head.device != device.id && !over_others => {
+            let (device_name, epoch, written_ms) = (head.device_name.clone(), head.epoch, head.written_ms);
+            return Err(OpenError::Held { device_name, epoch, written_ms });
+        }
+        HeadState::Held | HeadState::Released => {}
+    }
+    match local.and_then(|local| local.base.as_ref()) {
+        Some(base) if head.epoch.0 < base.epoch => {
+            Err(OpenError::RolledBack { found: head.epoch, known: Epoch(base.epoch) })
+        }
+        _ => Ok(()),
+    }
+}
+
+struct Opened {
+    local: Local,
+    journal: Arc<Journal>,
+    recovered: Recovered,
+    /// The last record that is in the store.
+    cut: Lsn,
+}
+
+async fn open_journal(
+    disks: &Disks,
+    local: Option<Local>,
+    drive: Uuid,
+    root: &Root,
+    limits: VolumeLimits,
+    capacity: u64,
+) -> Result<Opened, OpenError> {
+    if let Some(local) = local {
+        let (journal, recovered) =
+            Journal::open(disks.journal.clone(), limits.journal, capacity, local.journal).await?;
+        match fence::descent(root, journal.uuid()) {
+            Descent::Forked(cut) if recovered.last > cut => {
+                return Err(OpenError::Forked { unsent: recovered.last.0 - cut.0 });
+            }
+            Descent::Forked(cut) | Descent::Continues(cut) if recovered.last >= cut => {
+                return Ok(Opened { local, journal, recovered, cut });
+            }
+            // The store has more of this journal than the journal itself: an old copy of it was put back. Its LSNs
+            // are used up, so a new journal begins, and nothing that the cache holds is believed.
+            Descent::Forked(_) | Descent::Continues(_) => {}
+        }
+    }
+    let journal = Journal::create(disks.journal.clone(), limits.journal, capacity).await?;
+    let local = Local::new(drive, journal.uuid());
+    local.save(&*disks.state).await?;
+    let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
+    Ok(Opened { local, journal, recovered, cut: Lsn(0) })
+}
+
+/// Whether the cache may hold blocks of another version than `root`, besides what the journal says.
+fn wrote_since(root: &Root, opened: &Opened) -> bool {
+    let Some(base) = &opened.local.base else { return true };
+    let own = opened.journal.uuid();
+    root.lineage.iter().any(|lineage| lineage.journal != own && lineage.epoch.0 > base.epoch)
+}
+
+async fn swap_epoch(
+    store: &Metered,
+    sealer: &Sealer,
+    before: &Head,
+    mut etag: Etag,
+    device: &Device,
+) -> Result<(Head, Etag), OpenError> {
+    let head = Head {
+        epoch: Epoch(before.epoch.0 + 1),
+        nonce: crate::entropy::u128(),
+        device: device.id,
+        device_name: device.name.clone(),
+        state: HeadState::Held,
+        written_ms: now_ms(),
+        ..before.clone()
+    };
+    let name = head::name(before.drive);
+    let body = Bytes::from(head.encode(sealer));
+    let mut backoff = Backoff::new();
+    loop {
+        let error = match store.put(&name, body.clone(), When::Matches(etag.clone())).await {
+            Ok(etag) => return Ok((head, etag)),
+            Err(error) => error,
+        };
+        if backoff.tries() == SWAP_TRIES {
+            return Err(error.into());
+        }
+        tokio::time::sleep(backoff.next(None)).await;
+        let (now, current) = read_head(store, sealer, before.drive).await?;
+        match fence::judge(&now, before, &head) {
+            Swap::Applied => return Ok((head, current)),
+            Swap::NotApplied => etag = current,
+            Swap::Fenced(fence) => {
+                let (device_name, epoch, written_ms) = (fence.device_name, fence.epoch, now.written_ms);
+                return Err(OpenError::Held { device_name, epoch, written_ms });
+            }
+        }
+    }
+}
+
+/// Makes invalid what the cache holds of another version: where the maps differ, and where the journal wrote (its
+/// records up to the cut may have been overwritten by others since).
+async fn invalidate(
+    cache: &Cache,
+    opened: &Opened,
+    objects: &Arc<Objects>,
+    map: &Map,
+    root: &Root,
+) -> Result<(), OpenError> {
+    let everything = vec![BlockRange { start: 0, end: cache.valid().capacity() }];
+    let base = opened.local.base.as_ref().and_then(Base::id);
+    let mut runs = match base {
+        None => everything,
+        Some(base) => match old_map(objects, base).await {
+            Ok(old) => map::differing(&old, map).await?,
+            Err(error) if error.is_transient() => return Err(error.into()),
+            // That version is gone, so nothing tells what differs.
+            Err(_) => everything,
+        },
+    };
+    let mut next = opened.recovered.first;
+    while next <= opened.cut.min(opened.recovered.last) {
+        let records = opened.journal.records(next, opened.cut, REPLAY_BYTES).await?;
+        let Some(last) = records.last() else { break };
+        next = last.lsn.next();
+        runs.extend(records.iter().filter_map(|record| match record.operation {
+            Operation::Data(blocks) | Operation::Zero(blocks) => Some(blocks),
+            Operation::Resize(_) => None,
+        }));
+    }
+    let all = BlockRange { start: 0, end: cache.valid().capacity().max(root.geometry.size_blocks) };
+    let runs: Vec<_> =
+        runs.into_iter().map(|run| run.intersect(&all)).filter(|run| !run.is_empty()).collect();
+    Ok(cache.invalidate(&runs).await?)
+}
+
+async fn old_map(objects: &Arc<Objects>, base: ObjectId) -> Result<Map, ReadError> {
+    let root = objects.root(base, None).await?;
+    Map::open(objects.clone(), &root).await
+}
+
+/// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save either
+/// generation is believed, so a crash between costs nothing.
+async fn remember(disks: &Disks, cache: &Cache, local: &mut Local, head: &Head) -> Result<(), OpenError> {
+    let generation = crate::entropy::u128();
+    local.generations.truncate(1);
+    local.generations.push(format!("{generation:032x}"));
+    local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0));
+    local.save(&*disks.state).await?;
+    cache.set_generation(generation).await?;
+    local.generations = vec![format!("{generation:032x}")];
+    Ok(local.save(&*disks.state).await?)
+}
+
+/// Carries the journal's records to the cache. Returns the size that they give the drive, if they change it.
+async fn replay(opened: &Opened, cache: &Cache, foreign: bool) -> Result<Option<u64>, OpenError> {
+    let mut next = match foreign {
+        true => opened.cut.next().max(opened.recovered.first),
+        false => opened.recovered.first,
+    };
+    let mut size = None;
+    while next <= opened.recovered.last {
+        let records = opened.journal.records(next, opened.recovered.last, REPLAY_BYTES).await?;
+        let Some(last) = records.last() else { break };
+        next = last.lsn.next();
+        for record in records.iter().filter(|record| record.lsn > opened.cut) {
+            match record.operation {
+                Operation::Data(blocks) | Operation::Zero(blocks) => opened.journal.mark_dirty(blocks),
+                Operation::Resize(blocks) => size = Some(blocks),
+            }
+        }
+        cache.apply(&records).await?;
+    }
+    Ok(size)
+}
+
+/// Remembers each commit's version, so that a store which goes back in time is noticed. Until it is written an
+/// older base is remembered, which is as good: whatever was committed since came from this very journal.
+fn rememberer(state: Arc<dyn Disk>, local: Local) -> Arc<dyn Fn(&Head, &Root) + Send + Sync> {
+    let (send, mut receive) = tokio::sync::watch::channel(local);
+    tokio::spawn(async move {
+        while receive.changed().await.is_ok() {
+            let local = receive.borrow_and_update().clone();
+            if let Err(error) = local.save(&*state).await {
+                tracing::warn!(%error, "the version that was committed could not be remembered");
+            }
+        }
+    });
+    Arc::new(move |head, _root| {
+        send.send_modify(|local| local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0)));
+    })
+}
+
+struct Assembly {
+    journal: Arc<Journal>,
+    cache: Arc<Cache>,
+    map: Arc<Map>,
+    store: Arc<Metered>,
+    limits: VolumeLimits,
+    root: Root,
+    applied: Lsn,
+    size: Option<u64>,
+}
+
+fn assemble(assembly: Assembly, pusher: impl FnOnce(&Arc<Map>) -> Option<Pusher>) -> Arc<Volume> {
+    let Assembly { journal, cache, map, store, limits, root, applied, size } = assembly;
+    let puller = Puller::new(map.clone(), cache.clone(), journal.clone());
+    let pusher = pusher(&map);
+    let committed = pusher.as_ref().map(Pusher::state);
+    // Nothing of a version that is only looked at is ever pushed: its journal keeps what the cache does not take.
+    let committed = move || committed.as_ref().map_or(Lsn(u64::MAX), |state| state.borrow().committed);
+    let applied_durable = Arc::new(AtomicU64::new(0));
+    let keeper = Keeper::start(journal.clone(), cache.clone(), committed, applied, applied_durable.clone());
+    let size_blocks = AtomicU64::new(size.unwrap_or(root.geometry.size_blocks));
+    Arc::new(Volume {
+        journal,
+        cache,
+        map,
+        puller,
+        pusher,
+        store,
+        root,
+        size_blocks,
+        closed: AtomicBool::new(false),
+        keeper,
+        limits,
+        applied_durable,
+        resizing: Mutex::new(()),
+    })
+}

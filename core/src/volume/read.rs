@@ -1,0 +1,120 @@
+//! Reading: from the cache, or from the journal for what is not applied yet; else the blocks are pulled first.
+
+use super::Volume;
+use crate::device::{Answer, DeviceError, Piece, ReadLease};
+use crate::journal::Place;
+use crate::map::Content;
+use crate::pull::PullError;
+use crate::units::{BLOCK_BYTES, BlockRange};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Volume {
+    /// Where the bytes `range` are: now, if all is local; else once they are pulled.
+    pub fn read_bytes(self: &Arc<Self>, range: Range<u64>) -> Answer<ReadLease> {
+        if let Err(error) = self.check_open().and_then(|()| self.check_range(&range)) {
+            return Answer::Now(Err(error));
+        }
+        match self.lease(&range) {
+            Some(lease) => Answer::Now(Ok(lease)),
+            None => {
+                let volume = self.clone();
+                Answer::later(async move { volume.pull_and_lease(range).await })
+            }
+        }
+    }
+
+    async fn pull_and_lease(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
+        loop {
+            self.puller.demand(BlockRange::covering(&range)).await.map_err(pull_failed)?;
+            // Between the pull and here the blocks may have been evicted again; then they are pulled again.
+            if let Some(lease) = self.lease(&range) {
+                return Ok(lease);
+            }
+            self.check_open()?;
+        }
+    }
+
+    /// A lease over `range`, if every block of it is local.
+    pub(super) fn lease(&self, range: &Range<u64>) -> Option<ReadLease> {
+        let blocks = BlockRange::covering(range);
+        // Before validity is looked at: what is seen valid from here on stays in place.
+        let hold = self.cache.hold();
+        let (mut pieces, mut files) = (Vec::with_capacity(1), Vec::new());
+        if !self.journal.holds_any(blocks) {
+            if !self.cache.valid().all(blocks) {
+                return None;
+            }
+            pieces.push(self.cached(range.clone()));
+        } else {
+            for (run, entry) in self.journal.look_up(blocks) {
+                let part = run.bytes().start.max(range.start)..run.bytes().end.min(range.end);
+                let len = part.end - part.start;
+                match entry.map(|entry| entry.place) {
+                    // Applied since we looked, or never in the journal.
+                    None if !self.cache.valid().all(run) => return None,
+                    None => pieces.push(self.cached(part)),
+                    Some(Place::Zero) => pieces.push(Piece::Zero { len }),
+                    Some(Place::Data { file, offset }) => {
+                        let offset = offset + (part.start - run.start * BLOCK_BYTES);
+                        let local = file.file().clone();
+                        pieces.push(Piece::File { file: local, offset, len, by_reference: false });
+                        files.push(file);
+                    }
+                }
+            }
+        }
+        Some(ReadLease::new(pieces, (hold, files)))
+    }
+
+    fn cached(&self, range: Range<u64>) -> Piece {
+        // The cache has the layout of the drive, so that a page of it only ever holds one place of the drive.
+        let (offset, len) = (range.start, range.end - range.start);
+        Piece::File { file: self.cache.file().clone(), offset, len, by_reference: true }
+    }
+
+    /// Which parts of `range` hold data, without pulling any.
+    pub(super) async fn allocation_of(
+        &self,
+        range: Range<u64>,
+        limit: usize,
+    ) -> Result<Vec<crate::device::Allocation>, DeviceError> {
+        let mut found: Vec<crate::device::Allocation> = Vec::new();
+        let mut at = range.start;
+        while at < range.end && found.len() <= limit {
+            // Look-ups in pieces, so that a client that wants one extent does not walk the drive.
+            let window = BlockRange::covering(&(at..range.end.min(at + (64 << 20))));
+            for (run, entry) in self.journal.look_up(window) {
+                match entry.map(|entry| entry.place) {
+                    Some(Place::Zero) => join(&mut found, run, &range, true),
+                    Some(Place::Data { .. }) => join(&mut found, run, &range, false),
+                    None => {
+                        let looked_up = self.map.look_up(run).await;
+                        for (part, content) in looked_up.map_err(|error| pull_failed(error.into()))? {
+                            join(&mut found, part, &range, content == Content::Zero);
+                        }
+                    }
+                }
+            }
+            at = window.bytes().end;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+}
+
+fn join(found: &mut Vec<crate::device::Allocation>, run: BlockRange, range: &Range<u64>, zero: bool) {
+    let len = run.bytes().end.min(range.end) - run.bytes().start.max(range.start);
+    match found.last_mut() {
+        Some(last) if last.zero == zero => last.len += len,
+        _ => found.push(crate::device::Allocation { len, zero }),
+    }
+}
+
+pub(super) fn pull_failed(error: PullError) -> DeviceError {
+    match error {
+        PullError::Read(error) if error.is_transient() => DeviceError::Unavailable(error.to_string()),
+        PullError::Read(error) => DeviceError::Failed(error.to_string()),
+        PullError::Cache(error) => DeviceError::Failed(error),
+    }
+}

@@ -1,0 +1,83 @@
+//! How an open drive is.
+
+use super::Volume;
+use crate::push::PushState;
+use crate::store::meter::Requests;
+use crate::units::{BLOCK_BYTES, Lsn};
+use std::sync::atomic::Ordering;
+
+/// Figures of an open drive.
+#[derive(Clone, Debug)]
+pub struct VolumeStatus {
+    /// Size of the drive.
+    pub size_bytes: u64,
+    /// Bytes of it that are on this device.
+    pub cached_bytes: u64,
+    /// Bytes that the cache may take.
+    pub cache_limit_bytes: u64,
+    /// Bytes that are not in the store.
+    pub dirty_bytes: u64,
+    /// Bytes of journal that wait for the store.
+    pub unpushed_bytes: u64,
+    /// Bytes of journal in use.
+    pub journal_bytes: u64,
+    /// Bytes that the journal may take.
+    pub journal_limit_bytes: u64,
+    /// Bytes that are wanted from the store.
+    pub pending_pull_bytes: u64,
+    /// The last record that was written, and the last that is durable here.
+    pub appended: Lsn,
+    /// The last record that is durable here.
+    pub durable: Lsn,
+    /// How pushing goes; none for a version that is only looked at.
+    pub push: Option<PushState>,
+    /// Why pulls wait.
+    pub pull_trouble: Option<String>,
+    /// Why the local disk does not take what it should.
+    pub local_trouble: Option<String>,
+    /// Requests to the store.
+    pub requests: Requests,
+    /// Bytes sent to the store.
+    pub sent_bytes: u64,
+    /// Bytes received from the store.
+    pub received_bytes: u64,
+}
+
+impl Volume {
+    /// Figures, as of now.
+    pub fn status(&self) -> VolumeStatus {
+        let push = self.pusher.as_ref().map(|pusher| pusher.state().borrow().clone());
+        let space = self.journal.space();
+        let committed = push.as_ref().map_or(Lsn(0), |push| push.committed);
+        let unsent = push.is_some() && self.journal.appended() > committed;
+        VolumeStatus {
+            size_bytes: self.size_blocks() * BLOCK_BYTES,
+            cached_bytes: self.cache.valid().count(self.all_blocks()) * BLOCK_BYTES,
+            cache_limit_bytes: self.limits.cache_bytes,
+            dirty_bytes: if push.is_some() { self.journal.dirty_blocks() * BLOCK_BYTES } else { 0 },
+            unpushed_bytes: if unsent { self.journal.bytes_after(committed) } else { 0 },
+            journal_bytes: space.used_bytes,
+            journal_limit_bytes: space.limit_bytes,
+            pending_pull_bytes: self.puller.pending_bytes(),
+            appended: self.journal.appended(),
+            durable: self.journal.durable(),
+            push,
+            pull_trouble: self.puller.health().borrow().trouble.clone(),
+            local_trouble: self.keeper.trouble(),
+            requests: self.store.requests(),
+            sent_bytes: self.store.sent_bytes(),
+            received_bytes: self.store.received_bytes(),
+        }
+    }
+
+    /// Whether anything waits for the store.
+    pub fn has_unsent(&self) -> bool {
+        let committed = self.pusher.as_ref().map(|pusher| pusher.state().borrow().committed);
+        committed.is_some_and(|committed| self.journal.appended() > committed)
+    }
+
+    /// The last record that is durable in the cache file.
+    pub fn applied_durable(&self) -> Lsn {
+        Lsn(self.applied_durable.load(Ordering::Acquire))
+    }
+}
