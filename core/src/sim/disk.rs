@@ -107,6 +107,11 @@ impl SimDisk {
         self.world.lock().faults = faults;
     }
 
+    /// What may go wrong.
+    pub fn faults(&self) -> DiskFaults {
+        self.world.lock().faults
+    }
+
     /// Leaves room for only so many more bytes.
     pub fn set_free(&self, bytes: u64) {
         self.world.lock().free = bytes;
@@ -114,7 +119,7 @@ impl SimDisk {
 
     /// Waits until so many more syncs were begun.
     pub async fn after_syncs(&self, count: u64) {
-        let target = self.world.lock().syncs + count;
+        let target = self.world.lock().syncs.saturating_add(count);
         while self.world.lock().syncs < target {
             self.syncs.notified().await;
         }

@@ -22,6 +22,9 @@ pub struct Local {
     pub journal: Uuid,
     /// The version that the cache's valid blocks belong to, together with the journal. `None` before the first open.
     pub base: Option<Base>,
+    /// Records before this one are not replayed: others have written since, and what the records wrote was made
+    /// invalid in the cache.
+    pub replay_from: u64,
     /// Generations of the bitmap that may be believed. Two while one replaces the other.
     pub generations: Vec<String>,
 }
@@ -40,7 +43,7 @@ pub struct Base {
 impl Local {
     /// What a device knows that has never opened the drive.
     pub fn new(drive: Uuid, journal: Uuid) -> Self {
-        Self { version: 1, drive, journal, base: None, generations: Vec::new() }
+        Self { version: 1, drive, journal, base: None, replay_from: 0, generations: Vec::new() }
     }
 
     /// Reads it; `None` where there is none.

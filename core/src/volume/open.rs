@@ -183,9 +183,10 @@ async fn take(
     let foreign = wrote_since(&root, &opened);
     if foreign {
         invalidate(&cache, &opened, &objects, &map, &root).await?;
+        opened.local.replay_from = opened.cut.next().0;
     }
     remember(&disks, &cache, &mut opened.local, &head).await?;
-    let size = replay(&opened, &cache, foreign).await?;
+    let size = replay(&opened, &cache).await?;
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
     cache.set_size(size_blocks)?;
 
@@ -350,10 +351,10 @@ async fn invalidate(
     let base = opened.local.base.as_ref().and_then(Base::id);
     let mut runs = match base {
         None => everything,
-        Some(base) => match old_map(objects, base).await {
-            Ok(old) => map::differing(&old, map).await?,
+        Some(base) => match differing_from(objects, base, map).await {
+            Ok(runs) => runs,
             Err(error) if error.is_transient() => return Err(error.into()),
-            // That version is gone, so nothing tells what differs.
+            // That version is gone, in part or whole, so nothing tells what differs.
             Err(_) => everything,
         },
     };
@@ -373,9 +374,14 @@ async fn invalidate(
     Ok(cache.invalidate(&runs).await?)
 }
 
-async fn old_map(objects: &Arc<Objects>, base: ObjectId) -> Result<Map, ReadError> {
+async fn differing_from(
+    objects: &Arc<Objects>,
+    base: ObjectId,
+    map: &Map,
+) -> Result<Vec<BlockRange>, ReadError> {
     let root = objects.root(base, None).await?;
-    Map::open(objects.clone(), &root).await
+    let old = Map::open(objects.clone(), &root).await?;
+    map::differing(&old, map).await
 }
 
 /// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save either
@@ -392,11 +398,8 @@ async fn remember(disks: &Disks, cache: &Cache, local: &mut Local, head: &Head) 
 }
 
 /// Carries the journal's records to the cache. Returns the size that they give the drive, if they change it.
-async fn replay(opened: &Opened, cache: &Cache, foreign: bool) -> Result<Option<u64>, OpenError> {
-    let mut next = match foreign {
-        true => opened.cut.next().max(opened.recovered.first),
-        false => opened.recovered.first,
-    };
+async fn replay(opened: &Opened, cache: &Cache) -> Result<Option<u64>, OpenError> {
+    let mut next = opened.recovered.first.max(Lsn(opened.local.replay_from));
     let mut size = None;
     while next <= opened.recovered.last {
         let records = opened.journal.records(next, opened.recovered.last, REPLAY_BYTES).await?;

@@ -1,0 +1,158 @@
+//! What a drive should be: plain lists of writes, one for each branch of its history, and what is known of each.
+
+use holdall_core::units::BlockRange;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Write {
+    range: BlockRange,
+    /// What the blocks show: zero for zeros.
+    stamp: u64,
+    id: u64,
+}
+
+/// The writes of a run.
+pub struct Model {
+    blocks: u64,
+    next: u64,
+    /// What each device has done on top of what it found.
+    devices: [Branch; 2],
+    /// Branches of the past, of which others may have gone on from a prefix.
+    past: Vec<Vec<Write>>,
+    /// Acknowledged as committed: in every later version, whoever shows it.
+    committed: Vec<Write>,
+}
+
+#[derive(Clone, Default)]
+struct Branch {
+    writes: Vec<Write>,
+    /// So many are durable on the device: it shows them, unless it says that they have become a fork.
+    durable: usize,
+}
+
+/// Data that carries a stamp: blocks are told apart by where they are read.
+pub fn data(stamp: u64, blocks: u64) -> Vec<u8> {
+    stamp.to_le_bytes().repeat(blocks as usize * 512)
+}
+
+/// The stamp of a block, which is the same all over it.
+pub fn stamp(data: &[u8]) -> u64 {
+    let stamp = &data[..8];
+    // The last bytes may be older: the shortest write ends at byte 4000.
+    assert!(data[..4000].chunks(8).all(|word| word == stamp), "a block is torn");
+    u64::from_le_bytes(stamp.try_into().unwrap())
+}
+
+impl Model {
+    pub fn new(blocks: u64) -> Self {
+        Self { blocks, next: 0, devices: Default::default(), past: Vec::new(), committed: Vec::new() }
+    }
+
+    pub fn len(&self, device: usize) -> usize {
+        self.devices[device].writes.len()
+    }
+
+    pub fn write(&mut self, device: usize, range: BlockRange) -> u64 {
+        self.next += 1;
+        self.devices[device].writes.push(Write { range, stamp: self.next, id: self.next });
+        self.next
+    }
+
+    pub fn zero(&mut self, device: usize, range: BlockRange) {
+        self.next += 1;
+        self.devices[device].writes.push(Write { range, stamp: 0, id: self.next });
+    }
+
+    pub fn flushed(&mut self, device: usize, count: usize) {
+        let branch = &mut self.devices[device];
+        branch.durable = branch.durable.max(count);
+    }
+
+    pub fn committed(&mut self, seed: u64, device: usize, count: usize) {
+        let writes = &self.devices[device].writes[..count];
+        let (shorter, longer) = if writes.len() < self.committed.len() {
+            (writes, &self.committed[..])
+        } else {
+            (&self.committed[..], writes)
+        };
+        assert!(longer.starts_with(shorter), "seed {seed}: two branches were both committed");
+        self.committed = longer.to_vec();
+    }
+
+    /// The device has given up what was only on it.
+    pub fn forget(&mut self, device: usize) {
+        let branch = std::mem::take(&mut self.devices[device]);
+        self.past.push(branch.writes);
+    }
+
+    /// What a block shows now.
+    pub fn now(&self, device: usize, block: u64) -> u64 {
+        at(&self.devices[device].writes, block)
+    }
+
+    pub fn all(&self, device: usize) -> Vec<u64> {
+        (0..self.blocks).map(|block| self.now(device, block)).collect()
+    }
+
+    /// A device opened the drive and shows `contents`: what it goes on from.
+    pub fn opened(&mut self, seed: u64, device: usize, contents: &[u64]) {
+        let own = &self.devices[device];
+        let durable = &own.writes[..own.durable];
+        let branch = self.find(contents, |writes| writes.starts_with(durable));
+        let Some(writes) = branch else {
+            for (name, branch) in [("own", durable), ("committed", &self.committed)] {
+                let wrong: Vec<_> = (0..self.blocks)
+                    .map(|block| (block, contents[block as usize], at(branch, block)))
+                    .filter(|(_, found, expected)| found != expected)
+                    .collect();
+                eprintln!("seed {seed}: (block, shown, {name}): {wrong:?}");
+            }
+            let least = durable.len().max(self.committed.len());
+            panic!("seed {seed}: device {device} shows no state with the {least} writes that it must show")
+        };
+        let (durable, old) = (writes.len(), std::mem::take(&mut self.devices[device]).writes);
+        self.past.push(old);
+        self.devices[device] = Branch { writes, durable };
+    }
+
+    /// The store alone shows `contents`.
+    pub fn check_store(&self, seed: u64, contents: &[u64]) {
+        let found = self.find(contents, |_| true).is_some();
+        assert!(
+            found,
+            "seed {seed}: the store shows no state with the {} committed writes",
+            self.committed.len()
+        );
+    }
+
+    /// The longest prefix of a branch that leaves `contents`, holds what is committed, and is `allowed`.
+    fn find(&self, contents: &[u64], allowed: impl Fn(&[Write]) -> bool) -> Option<Vec<Write>> {
+        let branches =
+            self.devices.iter().map(|branch| &branch.writes).chain(&self.past).chain([&self.committed]);
+        let allowed = |writes: &[Write]| writes.starts_with(&self.committed) && allowed(writes);
+        branches.filter_map(|branch| prefix(branch, contents, &allowed)).max_by_key(Vec::len)
+    }
+}
+
+/// What a block shows after `writes`.
+fn at(writes: &[Write], block: u64) -> u64 {
+    writes.iter().rfind(|write| write.range.iter().contains(&block)).map_or(0, |write| write.stamp)
+}
+
+/// The longest allowed prefix that leaves `contents`.
+fn prefix(writes: &[Write], contents: &[u64], allowed: impl Fn(&[Write]) -> bool) -> Option<Vec<Write>> {
+    let mut current: Vec<_> = (0..contents.len() as u64).map(|block| at(writes, block)).collect();
+    let mut wrong = current.iter().zip(contents).filter(|(a, b)| a != b).count();
+    let mut count = writes.len();
+    loop {
+        if wrong == 0 && allowed(&writes[..count]) {
+            return Some(writes[..count].to_vec());
+        }
+        count = count.checked_sub(1)?;
+        for block in writes[count].range.iter() {
+            let (i, before) = (block as usize, at(&writes[..count], block));
+            wrong -= usize::from(current[i] != contents[i]);
+            wrong += usize::from(before != contents[i]);
+            current[i] = before;
+        }
+    }
+}

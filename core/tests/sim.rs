@@ -1,0 +1,416 @@
+//! The whole engine on a simulated disk and store, in virtual time: one seed, one run.
+//!
+//! Each run is a series of lives of a drive on two devices. A life opens the drive, works on it, and ends by closing,
+//! by a power cut, by a kill, or by the other device taking over. What must hold, checked against a plain list of
+//! writes after every opening:
+//! * the drive is in a state that a prefix of the writes has left, in their order;
+//! * that prefix holds every write whose flush was acknowledged on this device, and every write whose commit was
+//!   acknowledged on any;
+//! * the store alone, on an empty machine, is such a state too, at any time, and so is each snapshot;
+//! * a device that was fenced never commits again.
+//!
+//! `HOLDALL_SEED=n` runs one seed, `HOLDALL_SEEDS=n` so many.
+
+mod model;
+
+use holdall_core::device::{Answer, BlockDevice, Durability, Zeroing};
+use holdall_core::drive;
+use holdall_core::format::root::Geometry;
+use holdall_core::journal::Limits;
+use holdall_core::map::PageCache;
+use holdall_core::push::{Device, PushError};
+use holdall_core::seal::{Cipher, DataKey, Sealer};
+use holdall_core::sim::disk::{DiskFaults, SimDisk};
+use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::units::{BLOCK_BYTES, BlockRange, ChunkIndex};
+use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use model::Model;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const BLOCKS: u64 = 256;
+const GEOMETRY: Geometry =
+    Geometry { size_blocks: BLOCKS, frame_blocks: 4, page_blocks: 32, segment_bytes: 24 << 10 };
+const LIMITS: VolumeLimits = VolumeLimits {
+    journal: Limits { file_bytes: 96 << 10, files: 8, reserve_files: 2 },
+    cache_bytes: 1 << 20,
+    batch_bytes: 128 << 10,
+    tail_segments: 12,
+};
+const STORE_FAULTS: StoreFaults = StoreFaults {
+    refused: 20,
+    answer_lost: 20,
+    zombie: 20,
+    busy: 10,
+    away: 3,
+    time: Duration::from_millis(40),
+};
+
+struct World {
+    seed: u64,
+    rng: StdRng,
+    store: SimStore,
+    sealer: Arc<Sealer>,
+    drive: Uuid,
+    disks: [SimDisk; 2],
+    model: Model,
+    /// Content of the drive under each label.
+    snapshots: BTreeMap<String, Vec<u64>>,
+}
+
+/// How a life ended.
+#[derive(Debug)]
+enum End {
+    Closed,
+    Crashed,
+    TakenOver,
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(future)
+}
+
+fn device(index: usize) -> Device {
+    Device { id: Uuid::from_u128(index as u128 + 1), name: format!("device {index}") }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        holdall_core::entropy::seed_this_thread(seed);
+        let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
+        let store = SimStore::new(seed ^ 1, StoreFaults::default());
+        let family = Uuid::from_u128(9);
+        let drive = run(drive::create(&store, &sealer, family, "d", GEOMETRY, &device(0))).unwrap();
+        let mut rng = StdRng::seed_from_u64(seed);
+        // Some seeds have failing syncs, which may stop a device for good: then only what was acknowledged counts.
+        let faults = |rng: &mut StdRng| DiskFaults {
+            sync_fails: if rng.random_ratio(1, 5) { 3 } else { 0 },
+            sync_time: Duration::from_millis(rng.random_range(0..10)),
+        };
+        let disks = [2, 3].map(|salt| SimDisk::new(seed ^ salt, faults(&mut rng)));
+        Self { seed, rng, store, sealer, drive, disks, model: Model::new(BLOCKS), snapshots: BTreeMap::new() }
+    }
+
+    fn environment(&self, disk: &SimDisk, store: SimStore) -> Environment {
+        Environment {
+            state: Arc::new(disk.directory("state")),
+            journal: Arc::new(disk.directory("journal")),
+            cache: Arc::new(disk.directory("cache")),
+            store: Arc::new(store),
+            sealer: self.sealer.clone(),
+            pages: PageCache::none(),
+        }
+    }
+
+    /// Opens the drive on a device, however often the store fails. A device whose changes have become a fork gives
+    /// them up, as a person may.
+    async fn open(&mut self, index: usize) -> Option<Arc<Volume>> {
+        for _ in 0..200 {
+            let env = self.environment(&self.disks[index], self.store.clone());
+            let access = Access::Write { over_others: true };
+            match volume::open(env, self.drive, device(index), access, LIMITS).await {
+                Ok(volume) => {
+                    let root = volume.opened_root();
+                    let (journal, lineage) = (volume.journal(), &root.lineage);
+                    let end = journal.appended();
+                    trace(|| {
+                        format!(
+                            "device {index} opens {}-{}: {lineage:?}, journal {} ends at {end}",
+                            root.epoch,
+                            root.seq,
+                            journal.uuid()
+                        )
+                    });
+                    return Some(volume);
+                }
+                Err(OpenError::Forked { unsent }) => {
+                    trace(|| format!("device {index} gives up {unsent} records"));
+                    let faults = DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(5) };
+                    self.disks[index] = SimDisk::new(self.rng.random(), faults);
+                    self.model.forget(index);
+                }
+                Err(OpenError::Store(error)) if error.is_transient() => {}
+                Err(OpenError::Read(error)) if error.is_transient() => {}
+                // The other device's zombie was faster; we are faster the next time.
+                Err(OpenError::Held { .. }) => {}
+                // A failing disk: whatever it says, it has lost nothing that counted. Start over with it.
+                Err(OpenError::Local(_)) | Err(OpenError::Journal(_)) if self.disk_fails(index) => {
+                    return None;
+                }
+                Err(error) => panic!("seed {}: {error}", self.seed),
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        panic!("seed {}: the drive cannot be opened", self.seed)
+    }
+
+    fn disk_fails(&self, index: usize) -> bool {
+        self.disks[index].faults().sync_fails > 0
+    }
+
+    /// What every block of the drive is.
+    async fn contents(&self, device: &VolumeDevice) -> Option<Vec<u64>> {
+        let mut contents = Vec::new();
+        for block in 0..BLOCKS {
+            contents.push(read_block(device, block).await?);
+        }
+        Some(contents)
+    }
+
+    /// The store alone, on an empty machine.
+    fn check_store(&mut self) {
+        let store = self.store.copy();
+        let (roots, seed) = (self.snapshots.clone(), self.seed);
+        let contents = run(async {
+            let head = drive::heads(&store, &self.sealer).await.unwrap().remove(0);
+            let root = self.look(&store, (head.root, head.root_hash)).await;
+            let opened = root.opened_root().clone();
+            for snapshot in opened.snapshots {
+                let volume = self.look(&store, (snapshot.root, snapshot.root_hash)).await;
+                let contents = self.contents(&VolumeDevice(volume)).await;
+                if let Some(expected) = roots.get(&snapshot.label) {
+                    assert_eq!(contents.as_ref(), Some(expected), "seed {seed}: snapshot {}", snapshot.label);
+                }
+            }
+            self.contents(&VolumeDevice(root)).await.expect("the copy of the store does not fail")
+        });
+        self.model.check_store(self.seed, &contents);
+    }
+
+    async fn look(
+        &self,
+        store: &SimStore,
+        root: (holdall_core::format::id::ObjectId, [u8; 32]),
+    ) -> Arc<Volume> {
+        let disk = SimDisk::new(0, DiskFaults::default());
+        let env = self.environment(&disk, store.clone());
+        let opened = volume::open(env, self.drive, device(7), Access::Look { root }, LIMITS).await;
+        opened.unwrap_or_else(|error| panic!("seed {}: the store alone does not open: {error}", self.seed))
+    }
+
+    async fn life(&mut self, index: usize) -> End {
+        let Some(volume) = self.open(index).await else { return End::Crashed };
+        let device = VolumeDevice(volume.clone());
+        let Some(contents) = self.contents(&device).await else { return End::Crashed };
+        self.model.opened(self.seed, index, &contents);
+        for _ in 0..self.rng.random_range(1..60) {
+            if !self.step(index, &volume, &device).await {
+                return End::Crashed;
+            }
+        }
+        if self.rng.random_ratio(1, 4) {
+            return self.take_over(index, volume).await;
+        }
+        if self.rng.random_ratio(1, 2) {
+            // Release pushes everything that is left, so that all of it counts as committed.
+            volume.stop_serving();
+            let count = self.model.len(index);
+            let closed = tokio::time::timeout(Duration::from_secs(3600), volume.release()).await;
+            if matches!(closed, Ok(Ok(()))) {
+                self.model.committed(self.seed, index, count);
+                let _ = volume.settle().await;
+                return End::Closed;
+            }
+        }
+        End::Crashed
+    }
+
+    /// One thing that happens. False where the device has stopped for good.
+    async fn step(&mut self, index: usize, volume: &Arc<Volume>, device: &VolumeDevice) -> bool {
+        match self.rng.random_range(0..100) {
+            0..45 => {
+                let count = self.rng.random_range(1..6);
+                let start = self.rng.random_range(0..BLOCKS - count);
+                self.write(index, device, BlockRange::new(start, count)).await
+            }
+            45..52 => {
+                let count = self.rng.random_range(1..80);
+                let start = self.rng.random_range(0..BLOCKS - count);
+                let range = BlockRange::new(start, count);
+                self.model.zero(index, range);
+                let zero = device.zero(range.bytes(), Zeroing::MayPunch, Durability::Ordered);
+                self.patience(zero).await.is_some_and(|result| result.is_ok())
+            }
+            52..56 => self.write_bytes(index, device).await,
+            56..66 => {
+                let count = self.model.len(index);
+                let flushed = self.patience(device.flush()).await;
+                let Some(Ok(())) = flushed else { return false };
+                self.model.flushed(index, count);
+                true
+            }
+            66..78 => {
+                let block = self.rng.random_range(0..BLOCKS);
+                let Some(found) = read_block(device, block).await else { return false };
+                assert_eq!(
+                    found,
+                    self.model.now(index, block),
+                    "seed {}: block {block} while it runs",
+                    self.seed
+                );
+                true
+            }
+            78..86 => {
+                let chunks: Vec<_> = (0..BLOCKS / 16).filter(|_| self.rng.random()).map(ChunkIndex).collect();
+                let _ = volume.evict(&chunks).await;
+                true
+            }
+            86..91 => {
+                tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..40_000))).await;
+                true
+            }
+            91..95 => {
+                let count = self.model.len(index);
+                match tokio::time::timeout(Duration::from_secs(600), pusher(volume).sync()).await {
+                    Ok(Ok(_)) => self.model.committed(self.seed, index, count),
+                    Ok(Err(PushError::Fenced(_))) => panic!("seed {}: nobody else took it", self.seed),
+                    Ok(Err(_)) => return false,
+                    Err(_) => {}
+                }
+                true
+            }
+            95..97 => {
+                let label = format!("{}", self.snapshots.len());
+                let (count, contents) = (self.model.len(index), self.model.all(index));
+                if let Ok(Ok(_)) =
+                    tokio::time::timeout(Duration::from_secs(600), pusher(volume).snapshot(&label)).await
+                {
+                    self.model.committed(self.seed, index, count);
+                    self.snapshots.insert(label, contents);
+                }
+                true
+            }
+            _ => {
+                let collected =
+                    tokio::time::timeout(Duration::from_secs(900), pusher(volume).collect()).await;
+                !matches!(collected, Ok(Err(PushError::Journal(_))))
+            }
+        }
+    }
+
+    async fn write(&mut self, index: usize, device: &VolumeDevice, range: BlockRange) -> bool {
+        let stamp = self.model.write(index, range);
+        let data = model::data(stamp, range.count());
+        let durability = if self.rng.random_ratio(1, 10) { Durability::Forced } else { Durability::Ordered };
+        let written = self.patience(device.write(range.start * BLOCK_BYTES, &data, durability)).await;
+        written.is_some_and(|result| result.is_ok())
+    }
+
+    /// A write of part of a block, which a client that knows no block size may send.
+    async fn write_bytes(&mut self, index: usize, device: &VolumeDevice) -> bool {
+        let block = self.rng.random_range(0..BLOCKS);
+        // The first eight bytes of every 512 hold the stamp; the write covers those of the whole block but begins
+        // and ends inside it, so that the rest is read and written back.
+        let stamp = self.model.write(index, BlockRange::new(block, 1));
+        let data = model::data(stamp, 1);
+        let write = device.write(block * BLOCK_BYTES, &data[..4000], Durability::Ordered);
+        self.patience(write).await.is_some_and(|result| result.is_ok())
+    }
+
+    /// Waits as long as a store that is away may take to free the journal.
+    async fn patience<T: Send + 'static>(
+        &self,
+        answer: Answer<T>,
+    ) -> Option<Result<T, holdall_core::device::DeviceError>> {
+        tokio::time::timeout(Duration::from_secs(3600), answer.wait()).await.ok()
+    }
+
+    /// The other device takes the drive while this one still runs.
+    async fn take_over(&mut self, index: usize, zombie: Arc<Volume>) -> End {
+        let other = 1 - index;
+        let Some(volume) = self.open(other).await else { return End::TakenOver };
+        let device = VolumeDevice(volume.clone());
+        let Some(contents) = self.contents(&device).await else { return End::TakenOver };
+        self.model.opened(self.seed, other, &contents);
+        let stamp = self.model.write(index, BlockRange::new(0, 1));
+        let late = VolumeDevice(zombie.clone()).write(0, &model::data(stamp, 1), Durability::Ordered);
+        let late = tokio::time::timeout(Duration::from_secs(60), late.wait()).await;
+        if matches!(late, Ok(Ok(()))) {
+            let synced = tokio::time::timeout(Duration::from_secs(3600), pusher(&zombie).sync()).await;
+            let fenced = matches!(synced, Ok(Err(PushError::Fenced(_) | PushError::Journal(_))));
+            assert!(fenced, "seed {}: the fenced device committed: {synced:?}", self.seed);
+        }
+        for _ in 0..self.rng.random_range(0..20) {
+            if !self.step(other, &volume, &device).await {
+                break;
+            }
+        }
+        End::TakenOver
+    }
+}
+
+fn pusher(volume: &Volume) -> &holdall_core::push::Pusher {
+    volume.pusher().expect("the drive is open for writing")
+}
+
+/// What a block is; none where the device has stopped for good.
+async fn read_block(device: &VolumeDevice, block: u64) -> Option<u64> {
+    let mut data = vec![0; BLOCK_BYTES as usize];
+    let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+    for _ in 0..5 {
+        let answer = tokio::time::timeout(Duration::from_secs(3600), device.read(range.clone()).wait()).await;
+        if let Ok(Ok(lease)) = answer {
+            lease.copy_to(&mut data).ok()?;
+            return Some(model::stamp(&data));
+        }
+    }
+    None
+}
+
+/// Tells what happens, when one seed is looked at.
+fn trace(text: impl Fn() -> String) {
+    if std::env::var_os("HOLDALL_TRACE").is_some() {
+        eprintln!("{}", text());
+    }
+}
+
+fn simulate(seed: u64) {
+    let mut world = World::new(seed);
+    world.store.set_faults(STORE_FAULTS);
+    let lives = world.rng.random_range(2..7);
+    let mut index = 0;
+    for _ in 0..lives {
+        if world.rng.random_ratio(1, 4) {
+            index = 1 - index;
+        }
+        let crash_after =
+            if world.rng.random_ratio(2, 3) { world.rng.random_range(1..120) } else { u64::MAX };
+        let disk = world.disks[index].clone();
+        trace(|| format!("life of device {index}"));
+        let end = run(async {
+            tokio::select! { biased;
+                () = disk.after_syncs(crash_after) => End::Crashed,
+                end = world.life(index) => end,
+            }
+        });
+        trace(|| format!("it ends: {end:?}"));
+        match end {
+            End::Closed | End::Crashed if world.rng.random_ratio(2, 3) => world.disks[index].power_cut(),
+            End::Closed | End::Crashed => world.disks[index].kill(),
+            End::TakenOver => {
+                world.disks.iter().for_each(SimDisk::power_cut);
+                index = 1 - index;
+            }
+        }
+        world.check_store();
+    }
+}
+
+#[test]
+fn every_seed_keeps_every_promise() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds = match number("HOLDALL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("HOLDALL_SEEDS").unwrap_or(2000),
+    };
+    for seed in seeds {
+        let result = std::panic::catch_unwind(|| simulate(seed));
+        assert!(result.is_ok(), "seed {seed} fails: replay it with HOLDALL_SEED={seed} just sim");
+    }
+}
