@@ -41,8 +41,8 @@ impl Bitmap {
 
     /// Clears the bits of a range.
     pub fn clear(&self, range: BlockRange) {
-        for (page, block, mask) in words(range) {
-            if let Some(page) = self.pages[page].get() {
+        for (page, part) in self.present(range) {
+            for (_, block, mask) in words(part) {
                 word(page, block).fetch_and(!mask, Ordering::AcqRel);
             }
         }
@@ -66,18 +66,20 @@ impl Bitmap {
 
     /// Whether any bit of a range is set.
     pub fn any(&self, range: BlockRange) -> bool {
-        words(range).any(|(page, block, mask)| {
-            self.pages[page].get().is_some_and(|page| word(page, block).load(Ordering::Acquire) & mask != 0)
+        self.present(range).any(|(page, part)| {
+            words(part).any(|(_, block, mask)| word(page, block).load(Ordering::Acquire) & mask != 0)
         })
     }
 
     /// Number of bits set in a range.
     pub fn count(&self, range: BlockRange) -> u64 {
-        let in_word = |(page, block, mask): (usize, u64, u64)| {
-            let page: Option<&Page> = self.pages[page].get();
-            page.map_or(0, |page| (word(page, block).load(Ordering::Acquire) & mask).count_ones())
+        let in_page = |(page, part): (&Page, BlockRange)| -> u64 {
+            let ones = |(_, block, mask): (usize, u64, u64)| {
+                (word(page, block).load(Ordering::Acquire) & mask).count_ones()
+            };
+            words(part).map(|piece| u64::from(ones(piece))).sum()
         };
-        words(range).map(|piece| u64::from(in_word(piece))).sum()
+        self.present(range).map(in_page).sum()
     }
 
     /// Number of bits set.
@@ -92,11 +94,18 @@ impl Bitmap {
     pub fn run(&self, range: BlockRange) -> (bool, BlockRange) {
         let value = self.get(range.start);
         let mut end = range.end;
-        for (page, block, mask) in words(range) {
-            let bits = self.pages[page].get().map_or(0, |page| word(page, block).load(Ordering::Acquire));
-            let unlike = if value { !bits } else { bits } & mask;
-            if unlike != 0 {
-                end = block / 64 * 64 + u64::from(unlike.trailing_zeros());
+        for (page, part) in by_page(range) {
+            let found = match self.pages[page].get() {
+                // Of a page that is not there all bits are clear.
+                None => value.then_some(part.start),
+                Some(page) => words(part).find_map(|(_, block, mask)| {
+                    let bits = word(page, block).load(Ordering::Acquire);
+                    let unlike = if value { !bits } else { bits } & mask;
+                    (unlike != 0).then(|| block / 64 * 64 + u64::from(unlike.trailing_zeros()))
+                }),
+            };
+            if let Some(found) = found {
+                end = found;
                 break;
             }
         }
@@ -152,6 +161,11 @@ impl Bitmap {
         }
     }
 
+    /// The pages that are there, with the part of `range` in each.
+    fn present(&self, range: BlockRange) -> impl Iterator<Item = (&Page, BlockRange)> {
+        by_page(range).filter_map(|(page, part)| Some((self.pages[page].get()?, part)))
+    }
+
     fn page(&self, index: usize) -> &Page {
         self.pages[index].get_or_init(|| Box::new([const { AtomicU64::new(0) }; WORDS]))
     }
@@ -167,6 +181,13 @@ impl Bitmap {
 
 fn word(page: &Page, block: u64) -> &AtomicU64 {
     &page[(block % PAGE_BLOCKS / 64) as usize]
+}
+
+/// A range cut at the borders of pages.
+fn by_page(range: BlockRange) -> impl Iterator<Item = (usize, BlockRange)> {
+    let first = range.start / PAGE_BLOCKS;
+    let pages = if range.is_empty() { first..first } else { first..(range.end - 1) / PAGE_BLOCKS + 1 };
+    pages.map(move |page| (page as usize, range.intersect(&BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS))))
 }
 
 /// A range as masks of words: page, a block of the word, bits.

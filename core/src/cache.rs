@@ -14,6 +14,7 @@
 use crate::bitmap::Bitmap;
 use crate::disk::{Disk, DiskFile};
 use crate::journal::{Operation, Place, Record};
+use crate::planted::{self, Bug};
 use crate::runs::RunMap;
 use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex};
 use parking_lot::Mutex;
@@ -125,7 +126,12 @@ impl Cache {
 
     /// Stores that blocks are zero. What lies in the file under an absent block is arbitrary, so it is punched.
     pub fn fill_zero(&self, blocks: BlockRange) -> io::Result<()> {
-        blocks.by_chunk().try_for_each(|part| self.fill_absent(part, |run| self.file.punch(run.bytes())))
+        blocks.by_chunk().try_for_each(|part| {
+            self.fill_absent(part, |run| match planted::has(Bug::ZeroWithoutPunch) {
+                false => self.file.punch(run.bytes()),
+                true => Ok(()),
+            })
+        })
     }
 
     fn fill_absent(
@@ -134,7 +140,7 @@ impl Cache {
         store: impl Fn(BlockRange) -> io::Result<()>,
     ) -> io::Result<()> {
         let _chunk = self.shard(blocks).lock();
-        let absent = self.absent(blocks);
+        let absent = if planted::has(Bug::FillOverValid) { vec![blocks] } else { self.absent(blocks) };
         for run in absent {
             store(run)?;
             self.valid.set(run);
@@ -200,7 +206,10 @@ impl Cache {
         for chunk in chunks {
             let blocks = chunk.blocks().intersect(&BlockRange { start: 0, end: self.valid.capacity() });
             let _chunk = self.shard(blocks).lock();
-            if self.pulling.lock().contains_key(chunk) || keep(blocks) || !self.valid.any(blocks) {
+            if self.pulling.lock().contains_key(chunk)
+                || (keep(blocks) && !planted::has(Bug::DirtyEvicted))
+                || !self.valid.any(blocks)
+            {
                 continue;
             }
             self.valid.clear(blocks);
@@ -210,8 +219,10 @@ impl Cache {
             return Ok(0);
         }
         self.holds.wait_for_earlier().await;
-        persisted.clear(&cleared);
-        persisted.write(&self.bitmap_file, self.drive).await?;
+        if !planted::has(Bug::HoleBeforeBits) {
+            persisted.clear(&cleared);
+            persisted.write(&self.bitmap_file, self.drive).await?;
+        }
         let mut freed = 0;
         for blocks in cleared {
             let _chunk = self.shard(blocks).lock();

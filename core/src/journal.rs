@@ -9,6 +9,7 @@
 
 use crate::bitmap::Bitmap;
 use crate::disk::{Disk, DiskFile};
+use crate::planted::{self, Bug};
 use crate::runs::{Run, RunMap};
 use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
 use parking_lot::{Mutex, RwLock};
@@ -223,6 +224,9 @@ impl Journal {
     /// What was frozen is in the store.
     pub fn thaw(&self) {
         self.dirty.sealing.clear_all();
+        if planted::has(Bug::CommitClearsEverythingDirty) {
+            self.dirty.recent.clear_all();
+        }
     }
 
     /// The records that are not applied yet, up to `upto`, in order.

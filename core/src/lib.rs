@@ -14,6 +14,7 @@ pub mod format;
 pub mod journal;
 pub mod keys;
 pub mod map;
+pub mod planted;
 pub mod pull;
 pub mod push;
 pub mod retry;

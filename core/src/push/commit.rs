@@ -11,6 +11,7 @@ use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::Root;
 use crate::map::{Objects, ReadError};
+use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
 use crate::store::{Etag, StoreError, When};
 use bytes::Bytes;
@@ -68,6 +69,7 @@ impl Committer {
             let result = self.objects.store().put(name, body.clone(), When::Absent).await;
             let error = match result {
                 Ok(_) => return self.no_trouble(),
+                Err(_) if planted::has(Bug::FailedPutTakenForDone) => return,
                 Err(StoreError::Precondition { .. }) => match self.objects.store().get(name, None).await {
                     // An earlier try of this very put was applied.
                     Ok(found) if found.bytes == body => return self.no_trouble(),
@@ -124,12 +126,16 @@ impl Committer {
         }
     }
 
-    async fn swap(&mut self, head: Head) -> Result<(), PushError> {
+    #[allow(unused_mut)]
+    async fn swap(&mut self, mut head: Head) -> Result<(), PushError> {
         let name = head::name(head.drive);
-        let body = Bytes::from(head.encode(self.objects.sealer()));
+        let mut body = Bytes::from(head.encode(self.objects.sealer()));
         let mut backoff = Backoff::new();
         loop {
-            let when = When::Matches(self.etag.clone());
+            let when = match planted::has(Bug::UnconditionalHead) {
+                false => When::Matches(self.etag.clone()),
+                true => When::Always,
+            };
             let error = match self.objects.store().put(&name, body.clone(), when).await {
                 Ok(etag) => {
                     (self.head, self.etag) = (head, etag);
@@ -139,6 +145,10 @@ impl Committer {
                 Err(error) => error,
             };
             let (now, etag) = self.read_head(&name).await;
+            if planted::has(Bug::RetriedCommitTakenForLost) {
+                head.nonce = crate::entropy::u128();
+                body = Bytes::from(head.encode(self.objects.sealer()));
+            }
             match fence::judge(&now, &self.head, &head) {
                 Swap::Applied => {
                     (self.head, self.etag) = (head, etag);

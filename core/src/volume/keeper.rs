@@ -3,6 +3,7 @@
 
 use crate::cache::Cache;
 use crate::journal::Journal;
+use crate::planted::{self, Bug};
 use crate::units::Lsn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,10 +119,16 @@ impl Work {
     }
 
     async fn round(&mut self) -> Result<(), String> {
-        let durable = self.journal.flush().await.map_err(|error| error.to_string())?;
+        let durable = match planted::has(Bug::UnflushedApply) {
+            false => self.journal.flush().await.map_err(|error| error.to_string())?,
+            true => self.journal.appended(),
+        };
         apply(&self.journal, &self.cache, durable).await?;
         self.applied = durable;
-        let committed = (self.committed)();
+        let committed = match planted::has(Bug::FreedBeforeCommit) {
+            false => (self.committed)(),
+            true => self.applied,
+        };
         let freed = Lsn(self.applied_durable.load(Ordering::Acquire));
         // Space can be given back once what is committed is durable in the cache too.
         let wanted =

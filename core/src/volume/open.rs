@@ -21,6 +21,7 @@ use crate::format::id::ObjectId;
 use crate::format::root::Root;
 use crate::journal::{Journal, JournalError, Operation, Recovered};
 use crate::map::{self, Map, Objects, PageCache, ReadError};
+use crate::planted::{self, Bug};
 use crate::pull::Puller;
 use crate::push::{Device, Parts, Pusher, now_ms};
 use crate::retry::Backoff;
@@ -180,10 +181,12 @@ async fn take(
     let map = Arc::new(map?);
 
     let cache = Cache::open(&*disks.cache, drive, capacity, &opened.local.generation_numbers())?;
-    let foreign = wrote_since(&root, &opened);
+    let foreign = wrote_since(&root, &opened) && !planted::has(Bug::CacheOfAnotherVersion);
     if foreign {
         invalidate(&cache, &opened, &objects, &map, &root).await?;
-        opened.local.replay_from = opened.cut.next().0;
+        if !planted::has(Bug::ReplayOverForeign) {
+            opened.local.replay_from = opened.cut.next().0;
+        }
     }
     remember(&disks, &cache, &mut opened.local, &head).await?;
     let size = replay(&opened, &cache).await?;

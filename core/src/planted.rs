@@ -1,0 +1,88 @@
+//! Classic bugs, to see that the simulation finds them. In a build without the feature `planted` they are not there:
+//! the question is a constant, and the compiler removes what hangs on it.
+
+/// A bug that storage engines have had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Bug {
+    /// Journal space is given back before the commit.
+    FreedBeforeCommit = 1,
+    /// A write that was never flushed reaches the cache file.
+    UnflushedApply,
+    /// The bitmap is made durable without the data that it stands for.
+    BitsBeforeData,
+    /// An eviction gives space back before the bitmap says so.
+    HoleBeforeBits,
+    /// A swap whose answer was lost is taken for lost.
+    RetriedCommitTakenForLost,
+    /// HEAD is overwritten without looking.
+    UnconditionalHead,
+    /// A flush is answered without a sync.
+    FlushWithoutSync,
+    /// A commit clears what was written while it was made.
+    CommitClearsEverythingDirty,
+    /// A pull overwrites blocks that are valid.
+    FillOverValid,
+    /// Records that others have overwritten since are replayed.
+    ReplayOverForeign,
+    /// A fork is taken for a continuation.
+    ForkTakenForContinuation,
+    /// What the cache holds of another version is believed.
+    CacheOfAnotherVersion,
+    /// A snapshot's objects are garbage.
+    SnapshotIsGarbage,
+    /// A put that failed is taken for done.
+    FailedPutTakenForDone,
+    /// Records that no disk has are committed.
+    CommitBeforeSync,
+    /// Recovery does not look at checksums of data.
+    TornRecordAccepted,
+    /// Zeros of the map are not cleared in the cache file.
+    ZeroWithoutPunch,
+    /// What is dirty may be evicted.
+    DirtyEvicted,
+}
+
+/// All of them.
+pub const ALL: [Bug; 18] = [
+    Bug::FreedBeforeCommit,
+    Bug::UnflushedApply,
+    Bug::BitsBeforeData,
+    Bug::HoleBeforeBits,
+    Bug::RetriedCommitTakenForLost,
+    Bug::UnconditionalHead,
+    Bug::FlushWithoutSync,
+    Bug::CommitClearsEverythingDirty,
+    Bug::FillOverValid,
+    Bug::ReplayOverForeign,
+    Bug::ForkTakenForContinuation,
+    Bug::CacheOfAnotherVersion,
+    Bug::SnapshotIsGarbage,
+    Bug::FailedPutTakenForDone,
+    Bug::CommitBeforeSync,
+    Bug::TornRecordAccepted,
+    Bug::ZeroWithoutPunch,
+    Bug::DirtyEvicted,
+];
+
+#[cfg(feature = "planted")]
+static ACTIVE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// Whether the bug is there.
+#[cfg(feature = "planted")]
+pub fn has(bug: Bug) -> bool {
+    ACTIVE.load(std::sync::atomic::Ordering::Relaxed) == bug as usize
+}
+
+/// Whether the bug is there.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn has(_bug: Bug) -> bool {
+    false
+}
+
+/// Plants a bug in this process, or none.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    ACTIVE.store(bug.map_or(0, |bug| bug as usize), std::sync::atomic::Ordering::Relaxed);
+}
