@@ -1,0 +1,345 @@
+//! One connection: one thread that reads requests, calls the device, and answers at once what needed no waiting.
+//!
+//! An answer that is there costs no task switch. One that is not is awaited on the runtime; a reply without data is
+//! then tried from there (never waiting), and everything else goes to the connection's writing thread, which is
+//! started with the first such request. So a client that does not read its replies stops its own two threads and
+//! nobody else. The queue to the writing thread needs no bound of its own: each entry holds a slot in flight.
+
+use super::control::Control;
+use super::export::{Export, Terms};
+use super::in_flight::{InFlight, Slot};
+use super::incoming::{Incoming, ReceiveError};
+use super::outgoing::{Broken, Outgoing};
+use super::reply::{Body, Reply};
+use super::request::{Call, call_for};
+use crate::codec::transmission::{Command, Cookie, Request};
+use crate::codec::{Malformed, PAYLOAD_BYTES_MAX};
+use holdall_core::device::{Answer, DeviceError};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use tokio::runtime::Handle;
+
+/// Why a connection ended before its client asked for it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    #[error("the client does not take its replies")]
+    Broken,
+    #[error("fenced: its client came back on another connection, or the server is stopping")]
+    Fenced,
+    #[error("no thread for the replies: {0}")]
+    Thread(io::Error),
+}
+
+impl From<Broken> for ConnectionError {
+    fn from(_: Broken) -> Self {
+        ConnectionError::Broken
+    }
+}
+
+impl From<Malformed> for ConnectionError {
+    fn from(malformed: Malformed) -> Self {
+        ConnectionError::Receive(malformed.into())
+    }
+}
+
+/// A connection in its transmission phase.
+pub(super) struct Connection {
+    export: Arc<Export>,
+    terms: Terms,
+    runtime: Handle,
+    control: Arc<Control>,
+    in_flight: Arc<InFlight>,
+    incoming: Incoming,
+    outgoing: Arc<Outgoing>,
+    writer: Option<(Sender<Work>, JoinHandle<()>)>,
+}
+
+enum Work {
+    /// A reply, and the slot that it ends.
+    Reply(Reply, Slot),
+    /// What the runtime could not send without waiting.
+    Flush,
+}
+
+impl Connection {
+    pub(super) fn new(
+        socket: Arc<OwnedFd>,
+        incoming: Incoming,
+        export: Arc<Export>,
+        terms: Terms,
+        runtime: Handle,
+        control: Arc<Control>,
+        in_flight: Arc<InFlight>,
+    ) -> Self {
+        let careful = export.careful().clone();
+        let outgoing = Arc::new(Outgoing::new(
+            socket,
+            in_flight.clone(),
+            terms.structured,
+            careful,
+        ));
+        Self {
+            export,
+            terms,
+            runtime,
+            control,
+            in_flight,
+            incoming,
+            outgoing,
+            writer: None,
+        }
+    }
+
+    /// Serves until the client, an error or a stop ends it.
+    pub(super) fn serve(mut self) -> Result<(), ConnectionError> {
+        let served = self.transmit();
+        if served.is_ok() && self.control.is_stopping() {
+            self.in_flight.wait_until_idle();
+        }
+        let flushed = self.outgoing.flush();
+        served.and(flushed.map_err(Into::into))
+    }
+
+    fn transmit(&mut self) -> Result<(), ConnectionError> {
+        loop {
+            if !self.incoming.holds_request() {
+                self.outgoing.flush()?;
+            }
+            if self.control.is_stopping() {
+                return Ok(());
+            }
+            let Some(request) = self.incoming.request()? else {
+                return Ok(());
+            };
+            if request.command == Command::Disconnect {
+                // The protocol wants what is outstanding to be answered before the end.
+                self.outgoing.flush()?;
+                self.in_flight
+                    .wait_until_idle_unless(|| self.control.is_hung_up());
+                return Ok(());
+            }
+            self.wait_for_turn()?;
+            self.answer(&request)?;
+        }
+    }
+
+    /// Waits, with nothing left unsent, until the device's gate is open and there is room for a request.
+    fn wait_for_turn(&mut self) -> Result<(), ConnectionError> {
+        if self.export.gate().orphans() > 0 {
+            self.outgoing.flush()?;
+            self.export.gate().wait_unless(|| self.control.is_stopping());
+            if self.export.gate().orphans() > 0 {
+                return Err(ConnectionError::Fenced);
+            }
+        }
+        if self.in_flight.is_full() {
+            self.outgoing.flush()?;
+            if !self.in_flight.wait_for_room_unless(|| self.control.is_hung_up()) {
+                return Err(ReceiveError::Closed.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, request: &Request) -> Result<(), ConnectionError> {
+        let cookie = request.cookie;
+        let device = self.export.device().clone();
+        let payload = if request.command == Command::Write {
+            request.len
+        } else {
+            0
+        };
+        if payload > PAYLOAD_BYTES_MAX {
+            // Skipping up to 4 GiB to be able to say EINVAL would serve nobody.
+            return Err(Malformed::TooLong {
+                len: payload.into(),
+                limit: PAYLOAD_BYTES_MAX.into(),
+            }
+            .into());
+        }
+        let call = match call_for(request, self.terms, device.geometry()) {
+            Ok(call) => call,
+            Err(refusal) => {
+                self.incoming.skip(payload.into())?;
+                let body = Body::Error(refusal.code(), refusal.to_string());
+                return Ok(self.outgoing.put(Reply { cookie, body })?);
+            }
+        };
+        match call {
+            Call::Read { range, fragment } => {
+                let (offset, len) = (range.start, range.end - range.start);
+                let answer = device.read(range);
+                self.reply(cookie, None, len, answer, move |lease| {
+                    let bytes: u64 = lease.pieces().iter().map(|piece| piece.len()).sum();
+                    assert_eq!(bytes, len, "a lease is as long as the range that was asked for");
+                    Body::Data {
+                        offset,
+                        lease,
+                        fragment,
+                    }
+                })
+            }
+            Call::Write { offset, durability } => {
+                let data = self.incoming.payload(payload)?;
+                let slot = self
+                    .in_flight
+                    .admit(payload.into(), true)
+                    .ok_or(ConnectionError::Fenced)?;
+                let answer = device.write(offset, data, durability);
+                self.reply(cookie, Some(slot), 0, answer, |()| Body::Done)
+            }
+            Call::Zero {
+                range,
+                how,
+                durability,
+            } => {
+                let slot = self.in_flight.admit(0, true).ok_or(ConnectionError::Fenced)?;
+                let answer = device.zero(range, how, durability);
+                self.reply(cookie, Some(slot), 0, answer, |()| Body::Done)
+            }
+            Call::Flush => {
+                let answer = device.flush();
+                self.reply(cookie, None, 0, answer, |()| Body::Done)
+            }
+            Call::Prefetch { range } => {
+                device.prefetch(range);
+                Ok(self.outgoing.put(Reply {
+                    cookie,
+                    body: Body::Done,
+                })?)
+            }
+            Call::Allocation { range, limit } => {
+                let len = range.end - range.start;
+                let answer = device.allocation(range, limit);
+                self.reply(cookie, None, 0, answer, move |extents| {
+                    let told: u64 = extents.iter().map(|run| run.len).sum();
+                    let whole = extents.iter().all(|run| run.len > 0) && (1..=len).contains(&told);
+                    assert!(
+                        whole && extents.len() <= limit,
+                        "extents lie in the range that was asked for"
+                    );
+                    Body::Extents(extents)
+                })
+            }
+        }
+    }
+
+    /// Answers now, or when the device can.
+    fn reply<T: Send + 'static>(
+        &mut self,
+        cookie: Cookie,
+        slot: Option<Slot>,
+        bytes: u64,
+        answer: Answer<T>,
+        body: impl FnOnce(T) -> Body + Send + 'static,
+    ) -> Result<(), ConnectionError> {
+        let future = match answer {
+            Answer::Now(result) => {
+                let body = result.map_or_else(|error| Body::of_error(&error), body);
+                // The slot lives until here: the write has landed before it is no longer counted.
+                drop(slot);
+                return Ok(self.outgoing.put(Reply { cookie, body })?);
+            }
+            Answer::Later(future) => future,
+        };
+        let drops_with_client = slot.is_none();
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self
+                .in_flight
+                .admit(bytes, false)
+                .ok_or(ConnectionError::Fenced)?,
+        };
+        let completion = Completion {
+            outgoing: self.outgoing.clone(),
+            queue: self.queue()?,
+            slot: Some(slot),
+        };
+        let mut gone = self.control.gone();
+        self.runtime.spawn(async move {
+            let result = if drops_with_client {
+                tokio::select! {
+                    biased;
+                    _ = gone.wait_for(|gone| *gone) => return,
+                    result = future => result,
+                }
+            } else {
+                future.await
+            };
+            completion.send(cookie, result, body);
+        });
+        Ok(())
+    }
+
+    fn queue(&mut self) -> Result<Sender<Work>, ConnectionError> {
+        if self.writer.is_none() {
+            let (sender, receiver) = channel();
+            let outgoing = self.outgoing.clone();
+            let thread = std::thread::Builder::new().name("nbd-write".into());
+            let thread = thread
+                .spawn(move || write(&outgoing, receiver))
+                .map_err(ConnectionError::Thread)?;
+            self.writer = Some((sender, thread));
+        }
+        Ok(self.writer.as_ref().expect("it was just started").0.clone())
+    }
+}
+
+impl Drop for Connection {
+    /// Also runs when the device panicked. No slot outlives it, so the threads end and nothing is answered twice.
+    fn drop(&mut self) {
+        self.outgoing.break_off();
+        self.control.abandon();
+        self.in_flight.wait_until_idle();
+        if let Some((queue, thread)) = self.writer.take() {
+            drop(queue);
+            // It only sends; a panic there has already been reported by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write(outgoing: &Outgoing, work: Receiver<Work>) {
+    for work in work {
+        // A broken connection is noticed by the reading thread; here replies are just let go.
+        let _ = match work {
+            Work::Reply(reply, _slot) => outgoing.put(reply).and_then(|()| outgoing.flush()),
+            Work::Flush => outgoing.flush(),
+        };
+    }
+}
+
+/// What answers a request whose device call had to wait. If it is dropped unanswered (the future panicked, or the
+/// runtime is gone), the connection ends: a client must not wait for a reply that will never come.
+struct Completion {
+    outgoing: Arc<Outgoing>,
+    queue: Sender<Work>,
+    slot: Option<Slot>,
+}
+
+impl Completion {
+    fn send<T>(mut self, cookie: Cookie, result: Result<T, DeviceError>, body: impl FnOnce(T) -> Body) {
+        let body = result.map_or_else(|error| Body::of_error(&error), body);
+        let slot = self.slot.take().expect("it is taken here alone");
+        let work = match self.outgoing.try_send(Reply { cookie, body }) {
+            Ok(true) => return,
+            Ok(false) => Work::Flush,
+            Err(reply) => Work::Reply(reply, slot),
+        };
+        // The writing thread ends after the last slot, so it is there.
+        let _ = self.queue.send(work);
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if self.slot.is_some() {
+            self.outgoing.break_off();
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Sending replies. The reading thread, the writing thread and the runtime meet here, and a reply leaves whole or
+//! the connection is dropped.
+//!
+//! Replies gather in one buffer and leave together: the reading thread says when it has no further request at
+//! hand. Whoever leaves bytes in the buffer sends them, or has them sent, before it waits for anything.
+//!
+//! The first bytes of a read are fetched before its header leaves, so that an error can still be told. Where a
+//! long read fails later, the connection is dropped, as the protocol wants, and the export becomes *careful*: from
+//! then on whole reads are fetched first. Without that, the kernel would ask for the same place on its next
+//! connection until it has none left, and wait for ever instead of seeing EIO.
+
+use super::in_flight::InFlight;
+use super::reply::{Body, Reply};
+use super::send_buffer::{SendBuffer, SendError};
+use crate::codec::transmission::{Chunk, Cookie, chunk, encode_simple_reply, extent};
+use holdall_core::device::{Allocation, Piece, ReadLease};
+use parking_lot::Mutex;
+use rustix::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of replies that may gather: a burst's first reply does not wait for its last.
+const GATHER_BYTES: usize = 64 << 10;
+/// Bytes of one long read between two sends: the client copies one part while the next is fetched, and the part
+/// stays in the processor's cache between the two copies.
+const STREAM_BYTES: usize = 128 << 10;
+/// How much of a structured error's text is sent.
+const MESSAGE_BYTES_MAX: usize = 512;
+/// The number of the one metadata context.
+pub(super) const ALLOCATION_CONTEXT: u32 = 1;
+
+/// The sending half of a connection.
+pub(super) struct Outgoing {
+    socket: Arc<OwnedFd>,
+    in_flight: Arc<InFlight>,
+    structured: bool,
+    careful: Arc<AtomicBool>,
+    // A mutex, because replies must not mix on the wire. The runtime only ever tries it.
+    buffer: Mutex<SendBuffer>,
+}
+
+/// The connection is of no further use.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+impl Outgoing {
+    pub(super) fn new(
+        socket: Arc<OwnedFd>,
+        in_flight: Arc<InFlight>,
+        structured: bool,
+        careful: Arc<AtomicBool>,
+    ) -> Self {
+        let buffer = Mutex::new(SendBuffer::new(socket.clone()));
+        Self {
+            socket,
+            in_flight,
+            structured,
+            careful,
+            buffer,
+        }
+    }
+
+    /// Adds a reply; it leaves at the latest with the next [`Outgoing::flush`].
+    pub(super) fn put(&self, reply: Reply) -> Result<(), Broken> {
+        let mut buffer = self.buffer.lock();
+        let result = self.encode(&mut buffer, reply).and_then(|()| {
+            if buffer.len() >= GATHER_BYTES {
+                buffer.flush()
+            } else {
+                Ok(())
+            }
+        });
+        self.unless_broken(result)
+    }
+
+    /// Sends what has gathered, and waits until it has left.
+    pub(super) fn flush(&self) -> Result<(), Broken> {
+        let result = self.buffer.lock().flush();
+        self.unless_broken(result)
+    }
+
+    /// For the runtime: sends a reply without data unless that would have to wait, be it for the lock or for the
+    /// client. Gives it back where it could not begin; `Ok(false)` means that the rest needs a [`Outgoing::flush`].
+    pub(super) fn try_send(&self, reply: Reply) -> Result<bool, Reply> {
+        if matches!(reply.body, Body::Data { .. }) {
+            return Err(reply);
+        }
+        let Some(mut buffer) = self.buffer.try_lock() else {
+            return Err(reply);
+        };
+        let result = self.encode(&mut buffer, reply).and_then(|()| buffer.try_flush());
+        let sent = *result.as_ref().unwrap_or(&true);
+        // A broken connection needs no flush: its reading thread has been woken by the shutdown.
+        let _ = self.unless_broken(result.map(drop));
+        Ok(sent)
+    }
+
+    /// Ends the connection in both directions, for everyone who uses it. Fenced first: the moment the client sees
+    /// the end it may send its unanswered writes again on another connection, and must find the gate closed there.
+    pub(super) fn break_off(&self) {
+        self.in_flight.end();
+        // It fails where the peer was faster.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    fn unless_broken(&self, result: Result<(), SendError>) -> Result<(), Broken> {
+        result.map_err(|error| {
+            match error {
+                SendError::Socket(error) => tracing::debug!(%error, "a client does not take its replies"),
+                SendError::Device(error) => {
+                    tracing::error!(%error, "a read failed after its header had left: connection dropped");
+                    self.careful.store(true, Ordering::Release);
+                }
+            }
+            self.break_off();
+            Broken
+        })
+    }
+
+    fn encode(&self, buffer: &mut SendBuffer, reply: Reply) -> Result<(), SendError> {
+        let cookie = reply.cookie;
+        match reply.body {
+            Body::Done => {
+                buffer.push(&encode_simple_reply(0, cookie));
+                Ok(())
+            }
+            Body::Error(code, message) => {
+                self.error(buffer, cookie, code.number(), &message);
+                Ok(())
+            }
+            Body::Extents(extents) => {
+                status(buffer, cookie, &extents);
+                Ok(())
+            }
+            Body::Data {
+                offset,
+                lease,
+                fragment,
+            } => self.data(buffer, cookie, offset, &lease, fragment),
+        }
+    }
+
+    fn error(&self, buffer: &mut SendBuffer, cookie: Cookie, number: u32, message: &str) {
+        if !self.structured {
+            buffer.push(&encode_simple_reply(number, cookie));
+            return;
+        }
+        let text = &message.as_bytes()[..message.floor_char_boundary(MESSAGE_BYTES_MAX)];
+        let len = 6 + text.len() as u32;
+        buffer.push(
+            &Chunk {
+                done: true,
+                kind: chunk::ERROR,
+                cookie,
+                len,
+            }
+            .encode(),
+        );
+        buffer.push(&number.to_be_bytes());
+        buffer.push(&(text.len() as u16).to_be_bytes());
+        buffer.push(text);
+    }
+
+    fn data(
+        &self,
+        buffer: &mut SendBuffer,
+        cookie: Cookie,
+        offset: u64,
+        lease: &ReadLease,
+        fragment: bool,
+    ) -> Result<(), SendError> {
+        let careful = self.careful.load(Ordering::Acquire);
+        let mark = buffer.begin(if careful { usize::MAX } else { STREAM_BYTES });
+        let put = if self.structured {
+            structured_data(buffer, cookie, offset, lease.pieces(), fragment)
+        } else {
+            buffer.push(&encode_simple_reply(0, cookie));
+            lease.pieces().iter().try_for_each(|piece| buffer.piece(piece))
+        };
+        match put {
+            Err(SendError::Device(error)) if buffer.rewind(mark) => {
+                self.error(
+                    buffer,
+                    cookie,
+                    super::reply::code_of(&error).number(),
+                    &error.to_string(),
+                );
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// A structured reply to a READ: runs of data and holes, or one run of data where it must not be fragmented.
+fn structured_data(
+    buffer: &mut SendBuffer,
+    cookie: Cookie,
+    mut offset: u64,
+    pieces: &[Piece],
+    fragment: bool,
+) -> Result<(), SendError> {
+    let is_hole = |piece: &Piece| fragment && matches!(piece, Piece::Zero { .. });
+    let mut runs = pieces.chunk_by(|a, b| is_hole(a) == is_hole(b)).peekable();
+    if runs.peek().is_none() {
+        buffer.push(
+            &Chunk {
+                done: true,
+                kind: chunk::NONE,
+                cookie,
+                len: 0,
+            }
+            .encode(),
+        );
+    }
+    while let Some(run) = runs.next() {
+        let bytes: u64 = run.iter().map(Piece::len).sum();
+        let done = runs.peek().is_none();
+        if run.iter().all(is_hole) {
+            buffer.push(
+                &Chunk {
+                    done,
+                    kind: chunk::OFFSET_HOLE,
+                    cookie,
+                    len: 12,
+                }
+                .encode(),
+            );
+            buffer.push(&offset.to_be_bytes());
+            buffer.push(&(bytes as u32).to_be_bytes());
+        } else {
+            buffer.push(
+                &Chunk {
+                    done,
+                    kind: chunk::OFFSET_DATA,
+                    cookie,
+                    len: 8 + bytes as u32,
+                }
+                .encode(),
+            );
+            buffer.push(&offset.to_be_bytes());
+            run.iter().try_for_each(|piece| buffer.piece(piece))?;
+        }
+        offset += bytes;
+    }
+    Ok(())
+}
+
+/// A reply to BLOCK_STATUS. What reads as zeros without I/O is told as a hole: both mean "nothing to copy".
+fn status(buffer: &mut SendBuffer, cookie: Cookie, extents: &[Allocation]) {
+    let len = 4 + 8 * extents.len() as u32;
+    buffer.push(
+        &Chunk {
+            done: true,
+            kind: chunk::BLOCK_STATUS,
+            cookie,
+            len,
+        }
+        .encode(),
+    );
+    buffer.push(&ALLOCATION_CONTEXT.to_be_bytes());
+    for run in extents {
+        let flags = if run.zero { extent::HOLE | extent::ZERO } else { 0 };
+        buffer.push(&(run.len as u32).to_be_bytes());
+        buffer.push(&flags.to_be_bytes());
+    }
+}

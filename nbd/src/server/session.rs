@@ -1,0 +1,42 @@
+//! The connections that one client, the kernel, was given together.
+
+use super::control::Control;
+use super::stop_all;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The served ends of one attachment. Dropping it closes them at once.
+#[derive(Default)]
+pub struct Session {
+    connections: Vec<Arc<Control>>,
+}
+
+impl Session {
+    pub(super) fn add(&mut self, connection: Arc<Control>) {
+        self.connections.push(connection);
+    }
+
+    /// Waits until every connection has ended by itself, as they do when the kernel detaches the device. Blocks.
+    pub fn wait(&self) {
+        self.connections.iter().for_each(|connection| connection.wait());
+    }
+
+    /// Whether every connection has ended.
+    pub fn is_over(&self) -> bool {
+        self.connections.iter().all(|connection| connection.is_finished())
+    }
+
+    /// Reads no more requests, lets those in flight end and be answered for at most `grace`, then closes. When it
+    /// returns no write of this session is on its way any more: a new session may serve. Blocks.
+    pub fn close(self, grace: Duration) {
+        stop_all(&self.connections, grace);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.connections
+            .iter()
+            .for_each(|connection| connection.abandon());
+    }
+}
