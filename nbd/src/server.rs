@@ -185,6 +185,13 @@ impl Server {
         Ok(())
     }
 
+    /// Serves whoever is at the other end of a connected stream socket, from the handshake on.
+    pub fn serve_socket(&self, socket: OwnedFd) -> Result<Session, ServeError> {
+        let mut session = Session::default();
+        session.add(self.shared.start(socket, Start::Handshake)?);
+        Ok(session)
+    }
+
     /// Serves `export` on connected stream sockets that are in the transmission phase already, with simple replies:
     /// the daemon's ends of the socket pairs whose other ends the kernel gets.
     pub fn serve_kernel(&self, export: &Arc<Export>, sockets: Vec<OwnedFd>) -> Result<Session, ServeError> {
@@ -358,6 +365,6 @@ impl Drop for Entry {
         self.shared.connections.lock().remove(&self.id);
         // For a client whose handshake failed; a served connection has ended itself already.
         self.control.abandon();
-        self.control.set_finished();
+        self.control.set_finished(std::thread::panicking());
     }
 }

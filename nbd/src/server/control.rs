@@ -15,6 +15,7 @@ use tokio::sync::watch;
 pub(super) struct Control {
     socket: Arc<OwnedFd>,
     stopping: AtomicBool,
+    panicked: AtomicBool,
     // Set once, when the handshake has chosen an export.
     in_flight: OnceLock<Arc<InFlight>>,
     unattached: Arc<InFlight>,
@@ -29,6 +30,7 @@ impl Control {
         Arc::new(Self {
             socket,
             stopping: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
             in_flight: OnceLock::new(),
             unattached: InFlight::new(Arc::new(Gate::default())),
             gone: watch::Sender::new(false),
@@ -85,7 +87,12 @@ impl Control {
         matches!(polled, Ok(1..))
     }
 
-    pub(super) fn set_finished(&self) {
+    pub(super) fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_finished(&self, panicked: bool) {
+        self.panicked.store(panicked, Ordering::Release);
         *self.finished.lock() = true;
         self.changed.notify_all();
     }

@@ -26,6 +26,13 @@ impl Session {
         self.connections.iter().all(|connection| connection.is_finished())
     }
 
+    /// Whether a connection ended because its thread panicked: a bug in the device or here.
+    pub fn panicked(&self) -> bool {
+        self.connections
+            .iter()
+            .any(|connection| connection.has_panicked())
+    }
+
     /// Reads no more requests, lets those in flight end and be answered for at most `grace`, then closes. When it
     /// returns no write of this session is on its way any more: a new session may serve. Blocks.
     pub fn close(self, grace: Duration) {
