@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod codec;
+pub mod kernel;
 pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
