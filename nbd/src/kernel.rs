@@ -26,11 +26,18 @@ pub use sysfs::{AttachedDevice, attached_devices, is_loaded};
 pub const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The longest backend identifier: it is read back from one page of sysfs.
 pub const IDENTIFIER_BYTES_MAX: usize = 256;
-/// Connections of one device. The kernel makes a hardware queue of each.
+/// How many connections to give a device, of which the kernel makes as many hardware queues.
+///
+/// One. The kernel's timer (30 s where nobody sets it, and "timeout 0" only means that) does two different things to
+/// a request that takes longer (`nbd_xmit_timeout` in `drivers/block/nbd.c`). With one connection it is logged, and
+/// sent again only if the connection has been replaced meanwhile. With several the kernel takes the connection for
+/// dead, shuts it down and sends the request on another; a drive that waits for its network would lose all of them
+/// in turn, and then need RECONFIGURE. A waiting read is ordinary for us, so one it is.
+pub const SOCKETS: usize = 1;
+/// The most that are accepted; more than processors bring nothing.
 pub const SOCKETS_MAX: usize = 16;
-/// The kernel looks this often after requests that were sent on a connection that has died since, and sends them
-/// again if it has a new one; its default is 30 s, for which a mount would stand still after a crash. With
-/// "timeout 0" nothing fails by it, a request that merely waits is logged once in each interval.
+/// The interval of that timer for a device with one connection. It is how long a mount stands still after a crash,
+/// because what was in flight then is sent again only by the timer; and how often a waiting request is logged.
 const STRANDED_REQUESTS_RETRIED_EVERY: Duration = Duration::from_secs(5);
 /// How long the kernel may take to show a device's size after it said yes.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
@@ -81,7 +88,8 @@ pub enum KernelError {
 /// What to attach.
 #[derive(Debug)]
 pub struct Attachment<'a> {
-    /// The kernel's ends of the connections, stream sockets in the transmission phase.
+    /// The kernel's ends of the connections, stream sockets in the transmission phase: [`SOCKETS`] of them. With
+    /// more, every request must be answered within 30 s, else its connection is ended and wants to be replaced.
     pub sockets: &'a [BorrowedFd<'a>],
     /// Size, a multiple of 4096.
     pub size_bytes: u64,
@@ -136,7 +144,9 @@ impl Nbd {
             });
         let index = index.ok_or(NetlinkError::NoAnswer)?;
         sysfs::wait_for_size(index, attachment.size_bytes, SETTLE_LIMIT)?;
-        sysfs::set_io_timeout(index, STRANDED_REQUESTS_RETRIED_EVERY)?;
+        if attachment.sockets.len() == 1 {
+            sysfs::set_io_timeout(index, STRANDED_REQUESTS_RETRIED_EVERY)?;
+        }
         Ok(index)
     }
 

@@ -65,6 +65,11 @@ fn a_read_may_wait_longer_than_the_kernels_timer() {
     in_guest("guest_long_wait");
 }
 
+#[test]
+fn with_several_connections_a_read_that_waits_costs_its_connection_but_is_answered() {
+    in_guest("guest_long_wait_4");
+}
+
 fn assert_guest() {
     assert!(
         std::env::var_os("HOLDALL_UML").is_some(),
@@ -312,6 +317,40 @@ fn guest_long_wait() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(!session.is_over(), "the connection lives");
+    device.set_reads(Policy::Now);
+    device.release();
+    assert_eq!(reading.join().unwrap().unwrap(), [0; 4096]);
+    nbd.disconnect(index).unwrap();
+    session.wait();
+    server.shutdown(GRACE);
+}
+
+/// The fact for which one connection is the default: the kernel's timer ends the connection of a request that
+/// waits, and sends the request again on another.
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_long_wait_4() {
+    assert_guest();
+    let device = MemoryDevice::new(DISK_BYTES);
+    let Attached {
+        server,
+        session,
+        mut nbd,
+        index,
+    } = attach(device.clone(), 4, false);
+    fs::write(format!("/sys/block/nbd{}/queue/io_timeout", index.0), "1000").unwrap();
+    assert_eq!(server.connections(), 4);
+    device.set_reads(Policy::Held);
+    let reading = std::thread::spawn(move || {
+        let mut block = [0; 4096];
+        fs::File::open(index.path())
+            .unwrap()
+            .read_exact(&mut block)
+            .map(|()| block)
+    });
+    while server.connections() == 4 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
     device.set_reads(Policy::Now);
     device.release();
     assert_eq!(reading.join().unwrap().unwrap(), [0; 4096]);

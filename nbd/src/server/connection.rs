@@ -77,6 +77,7 @@ impl Connection {
         in_flight: Arc<InFlight>,
     ) -> Self {
         let careful = export.careful().clone();
+        export.gate().connection_begins();
         let outgoing = Arc::new(Outgoing::new(
             socket,
             in_flight.clone(),
@@ -123,13 +124,16 @@ impl Connection {
                     .wait_until_idle_unless(|| self.control.is_hung_up());
                 return Ok(());
             }
-            self.wait_for_turn()?;
+            self.wait_for_turn(request.command)?;
             self.answer(&request)?;
         }
     }
 
     /// Waits, with nothing left unsent, until the device's gate is open and there is room for a request.
-    fn wait_for_turn(&mut self) -> Result<(), ConnectionError> {
+    fn wait_for_turn(&mut self, command: Command) -> Result<(), ConnectionError> {
+        if super::request::writes(command) && self.in_flight.others_write() {
+            self.export.fence_gone();
+        }
         if self.export.gate().orphans() > 0 {
             self.outgoing.flush()?;
             self.export.gate().wait_unless(|| self.control.is_stopping());
@@ -198,7 +202,7 @@ impl Connection {
                 how,
                 durability,
             } => {
-                let slot = self.in_flight.admit(0, true).ok_or(ConnectionError::Fenced)?;
+                let slot = begin_write(&self.in_flight, &self.control, 0)?;
                 let answer = device.zero(range, how, durability);
                 self.reply(cookie, Some(slot), 0, answer, |()| Body::Done)
             }
@@ -296,11 +300,25 @@ impl Drop for Connection {
         self.outgoing.break_off();
         self.control.abandon();
         self.in_flight.wait_until_idle();
+        self.export.gate().connection_ended();
         if let Some((queue, thread)) = self.writer.take() {
             drop(queue);
             // It only sends; a panic there has already been reported by the hook.
             let _ = thread.join();
         }
+    }
+}
+
+/// Counts a write in, unless its client may be sending it again elsewhere (see [`super::gate`]).
+fn begin_write(in_flight: &Arc<InFlight>, control: &Control, bytes: u32) -> Result<Slot, ConnectionError> {
+    let slot = in_flight
+        .admit(bytes.into(), true)
+        .ok_or(ConnectionError::Fenced)?;
+    let gone = in_flight.gate().connections() > 1 && control.is_hung_up();
+    if gone {
+        Err(ConnectionError::Fenced)
+    } else {
+        Ok(slot)
     }
 }
 

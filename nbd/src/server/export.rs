@@ -27,6 +27,19 @@ struct Connections {
     withdrawn: bool,
 }
 
+impl Connections {
+    fn fence_gone(&self) {
+        for other in self
+            .live
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|other| other.is_hung_up())
+        {
+            other.in_flight().end();
+        }
+    }
+}
+
 /// What a client and the server agreed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Terms {
@@ -109,15 +122,13 @@ impl Export {
             return false;
         }
         connections.live.retain(|other| other.strong_count() > 0);
-        for other in connections
-            .live
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|other| other.is_hung_up())
-        {
-            other.in_flight().end();
-        }
+        connections.fence_gone();
         connections.live.push(Arc::downgrade(control));
         true
+    }
+
+    /// Fences connections whose client has gone.
+    pub(super) fn fence_gone(&self) {
+        self.connections.lock().fence_gone();
     }
 }

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Default)]
 pub struct Gate {
     orphans: AtomicUsize,
+    writes: AtomicUsize,
+    connections: AtomicUsize,
     // Held only to change `orphans` and to wait: the hit path reads the atomic alone.
     lock: Mutex<()>,
     changed: Condvar,
@@ -35,6 +37,32 @@ impl Gate {
         while self.orphans() > 0 && !give_up() {
             self.changed.wait(&mut guard);
         }
+    }
+
+    /// Writes in flight, on all connections.
+    pub(super) fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn write_begins(&self) {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn write_ended(&self) {
+        self.writes.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Connections that serve.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn connection_begins(&self) {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn connection_ended(&self) {
+        self.connections.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(super) fn nudge(&self) {

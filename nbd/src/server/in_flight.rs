@@ -58,6 +58,11 @@ impl InFlight {
         &self.gate
     }
 
+    /// Whether writes are in flight on other connections of the device.
+    pub(super) fn others_write(&self) -> bool {
+        self.gate.writes() > self.state.lock().writes
+    }
+
     /// Counts a request in; `None` where the connection was fenced: the request must not be done.
     pub(super) fn admit(self: &Arc<Self>, bytes: u64, writes: bool) -> Option<Slot> {
         let mut state = self.state.lock();
@@ -66,7 +71,10 @@ impl InFlight {
         }
         state.requests += 1;
         state.bytes += bytes;
-        state.writes += usize::from(writes);
+        if writes {
+            state.writes += 1;
+            self.gate.write_begins();
+        }
         Some(Slot {
             of: self.clone(),
             bytes,
@@ -124,9 +132,12 @@ impl Drop for Slot {
         let mut state = self.of.state.lock();
         state.requests -= 1;
         state.bytes -= self.bytes;
-        state.writes -= usize::from(self.writes);
-        if self.writes && state.ended {
-            self.of.gate.orphan_ended();
+        if self.writes {
+            state.writes -= 1;
+            self.of.gate.write_ended();
+            if state.ended {
+                self.of.gate.orphan_ended();
+            }
         }
         self.of.changed.notify_all();
     }

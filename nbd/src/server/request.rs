@@ -157,7 +157,7 @@ fn allowed_flags(command: Command, terms: Terms) -> Result<u16, Refusal> {
     }
 }
 
-fn writes(command: Command) -> bool {
+pub(super) fn writes(command: Command) -> bool {
     matches!(command, Command::Write | Command::Trim | Command::WriteZeroes)
 }
 
