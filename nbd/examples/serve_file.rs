@@ -12,9 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(file), Some(socket)) = (arguments.next(), arguments.next()) else {
         return Err("usage: serve_file FILE SOCKET".into());
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let server = Server::new(runtime.handle().clone());
     server.export("file", FileDevice::open(&file)?)?;
     server.listen_unix(UnixListener::bind(socket)?)?;

@@ -81,22 +81,11 @@ impl Client {
 
     /// Begins in the transmission phase, with simple replies.
     pub fn without_handshake(stream: impl Stream + 'static, size_bytes: u64) -> Self {
-        Self::begin(
-            Box::new(stream),
-            Agreement {
-                size_bytes,
-                ..Agreement::default()
-            },
-        )
+        Self::begin(Box::new(stream), Agreement { size_bytes, ..Agreement::default() })
     }
 
     fn begin(stream: Box<dyn Stream>, agreement: Agreement) -> Self {
-        Self {
-            stream,
-            agreement,
-            next_cookie: 1,
-            waiting: HashMap::new(),
-        }
+        Self { stream, agreement, next_cookie: 1, waiting: HashMap::new() }
     }
 
     /// What was agreed.
@@ -130,15 +119,7 @@ impl Client {
     ) -> Result<Cookie, ClientError> {
         let cookie = Cookie(self.next_cookie);
         self.next_cookie += 1;
-        let mut message = Request {
-            flags,
-            command,
-            cookie,
-            offset,
-            len,
-        }
-        .encode()
-        .to_vec();
+        let mut message = Request { flags, command, cookie, offset, len }.encode().to_vec();
         message.extend_from_slice(data);
         self.waiting.insert(cookie, Expected::new(command, offset, len));
         self.stream.write_all(&message)?;
@@ -163,9 +144,7 @@ impl Client {
     fn expect(&mut self, expected: Cookie) -> Result<Data, ClientError> {
         let (cookie, outcome) = self.receive()?;
         if cookie != expected {
-            return Err(ClientError::Unexpected(
-                "of an earlier request, which is to be received first",
-            ));
+            return Err(ClientError::Unexpected("of an earlier request, which is to be received first"));
         }
         outcome
     }
@@ -219,13 +198,8 @@ impl Client {
 
     /// Ends the connection in good order.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
-        let request = Request {
-            flags: 0,
-            command: Command::Disconnect,
-            cookie: Cookie(0),
-            offset: 0,
-            len: 0,
-        };
+        let request =
+            Request { flags: 0, command: Command::Disconnect, cookie: Cookie(0), offset: 0, len: 0 };
         Ok(self.stream.write_all(&request.encode())?)
     }
 }

@@ -131,17 +131,12 @@ impl Nbd {
         attributes.u64(attribute::SERVER_FLAGS, attachment.server_flags.into());
         // The device goes when its user detaches it, not when a last file is closed: mkfs closes it, too.
         attributes.u64(attribute::CLIENT_FLAGS, 0);
-        let replies = self
-            .netlink
-            .call(command::CONNECT, &attributes)
-            .map_err(refused("attach the device"))?;
-        let index = replies
-            .iter()
-            .flat_map(|reply| parse_attributes(reply))
-            .find_map(|(kind, value)| {
-                let value = value.first_chunk().filter(|_| kind == attribute::INDEX)?;
-                Some(DeviceIndex(u32::from_ne_bytes(*value)))
-            });
+        let replies =
+            self.netlink.call(command::CONNECT, &attributes).map_err(refused("attach the device"))?;
+        let index = replies.iter().flat_map(|reply| parse_attributes(reply)).find_map(|(kind, value)| {
+            let value = value.first_chunk().filter(|_| kind == attribute::INDEX)?;
+            Some(DeviceIndex(u32::from_ne_bytes(*value)))
+        });
         let index = index.ok_or(NetlinkError::NoAnswer)?;
         sysfs::wait_for_size(index, attachment.size_bytes, SETTLE_LIMIT)?;
         if attachment.sockets.len() == 1 {
@@ -164,9 +159,7 @@ impl Nbd {
         if sysfs::size_bytes(index)? != attachment.size_bytes {
             attributes.u64(attribute::SIZE_BYTES, attachment.size_bytes);
         }
-        self.netlink
-            .call(command::RECONFIGURE, &attributes)
-            .map_err(refused("reconnect the device"))?;
+        self.netlink.call(command::RECONFIGURE, &attributes).map_err(refused("reconnect the device"))?;
         sysfs::wait_for_size(index, attachment.size_bytes, SETTLE_LIMIT)
     }
 
@@ -174,9 +167,7 @@ impl Nbd {
     pub fn disconnect(&mut self, index: DeviceIndex) -> Result<(), KernelError> {
         let mut attributes = Attributes::default();
         attributes.u32(attribute::INDEX, index.0);
-        self.netlink
-            .call(command::DISCONNECT, &attributes)
-            .map_err(refused("detach the device"))?;
+        self.netlink.call(command::DISCONNECT, &attributes).map_err(refused("detach the device"))?;
         Ok(())
     }
 
@@ -184,10 +175,7 @@ impl Nbd {
     pub fn is_connected(&mut self, index: DeviceIndex) -> Result<bool, KernelError> {
         let mut attributes = Attributes::default();
         attributes.u32(attribute::INDEX, index.0);
-        let replies = self
-            .netlink
-            .call(command::STATUS, &attributes)
-            .map_err(refused("tell its devices"))?;
+        let replies = self.netlink.call(command::STATUS, &attributes).map_err(refused("tell its devices"))?;
         let lists = replies.iter().flat_map(|reply| parse_attributes(reply));
         let items = lists
             .filter(|(kind, _)| *kind == attribute::DEVICE_LIST)
@@ -223,13 +211,9 @@ impl Attachment<'_> {
 
 /// Makes `count` socket pairs: the ends to serve, and the ends for the kernel.
 pub fn socket_pairs(count: usize) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
-    let pairs: Vec<_> = (0..count)
-        .map(|_| std::os::unix::net::UnixStream::pair())
-        .collect::<io::Result<_>>()?;
-    Ok(pairs
-        .into_iter()
-        .map(|(ours, kernels)| (ours.into(), kernels.into()))
-        .unzip())
+    let pairs: Vec<_> =
+        (0..count).map(|_| std::os::unix::net::UnixStream::pair()).collect::<io::Result<_>>()?;
+    Ok(pairs.into_iter().map(|(ours, kernels)| (ours.into(), kernels.into())).unzip())
 }
 
 fn refused(doing: &'static str) -> impl Fn(NetlinkError) -> KernelError {

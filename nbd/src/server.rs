@@ -16,6 +16,7 @@ mod in_flight;
 mod incoming;
 mod negotiation;
 mod outgoing;
+mod references;
 mod reply;
 mod request;
 mod send_buffer;
@@ -30,6 +31,7 @@ use holdall_core::device::BlockDevice;
 use incoming::Incoming;
 use negotiation::Directory;
 use parking_lot::{Mutex, RwLock};
+use rustix::net::sockopt;
 pub use session::Session;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -115,10 +117,7 @@ impl Server {
             exports: RwLock::default(),
             connections: Mutex::default(),
         };
-        Self {
-            shared: Arc::new(shared),
-            listeners: Mutex::default(),
-        }
+        Self { shared: Arc::new(shared), listeners: Mutex::default() }
     }
 
     /// Serves `device` as `name` from now on. The first export is also the default one, which clients get who
@@ -155,7 +154,7 @@ impl Server {
     /// Accepts clients on a Unix socket. Who may connect is the socket file's business.
     pub fn listen_unix(&self, listener: UnixListener) -> Result<(), ServeError> {
         self.listen(OwnedFd::from(listener), |socket| {
-            rustix::net::sockopt::set_socket_send_buffer_size(socket, UNIX_SEND_BUFFER_BYTES)
+            sockopt::set_socket_send_buffer_size(socket, UNIX_SEND_BUFFER_BYTES)
         })
     }
 
@@ -163,8 +162,8 @@ impl Server {
     pub fn listen_tcp(&self, listener: TcpListener) -> Result<(), ServeError> {
         self.listen(OwnedFd::from(listener), |socket| {
             // A reply waits for nothing, and a client whose computer is gone is noticed.
-            rustix::net::sockopt::set_tcp_nodelay(socket, true)?;
-            rustix::net::sockopt::set_socket_keepalive(socket, true)
+            sockopt::set_tcp_nodelay(socket, true)?;
+            sockopt::set_socket_keepalive(socket, true)
         })
     }
 
@@ -198,7 +197,7 @@ impl Server {
         let mut session = Session::default();
         for socket in sockets {
             // Best effort: the system's own limit is enough to work.
-            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BUFFER_BYTES);
+            let _ = sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BUFFER_BYTES);
             // On an error the session drops, and with it those that were started.
             session.add(self.shared.start(socket, Start::Transmission(export.clone()))?);
         }
@@ -287,23 +286,11 @@ impl Shared {
             return Err(ServeError::ShuttingDown);
         }
         let (shared, controlled) = (self.clone(), control.clone());
-        let thread = std::thread::Builder::new()
-            .name("nbd-read".into())
-            .spawn(move || {
-                let _entry = Entry {
-                    shared: shared.clone(),
-                    control: controlled.clone(),
-                    id,
-                };
-                shared.run(socket, start, controlled);
-            })?;
-        connections.insert(
-            id,
-            Live {
-                control: control.clone(),
-                thread: Some(thread),
-            },
-        );
+        let thread = std::thread::Builder::new().name("nbd-read".into()).spawn(move || {
+            let _entry = Entry { shared: shared.clone(), control: controlled.clone(), id };
+            shared.run(socket, start, controlled);
+        })?;
+        connections.insert(id, Live { control: control.clone(), thread: Some(thread) });
         Ok(control)
     }
 
@@ -323,6 +310,10 @@ impl Shared {
                 (export, Terms::default())
             }
         };
+        let stall = Some(connection::STALL_LIMIT);
+        if let Err(error) = sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, stall) {
+            return tracing::debug!(%error, "a client was gone before it was served");
+        }
         let in_flight = control.attach(export.gate().clone());
         if !export.join(&control) {
             return;

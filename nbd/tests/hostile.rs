@@ -1,6 +1,8 @@
 //! Arbitrary bytes, and almost right ones: the server never panics, always ends, and never answers twice. A failure
 //! prints its seed; `HOLDALL_SEED=<n>` replays it alone.
 
+#![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
 use holdall_nbd::codec::handshake::{ContextQuery, FLAG_FIXED_NEWSTYLE, InfoRequest, encode_option, option};
 use holdall_nbd::codec::transmission::{Command, Cookie, Request};
 use holdall_nbd::testing::feed;
@@ -8,9 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 fn for_each_seed(count: u64, run: impl Fn(&mut StdRng) + std::panic::RefUnwindSafe) {
-    let only = std::env::var("HOLDALL_SEED")
-        .ok()
-        .map(|seed| seed.parse().unwrap());
+    let only = std::env::var("HOLDALL_SEED").ok().map(|seed| seed.parse().unwrap());
     for seed in only.map_or(0..count, |seed: u64| seed..seed + 1) {
         let outcome = std::panic::catch_unwind(|| run(&mut StdRng::seed_from_u64(seed)));
         assert!(outcome.is_ok(), "failed with HOLDALL_SEED={seed}");
@@ -32,11 +32,7 @@ fn almost_right_requests_do_no_harm() {
         let mut input = vec![random.random::<u8>() | 1];
         for _ in 0..random.random_range(1..60) {
             let request = Request {
-                flags: if random.random_bool(0.8) {
-                    0
-                } else {
-                    random.random()
-                },
+                flags: if random.random_bool(0.8) { 0 } else { random.random() },
                 command: Command::from(random.random_range(0..9)),
                 cookie: Cookie(random.random_range(0..4)),
                 offset: if random.random_bool(0.8) {
@@ -44,11 +40,7 @@ fn almost_right_requests_do_no_harm() {
                 } else {
                     random.random()
                 },
-                len: if random.random_bool(0.95) {
-                    random.random_range(0..40_000)
-                } else {
-                    random.random()
-                },
+                len: if random.random_bool(0.95) { random.random_range(0..40_000) } else { random.random() },
             };
             let mut bytes = request.encode();
             if random.random_bool(0.02) {
@@ -74,17 +66,14 @@ fn almost_right_handshakes_do_no_harm() {
         for _ in 0..random.random_range(1..20) {
             let code = random.random_range(0..13);
             let mut data = match code {
-                option::INFO | option::GO => InfoRequest {
-                    name: "fuzz",
-                    block_size: random.random(),
-                    canonical_name: random.random(),
+                option::INFO | option::GO => {
+                    InfoRequest { name: "fuzz", block_size: random.random(), canonical_name: random.random() }
+                        .encode()
                 }
-                .encode(),
-                option::LIST_META_CONTEXT | option::SET_META_CONTEXT => ContextQuery {
-                    name: "",
-                    queries: vec!["base:allocation"; random.random_range(0..80)],
+                option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                    ContextQuery { name: "", queries: vec!["base:allocation"; random.random_range(0..80)] }
+                        .encode()
                 }
-                .encode(),
                 _ => vec![0; random.random_range(0..3)],
             };
             if random.random_bool(0.3) && !data.is_empty() {
@@ -107,20 +96,9 @@ fn every_truncation_of_a_conversation_ends() {
     let mut input = vec![0];
     input.extend_from_slice(&u32::from(FLAG_FIXED_NEWSTYLE).to_be_bytes());
     input.extend_from_slice(&encode_option(option::STRUCTURED_REPLY, &[]));
-    let go = InfoRequest {
-        name: "",
-        block_size: true,
-        canonical_name: true,
-    }
-    .encode();
+    let go = InfoRequest { name: "", block_size: true, canonical_name: true }.encode();
     input.extend_from_slice(&encode_option(option::GO, &go));
-    let write = Request {
-        flags: 0,
-        command: Command::Write,
-        cookie: Cookie(1),
-        offset: 0,
-        len: 4096,
-    };
+    let write = Request { flags: 0, command: Command::Write, cookie: Cookie(1), offset: 0, len: 4096 };
     input.extend_from_slice(&write.encode());
     let header_ends = input.len();
     input.resize(header_ends + 4096, 7);
@@ -141,9 +119,6 @@ fn too_many_options_end_the_conversation() {
         if count == 256 {
             bounded = replied;
         }
-        assert!(
-            count < 256 || replied == bounded,
-            "the 257th option has no answer"
-        );
+        assert!(count < 256 || replied == bounded, "the 257th option has no answer");
     }
 }

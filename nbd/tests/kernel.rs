@@ -1,6 +1,8 @@
 //! The kernel's own client, in User Mode Linux. Tests named `guest_` are ignored where they are listed: the others
 //! start a guest kernel and run them there.
 
+#![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
 use holdall_nbd::kernel::{self, Attachment, DeviceIndex, Nbd};
 use holdall_nbd::server::{Server, Session};
 use holdall_nbd::testing::{FileDevice, MemoryDevice, Policy};
@@ -33,16 +35,8 @@ fn in_guest(test: &str) {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_ne!(
-        output.status.code(),
-        Some(127),
-        "missing: apt-get install user-mode-linux kmod\n{errors}"
-    );
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{}\n{text}\n{errors}",
-        output.status
-    );
+    assert_ne!(output.status.code(), Some(127), "missing: apt-get install user-mode-linux kmod\n{errors}");
+    assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{errors}", output.status);
 }
 
 #[test]
@@ -71,10 +65,7 @@ fn with_several_connections_a_read_that_waits_costs_its_connection_but_is_answer
 }
 
 fn assert_guest() {
-    assert!(
-        std::env::var_os("HOLDALL_UML").is_some(),
-        "this runs in a guest kernel; see in_guest"
-    );
+    assert!(std::env::var_os("HOLDALL_UML").is_some(), "this runs in a guest kernel; see in_guest");
 }
 
 struct Attached {
@@ -86,10 +77,7 @@ struct Attached {
 
 /// Serves `device` to the kernel: a new block device, or the one that was left behind.
 fn attach(device: Arc<dyn holdall_core::device::BlockDevice>, connections: usize, again: bool) -> Attached {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let server = Server::new(runtime.handle().clone());
     // The runtime lives as long as the process: these processes end by being killed.
     std::mem::forget(runtime);
@@ -99,43 +87,25 @@ fn attach(device: Arc<dyn holdall_core::device::BlockDevice>, connections: usize
     let session = server.serve_kernel(&export, ours).unwrap();
     let sockets: Vec<_> = kernels.iter().map(|socket| socket.as_fd()).collect();
     let server_flags = export.transmission_flags(false);
-    let attachment = Attachment {
-        sockets: &sockets,
-        size_bytes,
-        server_flags,
-        identifier: IDENTIFIER,
-    };
+    let attachment = Attachment { sockets: &sockets, size_bytes, server_flags, identifier: IDENTIFIER };
     let mut nbd = Nbd::open().unwrap();
     let index = if again {
         let devices = kernel::attached_devices().unwrap();
-        let ours = devices
-            .iter()
-            .find(|device| device.identifier.as_deref() == Some(IDENTIFIER));
+        let ours = devices.iter().find(|device| device.identifier.as_deref() == Some(IDENTIFIER));
         let index = ours.expect("the device is found by its identifier").index;
         nbd.reconfigure(index, &attachment).unwrap();
         index
     } else {
         nbd.connect(&attachment, None).unwrap()
     };
-    Attached {
-        server,
-        session,
-        nbd,
-        index,
-    }
+    Attached { server, session, nbd, index }
 }
 
 fn run(program: &str, arguments: &[&str]) {
-    let output = Command::new(program)
-        .args(arguments)
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let output =
+        Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     let text = [output.stdout, output.stderr].concat();
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        String::from_utf8_lossy(&text)
-    );
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&text));
 }
 
 fn pattern(number: u64, len: usize) -> Vec<u8> {
@@ -154,12 +124,7 @@ fn guest_file_system() {
     assert_guest();
     assert!(kernel::is_loaded());
     let device = MemoryDevice::new(DISK_BYTES);
-    let Attached {
-        server,
-        session,
-        mut nbd,
-        index,
-    } = attach(device.clone(), 4, false);
+    let Attached { server, session, mut nbd, index } = attach(device.clone(), 4, false);
     let devices = kernel::attached_devices().unwrap();
     assert_eq!(devices.len(), 1);
     assert_eq!((devices[0].index, devices[0].size_bytes), (index, DISK_BYTES));
@@ -276,17 +241,11 @@ fn kill_under_load(connections: usize) {
     run("mount", &[node, MOUNT]);
     let written = written.load(Ordering::Acquire);
     for number in written.saturating_sub(FILES)..written {
-        assert!(
-            fs::read(path(number)).unwrap() == pattern(number, FILE_BYTES),
-            "file {number}"
-        );
+        assert!(fs::read(path(number)).unwrap() == pattern(number, FILE_BYTES), "file {number}");
     }
     run("umount", &[MOUNT]);
     Nbd::open().unwrap().disconnect(device.index).unwrap();
-    assert!(
-        server.wait().unwrap().success(),
-        "the server ends when its device is detached"
-    );
+    assert!(server.wait().unwrap().success(), "the server ends when its device is detached");
 }
 
 /// With one connection the kernel only logs that a request takes long. (With several it would take the connection
@@ -296,24 +255,16 @@ fn kill_under_load(connections: usize) {
 fn guest_long_wait() {
     assert_guest();
     let device = MemoryDevice::new(DISK_BYTES);
-    let Attached {
-        server,
-        session,
-        mut nbd,
-        index,
-    } = attach(device.clone(), 1, false);
+    let Attached { server, session, mut nbd, index } = attach(device.clone(), 1, false);
     let reading = std::thread::spawn({
         device.set_reads(Policy::Held);
         move || {
             let mut block = [0; 4096];
-            fs::File::open(index.path())
-                .unwrap()
-                .read_exact(&mut block)
-                .map(|()| block)
+            fs::File::open(index.path()).unwrap().read_exact(&mut block).map(|()| block)
         }
     });
     // The kernel's clock is the only one that matters here: wait until its timer has found the request twice.
-    while !kernel_log().matches("Possible stuck request").nth(1).is_some() {
+    while kernel_log().matches("Possible stuck request").nth(1).is_none() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(!session.is_over(), "the connection lives");
@@ -332,21 +283,13 @@ fn guest_long_wait() {
 fn guest_long_wait_4() {
     assert_guest();
     let device = MemoryDevice::new(DISK_BYTES);
-    let Attached {
-        server,
-        session,
-        mut nbd,
-        index,
-    } = attach(device.clone(), 4, false);
+    let Attached { server, session, mut nbd, index } = attach(device.clone(), 4, false);
     fs::write(format!("/sys/block/nbd{}/queue/io_timeout", index.0), "1000").unwrap();
     assert_eq!(server.connections(), 4);
     device.set_reads(Policy::Held);
     let reading = std::thread::spawn(move || {
         let mut block = [0; 4096];
-        fs::File::open(index.path())
-            .unwrap()
-            .read_exact(&mut block)
-            .map(|()| block)
+        fs::File::open(index.path()).unwrap().read_exact(&mut block).map(|()| block)
     });
     while server.connections() == 4 {
         std::thread::sleep(Duration::from_millis(50));

@@ -1,5 +1,7 @@
 //! The clients that people have: libnbd, nbdkit, qemu, fio. A missing one fails with its Debian package's name.
 
+#![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
 mod support;
 
 use holdall_nbd::testing::{FileDevice, MemoryDevice, Policy};
@@ -14,19 +16,11 @@ const SIZE: u64 = 64 << 20;
 fn run(package: &str, program: &str, arguments: &[&str]) -> String {
     // Debian's Python finds Debian's modules; another one may come first in the path.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
-    let output = Command::new(program)
-        .args(arguments)
-        .env("LC_ALL", "C")
-        .env("PATH", path)
-        .output();
+    let output = Command::new(program).args(arguments).env("LC_ALL", "C").env("PATH", path).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}. apt-get install {package}"));
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}\n{text}",
-        output.status
-    );
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{text}", output.status);
     text
 }
 
@@ -43,10 +37,7 @@ fn file(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 #[test]
 fn nbdinfo_reads_what_is_offered() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
-    serving
-        .server
-        .export("second", MemoryDevice::new(1 << 20))
-        .unwrap();
+    serving.server.export("second", MemoryDevice::new(1 << 20)).unwrap();
     let text = run("libnbd-bin", "nbdinfo", &[&uri(&serving)]);
     for line in [
         "export-size: 67108864",
@@ -67,20 +58,10 @@ fn nbdinfo_reads_what_is_offered() {
     }
     let list = run("libnbd-bin", "nbdinfo", &["--list", &uri(&serving)]);
     assert!(list.contains("drive") && list.contains("second"), "{list}");
-    serving
-        .client(&support::all_options())
-        .write(1 << 20, &fill(1, 8192))
-        .unwrap();
+    serving.client(&support::all_options()).write(1 << 20, &fill(1, 8192)).unwrap();
     let map = run("libnbd-bin", "nbdinfo", &["--map", &uri(&serving)]);
-    let runs: Vec<Vec<&str>> = map
-        .lines()
-        .map(|line| line.split_whitespace().take(3).collect())
-        .collect();
-    let expected = [
-        ["0", "1048576", "3"],
-        ["1048576", "8192", "0"],
-        ["1056768", "66052096", "3"],
-    ];
+    let runs: Vec<Vec<&str>> = map.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    let expected = [["0", "1048576", "3"], ["1048576", "8192", "0"], ["1056768", "66052096", "3"]];
     assert_eq!(runs, expected);
 }
 
@@ -134,39 +115,19 @@ fn nbdcopy_copies_both_ways_with_several_connections() {
     bytes[40 << 20..41 << 20].copy_from_slice(&fill(2, 1 << 20));
     let source = file(serving.directory.path(), "source", &bytes);
     let copy = serving.directory.path().join("copy");
-    run(
-        "libnbd-bin",
-        "nbdcopy",
-        &[
-            "--connections=4",
-            "--flush",
-            source.to_str().unwrap(),
-            &uri(&serving),
-        ],
-    );
-    run(
-        "libnbd-bin",
-        "nbdcopy",
-        &["--connections=4", &uri(&serving), copy.to_str().unwrap()],
-    );
+    run("libnbd-bin", "nbdcopy", &["--connections=4", "--flush", source.to_str().unwrap(), &uri(&serving)]);
+    run("libnbd-bin", "nbdcopy", &["--connections=4", &uri(&serving), copy.to_str().unwrap()]);
     assert!(fs::read(copy).unwrap() == bytes);
 }
 
 #[test]
 fn nbdkits_plugin_passes_it_on() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
-    serving
-        .client(&support::all_options())
-        .write(4096, &fill(5, 1 << 20))
-        .unwrap();
+    serving.client(&support::all_options()).write(4096, &fill(5, 1 << 20)).unwrap();
     let copy = serving.directory.path().join("copy");
     let socket = format!("socket={}", serving.socket.display());
     let command = format!("nbdcopy \"$uri\" {}", copy.display());
-    run(
-        "nbdkit libnbd-bin",
-        "nbdkit",
-        &["-U", "-", "nbd", &socket, "export=drive", "--run", &command],
-    );
+    run("nbdkit libnbd-bin", "nbdkit", &["-U", "-", "nbd", &socket, "export=drive", "--run", &command]);
     let copied = fs::read(copy).unwrap();
     assert_eq!(copied.len() as u64, SIZE);
     assert!(copied[4096..4096 + (1 << 20)] == fill(5, 1 << 20));
@@ -182,22 +143,10 @@ fn qemu_converts_both_ways_and_finds_its_patterns() {
     let (source, copy_name, uri) = (source.to_str().unwrap(), copy.to_str().unwrap(), uri(&serving));
     let info = run("qemu-utils", "qemu-img", &["info", &uri]);
     assert!(info.contains("64 MiB (67108864 bytes)"), "{info}");
-    run(
-        "qemu-utils",
-        "qemu-img",
-        &["convert", "-n", "-f", "raw", "-O", "raw", source, &uri],
-    );
-    run(
-        "qemu-utils",
-        "qemu-img",
-        &["convert", "-f", "raw", "-O", "raw", &uri, copy_name],
-    );
+    run("qemu-utils", "qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", source, &uri]);
+    run("qemu-utils", "qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, copy_name]);
     assert!(fs::read(&copy).unwrap() == bytes);
-    run(
-        "qemu-utils",
-        "qemu-img",
-        &["compare", "-f", "raw", "-F", "raw", source, &uri],
-    );
+    run("qemu-utils", "qemu-img", &["compare", "-f", "raw", "-F", "raw", source, &uri]);
     let commands = [
         "write -P 0x5a 64k 192k",
         "write -f -P 0x5b 1M 4k",
@@ -214,9 +163,7 @@ fn qemu_converts_both_ways_and_finds_its_patterns() {
         "read -P 0x11 513 1000",
     ];
     let mut arguments = vec!["-f", "raw"];
-    commands
-        .iter()
-        .for_each(|command| arguments.extend(["-c", command]));
+    commands.iter().for_each(|command| arguments.extend(["-c", command]));
     arguments.push(&uri);
     let text = run("qemu-utils", "qemu-io", &arguments);
     assert!(!text.contains("failed"), "{text}");

@@ -1,5 +1,7 @@
 //! The server through this crate's own client: what must hold for every peer, and what hostile ones may not do.
 
+#![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
+
 mod support;
 
 use holdall_nbd::client::{Client, ClientError, Options};
@@ -14,13 +16,7 @@ const SIZE: u64 = 64 << 20;
 #[test]
 fn what_is_written_is_read_in_every_way_of_talking() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
-    let (plain, structured) = (
-        Options::default(),
-        Options {
-            structured: true,
-            ..Options::default()
-        },
-    );
+    let (plain, structured) = (Options::default(), Options { structured: true, ..Options::default() });
     for (number, options) in [plain, structured, all_options()].into_iter().enumerate() {
         let mut client = serving.client(&options);
         let data = fill(number as u8 + 1, 300_000 / 4096 * 4096);
@@ -29,15 +25,10 @@ fn what_is_written_is_read_in_every_way_of_talking() {
         assert_eq!(client.read(0, 8192).unwrap(), vec![0; 8192]);
         client.flush().unwrap();
         client.write_forced(0, &fill(9, 4096)).unwrap();
-        client
-            .zero(0, 4096, command_flags::FAST_ZERO | command_flags::NO_HOLE)
-            .unwrap();
+        client.zero(0, 4096, command_flags::FAST_ZERO | command_flags::NO_HOLE).unwrap();
         assert_eq!(client.read(0, 4096).unwrap(), vec![0; 4096]);
         client.trim(8192, 4096).unwrap();
-        assert_eq!(
-            client.read(8192, 8192).unwrap(),
-            [vec![0; 4096], data[4096..8192].to_vec()].concat()
-        );
+        assert_eq!(client.read(8192, 8192).unwrap(), [vec![0; 4096], data[4096..8192].to_vec()].concat());
         client.cache(0, 1 << 20).unwrap();
         client.disconnect().unwrap();
     }
@@ -53,16 +44,9 @@ fn the_largest_request_passes_and_one_more_byte_does_not() {
         assert!(client.read(4096, 32 << 20).unwrap() == data);
         let error = client.read(0, (32 << 20) + 4096).unwrap_err();
         assert_eq!(error_number(&error), Some(22));
-        assert_eq!(
-            client.read(0, 4096).unwrap(),
-            vec![0; 4096],
-            "the connection goes on"
-        );
+        assert_eq!(client.read(0, 4096).unwrap(), vec![0; 4096], "the connection goes on");
         client.send_write(0, 0, &vec![0; (32 << 20) + 4096]).ok();
-        assert!(
-            client.receive().is_err(),
-            "a payload above the limit ends the connection"
-        );
+        assert!(client.receive().is_err(), "a payload above the limit ends the connection");
     }
 }
 
@@ -78,24 +62,14 @@ fn what_a_client_learns_of_an_export() {
         expected | flags::CAN_MULTI_CONN | flags::SEND_CACHE | flags::SEND_FAST_ZERO | flags::HAS_FLAGS;
     assert_eq!(told, expected);
     let sizes = client.agreement().block_sizes.unwrap();
-    assert_eq!(
-        (client.agreement().size_bytes, sizes.minimum, sizes.maximum),
-        (SIZE, 4096, 32 << 20)
-    );
+    assert_eq!((client.agreement().size_bytes, sizes.minimum, sizes.maximum), (SIZE, 4096, 32 << 20));
     let plain = serving.client(&Options::default());
-    assert_eq!(
-        plain.agreement().flags & flags::SEND_DF,
-        0,
-        "DF needs structured replies"
-    );
+    assert_eq!(plain.agreement().flags & flags::SEND_DF, 0, "DF needs structured replies");
     device.set_read_only();
     let read_only = serving.client(&Options::default()).agreement().flags;
     assert_ne!(read_only & flags::READ_ONLY, 0);
     assert_eq!(read_only & (flags::SEND_TRIM | flags::SEND_WRITE_ZEROES), 0);
-    let missing = Options {
-        export: "none".into(),
-        ..Options::default()
-    };
+    let missing = Options { export: "none".into(), ..Options::default() };
     let refused = Client::connect_unix(&serving.socket, &missing);
     assert!(matches!(refused, Err(ClientError::Refused { .. })));
 }
@@ -103,10 +77,7 @@ fn what_a_client_learns_of_an_export() {
 #[test]
 fn alignment_binds_only_those_who_were_told() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
-    let mut told = serving.client(&Options {
-        block_sizes: true,
-        ..Options::default()
-    });
+    let mut told = serving.client(&Options { block_sizes: true, ..Options::default() });
     assert_eq!(error_number(&told.read(512, 512).unwrap_err()), Some(22));
     assert_eq!(error_number(&told.write(512, &[1; 512]).unwrap_err()), Some(22));
     let mut untold = serving.client(&Options::default());
@@ -120,15 +91,8 @@ fn a_read_only_device_says_eperm_and_the_end_says_einval() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut client = serving.client(&all_options());
-    assert_eq!(
-        error_number(&client.write(SIZE, &[0; 4096]).unwrap_err()),
-        Some(22),
-        "never ENOSPC"
-    );
-    assert_eq!(
-        error_number(&client.read(SIZE - 4096, 8192).unwrap_err()),
-        Some(22)
-    );
+    assert_eq!(error_number(&client.write(SIZE, &[0; 4096]).unwrap_err()), Some(22), "never ENOSPC");
+    assert_eq!(error_number(&client.read(SIZE - 4096, 8192).unwrap_err()), Some(22));
     device.set_read_only();
     assert_eq!(error_number(&client.write(0, &[1; 4096]).unwrap_err()), Some(1));
     assert_eq!(error_number(&client.trim(0, 4096).unwrap_err()), Some(1));
@@ -152,19 +116,10 @@ fn structured_reads_tell_holes_unless_they_must_not_be_fragmented() {
     let whole = extent::HOLE | extent::ZERO;
     let extents = client.block_status(0, 65536, 0).unwrap();
     assert_eq!(extents, [(8192, whole), (4096, 0), (65536 - 12288, whole)]);
-    assert_eq!(
-        client.block_status(8192, 65536, command_flags::REQ_ONE).unwrap(),
-        [(4096, 0)]
-    );
+    assert_eq!(client.block_status(8192, 65536, command_flags::REQ_ONE).unwrap(), [(4096, 0)]);
     assert_eq!(error_number(&client.block_status(0, 0, 0).unwrap_err()), Some(22));
-    let mut without = serving.client(&Options {
-        structured: true,
-        ..Options::default()
-    });
-    assert_eq!(
-        error_number(&without.block_status(0, 4096, 0).unwrap_err()),
-        Some(22)
-    );
+    let mut without = serving.client(&Options { structured: true, ..Options::default() });
+    assert_eq!(error_number(&without.block_status(0, 4096, 0).unwrap_err()), Some(22));
 }
 
 #[test]
@@ -209,10 +164,7 @@ fn many_requests_in_flight_are_each_answered_once() {
             while client.in_flight() > 0 {
                 let (cookie, outcome) = client.receive().unwrap();
                 outcome.unwrap();
-                let place = sent
-                    .iter()
-                    .position(|other| *other == cookie)
-                    .expect("answered once");
+                let place = sent.iter().position(|other| *other == cookie).expect("answered once");
                 sent.swap_remove(place);
             }
             assert!(sent.is_empty());
@@ -310,11 +262,7 @@ fn a_write_of_a_lost_client_holds_up_its_successor_until_it_has_landed() {
         successor.receive().unwrap().1.unwrap();
     }
     assert_eq!(serving.export.gate().orphans(), 0);
-    assert_eq!(
-        device.bytes(0..4096),
-        [2; 4096],
-        "the late first copy did not undo the newer write"
-    );
+    assert_eq!(device.bytes(0..4096), [2; 4096], "the late first copy did not undo the newer write");
 }
 
 #[test]
@@ -342,24 +290,14 @@ fn a_shutdown_lets_requests_end_and_joins_everything() {
 #[test]
 fn a_withdrawn_export_is_not_found_and_its_clients_are_gone() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
-    let other = serving
-        .server
-        .export("other", MemoryDevice::new(1 << 20))
-        .unwrap();
+    let other = serving.server.export("other", MemoryDevice::new(1 << 20)).unwrap();
     let mut client = serving.client(&Options::default());
-    let named = Options {
-        export: "other".into(),
-        ..Options::default()
-    };
+    let named = Options { export: "other".into(), ..Options::default() };
     let mut survivor = serving.client(&named);
     serving.server.withdraw(&serving.export, GRACE);
     assert!(client.flush().is_err());
     survivor.flush().unwrap();
-    assert_eq!(
-        serving.client(&Options::default()).agreement().size_bytes,
-        1 << 20,
-        "the default moves on"
-    );
+    assert_eq!(serving.client(&Options::default()).agreement().size_bytes, 1 << 20, "the default moves on");
     assert_eq!(other.name(), "other");
 }
 
@@ -367,10 +305,7 @@ fn a_withdrawn_export_is_not_found_and_its_clients_are_gone() {
 fn the_transmission_phase_can_begin_without_a_handshake() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let session = serving
-        .server
-        .serve_kernel(&serving.export, vec![theirs.into()])
-        .unwrap();
+    let session = serving.server.serve_kernel(&serving.export, vec![theirs.into()]).unwrap();
     let mut client = Client::without_handshake(ours, SIZE);
     client.write(0, &[3; 4096]).unwrap();
     assert_eq!(client.read(0, 4096).unwrap(), [3; 4096]);
@@ -398,10 +333,7 @@ fn a_panicking_device_costs_its_connection_and_nothing_else() {
     let mut first = serving.client(&Options::default());
     assert!(matches!(first.read(0, 4096), Err(ClientError::Io(_))), "inline");
     let mut second = serving.client(&Options::default());
-    assert!(
-        matches!(second.write(0, &[0; 4096]), Err(ClientError::Io(_))),
-        "in a future"
-    );
+    assert!(matches!(second.write(0, &[0; 4096]), Err(ClientError::Io(_))), "in a future");
     let mut third = serving.client(&Options::default());
     third.flush().unwrap();
     serving.server.shutdown(GRACE);
@@ -416,9 +348,7 @@ fn a_client_that_says_nothing_useful_is_cut_off() {
     let magic = *b"IHAVEOPT";
     let endings: [&[u8]; 3] = [
         &[0, 0, 0, 0x80],
-        &[
-            0, 0, 0, 3, b'N', b'O', b'T', b'A', b'N', b'O', b'P', b'T', 0, 0, 0, 1, 0, 0, 0, 0,
-        ],
+        &[0, 0, 0, 3, b'N', b'O', b'T', b'A', b'N', b'O', b'P', b'T', 0, 0, 0, 1, 0, 0, 0, 0],
         &[&[0, 0, 0, 3][..], &magic, &[0, 0, 0, 99, 0xff, 0xff, 0xff, 0xff]].concat(),
     ];
     for ending in endings {

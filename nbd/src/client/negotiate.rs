@@ -37,33 +37,21 @@ pub(super) fn negotiate(stream: &mut dyn Stream, options: &Options) -> Result<Ag
     let offered = decode_greeting(&greeting)?;
     let fixed_newstyle = offered & FLAG_FIXED_NEWSTYLE != 0;
     let no_zeroes = offered & FLAG_NO_ZEROES != 0;
-    stream.write_all(
-        &ClientFlags {
-            fixed_newstyle,
-            no_zeroes,
-        }
-        .encode(),
-    )?;
+    stream.write_all(&ClientFlags { fixed_newstyle, no_zeroes }.encode())?;
     let mut agreement = Agreement::default();
     if options.structured {
         ask(stream, option::STRUCTURED_REPLY, &[], |_, _| Ok(()))?;
         agreement.structured = true;
     }
     if options.allocation {
-        let query = ContextQuery {
-            name: &options.export,
-            queries: vec![CONTEXT_ALLOCATION],
-        };
+        let query = ContextQuery { name: &options.export, queries: vec![CONTEXT_ALLOCATION] };
         ask(stream, option::SET_META_CONTEXT, &query.encode(), |kind, _| {
             agreement.allocation |= kind == reply::META_CONTEXT;
             Ok(())
         })?;
     }
-    let wanted = InfoRequest {
-        name: &options.export,
-        block_size: options.block_sizes,
-        canonical_name: false,
-    };
+    let wanted =
+        InfoRequest { name: &options.export, block_size: options.block_sizes, canonical_name: false };
     ask(stream, option::GO, &wanted.encode(), |kind, data| {
         if kind == reply::INFO {
             match Info::decode(data)? {
@@ -96,11 +84,7 @@ fn ask(
         }
         if header.kind & reply::ERR_BIT != 0 {
             let message = String::from_utf8_lossy(&data).into_owned();
-            return Err(ClientError::Refused {
-                option: code,
-                kind: header.kind,
-                message,
-            });
+            return Err(ClientError::Refused { option: code, kind: header.kind, message });
         }
         if header.kind == reply::ACK {
             return Ok(());

@@ -37,24 +37,14 @@ pub(super) struct Expected {
 
 impl Expected {
     pub(super) fn new(command: Command, offset: u64, len: u32) -> Self {
-        Self {
-            command,
-            offset,
-            len,
-            data: Data::default(),
-            covered: 0,
-            error: None,
-        }
+        Self { command, offset, len, data: Data::default(), covered: 0, error: None }
     }
 
     /// Where `len` bytes from `offset` lie in the answer.
     fn place(&mut self, offset: u64, len: u32) -> Result<&mut [u8], ClientError> {
         const OUTSIDE: ClientError = ClientError::Unexpected("with bytes that were not asked for");
         let at = offset.checked_sub(self.offset).ok_or(OUTSIDE)?;
-        let end = at
-            .checked_add(len.into())
-            .filter(|end| *end <= self.len.into())
-            .ok_or(OUTSIDE)?;
+        let end = at.checked_add(len.into()).filter(|end| *end <= self.len.into()).ok_or(OUTSIDE)?;
         self.data.bytes.resize(self.len as usize, 0);
         self.covered += u64::from(len);
         self.data.chunks += 1;
@@ -87,13 +77,7 @@ pub(super) fn receive(
             ReplyHead::Simple { error, cookie } => {
                 let mut expected = waiting.remove(&cookie).ok_or(FOREIGN)?;
                 if error != 0 {
-                    return Ok((
-                        cookie,
-                        Err(ClientError::Failed {
-                            error,
-                            message: String::new(),
-                        }),
-                    ));
+                    return Ok((cookie, Err(ClientError::Failed { error, message: String::new() })));
                 }
                 if expected.command == Command::Read {
                     let (offset, len) = (expected.offset, expected.len);
@@ -125,11 +109,7 @@ fn take_chunk(stream: &mut dyn Stream, kind: u16, expected: &mut Expected) -> Re
         return Ok(stream.read_exact(expected.place(u64::from_be_bytes(offset), len)?)?);
     }
     if len > CHUNK_BYTES_MAX {
-        return Err(Malformed::TooLong {
-            len: len.into(),
-            limit: CHUNK_BYTES_MAX.into(),
-        }
-        .into());
+        return Err(Malformed::TooLong { len: len.into(), limit: CHUNK_BYTES_MAX.into() }.into());
     }
     let mut payload = vec![0; len as usize];
     stream.read_exact(&mut payload)?;

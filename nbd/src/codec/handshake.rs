@@ -129,11 +129,7 @@ impl ClientFlags {
 
     /// To the wire.
     pub fn encode(self) -> [u8; 4] {
-        let fixed = if self.fixed_newstyle {
-            FLAG_FIXED_NEWSTYLE
-        } else {
-            0
-        };
+        let fixed = if self.fixed_newstyle { FLAG_FIXED_NEWSTYLE } else { 0 };
         let zeroes = if self.no_zeroes { FLAG_NO_ZEROES } else { 0 };
         u32::from(fixed | zeroes).to_be_bytes()
     }
@@ -153,10 +149,7 @@ impl OptionHeader {
     pub fn decode(bytes: &[u8; OPTION_HEADER_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         expect_magic(reader.u64()?, OPTION_MAGIC)?;
-        Ok(Self {
-            code: reader.u32()?,
-            len: reader.u32()?,
-        })
+        Ok(Self { code: reader.u32()?, len: reader.u32()? })
     }
 }
 
@@ -186,16 +179,9 @@ impl OptionReplyHeader {
     pub fn decode(bytes: &[u8; OPTION_REPLY_HEADER_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         expect_magic(reader.u64()?, OPTION_REPLY_MAGIC)?;
-        let header = Self {
-            code: reader.u32()?,
-            kind: reader.u32()?,
-            len: reader.u32()?,
-        };
+        let header = Self { code: reader.u32()?, kind: reader.u32()?, len: reader.u32()? };
         if header.len > OPTION_BYTES_MAX {
-            return Err(Malformed::TooLong {
-                len: header.len.into(),
-                limit: OPTION_BYTES_MAX.into(),
-            });
+            return Err(Malformed::TooLong { len: header.len.into(), limit: OPTION_BYTES_MAX.into() });
         }
         Ok(header)
     }
@@ -225,11 +211,7 @@ impl<'a> InfoRequest<'a> {
     /// From the wire. Information types that are not known are passed over, as the protocol wants.
     pub fn decode(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(data);
-        let mut request = Self {
-            name: reader.counted_string()?,
-            block_size: false,
-            canonical_name: false,
-        };
+        let mut request = Self { name: reader.counted_string()?, block_size: false, canonical_name: false };
         for _ in 0..reader.u16()? {
             match reader.u16()? {
                 info::BLOCK_SIZE => request.block_size = true,
@@ -252,9 +234,7 @@ impl<'a> InfoRequest<'a> {
         }
         let mut data = counted(self.name);
         data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
-        wanted
-            .iter()
-            .for_each(|kind| data.extend_from_slice(&kind.to_be_bytes()));
+        wanted.iter().for_each(|kind| data.extend_from_slice(&kind.to_be_bytes()));
         data
     }
 }
@@ -317,18 +297,11 @@ impl Info {
     pub fn decode(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(data);
         let info = match reader.u16()? {
-            info::EXPORT => Info::Export {
-                size: reader.u64()?,
-                flags: reader.u16()?,
-            },
+            info::EXPORT => Info::Export { size: reader.u64()?, flags: reader.u16()? },
             info::NAME => Info::Name(reader.string_to_end()?.to_owned()),
             info::BLOCK_SIZE => {
                 let (minimum, preferred, maximum) = (reader.u32()?, reader.u32()?, reader.u32()?);
-                Info::BlockSize(BlockSizes {
-                    minimum,
-                    preferred,
-                    maximum,
-                })
+                Info::BlockSize(BlockSizes { minimum, preferred, maximum })
             }
             _ => return Ok(Info::Other),
         };
@@ -353,14 +326,9 @@ impl<'a> ContextQuery<'a> {
         let name = reader.counted_string()?;
         let count = reader.u32()?;
         if count > QUERIES_MAX {
-            return Err(Malformed::TooLong {
-                len: count.into(),
-                limit: QUERIES_MAX.into(),
-            });
+            return Err(Malformed::TooLong { len: count.into(), limit: QUERIES_MAX.into() });
         }
-        let queries = (0..count)
-            .map(|_| reader.counted_string())
-            .collect::<Result<_, _>>()?;
+        let queries = (0..count).map(|_| reader.counted_string()).collect::<Result<_, _>>()?;
         reader.finish()?;
         Ok(Self { name, queries })
     }
@@ -369,30 +337,21 @@ impl<'a> ContextQuery<'a> {
     pub fn encode(&self) -> Vec<u8> {
         let mut data = counted(self.name);
         data.extend_from_slice(&(self.queries.len() as u32).to_be_bytes());
-        self.queries
-            .iter()
-            .for_each(|query| data.extend_from_slice(&counted(query)));
+        self.queries.iter().for_each(|query| data.extend_from_slice(&counted(query)));
         data
     }
 }
 
 /// Text after its length in 32 bits.
 pub fn counted(text: &str) -> Vec<u8> {
-    debug_assert!(
-        text.len() <= STRING_BYTES_MAX,
-        "callers check names where they are made"
-    );
+    debug_assert!(text.len() <= STRING_BYTES_MAX, "callers check names where they are made");
     let mut data = (text.len() as u32).to_be_bytes().to_vec();
     data.extend_from_slice(text.as_bytes());
     data
 }
 
 fn expect_magic(found: u64, expected: u64) -> Result<(), Malformed> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(Malformed::Magic(found))
-    }
+    if found == expected { Ok(()) } else { Err(Malformed::Magic(found)) }
 }
 
 #[cfg(test)]
@@ -401,60 +360,26 @@ mod tests {
 
     #[test]
     fn structures_survive_the_wire() {
-        let request = InfoRequest {
-            name: "drive",
-            block_size: true,
-            canonical_name: true,
-        };
+        let request = InfoRequest { name: "drive", block_size: true, canonical_name: true };
         assert_eq!(InfoRequest::decode(&request.encode()), Ok(request));
-        let query = ContextQuery {
-            name: "",
-            queries: vec![CONTEXT_ALLOCATION, "x-none:"],
-        };
+        let query = ContextQuery { name: "", queries: vec![CONTEXT_ALLOCATION, "x-none:"] };
         assert_eq!(ContextQuery::decode(&query.encode()), Ok(query.clone()));
-        let sizes = BlockSizes {
-            minimum: 4096,
-            preferred: 65536,
-            maximum: 1 << 25,
-        };
-        for info in [
-            Info::Export {
-                size: 1 << 40,
-                flags: 7,
-            },
-            Info::Name("x".into()),
-            Info::BlockSize(sizes),
-        ] {
+        let sizes = BlockSizes { minimum: 4096, preferred: 65536, maximum: 1 << 25 };
+        for info in [Info::Export { size: 1 << 40, flags: 7 }, Info::Name("x".into()), Info::BlockSize(sizes)]
+        {
             assert_eq!(Info::decode(&info.encode()), Ok(info));
         }
     }
 
     #[test]
     fn every_truncation_is_an_error_and_none_panics() {
-        let whole = InfoRequest {
-            name: "drive",
-            block_size: true,
-            canonical_name: false,
-        }
-        .encode();
+        let whole = InfoRequest { name: "drive", block_size: true, canonical_name: false }.encode();
         for len in 0..whole.len() {
-            assert_eq!(
-                InfoRequest::decode(&whole[..len]),
-                Err(Malformed::Truncated),
-                "at {len}"
-            );
+            assert_eq!(InfoRequest::decode(&whole[..len]), Err(Malformed::Truncated), "at {len}");
         }
-        let whole = ContextQuery {
-            name: "d",
-            queries: vec!["base:"],
-        }
-        .encode();
+        let whole = ContextQuery { name: "d", queries: vec!["base:"] }.encode();
         for len in 0..whole.len() {
-            assert_eq!(
-                ContextQuery::decode(&whole[..len]),
-                Err(Malformed::Truncated),
-                "at {len}"
-            );
+            assert_eq!(ContextQuery::decode(&whole[..len]), Err(Malformed::Truncated), "at {len}");
         }
     }
 
@@ -462,26 +387,15 @@ mod tests {
     fn lengths_are_capped_before_they_are_believed() {
         let mut data = counted("d");
         data.extend_from_slice(&u32::MAX.to_be_bytes());
-        assert!(matches!(
-            ContextQuery::decode(&data),
-            Err(Malformed::TooLong { .. })
-        ));
+        assert!(matches!(ContextQuery::decode(&data), Err(Malformed::TooLong { .. })));
         let data = u32::MAX.to_be_bytes();
-        assert!(matches!(
-            InfoRequest::decode(&data),
-            Err(Malformed::TooLong { .. })
-        ));
+        assert!(matches!(InfoRequest::decode(&data), Err(Malformed::TooLong { .. })));
     }
 
     #[test]
     fn unknown_client_flags_and_bytes_left_over_are_refused() {
         assert_eq!(ClientFlags::decode([0, 0, 0, 4]), Err(Malformed::ClientFlags(4)));
-        let mut data = InfoRequest {
-            name: "",
-            block_size: false,
-            canonical_name: false,
-        }
-        .encode();
+        let mut data = InfoRequest { name: "", block_size: false, canonical_name: false }.encode();
         data.push(0);
         assert_eq!(InfoRequest::decode(&data), Err(Malformed::TrailingBytes));
     }

@@ -44,10 +44,7 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes as text.
     pub fn string(&mut self, len: usize) -> Result<&'a str, Malformed> {
         if len > STRING_BYTES_MAX {
-            return Err(Malformed::TooLong {
-                len: len as u64,
-                limit: STRING_BYTES_MAX as u64,
-            });
+            return Err(Malformed::TooLong { len: len as u64, limit: STRING_BYTES_MAX as u64 });
         }
         text(self.bytes(len)?)
     }
@@ -70,19 +67,11 @@ impl<'a> Reader<'a> {
 
     /// Fails where bytes are left.
     pub fn finish(self) -> Result<(), Malformed> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(Malformed::TrailingBytes)
-        }
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::TrailingBytes) }
     }
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| Malformed::NotText)?;
-    if text.contains('\0') {
-        Err(Malformed::NotText)
-    } else {
-        Ok(text)
-    }
+    if text.contains('\0') { Err(Malformed::NotText) } else { Ok(text) }
 }

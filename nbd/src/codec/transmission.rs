@@ -276,10 +276,9 @@ impl ReplyHead {
     pub fn decode(bytes: &[u8; SIMPLE_REPLY_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         match reader.u32()? {
-            SIMPLE_REPLY_MAGIC => Ok(ReplyHead::Simple {
-                error: reader.u32()?,
-                cookie: Cookie(reader.u64()?),
-            }),
+            SIMPLE_REPLY_MAGIC => {
+                Ok(ReplyHead::Simple { error: reader.u32()?, cookie: Cookie(reader.u64()?) })
+            }
             STRUCTURED_REPLY_MAGIC => Ok(ReplyHead::Chunk {
                 done: reader.u16()? & CHUNK_DONE != 0,
                 kind: reader.u16()?,
@@ -298,26 +297,16 @@ mod tests {
     fn a_request_survives_the_wire() {
         for code in 0..=9 {
             let command = Command::from(code);
-            let request = Request {
-                flags: 3,
-                command,
-                cookie: Cookie(u64::MAX - 1),
-                offset: 1 << 50,
-                len: 4096,
-            };
+            let request =
+                Request { flags: 3, command, cookie: Cookie(u64::MAX - 1), offset: 1 << 50, len: 4096 };
             assert_eq!(Request::decode(&request.encode()), Ok(request));
         }
     }
 
     #[test]
     fn a_request_has_the_bytes_of_the_standard() {
-        let request = Request {
-            flags: 1,
-            command: Command::Write,
-            cookie: Cookie(0x0102),
-            offset: 0x1000,
-            len: 0x200,
-        };
+        let request =
+            Request { flags: 1, command: Command::Write, cookie: Cookie(0x0102), offset: 0x1000, len: 0x200 };
         let expected = [
             0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 2, 0,
         ];
@@ -327,29 +316,10 @@ mod tests {
     #[test]
     fn both_reply_heads_are_told_apart() {
         let simple = encode_simple_reply(5, Cookie(9));
-        assert_eq!(
-            ReplyHead::decode(&simple),
-            Ok(ReplyHead::Simple {
-                error: 5,
-                cookie: Cookie(9)
-            })
-        );
-        let chunk = Chunk {
-            done: true,
-            kind: chunk::ERROR,
-            cookie: Cookie(9),
-            len: 6,
-        }
-        .encode();
+        assert_eq!(ReplyHead::decode(&simple), Ok(ReplyHead::Simple { error: 5, cookie: Cookie(9) }));
+        let chunk = Chunk { done: true, kind: chunk::ERROR, cookie: Cookie(9), len: 6 }.encode();
         let head = ReplyHead::decode(chunk.first_chunk().unwrap());
-        assert_eq!(
-            head,
-            Ok(ReplyHead::Chunk {
-                done: true,
-                kind: chunk::ERROR,
-                cookie: Cookie(9)
-            })
-        );
+        assert_eq!(head, Ok(ReplyHead::Chunk { done: true, kind: chunk::ERROR, cookie: Cookie(9) }));
         assert_eq!(ReplyHead::decode(&[0; 16]), Err(Malformed::Magic(0)));
     }
 }

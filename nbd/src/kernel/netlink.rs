@@ -120,21 +120,14 @@ impl GenericNetlink {
             Some(netlink::GENERIC),
         )?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_LIMIT))?;
-        let mut this = Self {
-            socket,
-            family: TYPE_CONTROL,
-            sequence: 0,
-        };
+        let mut this = Self { socket, family: TYPE_CONTROL, sequence: 0 };
         let mut attributes = Attributes::default();
         attributes.string(ATTRIBUTE_FAMILY_NAME, family);
         let replies = this.call(COMMAND_GET_FAMILY, &attributes)?;
-        let id = replies
-            .iter()
-            .flat_map(|reply| parse_attributes(reply))
-            .find_map(|(kind, value)| {
-                let value = value.first_chunk().filter(|_| kind == ATTRIBUTE_FAMILY_ID)?;
-                Some(u16::from_ne_bytes(*value))
-            });
+        let id = replies.iter().flat_map(|reply| parse_attributes(reply)).find_map(|(kind, value)| {
+            let value = value.first_chunk().filter(|_| kind == ATTRIBUTE_FAMILY_ID)?;
+            Some(u16::from_ne_bytes(*value))
+        });
         this.family = id.ok_or(NetlinkError::NoAnswer)?;
         Ok(this)
     }
@@ -147,12 +140,7 @@ impl GenericNetlink {
     ) -> Result<Vec<Vec<u8>>, NetlinkError> {
         self.sequence += 1;
         let message = encode(self.family, self.sequence, command, attributes);
-        sendto(
-            &self.socket,
-            &message,
-            SendFlags::empty(),
-            &SocketAddrNetlink::new(0, 0),
-        )?;
+        sendto(&self.socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let mut answers = Vec::new();
         let mut buffer = vec![0; ANSWER_BYTES_MAX];
         loop {
@@ -171,9 +159,7 @@ impl GenericNetlink {
                 let code = message.body.first_chunk().ok_or(NetlinkError::NoAnswer)?;
                 return match i32::from_ne_bytes(*code) {
                     0 => Ok(answers),
-                    code => Err(NetlinkError::Refused(io::Error::from_raw_os_error(
-                        code.saturating_neg(),
-                    ))),
+                    code => Err(NetlinkError::Refused(io::Error::from_raw_os_error(code.saturating_neg()))),
                 };
             }
         }

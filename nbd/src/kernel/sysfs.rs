@@ -30,10 +30,7 @@ pub fn attached_devices() -> io::Result<Vec<AttachedDevice>> {
     let mut devices = Vec::new();
     for entry in fs::read_dir("/sys/block")? {
         let name = entry?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("nbd"))
-            .and_then(|n| n.parse().ok());
+        let number = name.to_str().and_then(|name| name.strip_prefix("nbd")).and_then(|n| n.parse().ok());
         let Some(index) = number.map(DeviceIndex) else {
             continue;
         };
@@ -47,11 +44,7 @@ pub fn attached_devices() -> io::Result<Vec<AttachedDevice>> {
         let identifier = fs::read_to_string(directory(index).join("backend")).ok();
         let identifier = identifier.map(|text| text.trim_end_matches('\n').to_owned());
         let identifier = identifier.filter(|text| !text.is_empty());
-        devices.push(AttachedDevice {
-            index,
-            size_bytes,
-            identifier,
-        });
+        devices.push(AttachedDevice { index, size_bytes, identifier });
     }
     devices.sort_by_key(|device| device.index);
     Ok(devices)
@@ -81,10 +74,7 @@ pub(super) fn wait_for_size(index: DeviceIndex, size: u64, limit: Duration) -> R
 }
 
 pub(super) fn set_io_timeout(index: DeviceIndex, timeout: Duration) -> io::Result<()> {
-    fs::write(
-        directory(index).join("queue/io_timeout"),
-        timeout.as_millis().to_string(),
-    )
+    fs::write(directory(index).join("queue/io_timeout"), timeout.as_millis().to_string())
 }
 
 fn directory(index: DeviceIndex) -> PathBuf {

@@ -20,7 +20,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+
+/// How long a client may leave replies untaken. While it does, what they refer to can not be evicted; so one that
+/// was stopped in a debugger for longer has to connect again.
+pub(super) const STALL_LIMIT: Duration = Duration::from_secs(300);
+/// How long a connection that ends waits for its client to take what was sent by reference.
+const LAST_REPLIES_LIMIT: Duration = Duration::from_secs(1);
 
 /// Why a connection ended before its client asked for it.
 #[derive(Debug, thiserror::Error)]
@@ -78,22 +85,8 @@ impl Connection {
     ) -> Self {
         let careful = export.careful().clone();
         export.gate().connection_begins();
-        let outgoing = Arc::new(Outgoing::new(
-            socket,
-            in_flight.clone(),
-            terms.structured,
-            careful,
-        ));
-        Self {
-            export,
-            terms,
-            runtime,
-            control,
-            in_flight,
-            incoming,
-            outgoing,
-            writer: None,
-        }
+        let outgoing = Arc::new(Outgoing::new(socket, in_flight.clone(), terms.structured, careful));
+        Self { export, terms, runtime, control, in_flight, incoming, outgoing, writer: None }
     }
 
     /// Serves until the client, an error or a stop ends it.
@@ -110,6 +103,7 @@ impl Connection {
         loop {
             if !self.incoming.holds_request() {
                 self.outgoing.flush()?;
+                self.wait_for_client()?;
             }
             if self.control.is_stopping() {
                 return Ok(());
@@ -120,13 +114,26 @@ impl Connection {
             if request.command == Command::Disconnect {
                 // The protocol wants what is outstanding to be answered before the end.
                 self.outgoing.flush()?;
-                self.in_flight
-                    .wait_until_idle_unless(|| self.control.is_hung_up());
+                self.in_flight.wait_until_idle_unless(|| self.control.is_hung_up());
                 return Ok(());
             }
             self.wait_for_turn(request.command)?;
             self.answer(&request)?;
         }
+    }
+
+    /// Waits until a request arrives or the client has taken every byte that was sent by reference: a device may
+    /// have to wait for those before it evicts, and nothing else tells when they are taken.
+    fn wait_for_client(&self) -> Result<(), ConnectionError> {
+        let (mut waited, mut step) = (Duration::ZERO, Duration::from_millis(1));
+        while self.outgoing.release_taken() > 0 && !self.incoming.is_readable_within(step)? {
+            waited += step;
+            step = (step * 2).min(Duration::from_millis(100));
+            if waited > STALL_LIMIT {
+                return Err(ConnectionError::Broken);
+            }
+        }
+        Ok(())
     }
 
     /// Waits, with nothing left unsent, until the device's gate is open and there is room for a request.
@@ -153,18 +160,10 @@ impl Connection {
     fn answer(&mut self, request: &Request) -> Result<(), ConnectionError> {
         let cookie = request.cookie;
         let device = self.export.device().clone();
-        let payload = if request.command == Command::Write {
-            request.len
-        } else {
-            0
-        };
+        let payload = if request.command == Command::Write { request.len } else { 0 };
         if payload > PAYLOAD_BYTES_MAX {
             // Skipping up to 4 GiB to be able to say EINVAL would serve nobody.
-            return Err(Malformed::TooLong {
-                len: payload.into(),
-                limit: PAYLOAD_BYTES_MAX.into(),
-            }
-            .into());
+            return Err(Malformed::TooLong { len: payload.into(), limit: PAYLOAD_BYTES_MAX.into() }.into());
         }
         let call = match call_for(request, self.terms, device.geometry()) {
             Ok(call) => call,
@@ -181,27 +180,16 @@ impl Connection {
                 self.reply(cookie, None, len, answer, move |lease| {
                     let bytes: u64 = lease.pieces().iter().map(|piece| piece.len()).sum();
                     assert_eq!(bytes, len, "a lease is as long as the range that was asked for");
-                    Body::Data {
-                        offset,
-                        lease,
-                        fragment,
-                    }
+                    Body::Data { offset, lease, fragment }
                 })
             }
             Call::Write { offset, durability } => {
                 let data = self.incoming.payload(payload)?;
-                let slot = self
-                    .in_flight
-                    .admit(payload.into(), true)
-                    .ok_or(ConnectionError::Fenced)?;
+                let slot = self.in_flight.admit(payload.into(), true).ok_or(ConnectionError::Fenced)?;
                 let answer = device.write(offset, data, durability);
                 self.reply(cookie, Some(slot), 0, answer, |()| Body::Done)
             }
-            Call::Zero {
-                range,
-                how,
-                durability,
-            } => {
+            Call::Zero { range, how, durability } => {
                 let slot = begin_write(&self.in_flight, &self.control, 0)?;
                 let answer = device.zero(range, how, durability);
                 self.reply(cookie, Some(slot), 0, answer, |()| Body::Done)
@@ -212,10 +200,7 @@ impl Connection {
             }
             Call::Prefetch { range } => {
                 device.prefetch(range);
-                Ok(self.outgoing.put(Reply {
-                    cookie,
-                    body: Body::Done,
-                })?)
+                Ok(self.outgoing.put(Reply { cookie, body: Body::Done })?)
             }
             Call::Allocation { range, limit } => {
                 let len = range.end - range.start;
@@ -223,10 +208,7 @@ impl Connection {
                 self.reply(cookie, None, 0, answer, move |extents| {
                     let told: u64 = extents.iter().map(|run| run.len).sum();
                     let whole = extents.iter().all(|run| run.len > 0) && (1..=len).contains(&told);
-                    assert!(
-                        whole && extents.len() <= limit,
-                        "extents lie in the range that was asked for"
-                    );
+                    assert!(whole && extents.len() <= limit, "extents lie in the range that was asked for");
                     Body::Extents(extents)
                 })
             }
@@ -254,16 +236,10 @@ impl Connection {
         let drops_with_client = slot.is_none();
         let slot = match slot {
             Some(slot) => slot,
-            None => self
-                .in_flight
-                .admit(bytes, false)
-                .ok_or(ConnectionError::Fenced)?,
+            None => self.in_flight.admit(bytes, false).ok_or(ConnectionError::Fenced)?,
         };
-        let completion = Completion {
-            outgoing: self.outgoing.clone(),
-            queue: self.queue()?,
-            slot: Some(slot),
-        };
+        let completion =
+            Completion { outgoing: self.outgoing.clone(), queue: self.queue()?, slot: Some(slot) };
         let mut gone = self.control.gone();
         self.runtime.spawn(async move {
             let result = if drops_with_client {
@@ -285,9 +261,7 @@ impl Connection {
             let (sender, receiver) = channel();
             let outgoing = self.outgoing.clone();
             let thread = std::thread::Builder::new().name("nbd-write".into());
-            let thread = thread
-                .spawn(move || write(&outgoing, receiver))
-                .map_err(ConnectionError::Thread)?;
+            let thread = thread.spawn(move || write(&outgoing, receiver)).map_err(ConnectionError::Thread)?;
             self.writer = Some((sender, thread));
         }
         Ok(self.writer.as_ref().expect("it was just started").0.clone())
@@ -301,6 +275,10 @@ impl Drop for Connection {
         self.control.abandon();
         self.in_flight.wait_until_idle();
         self.export.gate().connection_ended();
+        let deadline = Instant::now() + LAST_REPLIES_LIMIT;
+        while self.outgoing.release_taken() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         if let Some((queue, thread)) = self.writer.take() {
             drop(queue);
             // It only sends; a panic there has already been reported by the hook.
@@ -311,22 +289,16 @@ impl Drop for Connection {
 
 /// Counts a write in, unless its client may be sending it again elsewhere (see [`super::gate`]).
 fn begin_write(in_flight: &Arc<InFlight>, control: &Control, bytes: u32) -> Result<Slot, ConnectionError> {
-    let slot = in_flight
-        .admit(bytes.into(), true)
-        .ok_or(ConnectionError::Fenced)?;
+    let slot = in_flight.admit(bytes.into(), true).ok_or(ConnectionError::Fenced)?;
     let gone = in_flight.gate().connections() > 1 && control.is_hung_up();
-    if gone {
-        Err(ConnectionError::Fenced)
-    } else {
-        Ok(slot)
-    }
+    if gone { Err(ConnectionError::Fenced) } else { Ok(slot) }
 }
 
 fn write(outgoing: &Outgoing, work: Receiver<Work>) {
     for work in work {
         // A broken connection is noticed by the reading thread; here replies are just let go.
         let _ = match work {
-            Work::Reply(reply, _slot) => outgoing.put(reply).and_then(|()| outgoing.flush()),
+            Work::Reply(reply, _slot) => outgoing.send(reply),
             Work::Flush => outgoing.flush(),
         };
     }

@@ -77,13 +77,7 @@ impl Control {
     /// Whether the peer has closed its end.
     pub(super) fn is_hung_up(&self) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let polled = poll(
-            &mut fds,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            }),
-        );
+        let polled = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         matches!(polled, Ok(1..))
     }
 

@@ -29,12 +29,7 @@ struct Connections {
 
 impl Connections {
     fn fence_gone(&self) {
-        for other in self
-            .live
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|other| other.is_hung_up())
-        {
+        for other in self.live.iter().filter_map(Weak::upgrade).filter(|other| other.is_hung_up()) {
             other.in_flight().end();
         }
     }
@@ -91,11 +86,7 @@ impl Export {
     }
 
     pub(super) fn block_sizes() -> BlockSizes {
-        BlockSizes {
-            minimum: BLOCK_BYTES as u32,
-            preferred: CHUNK_BYTES as u32,
-            maximum: PAYLOAD_BYTES_MAX,
-        }
+        BlockSizes { minimum: BLOCK_BYTES as u32, preferred: CHUNK_BYTES as u32, maximum: PAYLOAD_BYTES_MAX }
     }
 
     pub(super) fn careful(&self) -> &Arc<AtomicBool> {
@@ -106,11 +97,7 @@ impl Export {
     pub(super) fn withdraw(&self) -> Vec<Arc<Control>> {
         let mut connections = self.connections.lock();
         connections.withdrawn = true;
-        connections
-            .live
-            .drain(..)
-            .filter_map(|control| control.upgrade())
-            .collect()
+        connections.live.drain(..).filter_map(|control| control.upgrade()).collect()
     }
 
     /// Takes in a connection that is about to serve, and fences those whose client has gone: what such a client

@@ -47,11 +47,7 @@ pub(super) struct Slot {
 
 impl InFlight {
     pub(super) fn new(gate: Arc<Gate>) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            gate,
-        })
+        Arc::new(Self { state: Mutex::default(), changed: Condvar::new(), gate })
     }
 
     pub(super) fn gate(&self) -> &Gate {
@@ -75,11 +71,7 @@ impl InFlight {
             state.writes += 1;
             self.gate.write_begins();
         }
-        Some(Slot {
-            of: self.clone(),
-            bytes,
-            writes,
-        })
+        Some(Slot { of: self.clone(), bytes, writes })
     }
 
     /// Whether the next request has to wait. It may then exceed the limit in bytes by itself, never by more.
@@ -156,15 +148,8 @@ mod tests {
         assert_eq!(gate.orphans(), 0, "a live connection has no orphans");
         connection.end();
         connection.end();
-        assert_eq!(
-            gate.orphans(),
-            1,
-            "reads are not counted, and ending twice changes nothing"
-        );
-        assert!(
-            connection.admit(1, true).is_none(),
-            "a fenced connection admits nothing"
-        );
+        assert_eq!(gate.orphans(), 1, "reads are not counted, and ending twice changes nothing");
+        assert!(connection.admit(1, true).is_none(), "a fenced connection admits nothing");
         drop(read);
         let waiter = std::thread::spawn({
             let gate = gate.clone();

@@ -2,12 +2,13 @@
 
 use crate::codec::transmission::{REQUEST_BYTES, Request};
 use crate::codec::{Malformed, PAYLOAD_BYTES_MAX};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, sockopt};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes read ahead. A request of the kernel's default size (128 KiB) with its payload fits twice, so it is given
 /// to the device from where it was received. Pages that were never used cost nothing.
@@ -40,14 +41,7 @@ pub(super) enum ReceiveError {
 
 impl Incoming {
     pub(super) fn new(socket: Arc<OwnedFd>) -> Self {
-        Self {
-            socket,
-            buffer: vec![0; BUFFER_BYTES],
-            start: 0,
-            end: 0,
-            payload: Vec::new(),
-            deadline: None,
-        }
+        Self { socket, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, payload: Vec::new(), deadline: None }
     }
 
     /// Fails what is not received by then. A client that drips bytes does not move it.
@@ -74,6 +68,17 @@ impl Incoming {
         }
     }
 
+    /// Waits until there is something to read, or the end of it, for at most `limit`.
+    pub(super) fn is_readable_within(&self, limit: Duration) -> Result<bool, ReceiveError> {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        match poll(&mut fds, Some(&limit)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(ReceiveError::Io(errno.into())),
+        }
+    }
+
     /// The next request's header, or `None` where the peer ended the connection between two requests.
     pub(super) fn request(&mut self) -> Result<Option<Request>, ReceiveError> {
         match self.buffered(REQUEST_BYTES) {
@@ -81,9 +86,7 @@ impl Incoming {
             Err(ReceiveError::Closed) if self.start == self.end => return Ok(None),
             Err(error) => return Err(error),
         }
-        let header = self.buffer[self.start..self.end]
-            .first_chunk()
-            .expect("it was just buffered");
+        let header = self.buffer[self.start..self.end].first_chunk().expect("it was just buffered");
         let request = Request::decode(header)?;
         self.start += REQUEST_BYTES;
         Ok(Some(request))

@@ -59,17 +59,8 @@ pub(super) fn negotiate(
     let deadline = Instant::now() + TIME_LIMIT;
     incoming.set_deadline(Some(deadline))?;
     let (out, terms) = (Vec::new(), Terms::default());
-    let chosen = Haggling {
-        socket,
-        directory,
-        deadline,
-        out,
-        terms,
-        context_of: None,
-    }
-    .run(incoming)?;
+    let chosen = Haggling { socket, directory, deadline, out, terms, context_of: None }.run(incoming)?;
     incoming.set_deadline(None)?;
-    set_send_timeout(socket, None)?;
     Ok(chosen)
 }
 
@@ -92,8 +83,7 @@ enum Next {
 
 impl Haggling<'_> {
     fn run(&mut self, incoming: &mut Incoming) -> Result<Option<(Arc<Export>, Terms)>, NegotiationError> {
-        self.out
-            .extend_from_slice(&encode_greeting(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES));
+        self.out.extend_from_slice(&encode_greeting(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES));
         self.send()?;
         let mut flags = [0; 4];
         incoming.exact(&mut flags)?;
@@ -158,8 +148,7 @@ impl Haggling<'_> {
         };
         let size = export.device().geometry().size_bytes;
         self.out.extend_from_slice(&size.to_be_bytes());
-        self.out
-            .extend_from_slice(&export.transmission_flags(self.terms.structured).to_be_bytes());
+        self.out.extend_from_slice(&export.transmission_flags(self.terms.structured).to_be_bytes());
         if !flags.no_zeroes {
             self.out.extend_from_slice(&[0; EXPORT_NAME_ZEROES]);
         }
@@ -193,11 +182,7 @@ impl Haggling<'_> {
             self.answer(code, reply::INFO, &Info::Name(export.name().to_owned()).encode());
         }
         if request.block_size {
-            self.answer(
-                code,
-                reply::INFO,
-                &Info::BlockSize(Export::block_sizes()).encode(),
-            );
+            self.answer(code, reply::INFO, &Info::BlockSize(Export::block_sizes()).encode());
         }
         self.answer(code, reply::ACK, &[]);
         // Only a GO that asked for block sizes promises to respect them.
@@ -238,10 +223,7 @@ impl Haggling<'_> {
     }
 
     fn answer(&mut self, code: u32, kind: u32, data: &[u8]) {
-        debug_assert!(
-            data.len() <= STRING_BYTES_MAX + 4,
-            "what the server says is short"
-        );
+        debug_assert!(data.len() <= STRING_BYTES_MAX + 4, "what the server says is short");
         encode_option_reply(&mut self.out, code, kind, data);
     }
 
@@ -252,7 +234,7 @@ impl Haggling<'_> {
             if left.is_zero() {
                 return Err(ReceiveError::TooSlow.into());
             }
-            set_send_timeout(self.socket, Some(left))?;
+            set_send_timeout(self.socket, left)?;
             match rustix::net::send(self.socket, rest, SendFlags::NOSIGNAL) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(Errno::INTR | Errno::AGAIN) => {}
@@ -264,7 +246,7 @@ impl Haggling<'_> {
     }
 }
 
-fn set_send_timeout(socket: &OwnedFd, timeout: Option<Duration>) -> Result<(), NegotiationError> {
-    sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, timeout)
+fn set_send_timeout(socket: &OwnedFd, timeout: Duration) -> Result<(), NegotiationError> {
+    sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, Some(timeout))
         .map_err(|errno| NegotiationError::Send(errno.into()))
 }

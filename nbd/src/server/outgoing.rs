@@ -10,10 +10,10 @@
 //! connection until it has none left, and wait for ever instead of seeing EIO.
 
 use super::in_flight::InFlight;
-use super::reply::{Body, Reply};
+use super::reply::{Body, Reply, code_of};
 use super::send_buffer::{SendBuffer, SendError};
 use crate::codec::transmission::{Chunk, Cookie, chunk, encode_simple_reply, extent};
-use holdall_core::device::{Allocation, Piece, ReadLease};
+use holdall_core::device::{Allocation, Piece};
 use parking_lot::Mutex;
 use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -35,6 +35,7 @@ pub(super) struct Outgoing {
     socket: Arc<OwnedFd>,
     in_flight: Arc<InFlight>,
     structured: bool,
+    by_reference: bool,
     careful: Arc<AtomicBool>,
     // A mutex, because replies must not mix on the wire. The runtime only ever tries it.
     buffer: Mutex<SendBuffer>,
@@ -52,26 +53,31 @@ impl Outgoing {
         careful: Arc<AtomicBool>,
     ) -> Self {
         let buffer = Mutex::new(SendBuffer::new(socket.clone()));
-        Self {
-            socket,
-            in_flight,
-            structured,
-            careful,
-            buffer,
-        }
+        let family = rustix::net::sockopt::socket_domain(&socket);
+        let by_reference = matches!(family, Ok(rustix::net::AddressFamily::UNIX));
+        Self { socket, in_flight, structured, by_reference, careful, buffer }
     }
 
-    /// Adds a reply; it leaves at the latest with the next [`Outgoing::flush`].
+    /// For the reading thread: adds a reply, which leaves at the latest with the next [`Outgoing::flush`]. Its bytes
+    /// may leave by reference, since that thread will look after them ([`Outgoing::release_taken`]).
     pub(super) fn put(&self, reply: Reply) -> Result<(), Broken> {
         let mut buffer = self.buffer.lock();
-        let result = self.encode(&mut buffer, reply).and_then(|()| {
-            if buffer.len() >= GATHER_BYTES {
-                buffer.flush()
-            } else {
-                Ok(())
-            }
-        });
+        let result = self
+            .encode(&mut buffer, reply, self.by_reference)
+            .and_then(|()| if buffer.len() >= GATHER_BYTES { buffer.flush() } else { Ok(()) });
         self.unless_broken(result)
+    }
+
+    /// For the writing thread: sends a reply, by copy, and waits until it has left.
+    pub(super) fn send(&self, reply: Reply) -> Result<(), Broken> {
+        let mut buffer = self.buffer.lock();
+        let result = self.encode(&mut buffer, reply, false).and_then(|()| buffer.flush());
+        self.unless_broken(result)
+    }
+
+    /// Lets go of places in files whose bytes the client has taken; how many are left.
+    pub(super) fn release_taken(&self) -> usize {
+        if self.by_reference { self.buffer.lock().release_taken() } else { 0 }
     }
 
     /// Sends what has gathered, and waits until it has left.
@@ -89,7 +95,7 @@ impl Outgoing {
         let Some(mut buffer) = self.buffer.try_lock() else {
             return Err(reply);
         };
-        let result = self.encode(&mut buffer, reply).and_then(|()| buffer.try_flush());
+        let result = self.encode(&mut buffer, reply, false).and_then(|()| buffer.try_flush());
         let sent = *result.as_ref().unwrap_or(&true);
         // A broken connection needs no flush: its reading thread has been woken by the shutdown.
         let _ = self.unless_broken(result.map(drop));
@@ -118,7 +124,7 @@ impl Outgoing {
         })
     }
 
-    fn encode(&self, buffer: &mut SendBuffer, reply: Reply) -> Result<(), SendError> {
+    fn encode(&self, buffer: &mut SendBuffer, reply: Reply, may_refer: bool) -> Result<(), SendError> {
         let cookie = reply.cookie;
         match reply.body {
             Body::Done => {
@@ -133,11 +139,21 @@ impl Outgoing {
                 status(buffer, cookie, &extents);
                 Ok(())
             }
-            Body::Data {
-                offset,
-                lease,
-                fragment,
-            } => self.data(buffer, cookie, offset, &lease, fragment),
+            Body::Data { offset, lease, fragment } => {
+                let careful = self.careful.load(Ordering::Acquire);
+                let stream_limit = if careful { usize::MAX } else { STREAM_BYTES };
+                let mark = buffer.begin(stream_limit, may_refer && !careful);
+                let put = self.data(buffer, cookie, offset, lease.pieces(), fragment);
+                // Also after an error: what has left by reference is still on its way.
+                buffer.end(lease);
+                match put {
+                    Err(SendError::Device(error)) if buffer.rewind(mark) => {
+                        self.error(buffer, cookie, code_of(&error).number(), &error.to_string());
+                        Ok(())
+                    }
+                    other => other,
+                }
+            }
         }
     }
 
@@ -148,15 +164,7 @@ impl Outgoing {
         }
         let text = &message.as_bytes()[..message.floor_char_boundary(MESSAGE_BYTES_MAX)];
         let len = 6 + text.len() as u32;
-        buffer.push(
-            &Chunk {
-                done: true,
-                kind: chunk::ERROR,
-                cookie,
-                len,
-            }
-            .encode(),
-        );
+        buffer.push(&Chunk { done: true, kind: chunk::ERROR, cookie, len }.encode());
         buffer.push(&number.to_be_bytes());
         buffer.push(&(text.len() as u16).to_be_bytes());
         buffer.push(text);
@@ -167,29 +175,14 @@ impl Outgoing {
         buffer: &mut SendBuffer,
         cookie: Cookie,
         offset: u64,
-        lease: &ReadLease,
+        pieces: &[Piece],
         fragment: bool,
     ) -> Result<(), SendError> {
-        let careful = self.careful.load(Ordering::Acquire);
-        let mark = buffer.begin(if careful { usize::MAX } else { STREAM_BYTES });
-        let put = if self.structured {
-            structured_data(buffer, cookie, offset, lease.pieces(), fragment)
-        } else {
-            buffer.push(&encode_simple_reply(0, cookie));
-            lease.pieces().iter().try_for_each(|piece| buffer.piece(piece))
-        };
-        match put {
-            Err(SendError::Device(error)) if buffer.rewind(mark) => {
-                self.error(
-                    buffer,
-                    cookie,
-                    super::reply::code_of(&error).number(),
-                    &error.to_string(),
-                );
-                Ok(())
-            }
-            other => other,
+        if self.structured {
+            return structured_data(buffer, cookie, offset, pieces, fragment);
         }
+        buffer.push(&encode_simple_reply(0, cookie));
+        pieces.iter().try_for_each(|piece| buffer.piece(piece))
     }
 }
 
@@ -204,41 +197,17 @@ fn structured_data(
     let is_hole = |piece: &Piece| fragment && matches!(piece, Piece::Zero { .. });
     let mut runs = pieces.chunk_by(|a, b| is_hole(a) == is_hole(b)).peekable();
     if runs.peek().is_none() {
-        buffer.push(
-            &Chunk {
-                done: true,
-                kind: chunk::NONE,
-                cookie,
-                len: 0,
-            }
-            .encode(),
-        );
+        buffer.push(&Chunk { done: true, kind: chunk::NONE, cookie, len: 0 }.encode());
     }
     while let Some(run) = runs.next() {
         let bytes: u64 = run.iter().map(Piece::len).sum();
         let done = runs.peek().is_none();
         if run.iter().all(is_hole) {
-            buffer.push(
-                &Chunk {
-                    done,
-                    kind: chunk::OFFSET_HOLE,
-                    cookie,
-                    len: 12,
-                }
-                .encode(),
-            );
+            buffer.push(&Chunk { done, kind: chunk::OFFSET_HOLE, cookie, len: 12 }.encode());
             buffer.push(&offset.to_be_bytes());
             buffer.push(&(bytes as u32).to_be_bytes());
         } else {
-            buffer.push(
-                &Chunk {
-                    done,
-                    kind: chunk::OFFSET_DATA,
-                    cookie,
-                    len: 8 + bytes as u32,
-                }
-                .encode(),
-            );
+            buffer.push(&Chunk { done, kind: chunk::OFFSET_DATA, cookie, len: 8 + bytes as u32 }.encode());
             buffer.push(&offset.to_be_bytes());
             run.iter().try_for_each(|piece| buffer.piece(piece))?;
         }
@@ -250,15 +219,7 @@ fn structured_data(
 /// A reply to BLOCK_STATUS. What reads as zeros without I/O is told as a hole: both mean "nothing to copy".
 fn status(buffer: &mut SendBuffer, cookie: Cookie, extents: &[Allocation]) {
     let len = 4 + 8 * extents.len() as u32;
-    buffer.push(
-        &Chunk {
-            done: true,
-            kind: chunk::BLOCK_STATUS,
-            cookie,
-            len,
-        }
-        .encode(),
-    );
+    buffer.push(&Chunk { done: true, kind: chunk::BLOCK_STATUS, cookie, len }.encode());
     buffer.push(&ALLOCATION_CONTEXT.to_be_bytes());
     for run in extents {
         let flags = if run.zero { extent::HOLE | extent::ZERO } else { 0 };

@@ -16,11 +16,7 @@ pub(super) enum Body {
     /// It is not, and why.
     Error(ErrorCode, String),
     /// The bytes from `offset`; in several chunks only where `fragment` allows it.
-    Data {
-        offset: u64,
-        lease: ReadLease,
-        fragment: bool,
-    },
+    Data { offset: u64, lease: ReadLease, fragment: bool },
     /// Extents.
     Extents(Vec<Allocation>),
 }

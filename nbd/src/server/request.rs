@@ -13,27 +13,12 @@ const EXTENTS_MAX: usize = 4096;
 /// A call on the device.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    Read {
-        range: Range<u64>,
-        fragment: bool,
-    },
-    Write {
-        offset: u64,
-        durability: Durability,
-    },
-    Zero {
-        range: Range<u64>,
-        how: Zeroing,
-        durability: Durability,
-    },
+    Read { range: Range<u64>, fragment: bool },
+    Write { offset: u64, durability: Durability },
+    Zero { range: Range<u64>, how: Zeroing, durability: Durability },
     Flush,
-    Prefetch {
-        range: Range<u64>,
-    },
-    Allocation {
-        range: Range<u64>,
-        limit: usize,
-    },
+    Prefetch { range: Range<u64> },
+    Allocation { range: Range<u64>, limit: usize },
 }
 
 /// Why a request is not done.
@@ -85,58 +70,30 @@ pub(super) fn call_for(request: &Request, terms: Terms, geometry: DeviceGeometry
     }
     if request.command == Command::Flush {
         let bare = request.offset == 0 && request.len == 0;
-        return if bare {
-            Ok(Call::Flush)
-        } else {
-            Err(Refusal::FlushWithRange)
-        };
+        return if bare { Ok(Call::Flush) } else { Err(Refusal::FlushWithRange) };
     }
     if geometry.read_only && writes(request.command) {
         return Err(Refusal::ReadOnly);
     }
     let range = range_of(request, terms, geometry)?;
     let has = |flag| request.flags & flag != 0;
-    let durability = if has(command_flags::FUA) {
-        Durability::Forced
-    } else {
-        Durability::Ordered
-    };
+    let durability = if has(command_flags::FUA) { Durability::Forced } else { Durability::Ordered };
     match request.command {
-        Command::Read if request.len <= PAYLOAD_BYTES_MAX => Ok(Call::Read {
-            range,
-            fragment: !has(command_flags::DF),
-        }),
+        Command::Read if request.len <= PAYLOAD_BYTES_MAX => {
+            Ok(Call::Read { range, fragment: !has(command_flags::DF) })
+        }
         Command::Read if has(command_flags::DF) => Err(Refusal::TooLongUnfragmented),
         Command::Read => Err(Refusal::TooLong),
-        Command::Write => Ok(Call::Write {
-            offset: range.start,
-            durability,
-        }),
-        Command::Trim => Ok(Call::Zero {
-            range,
-            how: Zeroing::Trim,
-            durability,
-        }),
+        Command::Write => Ok(Call::Write { offset: range.start, durability }),
+        Command::Trim => Ok(Call::Zero { range, how: Zeroing::Trim, durability }),
         Command::WriteZeroes => {
-            let how = if has(command_flags::NO_HOLE) {
-                Zeroing::KeepSpace
-            } else {
-                Zeroing::MayPunch
-            };
-            Ok(Call::Zero {
-                range,
-                how,
-                durability,
-            })
+            let how = if has(command_flags::NO_HOLE) { Zeroing::KeepSpace } else { Zeroing::MayPunch };
+            Ok(Call::Zero { range, how, durability })
         }
         Command::Cache => Ok(Call::Prefetch { range }),
         Command::BlockStatus if !terms.allocation || range.is_empty() => Err(Refusal::Status),
         Command::BlockStatus => {
-            let limit = if has(command_flags::REQ_ONE) {
-                1
-            } else {
-                EXTENTS_MAX
-            };
+            let limit = if has(command_flags::REQ_ONE) { 1 } else { EXTENTS_MAX };
             Ok(Call::Allocation { range, limit })
         }
         Command::Flush | Command::Disconnect => unreachable!("handled before"),
@@ -162,19 +119,12 @@ pub(super) fn writes(command: Command) -> bool {
 }
 
 fn range_of(request: &Request, terms: Terms, geometry: DeviceGeometry) -> Result<Range<u64>, Refusal> {
-    let end = request
-        .offset
-        .checked_add(request.len.into())
-        .ok_or(Refusal::OutOfRange)?;
+    let end = request.offset.checked_add(request.len.into()).ok_or(Refusal::OutOfRange)?;
     if end > geometry.size_bytes {
         return Err(Refusal::OutOfRange);
     }
     let aligned = request.offset.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
-    if terms.aligned && !aligned {
-        Err(Refusal::Unaligned)
-    } else {
-        Ok(request.offset..end)
-    }
+    if terms.aligned && !aligned { Err(Refusal::Unaligned) } else { Ok(request.offset..end) }
 }
 
 #[cfg(test)]
@@ -182,24 +132,11 @@ mod tests {
     use super::*;
     use crate::codec::transmission::Cookie;
 
-    const TERMS: Terms = Terms {
-        structured: true,
-        allocation: true,
-        aligned: true,
-    };
-    const GEOMETRY: DeviceGeometry = DeviceGeometry {
-        size_bytes: 1 << 30,
-        read_only: false,
-    };
+    const TERMS: Terms = Terms { structured: true, allocation: true, aligned: true };
+    const GEOMETRY: DeviceGeometry = DeviceGeometry { size_bytes: 1 << 30, read_only: false };
 
     fn request(command: Command, flags: u16, offset: u64, len: u32) -> Request {
-        Request {
-            flags,
-            command,
-            cookie: Cookie(1),
-            offset,
-            len,
-        }
+        Request { flags, command, cookie: Cookie(1), offset, len }
     }
 
     #[test]
@@ -216,25 +153,12 @@ mod tests {
     fn alignment_is_asked_only_of_those_who_know_of_it() {
         let odd = request(Command::Write, 0, 512, 512);
         assert_eq!(call_for(&odd, TERMS, GEOMETRY), Err(Refusal::Unaligned));
-        assert!(
-            call_for(
-                &odd,
-                Terms {
-                    aligned: false,
-                    ..TERMS
-                },
-                GEOMETRY
-            )
-            .is_ok()
-        );
+        assert!(call_for(&odd, Terms { aligned: false, ..TERMS }, GEOMETRY).is_ok());
     }
 
     #[test]
     fn a_read_only_device_refuses_every_kind_of_write_and_nothing_else() {
-        let geometry = DeviceGeometry {
-            read_only: true,
-            ..GEOMETRY
-        };
+        let geometry = DeviceGeometry { read_only: true, ..GEOMETRY };
         for command in [Command::Write, Command::Trim, Command::WriteZeroes] {
             let refused = call_for(&request(command, 0, 0, 4096), TERMS, geometry);
             assert_eq!(refused, Err(Refusal::ReadOnly));
@@ -243,10 +167,7 @@ mod tests {
         for command in [Command::Read, Command::Cache, Command::BlockStatus] {
             assert!(call_for(&request(command, 0, 0, 4096), TERMS, geometry).is_ok());
         }
-        assert_eq!(
-            call_for(&request(Command::Flush, 0, 0, 0), TERMS, geometry),
-            Ok(Call::Flush)
-        );
+        assert_eq!(call_for(&request(Command::Flush, 0, 0, 0), TERMS, geometry), Ok(Call::Flush));
     }
 
     #[test]
@@ -254,40 +175,17 @@ mod tests {
         let read = request(Command::Read, command_flags::NO_HOLE, 0, 4096);
         assert!(matches!(call_for(&read, TERMS, GEOMETRY), Err(Refusal::Flags(_))));
         let df = request(Command::Read, command_flags::DF, 0, 4096);
-        assert!(
-            call_for(
-                &df,
-                Terms {
-                    structured: false,
-                    ..TERMS
-                },
-                GEOMETRY
-            )
-            .is_err()
-        );
+        assert!(call_for(&df, Terms { structured: false, ..TERMS }, GEOMETRY).is_err());
         let unknown = request(Command::Unknown(99), 0, 0, 0);
-        assert_eq!(
-            call_for(&unknown, TERMS, GEOMETRY),
-            Err(Refusal::UnknownCommand(99))
-        );
+        assert_eq!(call_for(&unknown, TERMS, GEOMETRY), Err(Refusal::UnknownCommand(99)));
     }
 
     #[test]
     fn the_whole_of_four_gib_can_be_trimmed_at_once() {
-        let geometry = DeviceGeometry {
-            size_bytes: 1 << 40,
-            read_only: false,
-        };
+        let geometry = DeviceGeometry { size_bytes: 1 << 40, read_only: false };
         let trim = request(Command::Trim, command_flags::FUA, 4096, u32::MAX - 4095);
         let (how, durability) = (Zeroing::Trim, Durability::Forced);
         let range = 4096..1 << 32;
-        assert_eq!(
-            call_for(&trim, TERMS, geometry),
-            Ok(Call::Zero {
-                range,
-                how,
-                durability
-            })
-        );
+        assert_eq!(call_for(&trim, TERMS, geometry), Ok(Call::Zero { range, how, durability }));
     }
 }

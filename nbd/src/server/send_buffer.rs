@@ -1,14 +1,27 @@
 //! Bytes on their way to a socket.
 
-use holdall_core::device::{DeviceError, Piece};
+use super::references::References;
+use holdall_core::device::{DeviceError, Piece, ReadLease};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Space that is kept between replies; what a careful read of up to 32 MiB needed is given back.
 const KEPT_BYTES: usize = 512 << 10;
+
+/// The shortest run of a file's bytes that leaves by sendfile. Measured with fio, four random reads at once over a
+/// Unix socket, warm page cache, kernel 6.18; requests per second by copy -> by sendfile:
+///
+/// | size | client and server on one processor | on two |
+/// | --- | --- | --- |
+/// | 16 KiB | 96,000 -> 78,000 | 40,000 -> 77,000 |
+/// | 32 KiB | 68,000 -> 63,000 | 50,000 -> 75,000 |
+/// | 64 KiB | 40,000 -> 46,000 | 33,000 -> 54,000 |
+/// | 1 MiB | 2,600 -> 4,000 | 2,500 -> 4,800 |
+pub(super) const BY_REFERENCE_BYTES_MIN: u64 = 32 << 10;
 
 /// Why a reply did not leave.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +42,10 @@ pub(super) struct SendBuffer {
     stream_limit: usize,
     // Bytes have left since `begin`.
     started: bool,
+    // Bytes of this reply may leave by reference, and some have.
+    may_refer: bool,
+    referred: bool,
+    references: References,
 }
 
 /// Where a reply begins in the buffer.
@@ -42,6 +59,9 @@ impl SendBuffer {
             filled: 0,
             stream_limit: 0,
             started: false,
+            may_refer: false,
+            referred: false,
+            references: References::default(),
         }
     }
 
@@ -50,10 +70,25 @@ impl SendBuffer {
         self.filled
     }
 
-    /// Begins a reply with data, which may leave in parts of about `stream_limit` bytes.
-    pub(super) fn begin(&mut self, stream_limit: usize) -> Mark {
-        (self.stream_limit, self.started) = (stream_limit, false);
+    /// Begins a reply with data, which may leave in parts of about `stream_limit` bytes, and by reference where
+    /// `may_refer`.
+    pub(super) fn begin(&mut self, stream_limit: usize, may_refer: bool) -> Mark {
+        (self.stream_limit, self.started, self.referred) = (stream_limit, false, false);
+        self.may_refer = may_refer && self.references.has_room();
         Mark(self.filled)
+    }
+
+    /// Ends a reply whose bytes were `lease`'s.
+    pub(super) fn end(&mut self, lease: ReadLease) {
+        if self.referred {
+            self.references.hold(lease);
+            self.references.release_taken(&self.socket);
+        }
+    }
+
+    /// Leases whose bytes the client has yet to take.
+    pub(super) fn release_taken(&mut self) -> usize {
+        self.references.release_taken(&self.socket)
     }
 
     /// Takes back what was added since `mark`; false where some of it has left.
@@ -72,6 +107,13 @@ impl SendBuffer {
 
     /// Adds the bytes of `piece`, sending on the way what exceeds the limit.
     pub(super) fn piece(&mut self, piece: &Piece) -> Result<(), SendError> {
+        if let Piece::File { file, offset, len, by_reference: true } = piece
+            && self.may_refer
+            && *len >= BY_REFERENCE_BYTES_MIN
+            && let Some(file) = file.as_file()
+        {
+            return self.refer(file, *offset, *len);
+        }
         let mut done = 0;
         while done < piece.len() {
             if self.filled >= self.stream_limit {
@@ -82,13 +124,31 @@ impl SendBuffer {
             let space = self.space(step as usize);
             match piece {
                 Piece::File { file, offset, .. } => {
-                    file.read_at(space, offset + done)
-                        .map_err(|error| SendError::Device(error.into()))?;
+                    file.read_at(space, offset + done).map_err(|error| SendError::Device(error.into()))?;
                 }
                 Piece::Zero { .. } => space.fill(0),
             }
             self.filled += step as usize;
             done += step;
+        }
+        Ok(())
+    }
+
+    fn refer(&mut self, file: &File, mut offset: u64, len: u64) -> Result<(), SendError> {
+        self.send(SendFlags::MORE)?;
+        let end = offset + len;
+        while offset < end {
+            let left = (end - offset) as usize;
+            match rustix::fs::sendfile(&self.socket, file, Some(&mut offset), left) {
+                Ok(0) => return Err(SendError::Device(io::Error::from(io::ErrorKind::UnexpectedEof).into())),
+                Ok(sent) => self.references.sent(sent),
+                Err(Errno::INTR) => {}
+                Err(errno @ (Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::AGAIN)) => {
+                    return Err(SendError::Socket(errno.into()));
+                }
+                Err(errno) => return Err(SendError::Device(io::Error::from(errno).into())),
+            }
+            (self.started, self.referred) = (true, true);
         }
         Ok(())
     }
@@ -107,12 +167,12 @@ impl SendBuffer {
     fn send(&mut self, flags: SendFlags) -> Result<bool, SendError> {
         let mut sent = 0;
         while sent < self.filled {
-            match rustix::net::send(
-                &self.socket,
-                &self.bytes[sent..self.filled],
-                flags | SendFlags::NOSIGNAL,
-            ) {
-                Ok(count) => sent += count,
+            match rustix::net::send(&self.socket, &self.bytes[sent..self.filled], flags | SendFlags::NOSIGNAL)
+            {
+                Ok(count) => {
+                    sent += count;
+                    self.references.sent(count);
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if flags.contains(SendFlags::DONTWAIT) => break,
                 Err(errno) => return Err(SendError::Socket(errno.into())),

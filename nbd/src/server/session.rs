@@ -28,9 +28,7 @@ impl Session {
 
     /// Whether a connection ended because its thread panicked: a bug in the device or here.
     pub fn panicked(&self) -> bool {
-        self.connections
-            .iter()
-            .any(|connection| connection.has_panicked())
+        self.connections.iter().any(|connection| connection.has_panicked())
     }
 
     /// Reads no more requests, lets those in flight end and be answered for at most `grace`, then closes. When it
@@ -42,8 +40,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.connections
-            .iter()
-            .for_each(|connection| connection.abandon());
+        self.connections.iter().for_each(|connection| connection.abandon());
     }
 }

@@ -13,19 +13,14 @@ const DEVICE_BYTES: u64 = 1 << 40;
 const BLOCKS_MAX: usize = 4096;
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .build()
-        .expect("a runtime starts")
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime starts")
 });
 
 /// Sends `input` to a server as a client would, its first byte choosing how: with the handshake from the start, or
 /// in the transmission phase at once, with answers now or later. Reads and forgets all replies until the server
 /// closes. Returns how many bytes it replied. Panics only if the server did.
 pub fn feed(input: &[u8]) -> u64 {
-    let (choice, input) = input
-        .split_first()
-        .map_or((0, input), |(first, rest)| (*first, rest));
+    let (choice, input) = input.split_first().map_or((0, input), |(first, rest)| (*first, rest));
     let device = MemoryDevice::bounded(DEVICE_BYTES, BLOCKS_MAX);
     if choice & 2 != 0 {
         device.set_reads(Policy::Later);
@@ -38,9 +33,7 @@ pub fn feed(input: &[u8]) -> u64 {
     let session = if choice & 1 == 0 {
         server.serve_socket(theirs.into()).expect("a thread")
     } else {
-        server
-            .serve_kernel(&export, vec![theirs.into()])
-            .expect("a thread")
+        server.serve_kernel(&export, vec![theirs.into()]).expect("a thread")
     };
     let replied = std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -31,20 +31,12 @@ impl FileDevice {
 
 impl BlockDevice for FileDevice {
     fn geometry(&self) -> DeviceGeometry {
-        DeviceGeometry {
-            size_bytes: self.size_bytes,
-            read_only: false,
-        }
+        DeviceGeometry { size_bytes: self.size_bytes, read_only: false }
     }
 
     fn read(&self, range: Range<u64>) -> Answer<ReadLease> {
         let (offset, len) = (range.start, range.end - range.start);
-        let piece = Piece::File {
-            file: self.file.clone(),
-            offset,
-            len,
-            by_reference: true,
-        };
+        let piece = Piece::File { file: self.file.clone(), offset, len, by_reference: true };
         Answer::Now(Ok(ReadLease::new(vec![piece], ())))
     }
 
@@ -74,9 +66,6 @@ impl BlockDevice for FileDevice {
     fn prefetch(&self, _range: Range<u64>) {}
 
     fn allocation(&self, range: Range<u64>, _limit: usize) -> Answer<Vec<Allocation>> {
-        Answer::Now(Ok(vec![Allocation {
-            len: range.end - range.start,
-            zero: false,
-        }]))
+        Answer::Now(Ok(vec![Allocation { len: range.end - range.start, zero: false }]))
     }
 }

@@ -52,9 +52,7 @@ impl DiskFile for MemoryFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let mut blocks = self.blocks.lock();
         for (block, inside, part) in split(offset, buf.len()) {
-            let bytes = blocks
-                .entry(block)
-                .or_insert_with(|| Box::new([0; BLOCK_BYTES as usize]));
+            let bytes = blocks.entry(block).or_insert_with(|| Box::new([0; BLOCK_BYTES as usize]));
             bytes[inside..inside + part.len()].copy_from_slice(&buf[part]);
         }
         Ok(())
@@ -67,10 +65,7 @@ impl DiskFile for MemoryFile {
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         let whole = BlockRange::within(&range);
         let mut blocks = self.blocks.lock();
-        let gone: Vec<u64> = blocks
-            .range(whole.start..whole.end)
-            .map(|(block, _)| *block)
-            .collect();
+        let gone: Vec<u64> = blocks.range(whole.start..whole.end).map(|(block, _)| *block).collect();
         gone.iter().for_each(|block| drop(blocks.remove(block)));
         for (block, inside, part) in split(range.start, (range.end - range.start) as usize) {
             if let Some(bytes) = blocks.get_mut(&block) {
@@ -137,20 +132,13 @@ const FLUSH: usize = 2;
 impl MemoryDevice {
     /// A writable device of `size_bytes`, all zeros.
     pub fn new(size_bytes: u64) -> Arc<Self> {
-        Arc::new(Self {
-            size: AtomicU64::new(size_bytes),
-            ..Self::default()
-        })
+        Arc::new(Self { size: AtomicU64::new(size_bytes), ..Self::default() })
     }
 
     /// The same, but a write that would have it hold more than `max_blocks` blocks fails.
     pub fn bounded(size_bytes: u64, max_blocks: usize) -> Arc<Self> {
         let size = AtomicU64::new(size_bytes);
-        Arc::new(Self {
-            size,
-            max_blocks: Some(max_blocks),
-            ..Self::default()
-        })
+        Arc::new(Self { size, max_blocks: Some(max_blocks), ..Self::default() })
     }
 
     /// Refuses writes from now on.
@@ -225,11 +213,7 @@ impl MemoryDevice {
             return Err(DeviceError::ReadOnly);
         }
         let inside = range.end <= self.size.load(Ordering::Acquire);
-        if inside {
-            Ok(())
-        } else {
-            Err(DeviceError::OutOfRange)
-        }
+        if inside { Ok(()) } else { Err(DeviceError::OutOfRange) }
     }
 }
 
@@ -254,12 +238,7 @@ impl BlockDevice for MemoryDevice {
                 pieces.push(if run.zero {
                     Piece::Zero { len }
                 } else {
-                    Piece::File {
-                        file: file.clone(),
-                        offset,
-                        len,
-                        by_reference: true,
-                    }
+                    Piece::File { file: file.clone(), offset, len, by_reference: true }
                 });
                 at += len;
             }
@@ -271,10 +250,7 @@ impl BlockDevice for MemoryDevice {
         if let Err(error) = self.check(&(offset..offset + data.len() as u64), true) {
             return Answer::Now(Err(error));
         }
-        if self
-            .max_blocks
-            .is_some_and(|max| self.file.blocks.lock().len() + data.len() / 4096 + 2 > max)
-        {
+        if self.max_blocks.is_some_and(|max| self.file.blocks.lock().len() + data.len() / 4096 + 2 > max) {
             return Answer::Now(Err(DeviceError::Failed("out of memory for this test".into())));
         }
         let (file, data) = (self.file.clone(), data.to_vec());
@@ -285,19 +261,9 @@ impl BlockDevice for MemoryDevice {
         if let Err(error) = self.check(&range, true) {
             return Answer::Now(Err(error));
         }
-        let range = if how == Zeroing::Trim {
-            BlockRange::within(&range).bytes()
-        } else {
-            range
-        };
+        let range = if how == Zeroing::Trim { BlockRange::within(&range).bytes() } else { range };
         let file = self.file.clone();
-        self.answer(WRITE, move || {
-            if range.is_empty() {
-                Ok(())
-            } else {
-                Ok(file.punch(range)?)
-            }
-        })
+        self.answer(WRITE, move || if range.is_empty() { Ok(()) } else { Ok(file.punch(range)?) })
     }
 
     fn flush(&self) -> Answer<()> {
@@ -307,10 +273,7 @@ impl BlockDevice for MemoryDevice {
     fn prefetch(&self, _range: Range<u64>) {}
 
     fn allocation(&self, range: Range<u64>, limit: usize) -> Answer<Vec<Allocation>> {
-        Answer::Now(
-            self.check(&range, false)
-                .map(|()| runs(&self.file, &range, limit)),
-        )
+        Answer::Now(self.check(&range, false).map(|()| runs(&self.file, &range, limit)))
     }
 }
 

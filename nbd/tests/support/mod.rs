@@ -29,22 +29,13 @@ pub struct Serving {
 
 impl Serving {
     pub fn start(device: Arc<dyn BlockDevice>) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         let server = Server::new(runtime.handle().clone());
         let export = server.export("drive", device).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nbd.sock");
         server.listen_unix(UnixListener::bind(&socket).unwrap()).unwrap();
-        Self {
-            server,
-            export,
-            socket,
-            directory,
-            _runtime: runtime,
-        }
+        Self { server, export, socket, directory, _runtime: runtime }
     }
 
     pub fn client(&self, options: &Options) -> Client {
@@ -62,12 +53,7 @@ impl Serving {
 }
 
 pub fn all_options() -> Options {
-    Options {
-        export: "drive".into(),
-        structured: true,
-        block_sizes: true,
-        allocation: true,
-    }
+    Options { export: "drive".into(), structured: true, block_sizes: true, allocation: true }
 }
 
 pub fn error_number(error: &ClientError) -> Option<u32> {
@@ -79,9 +65,7 @@ pub fn error_number(error: &ClientError) -> Option<u32> {
 
 /// Bytes without zeros in which no two blocks are alike.
 pub fn fill(seed: u8, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| ((at / 4096 + at * 31 + usize::from(seed) * 7) % 255 + 1) as u8)
-        .collect()
+    (0..len).map(|at| ((at / 4096 + at * 31 + usize::from(seed) * 7) % 255 + 1) as u8).collect()
 }
 
 /// Panics when it is read, and in the future when it is written.
@@ -89,10 +73,7 @@ pub struct PanickingDevice;
 
 impl BlockDevice for PanickingDevice {
     fn geometry(&self) -> DeviceGeometry {
-        DeviceGeometry {
-            size_bytes: 1 << 20,
-            read_only: false,
-        }
+        DeviceGeometry { size_bytes: 1 << 20, read_only: false }
     }
 
     fn read(&self, _range: Range<u64>) -> Answer<ReadLease> {
