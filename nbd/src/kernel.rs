@@ -128,6 +128,9 @@ impl Nbd {
         }
         attributes.u64(attribute::SIZE_BYTES, attachment.size_bytes);
         attributes.u64(attribute::BLOCK_SIZE_BYTES, BLOCK_SIZE_BYTES);
+        // 0: a request waits as long as the server does, and never fails by the clock. Only here: in RECONFIGURE it
+        // would set the block layer's timer back to its default.
+        attributes.u64(attribute::TIMEOUT, 0);
         attributes.u64(attribute::SERVER_FLAGS, attachment.server_flags.into());
         // The device goes when its user detaches it, not when a last file is closed: mkfs closes it, too.
         attributes.u64(attribute::CLIENT_FLAGS, 0);
@@ -147,7 +150,8 @@ impl Nbd {
 
     /// Gives the device at `index` new connections for its dead ones, and `attachment.size_bytes` as its size. The
     /// kernel compares the identifier. It takes no more sockets than it has dead ones, and says nothing of the
-    /// rest: those see the end of their stream when the caller closes its copies.
+    /// rest; and it may notice a moment late that its old ones are dead. So close the caller's copies of `sockets`
+    /// afterwards, look at [`crate::server::Session::live`], and where it is 0 try again with new sockets.
     pub fn reconfigure(
         &mut self,
         index: DeviceIndex,
@@ -194,8 +198,6 @@ impl Attachment<'_> {
             return Err(KernelError::BadAttachment);
         }
         let mut attributes = Attributes::default();
-        // 0: a request waits as long as the server does, and never fails by the clock.
-        attributes.u64(attribute::TIMEOUT, 0);
         attributes.u64(attribute::DEAD_CONN_TIMEOUT, DEAD_CONNECTION_TIMEOUT.as_secs());
         attributes.string(attribute::BACKEND_IDENTIFIER, self.identifier);
         attributes.nested(attribute::SOCKETS, |list| {

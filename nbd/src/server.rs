@@ -253,13 +253,14 @@ fn accept(shared: &Arc<Shared>, listener: &OwnedFd, prepare: impl Fn(&OwnedFd) -
         let socket = match rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
             Ok(socket) => socket,
             Err(Errno::INTR | Errno::CONNABORTED) => continue,
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                // The client waits in the backlog; accept would fail again at once and burn the processor.
-                tracing::warn!("out of file descriptors or memory for NBD clients");
+            Err(_) if shared.is_stopping() => return,
+            Err(errno) => {
+                // Out of file descriptors, or the network is down: it would fail again at once, and burn the
+                // processor; the client waits in the backlog.
+                tracing::warn!(%errno, "NBD clients can not be accepted");
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
-            Err(_) => return,
         };
         if let Err(error) = prepare(&socket) {
             tracing::debug!(%error, "a client was gone before it was served");

@@ -83,22 +83,30 @@ fn attach(device: Arc<dyn holdall_core::device::BlockDevice>, connections: usize
     std::mem::forget(runtime);
     let size_bytes = device.geometry().size_bytes;
     let export = server.export("drive", device).unwrap();
-    let (ours, kernels) = kernel::socket_pairs(connections).unwrap();
-    let session = server.serve_kernel(&export, ours).unwrap();
-    let sockets: Vec<_> = kernels.iter().map(|socket| socket.as_fd()).collect();
     let server_flags = export.transmission_flags(false);
-    let attachment = Attachment { sockets: &sockets, size_bytes, server_flags, identifier: IDENTIFIER };
     let mut nbd = Nbd::open().unwrap();
-    let index = if again {
-        let devices = kernel::attached_devices().unwrap();
-        let ours = devices.iter().find(|device| device.identifier.as_deref() == Some(IDENTIFIER));
-        let index = ours.expect("the device is found by its identifier").index;
-        nbd.reconfigure(index, &attachment).unwrap();
-        index
-    } else {
-        nbd.connect(&attachment, None).unwrap()
-    };
-    Attached { server, session, nbd, index }
+    loop {
+        let (ours, kernels) = kernel::socket_pairs(connections).unwrap();
+        let session = server.serve_kernel(&export, ours).unwrap();
+        let sockets: Vec<_> = kernels.iter().map(|socket| socket.as_fd()).collect();
+        let attachment = Attachment { sockets: &sockets, size_bytes, server_flags, identifier: IDENTIFIER };
+        let index = connect(&mut nbd, &attachment, again);
+        drop(kernels);
+        if session.live() > 0 {
+            return Attached { server, session, nbd, index };
+        }
+    }
+}
+
+fn connect(nbd: &mut Nbd, attachment: &Attachment<'_>, again: bool) -> DeviceIndex {
+    if !again {
+        return nbd.connect(attachment, None).unwrap();
+    }
+    let devices = kernel::attached_devices().unwrap();
+    let ours = devices.iter().find(|device| device.identifier.as_deref() == Some(IDENTIFIER));
+    let index = ours.expect("the device is found by its identifier").index;
+    nbd.reconfigure(index, attachment).unwrap();
+    index
 }
 
 fn run(program: &str, arguments: &[&str]) {

@@ -316,6 +316,32 @@ fn the_transmission_phase_can_begin_without_a_handshake() {
 }
 
 #[test]
+fn requests_of_nothing_succeed_without_the_device() {
+    let device = MemoryDevice::new(SIZE);
+    let serving = Serving::start(device.clone());
+    for options in [Options::default(), all_options()] {
+        let mut client = serving.client(&options);
+        assert_eq!(client.read(SIZE, 0).unwrap(), []);
+        client.write(0, &[]).unwrap();
+        client.trim(4096, 0).unwrap();
+        client.zero(4096, 0, 0).unwrap();
+        client.cache(0, 0).unwrap();
+    }
+    assert_eq!(device.calls(), [0; 3]);
+}
+
+#[test]
+fn a_session_knows_which_of_its_other_ends_are_open() {
+    let serving = Serving::start(MemoryDevice::new(SIZE));
+    let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
+    let theirs = theirs.into_iter().map(Into::into).collect();
+    let session = serving.server.serve_kernel(&serving.export, theirs).unwrap();
+    assert_eq!(session.live(), 2);
+    drop(ours.into_iter().next());
+    assert_eq!(session.live(), 0);
+}
+
+#[test]
 fn tcp_works_like_unix() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

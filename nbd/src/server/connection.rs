@@ -14,7 +14,7 @@ use super::reply::{Body, Reply};
 use super::request::{Call, call_for};
 use crate::codec::transmission::{Command, Cookie, Request};
 use crate::codec::{Malformed, PAYLOAD_BYTES_MAX};
-use holdall_core::device::{Answer, DeviceError};
+use holdall_core::device::{Answer, DeviceError, ReadLease};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -66,11 +66,20 @@ pub(super) struct Connection {
     writer: Option<(Sender<Work>, JoinHandle<()>)>,
 }
 
+/// What becomes of a request that waits when its client goes.
+enum Waits {
+    /// A read of so many bytes is dropped: it changes nothing, and may wait for a network for ever.
+    WithClient(u64),
+    /// A flush ends by itself; and a write must land, or fail, before anyone else's may overtake it.
+    ToItsEnd(Option<Slot>),
+}
+
 enum Work {
     /// A reply, and the slot that it ends.
     Reply(Reply, Slot),
-    /// What the runtime could not send without waiting.
-    Flush,
+    /// What the runtime could not send without waiting. The slot lives until it has left, so that what a client
+    /// does not take stays bounded.
+    Flush(Slot),
 }
 
 impl Connection {
@@ -174,10 +183,15 @@ impl Connection {
             }
         };
         match call {
+            Call::Nothing => Ok(self.outgoing.put(Reply { cookie, body: Body::Done })?),
+            Call::Read { range, fragment } if range.is_empty() => {
+                let (offset, lease) = (range.start, ReadLease::new(Vec::new(), ()));
+                Ok(self.outgoing.put(Reply { cookie, body: Body::Data { offset, lease, fragment } })?)
+            }
             Call::Read { range, fragment } => {
                 let (offset, len) = (range.start, range.end - range.start);
                 let answer = device.read(range);
-                self.reply(cookie, None, len, answer, move |lease| {
+                self.reply(cookie, Waits::WithClient(len), answer, move |lease| {
                     let bytes: u64 = lease.pieces().iter().map(|piece| piece.len()).sum();
                     assert_eq!(bytes, len, "a lease is as long as the range that was asked for");
                     Body::Data { offset, lease, fragment }
@@ -187,16 +201,16 @@ impl Connection {
                 let data = self.incoming.payload(payload)?;
                 let slot = self.in_flight.admit(payload.into(), true).ok_or(ConnectionError::Fenced)?;
                 let answer = device.write(offset, data, durability);
-                self.reply(cookie, Some(slot), 0, answer, |()| Body::Done)
+                self.reply(cookie, Waits::ToItsEnd(Some(slot)), answer, |()| Body::Done)
             }
             Call::Zero { range, how, durability } => {
                 let slot = begin_write(&self.in_flight, &self.control, 0)?;
                 let answer = device.zero(range, how, durability);
-                self.reply(cookie, Some(slot), 0, answer, |()| Body::Done)
+                self.reply(cookie, Waits::ToItsEnd(Some(slot)), answer, |()| Body::Done)
             }
             Call::Flush => {
                 let answer = device.flush();
-                self.reply(cookie, None, 0, answer, |()| Body::Done)
+                self.reply(cookie, Waits::ToItsEnd(None), answer, |()| Body::Done)
             }
             Call::Prefetch { range } => {
                 device.prefetch(range);
@@ -205,7 +219,7 @@ impl Connection {
             Call::Allocation { range, limit } => {
                 let len = range.end - range.start;
                 let answer = device.allocation(range, limit);
-                self.reply(cookie, None, 0, answer, move |extents| {
+                self.reply(cookie, Waits::WithClient(0), answer, move |extents| {
                     let told: u64 = extents.iter().map(|run| run.len).sum();
                     let whole = extents.iter().all(|run| run.len > 0) && (1..=len).contains(&told);
                     assert!(whole && extents.len() <= limit, "extents lie in the range that was asked for");
@@ -219,25 +233,26 @@ impl Connection {
     fn reply<T: Send + 'static>(
         &mut self,
         cookie: Cookie,
-        slot: Option<Slot>,
-        bytes: u64,
+        waits: Waits,
         answer: Answer<T>,
         body: impl FnOnce(T) -> Body + Send + 'static,
     ) -> Result<(), ConnectionError> {
         let future = match answer {
             Answer::Now(result) => {
                 let body = result.map_or_else(|error| Body::of_error(&error), body);
-                // The slot lives until here: the write has landed before it is no longer counted.
-                drop(slot);
+                // A write's slot lives until here: it has landed before it is no longer counted.
+                drop(waits);
                 return Ok(self.outgoing.put(Reply { cookie, body })?);
             }
             Answer::Later(future) => future,
         };
-        let drops_with_client = slot.is_none();
-        let slot = match slot {
-            Some(slot) => slot,
-            None => self.in_flight.admit(bytes, false).ok_or(ConnectionError::Fenced)?,
+        let drops_with_client = matches!(waits, Waits::WithClient(_));
+        let slot = match waits {
+            Waits::ToItsEnd(Some(slot)) => Some(slot),
+            Waits::ToItsEnd(None) => self.in_flight.admit(0, false),
+            Waits::WithClient(bytes) => self.in_flight.admit(bytes, false),
         };
+        let slot = slot.ok_or(ConnectionError::Fenced)?;
         let completion =
             Completion { outgoing: self.outgoing.clone(), queue: self.queue()?, slot: Some(slot) };
         let mut gone = self.control.gone();
@@ -299,7 +314,7 @@ fn write(outgoing: &Outgoing, work: Receiver<Work>) {
         // A broken connection is noticed by the reading thread; here replies are just let go.
         let _ = match work {
             Work::Reply(reply, _slot) => outgoing.send(reply),
-            Work::Flush => outgoing.flush(),
+            Work::Flush(_slot) => outgoing.flush(),
         };
     }
 }
@@ -318,7 +333,7 @@ impl Completion {
         let slot = self.slot.take().expect("it is taken here alone");
         let work = match self.outgoing.try_send(Reply { cookie, body }) {
             Ok(true) => return,
-            Ok(false) => Work::Flush,
+            Ok(false) => Work::Flush(slot),
             Err(reply) => Work::Reply(reply, slot),
         };
         // The writing thread ends after the last slot, so it is there.

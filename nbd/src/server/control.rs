@@ -18,7 +18,6 @@ pub(super) struct Control {
     panicked: AtomicBool,
     // Set once, when the handshake has chosen an export.
     in_flight: OnceLock<Arc<InFlight>>,
-    unattached: Arc<InFlight>,
     gone: watch::Sender<bool>,
     // Others wait here with a deadline, which joining a thread does not offer.
     finished: Mutex<bool>,
@@ -32,7 +31,6 @@ impl Control {
             stopping: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             in_flight: OnceLock::new(),
-            unattached: InFlight::new(Arc::new(Gate::default())),
             gone: watch::Sender::new(false),
             finished: Mutex::new(false),
             changed: Condvar::new(),
@@ -43,8 +41,17 @@ impl Control {
         self.in_flight.get_or_init(|| InFlight::new(gate)).clone()
     }
 
-    pub(super) fn in_flight(&self) -> &Arc<InFlight> {
-        self.in_flight.get().unwrap_or(&self.unattached)
+    /// Fences it, where it serves already; see [`InFlight::end`].
+    pub(super) fn end(&self) {
+        if let Some(in_flight) = self.in_flight.get() {
+            in_flight.end();
+        }
+    }
+
+    fn nudge(&self) {
+        if let Some(in_flight) = self.in_flight.get() {
+            in_flight.gate().nudge();
+        }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -61,16 +68,16 @@ impl Control {
         self.stopping.store(true, Ordering::Release);
         // It fails where the peer was faster.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
-        self.in_flight().gate().nudge();
+        self.nudge();
     }
 
     /// Ends it in both directions, and drops reads in flight.
     pub(super) fn abandon(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.in_flight().end();
+        self.end();
         // It fails where the peer was faster.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
-        self.in_flight().gate().nudge();
+        self.nudge();
         self.gone.send_replace(true);
     }
 

@@ -30,7 +30,7 @@ struct Connections {
 impl Connections {
     fn fence_gone(&self) {
         for other in self.live.iter().filter_map(Weak::upgrade).filter(|other| other.is_hung_up()) {
-            other.in_flight().end();
+            other.end();
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of replies that may gather: a burst's first reply does not wait for its last.
-const GATHER_BYTES: usize = 64 << 10;
+const GATHER_BYTES: usize = 32 << 10;
 /// Bytes of one long read between two sends: the client copies one part while the next is fetched, and the part
 /// stays in the processor's cache between the two copies.
 const STREAM_BYTES: usize = 128 << 10;

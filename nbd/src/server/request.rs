@@ -13,12 +13,29 @@ const EXTENTS_MAX: usize = 4096;
 /// A call on the device.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    Read { range: Range<u64>, fragment: bool },
-    Write { offset: u64, durability: Durability },
-    Zero { range: Range<u64>, how: Zeroing, durability: Durability },
+    /// Of no bytes: the device is not asked.
+    Nothing,
+    Read {
+        range: Range<u64>,
+        fragment: bool,
+    },
+    Write {
+        offset: u64,
+        durability: Durability,
+    },
+    Zero {
+        range: Range<u64>,
+        how: Zeroing,
+        durability: Durability,
+    },
     Flush,
-    Prefetch { range: Range<u64> },
-    Allocation { range: Range<u64>, limit: usize },
+    Prefetch {
+        range: Range<u64>,
+    },
+    Allocation {
+        range: Range<u64>,
+        limit: usize,
+    },
 }
 
 /// Why a request is not done.
@@ -78,6 +95,9 @@ pub(super) fn call_for(request: &Request, terms: Terms, geometry: DeviceGeometry
     let range = range_of(request, terms, geometry)?;
     let has = |flag| request.flags & flag != 0;
     let durability = if has(command_flags::FUA) { Durability::Forced } else { Durability::Ordered };
+    if range.is_empty() && (writes(request.command) || request.command == Command::Cache) {
+        return Ok(Call::Nothing);
+    }
     match request.command {
         Command::Read if request.len <= PAYLOAD_BYTES_MAX => {
             Ok(Call::Read { range, fragment: !has(command_flags::DF) })

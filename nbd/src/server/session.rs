@@ -26,6 +26,15 @@ impl Session {
         self.connections.iter().all(|connection| connection.is_finished())
     }
 
+    /// Connections whose other end is still open. After [`crate::kernel::Nbd::reconfigure`], when the caller has
+    /// closed its copies of the kernel's ends, these are the ones that the kernel has taken.
+    pub fn live(&self) -> usize {
+        self.connections
+            .iter()
+            .filter(|connection| !connection.is_finished() && !connection.is_hung_up())
+            .count()
+    }
+
     /// Whether a connection ended because its thread panicked: a bug in the device or here.
     pub fn panicked(&self) -> bool {
         self.connections.iter().any(|connection| connection.has_panicked())
