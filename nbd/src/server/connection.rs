@@ -12,6 +12,7 @@ use super::incoming::{Incoming, ReceiveError};
 use super::outgoing::{Broken, Outgoing};
 use super::reply::{Body, Reply};
 use super::request::{Call, call_for};
+use super::send_buffer::BY_REFERENCE_BYTES_MIN;
 use crate::codec::transmission::{Command, Cookie, Request};
 use crate::codec::{Malformed, PAYLOAD_BYTES_MAX};
 use holdall_core::device::{Answer, DeviceError, ReadLease};
@@ -22,12 +23,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 /// How long a client may leave replies untaken. While it does, what they refer to can not be evicted; so one that
 /// was stopped in a debugger for longer has to connect again.
 pub(super) const STALL_LIMIT: Duration = Duration::from_secs(300);
 /// How long a connection that ends waits for its client to take what was sent by reference.
 const LAST_REPLIES_LIMIT: Duration = Duration::from_secs(1);
+
+/// Reads of one connection that wait for the local disk on threads of the runtime; the next one waits on the
+/// connection's own. It fills the queue of an ordinary solid-state disk.
+const DISK_READS_MAX: usize = 32;
 
 /// Why a connection ended before its client asked for it.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +70,7 @@ pub(super) struct Connection {
     incoming: Incoming,
     outgoing: Arc<Outgoing>,
     writer: Option<(Sender<Work>, JoinHandle<()>)>,
+    disk_reads: Arc<Semaphore>,
 }
 
 /// What becomes of a request that waits when its client goes.
@@ -94,8 +101,9 @@ impl Connection {
     ) -> Self {
         let careful = export.careful().clone();
         export.gate().connection_begins();
+        let disk_reads = Arc::new(Semaphore::new(DISK_READS_MAX));
         let outgoing = Arc::new(Outgoing::new(socket, in_flight.clone(), terms.structured, careful));
-        Self { export, terms, runtime, control, in_flight, incoming, outgoing, writer: None }
+        Self { export, terms, runtime, control, in_flight, incoming, outgoing, writer: None, disk_reads }
     }
 
     /// Serves until the client, an error or a stop ends it.
@@ -191,10 +199,17 @@ impl Connection {
             Call::Read { range, fragment } => {
                 let (offset, len) = (range.start, range.end - range.start);
                 let answer = device.read(range);
+                let answer = match answer {
+                    Answer::Now(Ok(lease))
+                        if len < BY_REFERENCE_BYTES_MIN && self.incoming.holds_request() =>
+                    {
+                        let body = Body::of_lease(offset, len, lease, fragment);
+                        return self.put_or_fetch(Reply { cookie, body }, len);
+                    }
+                    answer => answer,
+                };
                 self.reply(cookie, Waits::WithClient(len), answer, move |lease| {
-                    let bytes: u64 = lease.pieces().iter().map(|piece| piece.len()).sum();
-                    assert_eq!(bytes, len, "a lease is as long as the range that was asked for");
-                    Body::Data { offset, lease, fragment }
+                    Body::of_lease(offset, len, lease, fragment)
                 })
             }
             Call::Write { offset, durability } => {
@@ -227,6 +242,28 @@ impl Connection {
                 })
             }
         }
+    }
+
+    /// Answers a short read while other requests wait behind it. Where its bytes have to come from the local disk,
+    /// a thread of the runtime fetches them into memory, so that the others overtake: a device with one connection
+    /// would else never have more than one read in its disk's queue.
+    fn put_or_fetch(&mut self, reply: Reply, len: u64) -> Result<(), ConnectionError> {
+        let Some(reply) = self.outgoing.put_resident(reply)? else { return Ok(()) };
+        let Ok(permit) = self.disk_reads.clone().try_acquire_owned() else {
+            return Ok(self.outgoing.put(reply)?);
+        };
+        let slot = self.in_flight.admit(len, false).ok_or(ConnectionError::Fenced)?;
+        let completion =
+            Completion { outgoing: self.outgoing.clone(), queue: self.queue()?, slot: Some(slot) };
+        self.runtime.spawn_blocking(move || {
+            if let Body::Data { lease, .. } = &reply.body {
+                // An error is met again, and told, by whoever sends.
+                let _ = lease.copy_to(&mut vec![0; len as usize]);
+            }
+            drop(permit);
+            completion.queue(reply);
+        });
+        Ok(())
     }
 
     /// Answers now, or when the device can.
@@ -328,9 +365,16 @@ struct Completion {
 }
 
 impl Completion {
+    /// Leaves a reply with data to the writing thread.
+    fn queue(mut self, reply: Reply) {
+        let slot = self.slot.take().expect("it is taken once");
+        // The writing thread ends after the last slot, so it is there.
+        let _ = self.queue.send(Work::Reply(reply, slot));
+    }
+
     fn send<T>(mut self, cookie: Cookie, result: Result<T, DeviceError>, body: impl FnOnce(T) -> Body) {
         let body = result.map_or_else(|error| Body::of_error(&error), body);
-        let slot = self.slot.take().expect("it is taken here alone");
+        let slot = self.slot.take().expect("it is taken once");
         let work = match self.outgoing.try_send(Reply { cookie, body }) {
             Ok(true) => return,
             Ok(false) => Work::Flush(slot),

@@ -68,6 +68,30 @@ impl Outgoing {
         self.unless_broken(result)
     }
 
+    /// For the reading thread: adds a short reply with data, unless that would have to wait for a disk: then it is
+    /// given back.
+    pub(super) fn put_resident(&self, reply: Reply) -> Result<Option<Reply>, Broken> {
+        let Body::Data { offset, ref lease, fragment } = reply.body else {
+            return self.put(reply).map(|()| None);
+        };
+        let mut buffer = self.buffer.lock();
+        let mark = buffer.begin_resident();
+        match self.data(&mut buffer, reply.cookie, offset, lease.pieces(), fragment) {
+            Ok(()) if buffer.len() >= GATHER_BYTES => {
+                let result = buffer.flush();
+                self.unless_broken(result).map(|()| None)
+            }
+            Ok(()) => Ok(None),
+            Err(_) => {
+                assert!(
+                    buffer.rewind(mark),
+                    "a short reply does not begin to leave while it is put together"
+                );
+                Ok(Some(reply))
+            }
+        }
+    }
+
     /// For the writing thread: sends a reply, by copy, and waits until it has left.
     pub(super) fn send(&self, reply: Reply) -> Result<(), Broken> {
         let mut buffer = self.buffer.lock();
@@ -113,6 +137,7 @@ impl Outgoing {
     fn unless_broken(&self, result: Result<(), SendError>) -> Result<(), Broken> {
         result.map_err(|error| {
             match error {
+                SendError::NotResident => unreachable!("put_resident deals with it"),
                 SendError::Socket(error) => tracing::debug!(%error, "a client does not take its replies"),
                 SendError::Device(error) => {
                     tracing::error!(%error, "a read failed after its header had left: connection dropped");

@@ -1,7 +1,7 @@
 //! What is answered, before it is bytes.
 
 use crate::codec::transmission::{Cookie, ErrorCode};
-use holdall_core::device::{Allocation, DeviceError, ReadLease};
+use holdall_core::device::{Allocation, DeviceError, Piece, ReadLease};
 
 /// The answer to one request.
 pub(super) struct Reply {
@@ -22,6 +22,13 @@ pub(super) enum Body {
 }
 
 impl Body {
+    /// The `len` bytes from `offset`, as a device gave them.
+    pub(super) fn of_lease(offset: u64, len: u64, lease: ReadLease, fragment: bool) -> Self {
+        let bytes: u64 = lease.pieces().iter().map(Piece::len).sum();
+        assert_eq!(bytes, len, "a lease is as long as the range that was asked for");
+        Body::Data { offset, lease, fragment }
+    }
+
     /// A device's refusal.
     pub(super) fn of_error(error: &DeviceError) -> Self {
         Body::Error(code_of(error), error.to_string())

@@ -2,7 +2,7 @@
 
 use super::references::References;
 use holdall_core::device::{DeviceError, Piece, ReadLease};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::SendFlags;
 use std::fs::File;
 use std::io;
@@ -30,6 +30,8 @@ pub(super) enum SendError {
     Socket(io::Error),
     #[error(transparent)]
     Device(DeviceError),
+    #[error("the bytes are not in memory")]
+    NotResident,
 }
 
 /// A buffer before a socket.
@@ -45,6 +47,8 @@ pub(super) struct SendBuffer {
     // Bytes of this reply may leave by reference, and some have.
     may_refer: bool,
     referred: bool,
+    // Bytes that are not in the page cache are not waited for.
+    only_resident: bool,
     references: References,
 }
 
@@ -61,6 +65,7 @@ impl SendBuffer {
             started: false,
             may_refer: false,
             referred: false,
+            only_resident: false,
             references: References::default(),
         }
     }
@@ -75,7 +80,15 @@ impl SendBuffer {
     pub(super) fn begin(&mut self, stream_limit: usize, may_refer: bool) -> Mark {
         (self.stream_limit, self.started, self.referred) = (stream_limit, false, false);
         self.may_refer = may_refer && self.references.has_room();
+        self.only_resident = false;
         Mark(self.filled)
+    }
+
+    /// Begins a short reply with data, which fails with [`SendError::NotResident`] rather than wait for a disk.
+    pub(super) fn begin_resident(&mut self) -> Mark {
+        let mark = self.begin(usize::MAX, false);
+        self.only_resident = true;
+        mark
     }
 
     /// Ends a reply whose bytes were `lease`'s.
@@ -114,6 +127,7 @@ impl SendBuffer {
         {
             return self.refer(file, *offset, *len);
         }
+        let only_resident = self.only_resident;
         let mut done = 0;
         while done < piece.len() {
             if self.filled >= self.stream_limit {
@@ -124,7 +138,14 @@ impl SendBuffer {
             let space = self.space(step as usize);
             match piece {
                 Piece::File { file, offset, .. } => {
-                    file.read_at(space, offset + done).map_err(|error| SendError::Device(error.into()))?;
+                    let resident = match file.as_file().filter(|_| only_resident) {
+                        Some(file) => read_resident(file, space, offset + done)?,
+                        None => false,
+                    };
+                    if !resident {
+                        file.read_at(space, offset + done)
+                            .map_err(|error| SendError::Device(error.into()))?;
+                    }
                 }
                 Piece::Zero { .. } => space.fill(0),
             }
@@ -193,5 +214,17 @@ impl SendBuffer {
             self.bytes.resize(end.next_power_of_two(), 0);
         }
         &mut self.bytes[self.filled..end]
+    }
+}
+
+/// Fills `space` from the page cache alone. False where the file system can not tell.
+fn read_resident(file: &File, space: &mut [u8], offset: u64) -> Result<bool, SendError> {
+    let len = space.len();
+    let mut vectors = [io::IoSliceMut::new(space)];
+    match rustix::io::preadv2(file, &mut vectors, offset, ReadWriteFlags::NOWAIT) {
+        Ok(read) if read == len => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => Ok(false),
+        // Whatever else is wrong is found out, and told, by the read that may wait.
+        Ok(_) | Err(_) => Err(SendError::NotResident),
     }
 }
