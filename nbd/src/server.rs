@@ -8,6 +8,7 @@
 //! not answered may be sent again, on any connection, and can not land after its repetition (`gate`); and nothing
 //! answers ENOSPC.
 
+mod completion;
 mod connection;
 mod control;
 mod export;

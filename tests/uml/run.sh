@@ -8,7 +8,7 @@
 # is the HOST's tree, writable: keep state on the guest's memory, or on a disk image where it shall survive.
 #
 # A power cut is `kill -9 -- -PGID` from outside: the guest and all of its processes are one process group, whose id
-# -p writes to a file before the kernel boots. Exit status: the command's, 124 after the time limit, 125 where the
+# -p writes to a file before the kernel boots. What the guest had handed to a disk image survives it. Exit status: the command's, 124 after the time limit, 125 where the
 # guest ended without one (a crash, a power cut), 127 where something is not installed.
 set -eu
 
@@ -44,20 +44,24 @@ printf '%s' "$modules" >"$job/modules"
 pwd >"$job/directory"
 env | grep -E '^(RUST_|HOLDALL_|PATH=|HOME=|LANG=)' >"$job/environment" || true
 
-# setsid makes the process group; exec keeps its id when the kernel starts. The guest's temporary memory file must
-# be executable memory on the host.
+# The kernel leads a process group of its own, which all of its processes share; it would make one for itself if it
+# were not given one. Its memory is a file, which must be executable memory of the host: /dev/shm.
 TMPDIR=/dev/shm setsid sh -c '
     [ -z "$1" ] || echo $$ >"$1"
     shift
     exec "$@" </dev/null
-' sh "$pidfile" timeout --foreground -k 5 "$seconds" linux.uml mem="$memory" quiet loglevel=4 panic=-1 \
+' sh "$pidfile" linux.uml mem="$memory" quiet loglevel=4 panic=-1 \
     rootfstype=hostfs rootflags=/ rw init="$here/init.sh" holdall_job="$job" con=null con0=fd:0,fd:1 $disks &
 guest=$!
-trap 'kill -9 -- -$guest 2>/dev/null || true; rm -rf "$job"' INT TERM
-status=0
-wait $guest || status=$?
-# Whatever is left of it.
-kill -9 -- -$guest 2>/dev/null || true
-[ $status -ne 124 ] && [ $status -ne 137 ] || { [ -f "$job/status" ] || exit $((status == 124 ? 124 : 125)); }
+setsid sh -c 'sleep "$1"; : >"$2/late"; kill -s KILL -- "-$3"' sh "$seconds" "$job" $guest &
+watch=$!
+clean() {
+    kill -s KILL -- "-$guest" "-$watch" 2>/dev/null || true
+    rm -rf "$job"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+wait $guest || true
+[ ! -f "$job/late" ] || exit 124
 [ -s "$job/status" ] || exit 125
 exit "$(cat "$job/status")"

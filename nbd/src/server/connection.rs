@@ -5,6 +5,7 @@
 //! started with the first such request. So a client that does not read its replies stops its own two threads and
 //! nobody else. The queue to the writing thread needs no bound of its own: each entry holds a slot in flight.
 
+use super::completion::{self, Completion, Work};
 use super::control::Control;
 use super::export::{Export, Terms};
 use super::in_flight::{InFlight, Slot};
@@ -15,11 +16,11 @@ use super::request::{Call, call_for};
 use super::send_buffer::BY_REFERENCE_BYTES_MIN;
 use crate::codec::transmission::{Command, Cookie, Request};
 use crate::codec::{Malformed, PAYLOAD_BYTES_MAX};
-use holdall_core::device::{Answer, DeviceError, ReadLease};
+use holdall_core::device::{Answer, ReadLease};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -79,14 +80,6 @@ enum Waits {
     WithClient(u64),
     /// A flush ends by itself; and a write must land, or fail, before anyone else's may overtake it.
     ToItsEnd(Option<Slot>),
-}
-
-enum Work {
-    /// A reply, and the slot that it ends.
-    Reply(Reply, Slot),
-    /// What the runtime could not send without waiting. The slot lives until it has left, so that what a client
-    /// does not take stays bounded.
-    Flush(Slot),
 }
 
 impl Connection {
@@ -200,9 +193,7 @@ impl Connection {
                 let (offset, len) = (range.start, range.end - range.start);
                 let answer = device.read(range);
                 let answer = match answer {
-                    Answer::Now(Ok(lease))
-                        if len < BY_REFERENCE_BYTES_MIN && self.incoming.holds_request() =>
-                    {
+                    Answer::Now(Ok(lease)) if len < BY_REFERENCE_BYTES_MIN && self.is_pipelined() => {
                         let body = Body::of_lease(offset, len, lease, fragment);
                         return self.put_or_fetch(Reply { cookie, body }, len);
                     }
@@ -244,6 +235,11 @@ impl Connection {
         }
     }
 
+    /// Whether the client has more than one request on its way: then none of them should hold up the others.
+    fn is_pipelined(&self) -> bool {
+        self.incoming.holds_request() || self.disk_reads.available_permits() < DISK_READS_MAX
+    }
+
     /// Answers a short read while other requests wait behind it. Where its bytes have to come from the local disk,
     /// a thread of the runtime fetches them into memory, so that the others overtake: a device with one connection
     /// would else never have more than one read in its disk's queue.
@@ -253,15 +249,14 @@ impl Connection {
             return Ok(self.outgoing.put(reply)?);
         };
         let slot = self.in_flight.admit(len, false).ok_or(ConnectionError::Fenced)?;
-        let completion =
-            Completion { outgoing: self.outgoing.clone(), queue: self.queue()?, slot: Some(slot) };
+        let completion = Completion::new(self.outgoing.clone(), self.queue()?, slot);
         self.runtime.spawn_blocking(move || {
             if let Body::Data { lease, .. } = &reply.body {
                 // An error is met again, and told, by whoever sends.
                 let _ = lease.copy_to(&mut vec![0; len as usize]);
             }
             drop(permit);
-            completion.queue(reply);
+            completion.finish(reply, Outgoing::try_send_fetched);
         });
         Ok(())
     }
@@ -290,8 +285,7 @@ impl Connection {
             Waits::WithClient(bytes) => self.in_flight.admit(bytes, false),
         };
         let slot = slot.ok_or(ConnectionError::Fenced)?;
-        let completion =
-            Completion { outgoing: self.outgoing.clone(), queue: self.queue()?, slot: Some(slot) };
+        let completion = Completion::new(self.outgoing.clone(), self.queue()?, slot);
         let mut gone = self.control.gone();
         self.runtime.spawn(async move {
             let result = if drops_with_client {
@@ -313,7 +307,9 @@ impl Connection {
             let (sender, receiver) = channel();
             let outgoing = self.outgoing.clone();
             let thread = std::thread::Builder::new().name("nbd-write".into());
-            let thread = thread.spawn(move || write(&outgoing, receiver)).map_err(ConnectionError::Thread)?;
+            let thread = thread
+                .spawn(move || completion::write(&outgoing, receiver))
+                .map_err(ConnectionError::Thread)?;
             self.writer = Some((sender, thread));
         }
         Ok(self.writer.as_ref().expect("it was just started").0.clone())
@@ -344,51 +340,4 @@ fn begin_write(in_flight: &Arc<InFlight>, control: &Control, bytes: u32) -> Resu
     let slot = in_flight.admit(bytes.into(), true).ok_or(ConnectionError::Fenced)?;
     let gone = in_flight.gate().connections() > 1 && control.is_hung_up();
     if gone { Err(ConnectionError::Fenced) } else { Ok(slot) }
-}
-
-fn write(outgoing: &Outgoing, work: Receiver<Work>) {
-    for work in work {
-        // A broken connection is noticed by the reading thread; here replies are just let go.
-        let _ = match work {
-            Work::Reply(reply, _slot) => outgoing.send(reply),
-            Work::Flush(_slot) => outgoing.flush(),
-        };
-    }
-}
-
-/// What answers a request whose device call had to wait. If it is dropped unanswered (the future panicked, or the
-/// runtime is gone), the connection ends: a client must not wait for a reply that will never come.
-struct Completion {
-    outgoing: Arc<Outgoing>,
-    queue: Sender<Work>,
-    slot: Option<Slot>,
-}
-
-impl Completion {
-    /// Leaves a reply with data to the writing thread.
-    fn queue(mut self, reply: Reply) {
-        let slot = self.slot.take().expect("it is taken once");
-        // The writing thread ends after the last slot, so it is there.
-        let _ = self.queue.send(Work::Reply(reply, slot));
-    }
-
-    fn send<T>(mut self, cookie: Cookie, result: Result<T, DeviceError>, body: impl FnOnce(T) -> Body) {
-        let body = result.map_or_else(|error| Body::of_error(&error), body);
-        let slot = self.slot.take().expect("it is taken once");
-        let work = match self.outgoing.try_send(Reply { cookie, body }) {
-            Ok(true) => return,
-            Ok(false) => Work::Flush(slot),
-            Err(reply) => Work::Reply(reply, slot),
-        };
-        // The writing thread ends after the last slot, so it is there.
-        let _ = self.queue.send(work);
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        if self.slot.is_some() {
-            self.outgoing.break_off();
-        }
-    }
 }

@@ -116,6 +116,11 @@ impl Outgoing {
         if matches!(reply.body, Body::Data { .. }) {
             return Err(reply);
         }
+        self.try_send_fetched(reply)
+    }
+
+    /// The same for a thread that may wait for the local disk: data, too, which is short.
+    pub(super) fn try_send_fetched(&self, reply: Reply) -> Result<bool, Reply> {
         let Some(mut buffer) = self.buffer.try_lock() else {
             return Err(reply);
         };
