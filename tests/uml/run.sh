@@ -1,0 +1,67 @@
+#!/bin/sh
+# Runs a command as root inside a User Mode Linux kernel that sees the host's file tree, and exits with its status.
+#
+#     run.sh [-m MEM] [-t SECONDS] [-d DISK_IMAGE]... [-k MODULE]... [-p PIDFILE] -- COMMAND [ARGUMENT]...
+#
+# -k loads a kernel module of the guest (nbd, fuse, dm-flakey, sch_netem, ...) with the modules it needs. -d gives a
+# disk image: /dev/ubda, /dev/ubdb, ... in order. /tmp, /run and /dev/shm are the guest's own memory; everything else
+# is the HOST's tree, writable: keep state on the guest's memory, or on a disk image where it shall survive.
+#
+# A power cut is `kill -9 -- -PGID` from outside: the guest and all of its processes are one process group, whose id
+# -p writes to a file before the kernel boots. What the guest had handed to a disk image survives it. Exit status: the command's, 124 after the time limit, 125 where the
+# guest ended without one (a crash, a power cut), 127 where something is not installed.
+set -eu
+
+memory=512M seconds=120 pidfile= modules= disks= letter=a
+while [ $# -gt 0 ]; do
+    case $1 in
+    -m) memory=$2; shift 2 ;;
+    -t) seconds=$2; shift 2 ;;
+    -k) modules="$modules $2"; shift 2 ;;
+    -p) pidfile=$2; shift 2 ;;
+    -d)
+        disks="$disks ubd$letter=$2"
+        letter=$(echo "$letter" | tr a-g b-h)
+        shift 2 ;;
+    --) shift; break ;;
+    *) echo "run.sh: what is $1?" >&2; exit 2 ;;
+    esac
+done
+[ $# -gt 0 ] || { echo "run.sh: no command" >&2; exit 2; }
+command -v linux.uml >/dev/null || { echo "run.sh: apt-get install user-mode-linux" >&2; exit 127; }
+command -v modprobe >/dev/null || { echo "run.sh: apt-get install kmod" >&2; exit 127; }
+
+here=$(cd "$(dirname "$0")" && pwd)
+job=$(mktemp -d "${TMPDIR:-/var/tmp}/holdall-uml.XXXXXX")
+trap 'rm -rf "$job"' EXIT
+# The command travels as files, one argument each, because a kernel command line has no quoting.
+index=0
+for argument in "$@"; do
+    printf '%s' "$argument" >"$job/argument.$(printf '%04d' $index)"
+    index=$((index + 1))
+done
+printf '%s' "$modules" >"$job/modules"
+pwd >"$job/directory"
+env | grep -E '^(RUST_|HOLDALL_|PATH=|HOME=|LANG=)' >"$job/environment" || true
+
+# The kernel leads a process group of its own, which all of its processes share; it would make one for itself if it
+# were not given one. Its memory is a file, which must be executable memory of the host: /dev/shm.
+TMPDIR=/dev/shm setsid sh -c '
+    [ -z "$1" ] || echo $$ >"$1"
+    shift
+    exec "$@" </dev/null
+' sh "$pidfile" linux.uml mem="$memory" quiet loglevel=4 panic=-1 \
+    rootfstype=hostfs rootflags=/ rw init="$here/init.sh" holdall_job="$job" con=null con0=fd:0,fd:1 $disks &
+guest=$!
+setsid sh -c 'sleep "$1"; : >"$2/late"; kill -s KILL -- "-$3"' sh "$seconds" "$job" $guest &
+watch=$!
+clean() {
+    kill -s KILL -- "-$guest" "-$watch" 2>/dev/null || true
+    rm -rf "$job"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+wait $guest || true
+[ ! -f "$job/late" ] || exit 124
+[ -s "$job/status" ] || exit 125
+exit "$(cat "$job/status")"
