@@ -6,4 +6,8 @@
 //! reply. [`mount`] and [`loopdev`] are what surrounds that path: they run once per attach, and in another process
 //! where they need privileges. [`handover`] and [`keeper`] carry a mounted disk from one daemon to the next.
 
+pub mod handover;
+pub mod keeper;
+pub mod mount;
+pub mod onefile;
 pub mod wire;
