@@ -8,6 +8,7 @@
 
 pub mod handover;
 pub mod keeper;
+pub mod loopdev;
 pub mod mount;
 pub mod onefile;
 pub mod wire;
