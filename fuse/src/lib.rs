@@ -11,4 +11,5 @@ pub mod keeper;
 pub mod loopdev;
 pub mod mount;
 pub mod onefile;
+pub mod volatile;
 pub mod wire;
