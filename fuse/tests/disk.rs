@@ -42,7 +42,7 @@ fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(256 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
     let path = loopdev::attach_path(&disk.file(), false).unwrap();
-    assert_eq!(loopdev::over(&disk.file()).unwrap(), [path.clone()]);
+    assert_eq!(loopdev::over(&disk.file()).unwrap(), std::slice::from_ref(&path));
     let queue = std::path::Path::new("/sys/block")
         .join(path.file_name().unwrap())
         .join("queue");

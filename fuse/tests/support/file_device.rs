@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 pub struct FileDevice {
     file: Arc<dyn DiskFile>,
+    size_bytes: u64,
 }
 
 impl FileDevice {
@@ -22,17 +23,16 @@ impl FileDevice {
             .and_then(|name| name.to_str())
             .ok_or(io::ErrorKind::InvalidInput)?;
         let directory = Directory::create(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
-        Ok(FileDevice {
-            file: directory.open(name, false)?,
-        })
+        let file = directory.open(name, false)?;
+        let size_bytes = file.len()? / 4096 * 4096;
+        Ok(FileDevice { file, size_bytes })
     }
 }
 
 impl BlockDevice for FileDevice {
     fn geometry(&self) -> DeviceGeometry {
-        let size_bytes = self.file.len().expect("the file is there") / 4096 * 4096;
         DeviceGeometry {
-            size_bytes,
+            size_bytes: self.size_bytes,
             read_only: false,
         }
     }
