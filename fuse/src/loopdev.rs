@@ -20,8 +20,8 @@ mod ioctl;
 /// The logical block size: a drive's block. A smaller request would be a read, a change and a write under a lock.
 pub const BLOCK_BYTES: u32 = 4096;
 
-/// How far the kernel reads ahead of a sequential reader: one FUSE request of the largest size. The default of 128 KiB
-/// pays the two task switches of a request eight times as often; what to fetch further ahead from the store is the
+/// How far the kernel reads ahead of a sequential reader: two FUSE reads of the largest size, which two threads serve at
+/// once. The default of 128 KiB pays the two task switches of a request four times as often; what to fetch further ahead from the store is the
 /// engine's to decide, which sees the stream.
 pub const READ_AHEAD_BYTES: u64 = 1 << 20;
 

@@ -63,8 +63,9 @@ impl MountError {
     }
 }
 
-/// Mounts a new connection at `dir`, nosuid and nodev, with the kernel checking permissions.
-pub fn mount(dir: &Path, allow_other: bool) -> Result<Mounted, MountError> {
+/// Mounts a new connection at `dir`, nosuid and nodev, with the kernel checking permissions and asking for at most
+/// `max_read` bytes at a time.
+pub fn mount(dir: &Path, allow_other: bool, max_read: u32) -> Result<Mounted, MountError> {
     if connection_at(dir).is_some() {
         return Err(MountError::AlreadyMounted(dir.to_owned()));
     }
@@ -73,9 +74,9 @@ pub fn mount(dir: &Path, allow_other: bool) -> Result<Mounted, MountError> {
         return Err(MountError::NotUtf8(mountpoint));
     }
     let fd = if rustix::process::geteuid().is_root() {
-        mount_as_root(&mountpoint, allow_other)?
+        mount_as_root(&mountpoint, allow_other, max_read)?
     } else {
-        mount_as_user(&mountpoint, allow_other)?
+        mount_as_user(&mountpoint, allow_other, max_read)?
     };
     Ok(Mounted { fd, mountpoint })
 }
@@ -168,7 +169,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn mount_as_root(mountpoint: &Path, allow_other: bool) -> Result<OwnedFd, MountError> {
+fn mount_as_root(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<OwnedFd, MountError> {
     let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| MountError::system("opening /dev/fuse", error))?;
     let (uid, gid) = (
@@ -179,7 +180,7 @@ fn mount_as_root(mountpoint: &Path, allow_other: bool) -> Result<OwnedFd, MountE
         "fd={},rootmode=40000,user_id={uid},group_id={gid}",
         fd.as_raw_fd()
     );
-    data.push_str(",default_permissions");
+    data.push_str(&format!(",default_permissions,max_read={max_read}"));
     if allow_other {
         data.push_str(",allow_other");
     }
@@ -192,9 +193,10 @@ fn mount_as_root(mountpoint: &Path, allow_other: bool) -> Result<OwnedFd, MountE
 
 /// fusermount3 mounts and sends the descriptor back over a socket whose number it finds in its environment (fuse3's
 /// util/fusermount.c). The socket is its standard input, so that nothing has to be done between fork and exec.
-fn mount_as_user(mountpoint: &Path, allow_other: bool) -> Result<OwnedFd, MountError> {
+fn mount_as_user(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<OwnedFd, MountError> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| MountError::system("socketpair", error))?;
     let mut options = String::from("fsname=holdall,subtype=holdall,nosuid,nodev,noatime,default_permissions");
+    options.push_str(&format!(",max_read={max_read}"));
     if allow_other {
         options.push_str(",allow_other");
     }

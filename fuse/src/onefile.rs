@@ -34,6 +34,7 @@ use tokio::runtime::Handle;
 
 mod buffer;
 mod init;
+mod pipe;
 mod readers;
 mod serve;
 mod session;
@@ -134,7 +135,7 @@ impl OneFileDisk {
         options: &Options,
         runtime: Handle,
     ) -> Result<Self, OneFileError> {
-        let mounted = mount::mount(dir, options.allow_other)?;
+        let mounted = mount::mount(dir, options.allow_other, pipe::MOST_BYTES as u32)?;
         let parameters = match init::answer(mounted.fd.as_fd(), &mounted) {
             Ok(parameters) => parameters,
             Err(error) => {

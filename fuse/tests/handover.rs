@@ -55,6 +55,9 @@ impl Writer {
                 file.sync_data().unwrap();
                 written[slot as usize] = round;
                 check(&direct, seed, slot, round);
+                if round % 16 == 0 {
+                    check_many(&direct, seed, &written);
+                }
                 counted.store(round, Ordering::SeqCst);
             }
             written
@@ -90,6 +93,23 @@ fn check(file: &File, seed: u64, slot: u64, round: u64) {
         bytes == record(seed, slot, round),
         "record {slot} of round {round}"
     );
+}
+
+/// One read that is large enough to be answered by reference.
+fn check_many(file: &File, seed: u64, written: &[u64]) {
+    const MANY: usize = 64;
+    let mut bytes = vec![0_u8; MANY * RECORD + 4096];
+    let start = bytes.as_ptr().align_offset(4096);
+    let len = file.read_at(&mut bytes[start..start + MANY * RECORD], 0).unwrap();
+    for ((slot, &round), bytes) in (0..)
+        .zip(written)
+        .zip(bytes[start..start + len].chunks_exact(RECORD))
+    {
+        assert!(
+            round == 0 || bytes == record(seed, slot, round),
+            "record {slot} of round {round}"
+        );
+    }
 }
 
 struct Drive {

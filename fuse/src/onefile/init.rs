@@ -10,7 +10,7 @@ use crate::wire::{InitIn, Operation, Request, init_flags};
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 
-/// The largest read and write: FUSE's own limit of 256 pages, before Linux 6.13 not to be exceeded.
+/// The largest request: FUSE's own limit of 256 pages, before Linux 6.13 not to be exceeded.
 pub(super) const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
 /// Asynchronous requests that the kernel may have with us at a time: as many as the loop device has tags, so that the

@@ -148,6 +148,9 @@ impl Session {
 }
 
 fn reply_lease(ticket: Ticket, lease: &ReadLease, len: usize) {
+    let Err(ticket) = ticket.ok_by_reference(lease, len) else {
+        return;
+    };
     with_thread_buffer(len, |bytes| match lease.copy_to(bytes) {
         Ok(()) => ticket.ok(bytes),
         Err(error) => ticket.failed(&error),

@@ -1,10 +1,11 @@
 //! The right, and the duty, to answer one request once.
 
+use super::pipe;
 use crate::wire::reply;
-use holdall_core::device::DeviceError;
+use holdall_core::device::{DeviceError, ReadLease};
 use rustix::io::Errno;
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// One unanswered request. Answering consumes it. Dropped by a panic it answers EIO, since the kernel would wait for
@@ -27,6 +28,19 @@ impl Ticket {
     /// Success, with `body`.
     pub(super) fn ok(mut self, body: &[u8]) {
         self.send(0, body);
+    }
+
+    /// Success, with the lease's bytes, `len` of them, sent by reference; or the ticket back, where they cannot be.
+    pub(super) fn ok_by_reference(mut self, lease: &ReadLease, len: usize) -> Result<(), Self> {
+        let header = reply::header(self.unique, 0, len);
+        match pipe::send(self.channel.as_fd(), &header, lease, len) {
+            Some(sent) => {
+                self.open = false;
+                self.report(sent);
+                Ok(())
+            }
+            None => Err(self),
+        }
     }
 
     /// Failure.
@@ -57,8 +71,12 @@ impl Ticket {
         self.open = false;
         let header = reply::header(self.unique, errno, body.len());
         let sent = rustix::io::writev(&*self.channel, &[IoSlice::new(&header), IoSlice::new(body)]);
+        self.report(sent.map(drop));
+    }
+
+    fn report(&self, sent: rustix::io::Result<()>) {
         match sent {
-            Ok(_) => {}
+            Ok(()) => {}
             // The asker has gone (ENOENT), or the connection has: there is nobody left to answer.
             Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::PERM) => {}
             // The kernel has ended the request with EIO itself; it does not wait.
