@@ -41,6 +41,10 @@ pub enum LoopError {
     /// what it should.
     #[error("{0} does not do direct I/O on its file")]
     NotDirect(PathBuf),
+    /// The kernel was not told the file's size: it asks in this process's name, and a user's mount without `allow_other`
+    /// tells nobody else, even where the descriptor was opened by that user and handed over.
+    #[error("{0} has no size: its file was mounted without allow_other by another user")]
+    NoSize(PathBuf),
     /// Something on it is mounted.
     #[error("{device} is mounted at {mountpoint}")]
     Mounted {
@@ -76,8 +80,9 @@ pub fn attach(backing: BorrowedFd<'_>, read_only: bool) -> Result<PathBuf, LoopE
             Err(Errno::BUSY) => continue,
             configured => configured.map_err(system("LOOP_CONFIGURE", &path))?,
         }
-        let set_up =
-            check_direct(&path, &device).and_then(|()| set_read_ahead(&path, &device, READ_AHEAD_BYTES));
+        let set_up = check_direct(&path, &device)
+            .and_then(|()| check_size(&path))
+            .and_then(|()| set_read_ahead(&path, &device, READ_AHEAD_BYTES));
         if let Err(error) = set_up {
             // It is ours and nobody uses it; the first error is the one to tell.
             let _ = ioctl::clear(&device);
@@ -166,6 +171,18 @@ fn check_direct(path: &Path, device: &OwnedFd) -> Result<(), LoopError> {
     }
 }
 
+fn check_size(path: &Path) -> Result<(), LoopError> {
+    let sysfs = Path::new("/sys/block")
+        .join(path.file_name().unwrap_or_default())
+        .join("size");
+    let sectors = std::fs::read_to_string(&sysfs).map_err(system("read", sysfs))?;
+    if sectors.trim() == "0" {
+        Err(LoopError::NoSize(path.to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
 fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LoopError> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(system("open", path))
 }
@@ -173,7 +190,7 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LoopError> {
 /// Where a file system on the block device `identity` is mounted, as this process sees it.
 fn mounted_at(identity: u64) -> Option<PathBuf> {
     let device = format!("{}:{}", rustix::fs::major(identity), rustix::fs::minor(identity));
-    let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mountinfo = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
     mountinfo.lines().find_map(|line| {
         let mut fields = line.split(' ');
         (fields.nth(2)? == device)

@@ -1,7 +1,7 @@
 //! Mounting and unmounting a FUSE connection: by mount(2) as root, else through the setuid fusermount3.
 //!
 //! Nothing here looks at a path below the mount point or stats the mount itself: on a mount whose daemon is gone or
-//! stuck that would fail, or wait for ever. What is mounted is read from /proc/self/mountinfo.
+//! stuck that would fail, or wait for ever. What is mounted is read from /proc/thread-self/mountinfo.
 
 use crate::handover::receive_fd;
 use rustix::fs::{Mode, OFlags};
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The type that our mounts have in /proc/self/mountinfo.
+/// The type that our mounts have in /proc/thread-self/mountinfo.
 pub const FS_TYPE: &str = "fuse.holdall";
 
 /// A fresh connection, whose INIT nobody has answered.
@@ -119,7 +119,7 @@ pub fn abort(dir: &Path) -> Result<(), MountError> {
 /// The number under /sys/fs/fuse/connections of our mount at `dir`, if there is one.
 pub fn connection_at(dir: &Path) -> Option<u32> {
     let absolute = std::path::absolute(dir).ok()?;
-    let mountinfo = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mountinfo = std::fs::read("/proc/thread-self/mountinfo").ok()?;
     mountinfo
         .split(|&byte| byte == b'\n')
         .filter_map(parse_mountinfo)

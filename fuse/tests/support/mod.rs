@@ -131,7 +131,7 @@ impl Bench {
 
     /// Nothing of this test is mounted or attached any more.
     pub fn assert_nothing_left(&self) {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
         let root = self.root.path().to_str().unwrap();
         assert!(!mounts.contains(root), "still mounted:\n{mounts}");
         assert_eq!(loopdev::over(&self.file()).unwrap(), Vec::<PathBuf>::new());
