@@ -245,8 +245,8 @@ impl OneFileDisk {
         }
         let patience = parameters.resend.then_some(patience);
         let clean = session.finish(patience).await;
-        let fd = session.fd().try_clone_to_owned();
-        let fd = fd.map_err(|error| OneFileError::System {
+        let session = Arc::into_inner(session).expect("the threads, which shared it, have gone");
+        let fd = session.into_fd().map_err(|error| OneFileError::System {
             what: "duplicating the descriptor",
             error,
         })?;

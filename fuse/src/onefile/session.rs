@@ -53,6 +53,12 @@ impl Session {
         self.channel.as_fd()
     }
 
+    /// The descriptor itself, since a duplicate can fail (EMFILE), and with it the drive. Only a ticket whose answer is
+    /// panicking at this moment may still share it.
+    pub(super) fn into_fd(self) -> std::io::Result<OwnedFd> {
+        Arc::try_unwrap(self.channel).or_else(|shared| shared.try_clone())
+    }
+
     pub(super) fn ticket(&self, unique: u64) -> Ticket {
         Ticket::new(&self.channel, unique)
     }
