@@ -2,7 +2,7 @@
 //!
 //! Source of every layout and number: the kernel's include/uapi/linux/fuse.h, protocol 7.23 and later; integers are in
 //! the machine's own byte order. The kernel is trusted with our life, but not with our memory: each field is taken by a
-//! bounds-checked [`Fields`], so a short or odd message is a [`Malformed`], never a panic. `reply` encodes the answers.
+//! bounds-checked `Fields`, so a short or odd message is a [`Malformed`], never a panic. `reply` encodes the answers.
 
 use std::fmt;
 
