@@ -1,0 +1,114 @@
+//! A keeper: a process that holds descriptors of mounted disks and does nothing else, so that a daemon killed by -9 can be
+//! followed by another one, and the mount never notices. Where systemd runs the daemon, its descriptor store is the
+//! keeper; this one is for everywhere else.
+//!
+//! A request is one byte, a mount point's length and the mount point; `P`ut is followed by a handover, and `T`ake is
+//! answered by one. A keeper that is killed while a daemon serves changes nothing: the daemon has its own descriptor.
+//! Killed while no daemon does, it closes the last one, the kernel ends the connection, and waiters get errors: that is
+//! also the way out when no daemon comes back.
+
+use crate::handover::Handover;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Disks that one keeper holds: far more than a person attaches, far fewer than a process may have descriptors.
+const DISKS_LIMIT: usize = 64;
+
+/// Who is connected and says nothing holds up the others.
+const PEER_PATIENCE: Duration = Duration::from_secs(5);
+
+const PUT: u8 = b'P';
+const TAKE: u8 = b'T';
+const FORGET: u8 = b'F';
+const DONE: u8 = b'+';
+const REFUSED: u8 = b'-';
+
+/// Keeps what it is given, until the listener fails. Whoever may connect may take a disk: the socket belongs in a
+/// directory of its user's alone.
+pub fn keep(listener: &UnixListener) -> io::Result<()> {
+    let mut kept = BTreeMap::new();
+    loop {
+        let (peer, _) = listener.accept()?;
+        if let Err(error) = serve(&peer, &mut kept) {
+            tracing::warn!(%error, "a request to the keeper failed");
+        }
+    }
+}
+
+/// Gives a copy of `handover` to the keeper, in place of an earlier one of the same mount point.
+pub fn put(keeper: &Path, handover: &Handover) -> io::Result<()> {
+    let peer = ask(keeper, PUT, &handover.parameters.mountpoint)?;
+    handover.send(&peer)?;
+    acknowledged(&peer)?
+        .then_some(())
+        .ok_or_else(|| io::Error::other("the keeper is full"))
+}
+
+/// A copy of what the keeper has for `mountpoint`.
+pub fn take(keeper: &Path, mountpoint: &Path) -> io::Result<Option<Handover>> {
+    let peer = ask(keeper, TAKE, mountpoint)?;
+    if !acknowledged(&peer)? {
+        return Ok(None);
+    }
+    Handover::receive(&peer).map(Some)
+}
+
+/// Has the keeper close its copy, after the disk was unmounted.
+pub fn forget(keeper: &Path, mountpoint: &Path) -> io::Result<()> {
+    acknowledged(&ask(keeper, FORGET, mountpoint)?).map(drop)
+}
+
+fn serve(peer: &UnixStream, kept: &mut BTreeMap<PathBuf, Handover>) -> io::Result<()> {
+    peer.set_read_timeout(Some(PEER_PATIENCE))?;
+    peer.set_write_timeout(Some(PEER_PATIENCE))?;
+    let mut stream = peer;
+    let mut head = [0; 3];
+    stream.read_exact(&mut head)?;
+    let mut mountpoint = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
+    stream.read_exact(&mut mountpoint)?;
+    let mountpoint = PathBuf::from(<std::ffi::OsStr as OsStrExt>::from_bytes(&mountpoint));
+    match head[0] {
+        PUT => {
+            let handover = Handover::receive(peer)?;
+            let room = kept.len() < DISKS_LIMIT || kept.contains_key(&mountpoint);
+            if room {
+                kept.insert(mountpoint, handover);
+            }
+            stream.write_all(&[if room { DONE } else { REFUSED }])
+        }
+        TAKE => match kept.get(&mountpoint) {
+            Some(handover) => {
+                stream.write_all(&[DONE])?;
+                handover.send(peer)
+            }
+            None => stream.write_all(&[REFUSED]),
+        },
+        FORGET => {
+            kept.remove(&mountpoint);
+            stream.write_all(&[DONE])
+        }
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn ask(keeper: &Path, what: u8, mountpoint: &Path) -> io::Result<UnixStream> {
+    let path = mountpoint.as_os_str().as_bytes();
+    let length = u16::try_from(path.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut peer = UnixStream::connect(keeper)?;
+    peer.set_read_timeout(Some(PEER_PATIENCE))?;
+    peer.set_write_timeout(Some(PEER_PATIENCE))?;
+    peer.write_all(&[what])?;
+    peer.write_all(&length.to_le_bytes())?;
+    peer.write_all(path)?;
+    Ok(peer)
+}
+
+fn acknowledged(mut peer: &UnixStream) -> io::Result<bool> {
+    let mut answer = [0];
+    peer.read_exact(&mut answer)?;
+    Ok(answer[0] == DONE)
+}

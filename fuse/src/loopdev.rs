@@ -1,0 +1,215 @@
+//! Loop devices over a one-file disk. Each function takes paths or descriptors and needs nothing of the daemon, so that
+//! it can run in the process that has the privileges.
+//!
+//! Order of life: mount the one-file disk, [`attach`], use, unmount what is on it, [`detach`], unmount the one-file
+//! disk. A crash between any two steps leaves a loop device that [`over`] finds by its backing file; nothing hides.
+//!
+//! Source: drivers/block/loop.c and include/uapi/linux/loop.h.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+mod ioctl;
+
+/// The logical block size: a drive's block. A smaller request would be a read, a change and a write under a lock.
+pub const BLOCK_BYTES: u32 = 4096;
+
+/// How far the kernel reads ahead of a sequential reader: two FUSE reads of the largest size, which two threads serve at
+/// once. The default of 128 KiB pays the two task switches of a request four times as often; what to fetch further ahead from the store is the
+/// engine's to decide, which sees the stream.
+pub const READ_AHEAD_BYTES: u64 = 1 << 20;
+
+/// Others take free devices too (udev, other losetups): so often we look for another one.
+const RACES_LIMIT: u32 = 32;
+
+/// How often a detach looks whether the device is gone: it waits for others (udev's blkid) to close it.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Why a loop device could not be attached, detached or found.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// Each free device was taken by someone else before we configured it.
+    #[error("no loop device stayed free for long enough to be taken")]
+    Contended,
+    /// The kernel does not read this file with direct I/O: everything would be cached twice, and a flush would not say
+    /// what it should.
+    #[error("{0} does not do direct I/O on its file")]
+    NotDirect(PathBuf),
+    /// The kernel was not told the file's size: it asks in this process's name, and a user's mount without `allow_other`
+    /// tells nobody else, even where the descriptor was opened by that user and handed over.
+    #[error("{0} has no size: its file was mounted without allow_other by another user")]
+    NoSize(PathBuf),
+    /// Something on it is mounted.
+    #[error("{device} is mounted at {mountpoint}")]
+    Mounted {
+        /// The device.
+        device: PathBuf,
+        /// Where.
+        mountpoint: PathBuf,
+    },
+    /// It was told to go and will when its last user closes it, which has not happened in time.
+    #[error("{0} is still open in another process")]
+    StillOpen(PathBuf),
+    /// A system call failed.
+    #[error("{call} on {path}: {error}")]
+    System {
+        /// Which.
+        call: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Its error.
+        error: io::Error,
+    },
+}
+
+/// Attaches a free loop device to the open file `backing` with direct I/O and 4096-byte blocks, and gives its path.
+/// `read_only` must be as `backing` was opened.
+pub fn attach(backing: BorrowedFd<'_>, read_only: bool) -> Result<PathBuf, LoopError> {
+    let control = open(Path::new("/dev/loop-control"), OFlags::RDWR)?;
+    for _ in 0..RACES_LIMIT {
+        let number = ioctl::get_free(&control).map_err(system("LOOP_CTL_GET_FREE", "/dev/loop-control"))?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = open(&path, if read_only { OFlags::RDONLY } else { OFlags::RDWR })?;
+        match ioctl::configure(&device, backing, BLOCK_BYTES, read_only) {
+            Err(Errno::BUSY) => continue,
+            configured => configured.map_err(system("LOOP_CONFIGURE", &path))?,
+        }
+        let set_up = check_direct(&path, &device)
+            .and_then(|()| check_size(&path))
+            .and_then(|()| set_read_ahead(&path, &device, READ_AHEAD_BYTES));
+        if let Err(error) = set_up {
+            // It is ours and nobody uses it; the first error is the one to tell.
+            let _ = ioctl::clear(&device);
+            return Err(error);
+        }
+        return Ok(path);
+    }
+    Err(LoopError::Contended)
+}
+
+/// Detaches and proves it: returns when the kernel no longer names a backing file. A device in use is refused, since the
+/// kernel would answer success and detach it at some later time. Others that have it open for a moment are waited for,
+/// for `patience`. A device that is not attached is no error.
+pub fn detach(path: &Path, patience: Duration) -> Result<(), LoopError> {
+    let device = open(path, OFlags::RDONLY)?;
+    let identity = rustix::fs::fstat(&device).map_err(system("fstat", path))?.st_rdev;
+    if let Some(mountpoint) = mounted_at(identity) {
+        return Err(LoopError::Mounted {
+            device: path.to_owned(),
+            mountpoint,
+        });
+    }
+    match ioctl::clear(&device) {
+        Err(Errno::NXIO) => return Ok(()),
+        cleared => cleared.map_err(system("LOOP_CLR_FD", path))?,
+    }
+    // Newer kernels detach at the last close, and that includes ours.
+    drop(device);
+    let deadline = Instant::now() + patience;
+    while backing_file(path).is_some() {
+        if Instant::now() >= deadline {
+            return Err(LoopError::StillOpen(path.to_owned()));
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Ok(())
+}
+
+/// Has the device take its file's new size, after the drive grew. Takes the file's path since only a stat of it brings
+/// the new size into the kernel.
+pub fn resize(path: &Path, backing: &Path) -> Result<u64, LoopError> {
+    let size = std::fs::metadata(backing)
+        .map_err(system("stat", backing))?
+        .size();
+    let device = open(path, OFlags::RDONLY)?;
+    ioctl::set_capacity(&device).map_err(system("LOOP_SET_CAPACITY", path))?;
+    Ok(size)
+}
+
+/// The loop devices over `backing`, by the name under which the kernel has it; the file is not touched, so that a dead
+/// daemon's can be asked for.
+pub fn over(backing: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/sys/block")? {
+        let name = entry?.file_name();
+        let device = Path::new("/dev").join(&name);
+        if name.as_bytes().starts_with(b"loop") && backing_file(&device).is_some_and(|file| file == backing) {
+            found.push(device);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The file under the loop device, if it has one.
+pub fn backing_file(device: &Path) -> Option<PathBuf> {
+    let path = Path::new("/sys/block")
+        .join(device.file_name()?)
+        .join("loop/backing_file");
+    let mut bytes = std::fs::read(path).ok()?;
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+/// Sets how far the kernel reads ahead on the device.
+pub fn set_read_ahead(path: &Path, device: &OwnedFd, bytes: u64) -> Result<(), LoopError> {
+    ioctl::set_read_ahead(device, bytes).map_err(system("BLKRASET", path))
+}
+
+fn check_direct(path: &Path, device: &OwnedFd) -> Result<(), LoopError> {
+    match ioctl::is_direct(device).map_err(system("LOOP_GET_STATUS64", path))? {
+        true => Ok(()),
+        false => Err(LoopError::NotDirect(path.to_owned())),
+    }
+}
+
+fn check_size(path: &Path) -> Result<(), LoopError> {
+    let sysfs = Path::new("/sys/block")
+        .join(path.file_name().unwrap_or_default())
+        .join("size");
+    let sectors = std::fs::read_to_string(&sysfs).map_err(system("read", sysfs))?;
+    if sectors.trim() == "0" {
+        Err(LoopError::NoSize(path.to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LoopError> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(system("open", path))
+}
+
+/// Where a file system on the block device `identity` is mounted, as this process sees it.
+fn mounted_at(identity: u64) -> Option<PathBuf> {
+    let device = format!("{}:{}", rustix::fs::major(identity), rustix::fs::minor(identity));
+    let mountinfo = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
+    mountinfo.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        (fields.nth(2)? == device)
+            .then(|| fields.nth(1).map(PathBuf::from))
+            .flatten()
+    })
+}
+
+fn system<E: Into<io::Error>>(call: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> LoopError {
+    let path = path.into();
+    move |error| LoopError::System {
+        call,
+        path,
+        error: error.into(),
+    }
+}
+
+/// For the callers that have a path and not a descriptor.
+pub fn attach_path(backing: &Path, read_only: bool) -> Result<PathBuf, LoopError> {
+    let file = open(backing, if read_only { OFlags::RDONLY } else { OFlags::RDWR })?;
+    attach(file.as_fd(), read_only)
+}

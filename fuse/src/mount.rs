@@ -1,0 +1,266 @@
+//! Mounting and unmounting a FUSE connection: by mount(2) as root, else through the setuid fusermount3.
+//!
+//! Nothing here looks at a path below the mount point or stats the mount itself: on a mount whose daemon is gone or
+//! stuck that would fail, or wait for ever. What is mounted is read from /proc/thread-self/mountinfo.
+
+use crate::handover::receive_fd;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The type that our mounts have in /proc/thread-self/mountinfo.
+pub const FS_TYPE: &str = "fuse.holdall";
+
+/// A fresh connection, whose INIT nobody has answered.
+#[derive(Debug)]
+pub struct Mounted {
+    /// /dev/fuse, bound to the mount.
+    pub fd: OwnedFd,
+    /// The mount point, without symbolic links.
+    pub mountpoint: PathBuf,
+}
+
+/// Why a mount, or an unmount, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// Something still has the file or the directory open: a loop device, a shell.
+    #[error("{0} is in use")]
+    Busy(PathBuf),
+    /// Mount points travel in handovers as text.
+    #[error("{0} is not valid UTF-8")]
+    NotUtf8(PathBuf),
+    /// A holdall mount is there already, perhaps a dead daemon's (see [`clean_up`]).
+    #[error("a drive is mounted at {0} already")]
+    AlreadyMounted(PathBuf),
+    /// The setuid helper is missing.
+    #[error("fusermount3 is not installed; it is in the package fuse3")]
+    NoFusermount,
+    /// The setuid helper refused.
+    #[error("fusermount3: {0}")]
+    Fusermount(String),
+    /// A system call failed.
+    #[error("{call}: {error}")]
+    System {
+        /// Which.
+        call: &'static str,
+        /// Its error.
+        error: io::Error,
+    },
+}
+
+impl MountError {
+    pub(crate) fn system(call: &'static str, error: impl Into<io::Error>) -> Self {
+        MountError::System {
+            call,
+            error: error.into(),
+        }
+    }
+}
+
+/// Mounts a new connection at `dir`, nosuid and nodev, with the kernel checking permissions and asking for at most
+/// `max_read` bytes at a time.
+pub fn mount(dir: &Path, allow_other: bool, max_read: u32) -> Result<Mounted, MountError> {
+    if connection_at(dir).is_some() {
+        return Err(MountError::AlreadyMounted(dir.to_owned()));
+    }
+    let mountpoint = std::fs::canonicalize(dir).map_err(|error| MountError::system("realpath", error))?;
+    if mountpoint.to_str().is_none() {
+        return Err(MountError::NotUtf8(mountpoint));
+    }
+    let fd = if rustix::process::geteuid().is_root() {
+        mount_as_root(&mountpoint, allow_other, max_read)?
+    } else {
+        mount_as_user(&mountpoint, allow_other, max_read)?
+    };
+    Ok(Mounted { fd, mountpoint })
+}
+
+/// Unmounts; an open file there is [`MountError::Busy`].
+pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
+    if !rustix::process::geteuid().is_root() {
+        return fusermount(&["-u".into(), "--".into(), mountpoint.into()], mountpoint);
+    }
+    match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::BUSY) => Err(MountError::Busy(mountpoint.to_owned())),
+        Err(error) => Err(MountError::system("umount", error)),
+    }
+}
+
+/// Removes what a daemon left that died without a keeper, if anything of ours is mounted at `dir`. Whoever still uses
+/// it gets errors, as they do already; call it after the loop devices over it were detached.
+pub fn clean_up(dir: &Path) -> Result<(), MountError> {
+    if connection_at(dir).is_none() {
+        return Ok(());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return fusermount(&["-u".into(), "-z".into(), "--".into(), dir.into()], dir);
+    }
+    let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
+    rustix::mount::unmount(dir, flags).map_err(|error| MountError::system("umount", error))
+}
+
+/// Ends the connection at `dir`, whose requests nobody answers (a keeper holds it and no daemon comes): everything that
+/// waits gets an error at once. Root only; the mount itself stays, for [`clean_up`].
+pub fn abort(dir: &Path) -> Result<(), MountError> {
+    // The forced unmount aborts the connection before it finds that the mount is in use.
+    match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
+        Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+        Err(error) => Err(MountError::system("umount -f", error)),
+    }
+}
+
+/// The number under /sys/fs/fuse/connections of our mount at `dir`, if there is one.
+pub fn connection_at(dir: &Path) -> Option<u32> {
+    let absolute = std::path::absolute(dir).ok()?;
+    let mountinfo = std::fs::read("/proc/thread-self/mountinfo").ok()?;
+    mountinfo
+        .split(|&byte| byte == b'\n')
+        .filter_map(parse_mountinfo)
+        .find_map(|mount| {
+            (mount.point == absolute && mount.fs_type == FS_TYPE.as_bytes()).then_some(mount.device_minor)
+        })
+}
+
+struct MountInfo<'a> {
+    device_minor: u32,
+    point: PathBuf,
+    fs_type: &'a [u8],
+}
+
+/// One line of mountinfo (proc_pid_mountinfo(5)).
+fn parse_mountinfo(line: &[u8]) -> Option<MountInfo<'_>> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let device_minor = device.split_once(':')?.1.parse().ok()?;
+    let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
+    Some(MountInfo {
+        device_minor,
+        point,
+        fs_type,
+    })
+}
+
+/// Undoes mountinfo's octal escapes of space, tab, newline and backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = (byte == b'\\').then(|| tail.get(..3)).flatten();
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) => {
+                bytes.push(escaped);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}
+
+fn mount_as_root(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<OwnedFd, MountError> {
+    let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| MountError::system("opening /dev/fuse", error))?;
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={uid},group_id={gid}",
+        fd.as_raw_fd()
+    );
+    data.push_str(&format!(",default_permissions,max_read={max_read}"));
+    if allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data).expect("options without a NUL");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    rustix::mount::mount("holdall", mountpoint, FS_TYPE, flags, Some(data.as_c_str()))
+        .map_err(|error| MountError::system("mount", error))?;
+    Ok(fd)
+}
+
+/// fusermount3 mounts and sends the descriptor back over a socket whose number it finds in its environment (fuse3's
+/// util/fusermount.c). The socket is its standard input, so that nothing has to be done between fork and exec.
+fn mount_as_user(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<OwnedFd, MountError> {
+    let (ours, theirs) = UnixStream::pair().map_err(|error| MountError::system("socketpair", error))?;
+    let mut options = String::from("fsname=holdall,subtype=holdall,nosuid,nodev,noatime,default_permissions");
+    options.push_str(&format!(",max_read={max_read}"));
+    if allow_other {
+        options.push_str(",allow_other");
+    }
+    let child = Command::new("fusermount3")
+        .args(["-o", &options, "--"])
+        .arg(mountpoint)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(spawn_error)?;
+    // Its end of the socket closes when it exits, so that this wait has an end.
+    let received = receive_fd(&ours, &mut [0]);
+    let output = child
+        .wait_with_output()
+        .map_err(|error| MountError::system("wait", error))?;
+    match received {
+        Ok((_, Some(fd))) if output.status.success() => Ok(fd),
+        _ => Err(MountError::Fusermount(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        )),
+    }
+}
+
+fn fusermount(args: &[OsString], mountpoint: &Path) -> Result<(), MountError> {
+    let output = Command::new("fusermount3")
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(spawn_error)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    // Its exit status does not tell a busy mount from others; umount(2)'s text, which it prints, does.
+    if output
+        .stderr
+        .windows(4)
+        .any(|word| word.eq_ignore_ascii_case(b"busy"))
+    {
+        return Err(MountError::Busy(mountpoint.to_owned()));
+    }
+    Err(MountError::Fusermount(said))
+}
+
+fn spawn_error(error: io::Error) -> MountError {
+    match error.kind() {
+        io::ErrorKind::NotFound => MountError::NoFusermount,
+        _ => MountError::system("starting fusermount3", error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_is_read_with_its_escapes() {
+        let line = br"36 35 98:17 / /mnt/a\040b\134 rw,noatime shared:1 - fuse.holdall holdall rw,user_id=0";
+        let mount = parse_mountinfo(line).unwrap();
+        assert_eq!((mount.device_minor, mount.fs_type), (17, FS_TYPE.as_bytes()));
+        assert_eq!(mount.point, Path::new("/mnt/a b\\"));
+        assert!(parse_mountinfo(b"").is_none());
+        assert!(parse_mountinfo(b"1 2 3 4 5").is_none());
+    }
+}

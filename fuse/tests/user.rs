@@ -1,0 +1,86 @@
+//! An ordinary user's daemon with root's loop device. Alone in its binary: it lives in a mount namespace of its own, where
+//! /dev/fuse is open to all and /etc/fuse.conf allows allow_other, as a distribution's udev and an administrator would
+//! have it.
+
+#![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+mod support;
+
+use holdall_fuse::loopdev::{self, LoopError};
+use rustix::fs::{FileType, Mode};
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use support::child::Program;
+use support::{Bench, PATIENCE, example, pattern, require};
+
+const NOBODY: u32 = 65534;
+
+fn own_namespace(bench: &Bench) {
+    // SAFETY: this thread's namespace and working directory become its own; no memory is concerned.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+    let (node, conf) = (bench.path("fuse"), bench.path("fuse.conf"));
+    let device = rustix::fs::makedev(10, 229);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &node,
+        FileType::CharacterDevice,
+        Mode::empty(),
+        device,
+    )
+    .unwrap();
+    std::fs::set_permissions(&node, Permissions::from_mode(0o666)).unwrap();
+    std::fs::write(&conf, "user_allow_other\n").unwrap();
+    mount_bind(&node, "/dev/fuse").unwrap();
+    mount_bind(&conf, "/etc/fuse.conf").unwrap();
+}
+
+#[test]
+fn roots_loop_device_over_a_users_disk_needs_allow_other() {
+    require(&[("fusermount3", "fuse3"), ("setpriv", "util-linux")]);
+    let bench = Bench::new();
+    own_namespace(&bench);
+    let (file, program) = (bench.path("disk-of-nobody/file"), bench.path("serve_file"));
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    File::create(&file).unwrap().set_len(16 << 20).unwrap();
+    std::fs::copy(example("serve_file"), &program).unwrap();
+    std::fs::set_permissions(bench.path(""), Permissions::from_mode(0o755)).unwrap();
+    for path in [&file, file.parent().unwrap(), &bench.disk()] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let disk = bench.disk();
+    let [program, file, disk] = [&program, &file, &disk].map(|path| path.to_str().unwrap());
+    let user = [
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        program,
+        "mount",
+        file,
+        disk,
+    ];
+    let setpriv = std::path::Path::new("/usr/bin/setpriv");
+
+    let mut daemon = Program::start(setpriv, &user);
+    assert!(matches!(
+        loopdev::attach_path(&bench.file(), false),
+        Err(LoopError::System { call: "open", .. })
+    ));
+    assert_eq!(daemon.ask("unmount"), "unmounted");
+    daemon.finished();
+
+    let mut daemon = Program::start(setpriv, &[&user[..], &["--allow-other"]].concat());
+    let device = loopdev::attach_path(&bench.file(), false).unwrap();
+    let block = OpenOptions::new().write(true).open(&device).unwrap();
+    block.write_all_at(&pattern(1, 1 << 20), 4096).unwrap();
+    block.sync_all().unwrap();
+    drop(block);
+    loopdev::detach(&device, PATIENCE).unwrap();
+    assert_eq!(daemon.ask("unmount"), "unmounted");
+    daemon.finished();
+    let mut bytes = vec![0; 1 << 20];
+    File::open(file).unwrap().read_exact_at(&mut bytes, 4096).unwrap();
+    assert!(bytes == pattern(1, 1 << 20));
+    bench.assert_nothing_left();
+}
