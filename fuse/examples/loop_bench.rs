@@ -40,13 +40,7 @@ const JOBS: [(&str, &[&str], usize, &str); 6] = [
     ),
     (
         "4 KiB random read, depth 16",
-        &[
-            "--rw=randread",
-            "--bs=4k",
-            "--ioengine=libaio",
-            "--iodepth=16",
-            "--direct=1",
-        ],
+        &["--rw=randread", "--bs=4k", "--ioengine=libaio", "--iodepth=16", "--direct=1"],
         7,
         "IOPS",
     ),
@@ -58,13 +52,7 @@ const JOBS: [(&str, &[&str], usize, &str); 6] = [
     ),
     (
         "1 MiB sequential read, depth 4",
-        &[
-            "--rw=read",
-            "--bs=1m",
-            "--ioengine=libaio",
-            "--iodepth=4",
-            "--direct=1",
-        ],
+        &["--rw=read", "--bs=1m", "--ioengine=libaio", "--iodepth=4", "--direct=1"],
         6,
         "KiB/s",
     ),
@@ -74,34 +62,19 @@ const JOBS: [(&str, &[&str], usize, &str); 6] = [
         6,
         "KiB/s",
     ),
-    (
-        "4 KiB write + fsync",
-        &["--rw=randwrite", "--bs=4k", "--ioengine=psync", "--fsync=1"],
-        48,
-        "IOPS",
-    ),
+    ("4 KiB write + fsync", &["--rw=randwrite", "--bs=4k", "--ioengine=psync", "--fsync=1"], 48, "IOPS"),
 ];
 
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (dir, threads) = args.split_first().ok_or("loop_bench DIR [THREADS...]")?;
-    let threads: Vec<usize> = threads
-        .iter()
-        .map(|count| count.parse())
-        .collect::<Result<_, _>>()?;
-    let threads = if threads.is_empty() {
-        vec![Options::default().threads]
-    } else {
-        threads
-    };
+    let threads: Vec<usize> = threads.iter().map(|count| count.parse()).collect::<Result<_, _>>()?;
+    let threads = if threads.is_empty() { vec![Options::default().threads] } else { threads };
     let scratch = tempfile::tempdir_in(dir)?;
     let file = scratch.path().join("file");
     fill(&file)?;
     for count in threads {
-        let options = Options {
-            threads: count,
-            ..Options::default()
-        };
+        let options = Options { threads: count, ..Options::default() };
         println!("\n{count} threads; plain loop, one-file disk + loop, ratio");
         compare(&file, &scratch.path().join("mnt"), &options)?;
     }
@@ -119,10 +92,7 @@ fn fill(path: &Path) -> Result<(), Failure> {
 
 fn compare(file: &Path, mountpoint: &Path, options: &Options) -> Result<(), Failure> {
     std::fs::create_dir_all(mountpoint)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     let device = Arc::new(FileDevice::open(file)?);
     let mut disk = OneFileDisk::mount(mountpoint, device, options, runtime.handle().clone())?;
     let plain = loopdev::attach_path(file, false)?;
@@ -136,10 +106,7 @@ fn compare(file: &Path, mountpoint: &Path, options: &Options) -> Result<(), Fail
             figures[1].push(fio(&ours, args, *field)?);
         }
         let [plain, ours] = figures.map(median);
-        println!(
-            "{name:32} {plain:>10.0} {ours:>10.0} {unit:6} {:.2}",
-            ours / plain
-        );
+        println!("{name:32} {plain:>10.0} {ours:>10.0} {unit:6} {:.2}", ours / plain);
         Ok(())
     });
     for device in [plain, ours] {
@@ -156,22 +123,13 @@ fn median(mut figures: Vec<f64>) -> f64 {
 
 fn fio(device: &Path, args: &[&str], field: usize) -> Result<f64, Failure> {
     let output = Command::new("fio")
-        .args([
-            "--name=job",
-            "--time_based",
-            "--runtime",
-            SECONDS,
-            "--minimal",
-            "--terse-version=3",
-        ])
+        .args(["--name=job", "--time_based", "--runtime", SECONDS, "--minimal", "--terse-version=3"])
         .arg(format!("--filename={}", device.display()))
         .args(args)
         .output()
         .map_err(|error| format!("fio: {error}; it is in the package fio"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let field = text
-        .split(';')
-        .nth(field)
-        .ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let field =
+        text.split(';').nth(field).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     Ok(field.parse()?)
 }

@@ -36,10 +36,7 @@ fn main() -> Result<(), Failure> {
         arg != "--allow-other"
     });
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     let handle = runtime.handle().clone();
     let device = |file: &str| FileDevice::open(Path::new(file)).map(Arc::new);
     let (file, keeper, disk) = match args[..] {
@@ -48,11 +45,9 @@ fn main() -> Result<(), Failure> {
             say("ready")?;
             return Ok(keeper::keep(&listener)?);
         }
-        ["mount", file, dir] => (
-            file,
-            None,
-            OneFileDisk::mount(Path::new(dir), device(file)?, &options, handle)?,
-        ),
+        ["mount", file, dir] => {
+            (file, None, OneFileDisk::mount(Path::new(dir), device(file)?, &options, handle)?)
+        }
         ["mount", file, dir, socket] => {
             let disk = OneFileDisk::mount(Path::new(dir), device(file)?, &options, handle)?;
             keeper::put(Path::new(socket), &disk.copy_for_keeper()?)?;
@@ -60,20 +55,12 @@ fn main() -> Result<(), Failure> {
         }
         ["resume", file, dir, socket] => {
             let kept = keeper::take(Path::new(socket), Path::new(dir))?.ok_or("the keeper has nothing")?;
-            (
-                file,
-                Some(socket),
-                OneFileDisk::resume(kept, device(file)?, &options, handle)?,
-            )
+            (file, Some(socket), OneFileDisk::resume(kept, device(file)?, &options, handle)?)
         }
         ["inherited", file, fd, parameters] => {
             // SAFETY: the number is ours by the arguments, and nothing was opened before.
             let handover = unsafe { Handover::from_inherited(fd.parse()?, parameters)? };
-            (
-                file,
-                None,
-                OneFileDisk::resume(handover, device(file)?, &options, handle)?,
-            )
+            (file, None, OneFileDisk::resume(handover, device(file)?, &options, handle)?)
         }
         _ => return Err("serve_file keep|mount|resume|inherited, see the head of its source".into()),
     };
@@ -94,10 +81,7 @@ async fn obey(file: &str, keeper: Option<&str>, mut disk: OneFileDisk) -> Result
             let (fd, parameters) = disk.into_handover(PATIENCE).await?.into_inheritable()?;
             let fd = fd.to_string();
             let program = std::env::current_exe()?;
-            Err(Command::new(program)
-                .args(["inherited", file, &fd, &parameters])
-                .exec()
-                .into())
+            Err(Command::new(program).args(["inherited", file, &fd, &parameters]).exec().into())
         }
         ("give", Some(socket)) => {
             keeper::put(Path::new(socket), &disk.into_handover(PATIENCE).await?)?;

@@ -35,10 +35,7 @@ fn main() -> Result<(), Failure> {
     };
     let file = OpenOptions::new().read(true).write(true).open(file)?;
     let device = Arc::new(VolatileDisk::new(file, survival)?);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_time()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
     let options = Options::default();
     let mut disk = OneFileDisk::mount(dir, Arc::clone(&device) as _, &options, runtime.handle().clone())?;
     say("ready")?;

@@ -64,10 +64,7 @@ impl Handover {
         let fds = [self.fd.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(
-            control.push(SendAncillaryMessage::ScmRights(&fds)),
-            "there is space for one descriptor"
-        );
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is space for one descriptor");
         let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
         let mut stream = socket;
         stream.write_all(&bytes[sent..])
@@ -111,18 +108,11 @@ impl Handover {
     /// A second one, over a duplicate of the descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         let (fd, parameters) = (self.fd.try_clone()?, self.parameters.clone());
-        Ok(Handover {
-            fd,
-            parameters,
-            clean: self.clean,
-        })
+        Ok(Handover { fd, parameters, clean: self.clean })
     }
 
     fn message(&self) -> io::Result<String> {
-        let message = Message {
-            parameters: self.parameters.clone(),
-            clean: self.clean,
-        };
+        let message = Message { parameters: self.parameters.clone(), clean: self.clean };
         Ok(serde_json::to_string(&message)?)
     }
 
@@ -136,11 +126,7 @@ impl Handover {
         if link != std::path::Path::new("/dev/fuse") {
             return Err(invalid("the descriptor is not /dev/fuse"));
         }
-        Ok(Handover {
-            fd,
-            parameters,
-            clean,
-        })
+        Ok(Handover { fd, parameters, clean })
     }
 }
 
@@ -176,14 +162,7 @@ mod tests {
 
     fn parameters() -> Parameters {
         let mountpoint = PathBuf::from("/run/holdall/a b");
-        Parameters {
-            version: VERSION,
-            max_write_bytes: 1 << 20,
-            resend: true,
-            uid: 7,
-            gid: 8,
-            mountpoint,
-        }
+        Parameters { version: VERSION, max_write_bytes: 1 << 20, resend: true, uid: 7, gid: 8, mountpoint }
     }
 
     #[test]
@@ -197,26 +176,14 @@ mod tests {
     fn a_descriptor_that_is_not_fuse_is_refused_on_arrival() {
         let (here, there) = UnixStream::pair().unwrap();
         let fd = std::fs::File::open(Path::new("/dev/null")).unwrap().into();
-        Handover {
-            fd,
-            parameters: parameters(),
-            clean: true,
-        }
-        .send(&here)
-        .unwrap();
-        assert_eq!(
-            Handover::receive(&there).unwrap_err().kind(),
-            io::ErrorKind::InvalidData
-        );
+        Handover { fd, parameters: parameters(), clean: true }.send(&here).unwrap();
+        assert_eq!(Handover::receive(&there).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
     fn bytes_without_a_descriptor_are_refused() {
         let (mut here, there) = UnixStream::pair().unwrap();
         here.write_all(&[0xff; 8]).unwrap();
-        assert_eq!(
-            Handover::receive(&there).unwrap_err().kind(),
-            io::ErrorKind::InvalidData
-        );
+        assert_eq!(Handover::receive(&there).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -43,9 +43,7 @@ pub fn keep(listener: &UnixListener) -> io::Result<()> {
 pub fn put(keeper: &Path, handover: &Handover) -> io::Result<()> {
     let peer = ask(keeper, PUT, &handover.parameters.mountpoint)?;
     handover.send(&peer)?;
-    acknowledged(&peer)?
-        .then_some(())
-        .ok_or_else(|| io::Error::other("the keeper is full"))
+    acknowledged(&peer)?.then_some(()).ok_or_else(|| io::Error::other("the keeper is full"))
 }
 
 /// A copy of what the keeper has for `mountpoint`.

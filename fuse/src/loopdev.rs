@@ -100,10 +100,7 @@ pub fn detach(path: &Path, patience: Duration) -> Result<(), LoopError> {
     let device = open(path, OFlags::RDONLY)?;
     let identity = rustix::fs::fstat(&device).map_err(system("fstat", path))?.st_rdev;
     if let Some(mountpoint) = mounted_at(identity) {
-        return Err(LoopError::Mounted {
-            device: path.to_owned(),
-            mountpoint,
-        });
+        return Err(LoopError::Mounted { device: path.to_owned(), mountpoint });
     }
     match ioctl::clear(&device) {
         Err(Errno::NXIO) => return Ok(()),
@@ -124,9 +121,7 @@ pub fn detach(path: &Path, patience: Duration) -> Result<(), LoopError> {
 /// Has the device take its file's new size, after the drive grew. Takes the file's path since only a stat of it brings
 /// the new size into the kernel.
 pub fn resize(path: &Path, backing: &Path) -> Result<u64, LoopError> {
-    let size = std::fs::metadata(backing)
-        .map_err(system("stat", backing))?
-        .size();
+    let size = std::fs::metadata(backing).map_err(system("stat", backing))?.size();
     let device = open(path, OFlags::RDONLY)?;
     ioctl::set_capacity(&device).map_err(system("LOOP_SET_CAPACITY", path))?;
     Ok(size)
@@ -149,9 +144,7 @@ pub fn over(backing: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// The file under the loop device, if it has one.
 pub fn backing_file(device: &Path) -> Option<PathBuf> {
-    let path = Path::new("/sys/block")
-        .join(device.file_name()?)
-        .join("loop/backing_file");
+    let path = Path::new("/sys/block").join(device.file_name()?).join("loop/backing_file");
     let mut bytes = std::fs::read(path).ok()?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
@@ -172,15 +165,9 @@ fn check_direct(path: &Path, device: &OwnedFd) -> Result<(), LoopError> {
 }
 
 fn check_size(path: &Path) -> Result<(), LoopError> {
-    let sysfs = Path::new("/sys/block")
-        .join(path.file_name().unwrap_or_default())
-        .join("size");
+    let sysfs = Path::new("/sys/block").join(path.file_name().unwrap_or_default()).join("size");
     let sectors = std::fs::read_to_string(&sysfs).map_err(system("read", sysfs))?;
-    if sectors.trim() == "0" {
-        Err(LoopError::NoSize(path.to_owned()))
-    } else {
-        Ok(())
-    }
+    if sectors.trim() == "0" { Err(LoopError::NoSize(path.to_owned())) } else { Ok(()) }
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LoopError> {
@@ -193,19 +180,13 @@ fn mounted_at(identity: u64) -> Option<PathBuf> {
     let mountinfo = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
     mountinfo.lines().find_map(|line| {
         let mut fields = line.split(' ');
-        (fields.nth(2)? == device)
-            .then(|| fields.nth(1).map(PathBuf::from))
-            .flatten()
+        (fields.nth(2)? == device).then(|| fields.nth(1).map(PathBuf::from)).flatten()
     })
 }
 
 fn system<E: Into<io::Error>>(call: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> LoopError {
     let path = path.into();
-    move |error| LoopError::System {
-        call,
-        path,
-        error: error.into(),
-    }
+    move |error| LoopError::System { call, path, error: error.into() }
 }
 
 /// For the callers that have a path and not a descriptor.

@@ -56,10 +56,7 @@ pub enum MountError {
 
 impl MountError {
     pub(crate) fn system(call: &'static str, error: impl Into<io::Error>) -> Self {
-        MountError::System {
-            call,
-            error: error.into(),
-        }
+        MountError::System { call, error: error.into() }
     }
 }
 
@@ -120,12 +117,9 @@ pub fn abort(dir: &Path) -> Result<(), MountError> {
 pub fn connection_at(dir: &Path) -> Option<u32> {
     let absolute = std::path::absolute(dir).ok()?;
     let mountinfo = std::fs::read("/proc/thread-self/mountinfo").ok()?;
-    mountinfo
-        .split(|&byte| byte == b'\n')
-        .filter_map(parse_mountinfo)
-        .find_map(|mount| {
-            (mount.point == absolute && mount.fs_type == FS_TYPE.as_bytes()).then_some(mount.device_minor)
-        })
+    mountinfo.split(|&byte| byte == b'\n').filter_map(parse_mountinfo).find_map(|mount| {
+        (mount.point == absolute && mount.fs_type == FS_TYPE.as_bytes()).then_some(mount.device_minor)
+    })
 }
 
 struct MountInfo<'a> {
@@ -141,11 +135,7 @@ fn parse_mountinfo(line: &[u8]) -> Option<MountInfo<'_>> {
     let device_minor = device.split_once(':')?.1.parse().ok()?;
     let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
     let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
-    Some(MountInfo {
-        device_minor,
-        point,
-        fs_type,
-    })
+    Some(MountInfo { device_minor, point, fs_type })
 }
 
 /// Undoes mountinfo's octal escapes of space, tab, newline and backslash.
@@ -172,14 +162,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 fn mount_as_root(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<OwnedFd, MountError> {
     let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| MountError::system("opening /dev/fuse", error))?;
-    let (uid, gid) = (
-        rustix::process::geteuid().as_raw(),
-        rustix::process::getegid().as_raw(),
-    );
-    let mut data = format!(
-        "fd={},rootmode=40000,user_id={uid},group_id={gid}",
-        fd.as_raw_fd()
-    );
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", fd.as_raw_fd());
     data.push_str(&format!(",default_permissions,max_read={max_read}"));
     if allow_other {
         data.push_str(",allow_other");
@@ -211,33 +195,21 @@ fn mount_as_user(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<
         .map_err(spawn_error)?;
     // Its end of the socket closes when it exits, so that this wait has an end.
     let received = receive_fd(&ours, &mut [0]);
-    let output = child
-        .wait_with_output()
-        .map_err(|error| MountError::system("wait", error))?;
+    let output = child.wait_with_output().map_err(|error| MountError::system("wait", error))?;
     match received {
         Ok((_, Some(fd))) if output.status.success() => Ok(fd),
-        _ => Err(MountError::Fusermount(
-            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        )),
+        _ => Err(MountError::Fusermount(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
     }
 }
 
 fn fusermount(args: &[OsString], mountpoint: &Path) -> Result<(), MountError> {
-    let output = Command::new("fusermount3")
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(spawn_error)?;
+    let output = Command::new("fusermount3").args(args).stdin(Stdio::null()).output().map_err(spawn_error)?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     // Its exit status does not tell a busy mount from others; umount(2)'s text, which it prints, does.
-    if output
-        .stderr
-        .windows(4)
-        .any(|word| word.eq_ignore_ascii_case(b"busy"))
-    {
+    if output.stderr.windows(4).any(|word| word.eq_ignore_ascii_case(b"busy")) {
         return Err(MountError::Busy(mountpoint.to_owned()));
     }
     Err(MountError::Fusermount(said))

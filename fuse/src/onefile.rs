@@ -61,10 +61,7 @@ impl Default for Options {
         // Two keep one request on its way in while another one is copied out; beyond four, threads only take turns at
         // the lock of the one queue.
         let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4));
-        Options {
-            threads,
-            allow_other: false,
-        }
+        Options { threads, allow_other: false }
     }
 }
 
@@ -156,11 +153,7 @@ impl OneFileDisk {
         options: &Options,
         runtime: Handle,
     ) -> Result<Self, OneFileError> {
-        let Handover {
-            fd,
-            parameters,
-            clean,
-        } = handover;
+        let Handover { fd, parameters, clean } = handover;
         if !connected(&fd) {
             return Err(OneFileError::Over(Ended::Unmounted));
         }
@@ -172,9 +165,7 @@ impl OneFileDisk {
                 error: errno.into(),
             })?;
         } else if !clean {
-            return Err(OneFileError::CannotResend {
-                mountpoint: parameters.mountpoint,
-            });
+            return Err(OneFileError::CannotResend { mountpoint: parameters.mountpoint });
         }
         Self::serve(fd, parameters, device, options, runtime)
     }
@@ -187,16 +178,9 @@ impl OneFileDisk {
         runtime: Handle,
     ) -> Result<Self, OneFileError> {
         let session = Arc::new(Session::new(fd, &parameters, device, runtime));
-        let readers =
-            Readers::start(&session, options.threads.max(1)).map_err(|error| OneFileError::System {
-                what: "starting a thread",
-                error,
-            })?;
-        Ok(OneFileDisk {
-            session,
-            readers,
-            parameters,
-        })
+        let readers = Readers::start(&session, options.threads.max(1))
+            .map_err(|error| OneFileError::System { what: "starting a thread", error })?;
+        Ok(OneFileDisk { session, readers, parameters })
     }
 
     /// The file to put a loop device over.
@@ -212,11 +196,7 @@ impl OneFileDisk {
     /// What a keeper needs so that the disk survives this process's sudden death: to be given away right after `mount`.
     pub fn copy_for_keeper(&self) -> std::io::Result<Handover> {
         let fd = self.session.fd().try_clone_to_owned()?;
-        Ok(Handover {
-            fd,
-            parameters: self.parameters.clone(),
-            clean: false,
-        })
+        Ok(Handover { fd, parameters: self.parameters.clone(), clean: false })
     }
 
     /// Waits until the kernel ends the connection.
@@ -230,11 +210,7 @@ impl OneFileDisk {
     ///
     /// Nothing fails meanwhile: the kernel queues what is asked of a connection that nobody reads.
     pub async fn into_handover(self, patience: Duration) -> Result<Handover, OneFileError> {
-        let OneFileDisk {
-            session,
-            readers,
-            parameters,
-        } = self;
+        let OneFileDisk { session, readers, parameters } = self;
         let stopped = tokio::task::spawn_blocking(move || readers.stop()).await;
         stopped.map_err(|panicked| OneFileError::System {
             what: "stopping the threads",
@@ -246,15 +222,10 @@ impl OneFileDisk {
         let patience = parameters.resend.then_some(patience);
         let clean = session.finish(patience).await;
         let session = Arc::into_inner(session).expect("the threads, which shared it, have gone");
-        let fd = session.into_fd().map_err(|error| OneFileError::System {
-            what: "duplicating the descriptor",
-            error,
-        })?;
-        Ok(Handover {
-            fd,
-            parameters,
-            clean,
-        })
+        let fd = session
+            .into_fd()
+            .map_err(|error| OneFileError::System { what: "duplicating the descriptor", error })?;
+        Ok(Handover { fd, parameters, clean })
     }
 
     /// Unmounts and stops. Detach the loop device first: while anything holds the file this is [`MountError::Busy`], and

@@ -59,17 +59,8 @@ impl VolatileDisk {
     pub fn new(file: File, survival: Survival) -> io::Result<Self> {
         let size_bytes = file.metadata()?.len() / 4096 * 4096;
         let Survival { seed, early } = survival;
-        let state = State {
-            file,
-            unsynced: BTreeMap::new(),
-            random: seed,
-            early,
-            cut: None,
-        };
-        Ok(VolatileDisk {
-            size_bytes,
-            state: Mutex::new(state),
-        })
+        let state = State { file, unsynced: BTreeMap::new(), random: seed, early, cut: None };
+        Ok(VolatileDisk { size_bytes, state: Mutex::new(state) })
     }
 
     /// Cuts the power: what is unsynced is gone. Returns how many sectors that were.
@@ -87,11 +78,7 @@ impl VolatileDisk {
     fn range(&self, range: &Range<u64>) -> Result<(), DeviceError> {
         let inside = range.start <= range.end && range.end <= self.size_bytes;
         let aligned = range.start.is_multiple_of(SECTOR as u64) && range.end.is_multiple_of(SECTOR as u64);
-        if inside && aligned {
-            Ok(())
-        } else {
-            Err(DeviceError::OutOfRange)
-        }
+        if inside && aligned { Ok(()) } else { Err(DeviceError::OutOfRange) }
     }
 
     fn try_read(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
@@ -107,21 +94,11 @@ impl VolatileDisk {
             bytes[at..at + SECTOR].copy_from_slice(&data[..]);
         }
         let (len, file) = (bytes.len() as u64, Arc::new(Memory(bytes)));
-        Ok(ReadLease::new(
-            vec![Piece::File {
-                file,
-                offset: 0,
-                len,
-                by_reference: false,
-            }],
-            (),
-        ))
+        Ok(ReadLease::new(vec![Piece::File { file, offset: 0, len, by_reference: false }], ()))
     }
 
     fn try_write(&self, offset: u64, data: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        let end = offset
-            .checked_add(data.len() as u64)
-            .ok_or(DeviceError::OutOfRange)?;
+        let end = offset.checked_add(data.len() as u64).ok_or(DeviceError::OutOfRange)?;
         self.range(&(offset..end))?;
         let mut state = self.state.lock();
         if let Some(after) = state.cut {
@@ -201,10 +178,7 @@ fn sectors(range: &Range<u64>) -> Range<u64> {
 
 impl BlockDevice for VolatileDisk {
     fn geometry(&self) -> DeviceGeometry {
-        DeviceGeometry {
-            size_bytes: self.size_bytes,
-            read_only: false,
-        }
+        DeviceGeometry { size_bytes: self.size_bytes, read_only: false }
     }
 
     fn read(&self, range: Range<u64>) -> Answer<ReadLease> {
@@ -240,9 +214,7 @@ impl DiskFile for Memory {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = usize::try_from(offset)
-            .ok()
-            .and_then(|at| self.0.get(at..)?.get(..buf.len()));
+        let bytes = usize::try_from(offset).ok().and_then(|at| self.0.get(at..)?.get(..buf.len()));
         buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }

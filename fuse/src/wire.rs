@@ -147,10 +147,7 @@ pub struct Malformed {
 impl<'a> Request<'a> {
     /// Decodes one message, as long as read(2) said.
     pub fn decode(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut header = Fields {
-            rest: message,
-            unique: None,
-        };
+        let mut header = Fields { rest: message, unique: None };
         let len = header.u32()? as usize;
         let opcode = header.u32()?;
         let unique = header.u64()?;
@@ -160,11 +157,7 @@ impl<'a> Request<'a> {
         if len != message.len() {
             return Err(header.malformed("its length field differs from its length"));
         }
-        Ok(Request {
-            unique,
-            node,
-            operation: operation(opcode, header)?,
-        })
+        Ok(Request { unique, node, operation: operation(opcode, header)? })
     }
 }
 
@@ -175,18 +168,12 @@ fn operation(opcode: u32, mut body: Fields<'_>) -> Result<Operation<'_>, Malform
         4 => {
             let valid = body.u32()?;
             body.skip(12)?; // padding, fh
-            Operation::SetAttr {
-                valid,
-                size: body.u64()?,
-            }
+            Operation::SetAttr { valid, size: body.u64()? }
         }
         14 => Operation::Open { flags: body.u32()? },
         15 => {
             body.skip(8)?; // fh
-            Operation::Read {
-                offset: body.u64()?,
-                size: body.u32()?,
-            }
+            Operation::Read { offset: body.u64()?, size: body.u32()? }
         }
         16 => {
             body.skip(8)?; // fh
@@ -195,10 +182,7 @@ fn operation(opcode: u32, mut body: Fields<'_>) -> Result<Operation<'_>, Malform
             if body.rest.len() != size as usize {
                 return Err(body.malformed("a write whose data is not as long as it says"));
             }
-            Operation::Write {
-                offset,
-                data: body.rest,
-            }
+            Operation::Write { offset, data: body.rest }
         }
         17 => Operation::StatFs,
         20 => Operation::Fsync,
@@ -208,30 +192,18 @@ fn operation(opcode: u32, mut body: Fields<'_>) -> Result<Operation<'_>, Malform
             // A kernel of before 7.36 sends no flags2.
             let flags2 = body.u32().unwrap_or(0);
             let flags = u64::from(flags) | u64::from(flags2) << 32;
-            Operation::Init(InitIn {
-                major,
-                minor,
-                max_readahead,
-                flags,
-            })
+            Operation::Init(InitIn { major, minor, max_readahead, flags })
         }
         27 => Operation::OpenDir,
         28 => {
             body.skip(8)?; // fh
-            Operation::ReadDir {
-                offset: body.u64()?,
-                size: body.u32()?,
-            }
+            Operation::ReadDir { offset: body.u64()?, size: body.u32()? }
         }
         18 | 25 | 29 | 30 | 34 | 38 => Operation::Nothing,
         2 | 41 | 42 => Operation::Silent,
         43 => {
             body.skip(8)?; // fh
-            Operation::Fallocate {
-                offset: body.u64()?,
-                length: body.u64()?,
-                mode: body.u32()?,
-            }
+            Operation::Fallocate { offset: body.u64()?, length: body.u64()?, mode: body.u32()? }
         }
         opcode => Operation::Unknown { opcode },
     })
@@ -245,10 +217,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn malformed(&self, what: &'static str) -> Malformed {
-        Malformed {
-            unique: self.unique,
-            what,
-        }
+        Malformed { unique: self.unique, what }
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -270,10 +239,7 @@ impl<'a> Fields<'a> {
     }
 
     fn skip(&mut self, bytes: usize) -> Result<(), Malformed> {
-        self.rest = self
-            .rest
-            .get(bytes..)
-            .ok_or_else(|| self.malformed("it ends too early"))?;
+        self.rest = self.rest.get(bytes..).ok_or_else(|| self.malformed("it ends too early"))?;
         Ok(())
     }
 

@@ -19,21 +19,11 @@ use support::{Bench, EXT4, PATIENCE, pattern, require, run};
 use tokio::runtime::{Handle, Runtime};
 
 fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()
 }
 
 fn mounted(bench: &Bench, device: &Arc<MemoryDevice>, runtime: &Handle) -> OneFileDisk {
-    OneFileDisk::mount(
-        &bench.disk(),
-        Arc::clone(device) as _,
-        &Options::default(),
-        runtime.clone(),
-    )
-    .unwrap()
+    OneFileDisk::mount(&bench.disk(), Arc::clone(device) as _, &Options::default(), runtime.clone()).unwrap()
 }
 
 #[test]
@@ -43,19 +33,9 @@ fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
     let mut disk = mounted(&bench, &device, runtime.handle());
     let path = loopdev::attach_path(&disk.file(), false).unwrap();
     assert_eq!(loopdev::over(&disk.file()).unwrap(), std::slice::from_ref(&path));
-    let queue = std::path::Path::new("/sys/block")
-        .join(path.file_name().unwrap())
-        .join("queue");
-    let setting = |name| {
-        std::fs::read_to_string(queue.join(name))
-            .unwrap()
-            .trim()
-            .to_owned()
-    };
-    assert_eq!(
-        (setting("logical_block_size"), setting("read_ahead_kb")),
-        ("4096".into(), "1024".into())
-    );
+    let queue = std::path::Path::new("/sys/block").join(path.file_name().unwrap()).join("queue");
+    let setting = |name| std::fs::read_to_string(queue.join(name)).unwrap().trim().to_owned();
+    assert_eq!((setting("logical_block_size"), setting("read_ahead_kb")), ("4096".into(), "1024".into()));
 
     bench.make_ext4(&path);
     bench.mount_ext4(&path);
@@ -64,14 +44,8 @@ fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
     std::fs::write(&file, &data).unwrap();
     let flushes = device.flushes.load(Ordering::SeqCst);
     File::open(&file).unwrap().sync_all().unwrap();
-    assert!(
-        device.flushes.load(Ordering::SeqCst) > flushes,
-        "fsync reaches flush"
-    );
-    assert!(matches!(
-        loopdev::detach(&path, PATIENCE),
-        Err(loopdev::LoopError::Mounted { .. })
-    ));
+    assert!(device.flushes.load(Ordering::SeqCst) > flushes, "fsync reaches flush");
+    assert!(matches!(loopdev::detach(&path, PATIENCE), Err(loopdev::LoopError::Mounted { .. })));
 
     // Read back from the device, not from the page cache.
     bench.unmount_ext4();
@@ -83,17 +57,10 @@ fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
     let zeroed = std::mem::take(&mut *device.zeroed.lock().unwrap());
     let bytes: u64 = zeroed.iter().map(|(range, _)| range.end - range.start).sum();
     assert!(bytes > 100 << 20, "fstrim gives the free space back: {bytes}");
-    assert!(
-        zeroed
-            .iter()
-            .all(|(range, how)| *how == Zeroing::MayPunch && range.start % 4096 == 0)
-    );
+    assert!(zeroed.iter().all(|(range, how)| *how == Zeroing::MayPunch && range.start % 4096 == 0));
 
     bench.unmount_ext4();
-    assert!(matches!(
-        runtime.block_on(disk.unmount()),
-        Err(OneFileError::Mount(MountError::Busy(_)))
-    ));
+    assert!(matches!(runtime.block_on(disk.unmount()), Err(OneFileError::Mount(MountError::Busy(_)))));
     loopdev::detach(&path, PATIENCE).unwrap();
     loopdev::detach(&path, PATIENCE).unwrap();
     runtime.block_on(disk.unmount()).unwrap();
@@ -114,10 +81,7 @@ fn a_grown_device_is_a_grown_loop_device() {
     file.sync_all().unwrap();
     drop(file);
     let mut bytes = vec![0; 4096];
-    File::open(disk.file())
-        .unwrap()
-        .read_exact_at(&mut bytes, end)
-        .unwrap();
+    File::open(disk.file()).unwrap().read_exact_at(&mut bytes, end).unwrap();
     assert_eq!(bytes, pattern(2, 4096));
     loopdev::detach(&path, PATIENCE).unwrap();
     runtime.block_on(disk.unmount()).unwrap();
@@ -129,54 +93,29 @@ fn the_file_is_a_disk_and_nothing_else() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
-    let names: Vec<_> = std::fs::read_dir(bench.disk())
-        .unwrap()
-        .map(|e| e.unwrap().file_name())
-        .collect();
+    let names: Vec<_> = std::fs::read_dir(bench.disk()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["disk"]);
     let meta = std::fs::metadata(disk.file()).unwrap();
-    assert_eq!(
-        (meta.size(), meta.mode() & 0o777, meta.is_file()),
-        (1 << 20, 0o600, true)
-    );
+    assert_eq!((meta.size(), meta.mode() & 0o777, meta.is_file()), (1 << 20, 0o600, true));
     assert!(std::fs::metadata(bench.disk().join("other")).is_err());
     assert!(File::create(bench.disk().join("other")).is_err());
     assert!(std::fs::remove_file(disk.file()).is_err());
 
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(disk.file())
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(disk.file()).unwrap();
     assert_eq!(file.set_len(4096).unwrap_err().kind(), ErrorKind::InvalidInput);
     file.set_len(1 << 20).unwrap();
     let mut bytes = [0; 64];
-    assert_eq!(
-        file.read_at(&mut bytes, (1 << 20) - 16).unwrap(),
-        16,
-        "short only at the end"
-    );
+    assert_eq!(file.read_at(&mut bytes, (1 << 20) - 16).unwrap(), 16, "short only at the end");
     assert_eq!(file.read_at(&mut bytes, 1 << 20).unwrap(), 0);
     let collapse = rustix::fs::FallocateFlags::COLLAPSE_RANGE;
-    assert_eq!(
-        rustix::fs::fallocate(&file, collapse, 0, 4096),
-        Err(rustix::io::Errno::OPNOTSUPP)
-    );
+    assert_eq!(rustix::fs::fallocate(&file, collapse, 0, 4096), Err(rustix::io::Errno::OPNOTSUPP));
     let keep = rustix::fs::FallocateFlags::ZERO_RANGE | rustix::fs::FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&file, keep, 4096, 8192).unwrap();
-    assert_eq!(
-        *device.zeroed.lock().unwrap(),
-        [(4096..12288, Zeroing::KeepSpace)]
-    );
+    assert_eq!(*device.zeroed.lock().unwrap(), [(4096..12288, Zeroing::KeepSpace)]);
     assert_eq!(rustix::fs::statvfs(bench.disk()).unwrap().f_blocks, 256);
     drop(file);
     assert!(matches!(
-        OneFileDisk::mount(
-            &bench.disk(),
-            device,
-            &Options::default(),
-            runtime.handle().clone()
-        ),
+        OneFileDisk::mount(&bench.disk(), device, &Options::default(), runtime.handle().clone()),
         Err(OneFileError::Mount(MountError::AlreadyMounted(_)))
     ));
     runtime.block_on(disk.unmount()).unwrap();
@@ -189,11 +128,7 @@ fn answers_may_come_in_any_order() {
     const READERS: u64 = 16;
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(disk.file())
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(disk.file()).unwrap();
     for index in 0..READERS {
         file.write_all_at(&pattern(index, 8192), index * 8192).unwrap();
     }
@@ -221,21 +156,10 @@ fn errors_and_panics_are_one_requests_own() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(disk.file())
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(disk.file()).unwrap();
     let mut bytes = [0; 512];
     // More panics than there are threads.
-    for reads in [
-        Reads::Fail,
-        Reads::Panic,
-        Reads::Panic,
-        Reads::Panic,
-        Reads::Panic,
-        Reads::Panic,
-    ] {
+    for reads in [Reads::Fail, Reads::Panic, Reads::Panic, Reads::Panic, Reads::Panic, Reads::Panic] {
         device.set_reads(reads);
         let error = file.read_exact_at(&mut bytes, 0).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO), "{reads:?}");
@@ -292,11 +216,7 @@ fn what_a_handover_does_not_wait_for_is_asked_of_the_next() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let disk = mounted(&bench, &device, runtime.handle());
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(disk.file())
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(disk.file()).unwrap();
     file.write_all_at(&pattern(3, 4096), 0).unwrap();
     device.set_reads(Reads::Held);
     let reader = std::thread::spawn(move || {
@@ -305,14 +225,9 @@ fn what_a_handover_does_not_wait_for_is_asked_of_the_next() {
         bytes
     });
     let held = device.take_held(1);
-    let handover = runtime
-        .block_on(disk.into_handover(Duration::from_millis(5)))
-        .unwrap();
+    let handover = runtime.block_on(disk.into_handover(Duration::from_millis(5))).unwrap();
     assert!(!handover.clean);
-    assert!(
-        held[0].1.is_closed(),
-        "the old answer is gone, and cannot come late"
-    );
+    assert!(held[0].1.is_closed(), "the old answer is gone, and cannot come late");
     device.set_reads(Reads::Now);
     let mut disk =
         OneFileDisk::resume(handover, device, &Options::default(), runtime.handle().clone()).unwrap();

@@ -29,18 +29,8 @@ struct Writer {
 
 impl Writer {
     fn start(path: &Path, seed: u64) -> Self {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .unwrap();
-        let direct = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(path)
-            .unwrap();
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&rounds));
         let thread = std::thread::spawn(move || {
@@ -50,8 +40,7 @@ impl Writer {
                     break;
                 }
                 let slot = (round * 7 + seed) % RECORDS;
-                file.write_all_at(&record(seed, slot, round), slot * RECORD as u64)
-                    .unwrap();
+                file.write_all_at(&record(seed, slot, round), slot * RECORD as u64).unwrap();
                 file.sync_data().unwrap();
                 written[slot as usize] = round;
                 check(&direct, seed, slot, round);
@@ -89,10 +78,7 @@ fn check(file: &File, seed: u64, slot: u64, round: u64) {
     let start = bytes.as_ptr().align_offset(4096);
     let bytes = &mut bytes[start..start + RECORD];
     file.read_exact_at(bytes, slot * RECORD as u64).unwrap();
-    assert!(
-        bytes == record(seed, slot, round),
-        "record {slot} of round {round}"
-    );
+    assert!(bytes == record(seed, slot, round), "record {slot} of round {round}");
 }
 
 /// One read that is large enough to be answered by reference.
@@ -101,14 +87,8 @@ fn check_many(file: &File, seed: u64, written: &[u64]) {
     let mut bytes = vec![0_u8; MANY * RECORD + 4096];
     let start = bytes.as_ptr().align_offset(4096);
     let len = file.read_at(&mut bytes[start..start + MANY * RECORD], 0).unwrap();
-    for ((slot, &round), bytes) in (0..)
-        .zip(written)
-        .zip(bytes[start..start + len].chunks_exact(RECORD))
-    {
-        assert!(
-            round == 0 || bytes == record(seed, slot, round),
-            "record {slot} of round {round}"
-        );
+    for ((slot, &round), bytes) in (0..).zip(written).zip(bytes[start..start + len].chunks_exact(RECORD)) {
+        assert!(round == 0 || bytes == record(seed, slot, round), "record {slot} of round {round}");
     }
 }
 
@@ -125,16 +105,8 @@ impl Drive {
         let bench = Bench::new();
         let (file, socket) = (bench.path("backing"), bench.path("keeper"));
         File::create(&file).unwrap().set_len(DRIVE_BYTES).unwrap();
-        let keeper = Program::start(
-            &support::example("serve_file"),
-            &["keep", socket.to_str().unwrap()],
-        );
-        Drive {
-            bench,
-            file,
-            socket,
-            _keeper: keeper,
-        }
+        let keeper = Program::start(&support::example("serve_file"), &["keep", socket.to_str().unwrap()]);
+        Drive { bench, file, socket, _keeper: keeper }
     }
 
     fn start(&self, how: &str) -> Program {

@@ -58,28 +58,18 @@ fn cut_with(options: &[&str]) {
     File::open(machine.bench.ext4()).unwrap().sync_all().unwrap();
     // Direct writes reach the disk, and no flush follows them.
     let unsynced = machine.bench.ext4().join("unsynced");
-    let direct = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(&unsynced);
+    let direct =
+        File::options().write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT).open(&unsynced);
     let buffer = vec![7_u8; (1 << 20) + 4096];
     let start = buffer.as_ptr().align_offset(4096);
-    direct
-        .unwrap()
-        .write_all(&buffer[start..start + (1 << 20)])
-        .unwrap();
+    direct.unwrap().write_all(&buffer[start..start + (1 << 20)]).unwrap();
     machine.power_off(program, &device);
 
     let (mut program, device) = machine.power_on(options);
     machine.bench.mount_ext4(&device);
     assert!(std::fs::read(&synced).unwrap() == pattern(1, 1 << 20));
     let lost = std::fs::read(&unsynced).unwrap_or_default();
-    assert!(
-        lost.len() < 1 << 20 || lost.iter().any(|&byte| byte != 7),
-        "unsynced data survived the cut"
-    );
+    assert!(lost.len() < 1 << 20 || lost.iter().any(|&byte| byte != 7), "unsynced data survived the cut");
     machine.bench.unmount_ext4();
     support::run("e2fsck", &["-fn", device.to_str().unwrap()]);
     loopdev::detach(&device, PATIENCE).unwrap();

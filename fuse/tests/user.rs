@@ -22,14 +22,7 @@ fn own_namespace(bench: &Bench) {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
     let (node, conf) = (bench.path("fuse"), bench.path("fuse.conf"));
     let device = rustix::fs::makedev(10, 229);
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &node,
-        FileType::CharacterDevice,
-        Mode::empty(),
-        device,
-    )
-    .unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &node, FileType::CharacterDevice, Mode::empty(), device).unwrap();
     std::fs::set_permissions(&node, Permissions::from_mode(0o666)).unwrap();
     std::fs::write(&conf, "user_allow_other\n").unwrap();
     mount_bind(&node, "/dev/fuse").unwrap();
@@ -51,15 +44,7 @@ fn roots_loop_device_over_a_users_disk_needs_allow_other() {
     }
     let disk = bench.disk();
     let [program, file, disk] = [&program, &file, &disk].map(|path| path.to_str().unwrap());
-    let user = [
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        program,
-        "mount",
-        file,
-        disk,
-    ];
+    let user = ["--reuid=65534", "--regid=65534", "--clear-groups", program, "mount", file, disk];
     let setpriv = std::path::Path::new("/usr/bin/setpriv");
 
     let mut daemon = Program::start(setpriv, &user);

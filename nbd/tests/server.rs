@@ -322,7 +322,7 @@ fn requests_of_nothing_succeed_without_the_device() {
     let serving = Serving::start(device.clone());
     for options in [Options::default(), all_options()] {
         let mut client = serving.client(&options);
-        assert_eq!(client.read(SIZE, 0).unwrap(), []);
+        assert!(client.read(SIZE, 0).unwrap().is_empty());
         client.write(0, &[]).unwrap();
         client.trim(4096, 0).unwrap();
         client.zero(4096, 0, 0).unwrap();

@@ -77,12 +77,7 @@ pub(super) fn configure(
     let flags = LO_FLAGS_DIRECT_IO | if read_only { LO_FLAGS_READ_ONLY } else { 0 };
     let info = Info { flags, ..Info::ZERO };
     let fd = backing.as_raw_fd().cast_unsigned();
-    let config = Config {
-        fd,
-        block_size: block_bytes,
-        info,
-        reserved: [0; 8],
-    };
+    let config = Config { fd, block_size: block_bytes, info, reserved: [0; 8] };
     // SAFETY: the kernel reads one loop_config.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &config) }).map(drop)
 }

@@ -47,10 +47,7 @@ pub(super) fn answer(fd: BorrowedFd<'_>, mounted: &Mounted) -> Result<Parameters
             return Err(setup("the first message is not INIT"));
         };
         if offer.major < 7 || offer.major == 7 && offer.minor < LEAST_MINOR {
-            return Err(OneFileError::TooOld {
-                major: offer.major,
-                minor: offer.minor,
-            });
+            return Err(OneFileError::TooOld { major: offer.major, minor: offer.minor });
         }
         let out = agree(&offer);
         let body = out.encode();
@@ -73,10 +70,6 @@ pub(super) fn answer(fd: BorrowedFd<'_>, mounted: &Mounted) -> Result<Parameters
 
 fn agree(offer: &InitIn) -> InitOut {
     // Without MAX_PAGES (before Linux 4.20) a request has at most 32 pages.
-    let pages = if offer.flags & init_flags::MAX_PAGES != 0 {
-        MAX_REQUEST_BYTES
-    } else {
-        32 * 4096
-    };
+    let pages = if offer.flags & init_flags::MAX_PAGES != 0 { MAX_REQUEST_BYTES } else { 32 * 4096 };
     InitOut::agree(offer, WANTED, pages, MAX_BACKGROUND)
 }

@@ -73,23 +73,14 @@ fn by_reference(lease: &ReadLease, len: usize) -> Option<Vec<(&File, u64, u64)>>
     let mut total = 0;
     let mut files = Vec::with_capacity(lease.pieces().len());
     for piece in lease.pieces() {
-        let Piece::File {
-            file,
-            offset,
-            len,
-            by_reference: true,
-        } = piece
-        else {
+        let Piece::File { file, offset, len, by_reference: true } = piece else {
             return None;
         };
         pages += (offset % PAGE + len).div_ceil(PAGE);
         total += len;
         files.push((file.as_file()?, *offset, *len));
     }
-    assert_eq!(
-        total, len as u64,
-        "a lease is as long as the range that was asked for"
-    );
+    assert_eq!(total, len as u64, "a lease is as long as the range that was asked for");
     (pages <= PIPE_BYTES as u64 / PAGE).then_some(files)
 }
 
@@ -116,14 +107,7 @@ impl Pipe {
             let mut at = offset;
             while at < end {
                 let rest = (end - at) as usize;
-                match splice(
-                    file,
-                    Some(&mut at),
-                    &self.write,
-                    None,
-                    rest,
-                    SpliceFlags::NONBLOCK,
-                ) {
+                match splice(file, Some(&mut at), &self.write, None, rest, SpliceFlags::NONBLOCK) {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),

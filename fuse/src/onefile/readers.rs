@@ -25,10 +25,7 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn start(session: &Arc<Session>, count: usize) -> std::io::Result<Self> {
         install_handler()?;
-        let mut readers = Readers {
-            session: Arc::clone(session),
-            threads: Vec::with_capacity(count),
-        };
+        let mut readers = Readers { session: Arc::clone(session), threads: Vec::with_capacity(count) };
         for index in 0..count {
             let session = Arc::clone(session);
             let thread = std::thread::Builder::new().name(format!("fuse-{index}"));

@@ -80,14 +80,10 @@ impl Session {
             return ticket.ok(&[]);
         }
         let len = (end - offset) as usize;
-        self.settle(
-            ticket,
-            self.device.read(offset..end),
-            move |ticket, lease| match lease {
-                Ok(lease) => reply_lease(ticket, &lease, len),
-                Err(error) => ticket.failed(&error),
-            },
-        );
+        self.settle(ticket, self.device.read(offset..end), move |ticket, lease| match lease {
+            Ok(lease) => reply_lease(ticket, &lease, len),
+            Err(error) => ticket.failed(&error),
+        });
     }
 
     fn write(&self, ticket: Ticket, offset: u64, data: &[u8]) {
@@ -112,11 +108,7 @@ impl Session {
         let Some(end) = offset.checked_add(length) else {
             return ticket.error(Errno::INVAL);
         };
-        self.settle(
-            ticket,
-            self.device.zero(offset..end, how, Durability::Ordered),
-            Ticket::done,
-        );
+        self.settle(ticket, self.device.zero(offset..end, how, Durability::Ordered), Ticket::done);
     }
 
     /// Owner, mode and times are not kept, and nobody is hurt by that. A size that is not the size would be.
@@ -143,13 +135,7 @@ impl Session {
             FILE_NODE => (geometry.size_bytes, libc::S_IFREG | 0o400 | writable),
             _ => (0, libc::S_IFDIR | 0o500 | writable),
         };
-        Attributes {
-            node,
-            size,
-            mode,
-            uid: self.owner.0,
-            gid: self.owner.1,
-        }
+        Attributes { node, size, mode, uid: self.owner.0, gid: self.owner.1 }
     }
 }
 

@@ -89,10 +89,7 @@ impl Session {
 
     /// Someone who shares the descriptor made it non-blocking.
     fn wait_readable(&self) {
-        let mut fds = [rustix::event::PollFd::new(
-            &*self.channel,
-            rustix::event::PollFlags::IN,
-        )];
+        let mut fds = [rustix::event::PollFd::new(&*self.channel, rustix::event::PollFlags::IN)];
         // An error here is a signal, or the next read's error too.
         let _ = rustix::event::poll(&mut fds, None);
     }
@@ -132,10 +129,7 @@ impl Session {
             self.abandon.closed().await;
             return true;
         };
-        if tokio::time::timeout(patience, self.abandon.closed())
-            .await
-            .is_ok()
-        {
+        if tokio::time::timeout(patience, self.abandon.closed()).await.is_ok() {
             return true;
         }
         let count = self.abandon.receiver_count();
@@ -147,10 +141,7 @@ impl Session {
 
     pub(super) async fn ended(&self) -> Ended {
         let mut ended = self.ended.subscribe();
-        let ended = ended
-            .wait_for(Option::is_some)
-            .await
-            .expect("the session holds the sender");
+        let ended = ended.wait_for(Option::is_some).await.expect("the session holds the sender");
         ended.expect("waited for")
     }
 

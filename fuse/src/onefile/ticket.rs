@@ -18,11 +18,7 @@ pub(super) struct Ticket {
 
 impl Ticket {
     pub(super) fn new(channel: &Arc<OwnedFd>, unique: u64) -> Self {
-        Ticket {
-            channel: Arc::clone(channel),
-            unique,
-            open: true,
-        }
+        Ticket { channel: Arc::clone(channel), unique, open: true }
     }
 
     /// Success, with `body`.

@@ -76,18 +76,10 @@ impl InitOut {
     /// As the kernel reads it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Body::default();
-        out.u32(7)
-            .u32(self.minor)
-            .u32(self.max_readahead)
-            .u32(self.flags as u32);
+        out.u32(7).u32(self.minor).u32(self.max_readahead).u32(self.flags as u32);
         // The congestion threshold is the customary three quarters.
-        out.u16(self.max_background)
-            .u16(self.max_background / 4 * 3)
-            .u32(self.max_write);
-        out.u32(1)
-            .u16(self.max_pages)
-            .u16(0)
-            .u32((self.flags >> 32) as u32);
+        out.u16(self.max_background).u16(self.max_background / 4 * 3).u32(self.max_write);
+        out.u32(1).u16(self.max_pages).u16(0).u32((self.flags >> 32) as u32);
         out.0.resize(64, 0);
         out.0
     }
@@ -96,12 +88,7 @@ impl InitOut {
 /// An answer to LOOKUP (`fuse_entry_out`).
 pub fn entry(attributes: &Attributes) -> Vec<u8> {
     let mut out = Body::default();
-    out.u64(attributes.node)
-        .u64(0)
-        .u64(VALID_SECONDS)
-        .u64(VALID_SECONDS)
-        .u32(0)
-        .u32(0);
+    out.u64(attributes.node).u64(0).u64(VALID_SECONDS).u64(VALID_SECONDS).u32(0).u32(0);
     out.attributes(attributes);
     out.0
 }
@@ -130,14 +117,7 @@ pub fn written(bytes: u32) -> [u8; 8] {
 /// An answer to STATFS (`fuse_kstatfs`): `blocks` of 4 KiB, none free.
 pub fn statfs(blocks: u64) -> Vec<u8> {
     let mut out = Body::default();
-    out.u64(blocks)
-        .u64(0)
-        .u64(0)
-        .u64(2)
-        .u64(0)
-        .u32(4096)
-        .u32(255)
-        .u32(4096);
+    out.u64(blocks).u64(0).u64(0).u64(2).u64(0).u32(4096).u32(255).u32(4096);
     out.0.resize(80, 0);
     out.0
 }
@@ -151,10 +131,7 @@ pub fn directory(entries: &[(u64, u32, &str)], after: u64, limit: u32) -> Vec<u8
         if out.0.len() + 24 + padded > limit as usize {
             break;
         }
-        out.u64(*node)
-            .u64(index as u64 + 1)
-            .u32(name.len() as u32)
-            .u32(*kind);
+        out.u64(*node).u64(index as u64 + 1).u32(name.len() as u32).u32(*kind);
         out.0.extend_from_slice(name.as_bytes());
         out.0.resize(out.0.len().next_multiple_of(8), 0);
     }
@@ -183,12 +160,6 @@ impl Body {
     fn attributes(&mut self, of: &Attributes) {
         self.u64(of.node).u64(of.size).u64(of.size / 512);
         self.u64(0).u64(0).u64(0).u32(0).u32(0).u32(0); // atime, mtime, ctime: a disk has none
-        self.u32(of.mode)
-            .u32(1)
-            .u32(of.uid)
-            .u32(of.gid)
-            .u32(0)
-            .u32(4096)
-            .u32(0);
+        self.u32(of.mode).u32(1).u32(of.uid).u32(of.gid).u32(0).u32(4096).u32(0);
     }
 }

@@ -23,60 +23,27 @@ fn requests_are_decoded_with_the_resend_bit_of_their_name() {
     let read = message(15, &words(&[9, 8192, 4096, 0, 0]));
     let request = Request::decode(&read).unwrap();
     assert_eq!(request.unique, 0x8000_0000_0000_0042);
-    assert_eq!(
-        request.operation,
-        Operation::Read {
-            offset: 8192,
-            size: 4096
-        }
-    );
+    assert_eq!(request.operation, Operation::Read { offset: 8192, size: 4096 });
 
     let mut body = words(&[9, 4096, 3, 0, 0]);
     body.extend_from_slice(b"abc");
     let write = message(16, &body);
-    assert_eq!(
-        Request::decode(&write).unwrap().operation,
-        Operation::Write {
-            offset: 4096,
-            data: b"abc"
-        }
-    );
+    assert_eq!(Request::decode(&write).unwrap().operation, Operation::Write { offset: 4096, data: b"abc" });
 
     let trim = message(43, &words(&[9, 4096, 1 << 40, 3]));
     let trim = Request::decode(&trim).unwrap().operation;
-    assert_eq!(
-        trim,
-        Operation::Fallocate {
-            offset: 4096,
-            length: 1 << 40,
-            mode: 3
-        }
-    );
+    assert_eq!(trim, Operation::Fallocate { offset: 4096, length: 1 << 40, mode: 3 });
 
     let lookup = message(1, b"disk\0");
-    assert_eq!(
-        Request::decode(&lookup).unwrap().operation,
-        Operation::Lookup { name: b"disk" }
-    );
+    assert_eq!(Request::decode(&lookup).unwrap().operation, Operation::Lookup { name: b"disk" });
 }
 
 #[test]
 fn an_old_kernels_init_has_no_second_flags() {
-    let body: Vec<u8> = [7_u32, 31, 131_072, 1 << 15]
-        .iter()
-        .flat_map(|value| value.to_ne_bytes())
-        .collect();
+    let body: Vec<u8> = [7_u32, 31, 131_072, 1 << 15].iter().flat_map(|value| value.to_ne_bytes()).collect();
     let message = message(26, &body);
-    let init = InitIn {
-        major: 7,
-        minor: 31,
-        max_readahead: 131_072,
-        flags: init_flags::ASYNC_DIO,
-    };
-    assert_eq!(
-        Request::decode(&message).unwrap().operation,
-        Operation::Init(init)
-    );
+    let init = InitIn { major: 7, minor: 31, max_readahead: 131_072, flags: init_flags::ASYNC_DIO };
+    assert_eq!(Request::decode(&message).unwrap().operation, Operation::Init(init));
 }
 
 #[test]
@@ -89,9 +56,8 @@ fn a_write_that_lies_about_its_length_is_malformed_and_can_be_answered() {
 
 #[test]
 fn random_bytes_never_panic() {
-    let seed: u64 = std::env::var("HOLDALL_SEED")
-        .ok()
-        .map_or_else(rand::random, |seed| seed.parse().unwrap());
+    let seed: u64 =
+        std::env::var("HOLDALL_SEED").ok().map_or_else(rand::random, |seed| seed.parse().unwrap());
     println!("HOLDALL_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..200_000 {
@@ -115,27 +81,13 @@ fn random_bytes_never_panic() {
 
 #[test]
 fn replies_have_the_kernels_sizes() {
-    let file = Attributes {
-        node: 2,
-        size: 1 << 30,
-        mode: 0o100_600,
-        uid: 0,
-        gid: 0,
-    };
+    let file = Attributes { node: 2, size: 1 << 30, mode: 0o100_600, uid: 0, gid: 0 };
     assert_eq!(reply::entry(&file).len(), 128);
     assert_eq!(reply::attributes(&file).len(), 104);
     assert_eq!(reply::statfs(7).len(), 80);
-    let offer = InitIn {
-        major: 7,
-        minor: 99,
-        max_readahead: 1 << 30,
-        flags: u64::MAX,
-    };
+    let offer = InitIn { major: 7, minor: 99, max_readahead: 1 << 30, flags: u64::MAX };
     let agreed = reply::InitOut::agree(&offer, init_flags::HAS_RESEND, 1 << 20, 128);
-    assert_eq!(
-        (agreed.flags, agreed.max_pages, agreed.encode().len()),
-        (1 << 39, 256, 64)
-    );
+    assert_eq!((agreed.flags, agreed.max_pages, agreed.encode().len()), (1 << 39, 256, 64));
     assert_eq!(reply::resend(), [16, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 

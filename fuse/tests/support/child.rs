@@ -13,16 +13,9 @@ pub struct Program {
 impl Program {
     /// Starts it and waits until it is ready.
     pub fn start(path: &Path, args: &[&str]) -> Self {
-        let mut child = Command::new(path)
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (stdin, stdout) = (
-            child.stdin.take().unwrap(),
-            BufReader::new(child.stdout.take().unwrap()),
-        );
+        let mut child =
+            Command::new(path).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut program = Program { child, stdin, stdout };
         assert_eq!(program.hear(), "ready", "{args:?}");
         program

@@ -18,10 +18,7 @@ pub struct FileDevice {
 
 impl FileDevice {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .ok_or(io::ErrorKind::InvalidInput)?;
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
         let directory = Directory::create(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
         let file = directory.open(name, false)?;
         let size_bytes = file.len()? / 4096 * 4096;
@@ -31,20 +28,12 @@ impl FileDevice {
 
 impl BlockDevice for FileDevice {
     fn geometry(&self) -> DeviceGeometry {
-        DeviceGeometry {
-            size_bytes: self.size_bytes,
-            read_only: false,
-        }
+        DeviceGeometry { size_bytes: self.size_bytes, read_only: false }
     }
 
     fn read(&self, range: Range<u64>) -> Answer<ReadLease> {
         let (file, len) = (Arc::clone(&self.file), range.end - range.start);
-        let piece = Piece::File {
-            file,
-            offset: range.start,
-            len,
-            by_reference: true,
-        };
+        let piece = Piece::File { file, offset: range.start, len, by_reference: true };
         Answer::Now(Ok(ReadLease::new(vec![piece], ())))
     }
 
@@ -65,9 +54,6 @@ impl BlockDevice for FileDevice {
     fn prefetch(&self, _range: Range<u64>) {}
 
     fn allocation(&self, range: Range<u64>, _limit: usize) -> Answer<Vec<Allocation>> {
-        Answer::Now(Ok(vec![Allocation {
-            len: range.end - range.start,
-            zero: false,
-        }]))
+        Answer::Now(Ok(vec![Allocation { len: range.end - range.start, zero: false }]))
     }
 }

@@ -61,33 +61,19 @@ impl MemoryDevice {
     /// Waits until `count` reads are held, and gives them with their offsets.
     pub fn take_held(&self, count: usize) -> Vec<(u64, oneshot::Sender<()>)> {
         let held = self.held.lock().unwrap();
-        let mut held = self
-            .held_changed
-            .wait_while(held, |held| held.len() < count)
-            .unwrap();
+        let mut held = self.held_changed.wait_while(held, |held| held.len() < count).unwrap();
         std::mem::take(&mut *held)
     }
 }
 
 impl BlockDevice for MemoryDevice {
     fn geometry(&self) -> DeviceGeometry {
-        DeviceGeometry {
-            size_bytes: self.size.load(Ordering::SeqCst),
-            read_only: false,
-        }
+        DeviceGeometry { size_bytes: self.size.load(Ordering::SeqCst), read_only: false }
     }
 
     fn read(&self, range: Range<u64>) -> Answer<ReadLease> {
         let (file, offset, len) = (Arc::clone(&self.file), range.start, range.end - range.start);
-        let lease = ReadLease::new(
-            vec![Piece::File {
-                file,
-                offset,
-                len,
-                by_reference: false,
-            }],
-            (),
-        );
+        let lease = ReadLease::new(vec![Piece::File { file, offset, len, by_reference: false }], ());
         let reads = *self.reads.lock().unwrap();
         match reads {
             Reads::Now => Answer::Now(Ok(lease)),
@@ -122,9 +108,6 @@ impl BlockDevice for MemoryDevice {
     fn prefetch(&self, _range: Range<u64>) {}
 
     fn allocation(&self, range: Range<u64>, _limit: usize) -> Answer<Vec<Allocation>> {
-        Answer::Now(Ok(vec![Allocation {
-            len: range.end - range.start,
-            zero: false,
-        }]))
+        Answer::Now(Ok(vec![Allocation { len: range.end - range.start, zero: false }]))
     }
 }

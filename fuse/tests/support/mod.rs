@@ -15,10 +15,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Fails with the name of what is missing.
 pub fn require(programs: &[(&str, &str)]) {
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "these tests mount: run them as root"
-    );
+    assert!(rustix::process::geteuid().is_root(), "these tests mount: run them as root");
     for device in ["/dev/fuse", "/dev/loop-control"] {
         assert!(
             Path::new(device).exists(),
@@ -33,43 +30,22 @@ pub fn require(programs: &[(&str, &str)]) {
     }
 }
 
-pub const EXT4: &[(&str, &str)] = &[
-    ("mkfs.ext4", "e2fsprogs"),
-    ("e2fsck", "e2fsprogs"),
-    ("fstrim", "util-linux"),
-];
+pub const EXT4: &[(&str, &str)] =
+    &[("mkfs.ext4", "e2fsprogs"), ("e2fsck", "e2fsprogs"), ("fstrim", "util-linux")];
 
 pub fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {args:?}: {}\n{said}{error}",
-        output.status
-    );
+    assert!(output.status.success(), "{program} {args:?}: {}\n{said}{error}", output.status);
     said
 }
 
 /// A binary from examples/, which `cargo test` builds beside the tests.
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let path = test
-        .parent()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .join("examples")
-        .join(name);
-    assert!(
-        path.exists(),
-        "{} is missing: cargo build -p holdall-fuse --examples",
-        path.display()
-    );
+    let path = test.parent().unwrap().parent().unwrap().join("examples").join(name);
+    assert!(path.exists(), "{} is missing: cargo build -p holdall-fuse --examples", path.display());
     path
 }
 
@@ -107,17 +83,7 @@ impl Bench {
 
     pub fn make_ext4(&self, device: &Path) {
         let device = device.to_str().unwrap();
-        run(
-            "mkfs.ext4",
-            &[
-                "-q",
-                "-b",
-                "4096",
-                "-E",
-                "lazy_itable_init=0,lazy_journal_init=0",
-                device,
-            ],
-        );
+        run("mkfs.ext4", &["-q", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0", device]);
     }
 
     pub fn mount_ext4(&self, device: &Path) {

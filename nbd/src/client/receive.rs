@@ -55,7 +55,7 @@ impl Expected {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let missing = self.command == Command::Read && self.covered != self.len.into();
+        let missing = self.command == Command::Read && self.covered != u64::from(self.len);
         if missing {
             Err(ClientError::Unexpected("with less or more than was asked for"))
         } else {
