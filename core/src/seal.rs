@@ -58,6 +58,7 @@ pub struct Sealer {
 thread_local! {
     // A zstd context is megabytes of tables; making one for each 16 KiB frame would cost more than compressing.
     static ZSTD: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
 impl Sealer {
@@ -190,8 +191,13 @@ fn decompress(mut body: Vec<u8>, cap: usize) -> Result<Vec<u8>, FormatError> {
             if len > cap {
                 return Err(FormatError::Invalid("a box is larger than it may be"));
             }
-            let plain = zstd::bulk::decompress(data, len)
-                .map_err(|_| FormatError::Invalid("its compression is damaged"))?;
+            let plain = UNZSTD.with_borrow_mut(|slot| {
+                let decompressor = slot.get_or_insert_with(|| {
+                    zstd::bulk::Decompressor::new().expect("a zstd context is only memory")
+                });
+                decompressor.decompress(data, len)
+            });
+            let plain = plain.map_err(|_| FormatError::Invalid("its compression is damaged"))?;
             if plain.len() != len {
                 return Err(FormatError::Invalid("its compression is damaged"));
             }

@@ -205,6 +205,7 @@ impl World {
             if !self.step(index, &volume, &device).await {
                 return End::Crashed;
             }
+            self.moment().await;
         }
         if self.rng.random_ratio(1, 4) {
             return self.take_over(index, volume).await;
@@ -221,6 +222,13 @@ impl World {
             }
         }
         End::Crashed
+    }
+
+    /// Time passes, so that what goes on in the background falls between steps.
+    async fn moment(&mut self) {
+        if self.rng.random_ratio(1, 3) {
+            tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..60))).await;
+        }
     }
 
     /// One thing that happens. False where the device has stopped for good.
@@ -263,7 +271,13 @@ impl World {
                 let _ = volume.evict(&chunks).await;
                 true
             }
-            86..91 => {
+            86..88 => {
+                // Nobody waits for it: what is written meanwhile is not part of it.
+                let volume = volume.clone();
+                tokio::spawn(async move { pusher(&volume).sync().await });
+                true
+            }
+            88..91 => {
                 tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..40_000))).await;
                 true
             }
@@ -420,9 +434,11 @@ fn first_failure(seeds: Range<u64>) -> Option<u64> {
                     if seed >= seeds.end || failed.load(Relaxed) != u64::MAX {
                         return;
                     }
+                    let begun = std::time::Instant::now();
                     if std::panic::catch_unwind(|| simulate(seed)).is_err() {
                         failed.fetch_min(seed, Relaxed);
                     }
+                    trace(|| format!("seed {seed} took {:?}", begun.elapsed()));
                 }
             });
         }
@@ -435,7 +451,7 @@ fn first_failure(seeds: Range<u64>) -> Option<u64> {
 fn every_seed_keeps_every_promise() {
     let seeds = match number("HOLDALL_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("HOLDALL_SEEDS").unwrap_or(2000),
+        None => 0..number("HOLDALL_SEEDS").unwrap_or(3000),
     };
     let count = seeds.end - seeds.start;
     if let Some(seed) = first_failure(seeds) {
@@ -448,15 +464,24 @@ fn every_seed_keeps_every_promise() {
 #[test]
 fn every_planted_bug_is_found() {
     use holdall_core::planted;
-    const SEEDS: u64 = 3000;
+    const SEEDS: u64 = 1000;
     // Hundreds of failures are what is wanted here: only the verdict is told.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    for bug in planted::ALL {
+    let only = std::env::var("HOLDALL_PLANTED").ok();
+    let chosen = |bug: &planted::Bug| only.as_ref().is_none_or(|only| format!("{bug:?}") == *only);
+    for bug in planted::ALL.into_iter().filter(chosen) {
         planted::plant(Some(bug));
-        match first_failure(0..SEEDS) {
+        let seeds = match number("HOLDALL_SEED") {
+            Some(seed) => seed..seed + 1,
+            None => 0..SEEDS,
+        };
+        match first_failure(seeds) {
             Some(seed) => println!("{bug:?}: found by seed {seed}"),
-            None => missed.push(bug),
+            None => {
+                println!("{bug:?}: NOT found");
+                missed.push(bug);
+            }
         }
     }
     planted::plant(None);

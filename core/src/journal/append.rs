@@ -148,7 +148,7 @@ impl Appender {
         if self.files.current().end + len <= journal.limits.file_bytes {
             return Ok(());
         }
-        let allowed = journal.limits.files + if self.reserve_open { journal.limits.reserve_files } else { 0 };
+        let allowed = journal.files_allowed(self);
         let Some(file) = self.files.take_spare(allowed) else {
             journal.spare_wanted.notify_one();
             return Err(JournalError::Full);

@@ -204,8 +204,7 @@ impl Journal {
         let (name, surplus) = {
             let mut appender = self.appender.lock();
             appender.files.reclaim();
-            let allowed =
-                self.limits.files + if appender.reserve_open { self.limits.reserve_files } else { 0 };
+            let allowed = self.files_allowed(&appender);
             let files = &mut appender.files;
             let surplus: Vec<_> =
                 if files.spare.len() > 2 { files.spare.drain(2..).collect() } else { Vec::new() };
@@ -220,8 +219,22 @@ impl Journal {
             let file = create(&*self.disk, &name, self.limits.file_bytes).await?;
             self.appender.lock().files.add_spare(file);
         }
-        self.room.notify_waiters();
+        // Only where there really is room: who waits for it asks for a spare file when there is not, and the two
+        // would wake each other for ever.
+        if self.has_room() {
+            self.room.notify_waiters();
+        }
         Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        let appender = self.appender.lock();
+        !appender.files.spare.is_empty() && appender.files.live.len() < self.files_allowed(&appender)
+    }
+
+    /// Files that may be live now.
+    pub(super) fn files_allowed(&self, appender: &super::append::Appender) -> usize {
+        self.limits.files + if appender.reserve_open { self.limits.reserve_files } else { 0 }
     }
 }
 

@@ -12,7 +12,6 @@ use crate::format::segment::{Directory, SegmentBuilder};
 use crate::format::usage::{self, Usage};
 use crate::journal::Journal;
 use crate::map::Map;
-use crate::planted::{self, Bug};
 use crate::units::Lsn;
 use crate::volume::VolumeLimits;
 use data_encoding::HEXLOWER;
@@ -162,9 +161,7 @@ impl Task {
         let frozen = *self.frozen.get_or_insert_with(|| self.journal.freeze());
         // Only what is durable here may be there: else a cut could take back a record that the store has, and its
         // LSN would be given to another.
-        if !planted::has(Bug::CommitBeforeSync) {
-            self.journal.flush().await?;
-        }
+        self.journal.flush().await?;
         let records = self.journal.records(self.committed.next(), frozen, self.limits.batch_bytes).await?;
         let cut = records.last().map_or(frozen, |record| record.lsn);
         let mut batch = Batch::new(&records, &self.committer.root().geometry);

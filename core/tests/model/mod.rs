@@ -104,7 +104,9 @@ impl Model {
                     .map(|block| (block, contents[block as usize], at(branch, block)))
                     .filter(|(_, found, expected)| found != expected)
                     .collect();
-                eprintln!("seed {seed}: (block, shown, {name}): {wrong:?}");
+                if std::env::var_os("HOLDALL_TRACE").is_some() {
+                    eprintln!("seed {seed}: (block, shown, {name}): {wrong:?}");
+                }
             }
             let least = durable.len().max(self.committed.len());
             panic!("seed {seed}: device {device} shows no state with the {least} writes that it must show")
