@@ -29,6 +29,7 @@ pub trait Disk: Send + std::marker::Sync + 'static {
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
+#[allow(clippy::len_without_is_empty, reason = "whether a file is empty is never asked")]
 /// One local file. Reads and writes are those of the page cache: they do not wait for a device that is well.
 pub trait DiskFile: Send + std::marker::Sync + 'static {
     /// Length in bytes.

@@ -100,6 +100,8 @@ pub struct Journal {
     appended: AtomicU64,
     durable: AtomicU64,
     syncing: tokio::sync::Mutex<()>,
+    /// Held by whoever carries records to the cache: two at once could write an older version over a newer one.
+    pub(crate) applying: tokio::sync::Mutex<()>,
     failed: OnceLock<String>,
     /// Wakes writers that wait for room.
     room: Notify,
@@ -256,6 +258,36 @@ impl Journal {
                 self.journaled.clear(run);
             }
         }
+    }
+
+    /// Everything that is still in the journal counts as not applied again: its blocks are read from here until it
+    /// has been. For a cache file that turned out to have lost what it was given.
+    pub async fn unapply(&self) -> Result<(), JournalError> {
+        let (first, last) = {
+            let appender = self.appender.lock();
+            (
+                appender.files.first(),
+                appender.unapplied.front().map_or(self.appended(), |record| record.lsn.prev()),
+            )
+        };
+        let records = self.records(first, last, u64::MAX).await?;
+        let mut appender = self.appender.lock();
+        let mut index = self.index.write();
+        for record in records.into_iter().rev() {
+            if let Operation::Data(blocks) | Operation::Zero(blocks) = record.operation {
+                // Newest first: what is in the index already is newer than this record.
+                for (run, entry) in index.pieces(blocks) {
+                    if entry.is_none() {
+                        let place = record.place.skip(run.start - blocks.start);
+                        index.insert(run, Entry { lsn: record.lsn, place });
+                        self.journaled.set(run);
+                    }
+                }
+            }
+            appender.unapplied_bytes += append::bytes_of(&record);
+            appender.unapplied.push_front(record);
+        }
+        Ok(())
     }
 
     /// Keeps the local disk's failure: no write or flush succeeds from here on.

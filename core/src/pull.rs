@@ -127,7 +127,7 @@ impl Puller {
 
     fn pump(self: &Arc<Self>) {
         loop {
-            let Some(job) = self.queue.lock().next() else { return };
+            let Some(job) = self.queue.lock().begin_next() else { return };
             let puller = self.clone();
             tokio::spawn(async move {
                 let result = puller.run(job).await;

@@ -122,6 +122,9 @@ pub struct Pusher {
     task: tokio::task::AbortHandle,
 }
 
+/// Is told of every commit.
+pub(crate) type OnCommit = Arc<dyn Fn(&Head, &Root) + Send + Sync>;
+
 /// What the push task works with.
 pub(crate) struct Parts {
     pub journal: Arc<Journal>,
@@ -133,7 +136,7 @@ pub(crate) struct Parts {
     pub committed: Lsn,
     pub limits: VolumeLimits,
     /// Told of every commit before anything relies on it.
-    pub on_commit: Arc<dyn Fn(&Head, &Root) + Send + Sync>,
+    pub on_commit: OnCommit,
 }
 
 impl Pusher {

@@ -103,7 +103,7 @@ impl DiskFile for LocalFile {
 
 impl LocalFile {
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         let mut at = range.start;
         let end = range.end.min(self.len()?);
         while at < end {

@@ -70,6 +70,11 @@ impl FileSet {
         self.live.back_mut().expect("an open journal has a file to append to")
     }
 
+    /// The first record that is still here.
+    pub fn first(&self) -> Lsn {
+        self.live.front().map_or(Lsn(1), |live| live.first)
+    }
+
     pub fn live(&self) -> impl Iterator<Item = &LiveFile> {
         self.live.iter()
     }
@@ -184,7 +189,7 @@ impl Journal {
     pub fn room_from_now(&self) -> impl Future<Output = ()> {
         let mut notified = Box::pin(self.room.notified());
         notified.as_mut().enable();
-        async move { notified.await }
+        notified
     }
 
     /// Waits until a spare file is wanted.

@@ -87,7 +87,7 @@ impl Journal {
         // A process that was killed leaves records in the page cache that no disk has seen. From here on they count
         // as durable, so they must be.
         for live in &end.live {
-            live.file.file.clone().sync().await?;
+            make_durable(&live.file).await?;
         }
         // The same goes for the names of files that it had just made.
         disk.sync_names().await?;
@@ -128,6 +128,7 @@ impl Journal {
             appended: AtomicU64::new(end.last.0),
             durable: AtomicU64::new(end.last.0),
             syncing: tokio::sync::Mutex::new(()),
+            applying: tokio::sync::Mutex::new(()),
             failed: OnceLock::new(),
             room: Notify::new(),
             spare_wanted: Notify::new(),
@@ -150,6 +151,22 @@ impl Journal {
         file.file.clone().sync().await?;
         self.keep_spare().await
     }
+}
+
+/// Syncs a file of a former life. If that fails its pages may be lost to the disk although they can still be read:
+/// they are written once more, and must then be taken.
+async fn make_durable(file: &JournalFile) -> Result<(), JournalError> {
+    if file.file.clone().sync().await.is_ok() {
+        return Ok(());
+    }
+    let mut buffer = vec![0; 1 << 20];
+    let len = file.file.len()?;
+    for at in (0..len).step_by(1 << 20) {
+        let piece = &mut buffer[..(len - at).min(1 << 20) as usize];
+        file.read(piece, at)?;
+        file.file.write_at(piece, at)?;
+    }
+    Ok(file.file.clone().sync().await?)
 }
 
 fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {

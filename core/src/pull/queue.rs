@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// The next pull that may begin.
-    pub fn next(&mut self) -> Option<Job> {
+    pub fn begin_next(&mut self) -> Option<Job> {
         while let Some(blocks) = self.waiting[Class::Reader as usize].front().copied() {
             if self.reader_jobs >= READER_JOBS {
                 return None;
@@ -191,22 +191,25 @@ mod tests {
     fn a_reader_begins_at_once_however_much_is_wanted_in_the_background() {
         let mut queue = Queue::new();
         queue.want(Class::Rest, BlockRange::new(0, 1 << 20));
-        while queue.next().is_some() {}
+        while queue.begin_next().is_some() {}
         queue.want(Class::Reader, BlockRange::new(1 << 21, 4));
-        assert_eq!(queue.next(), Some(Job { class: Class::Reader, blocks: BlockRange::new(1 << 21, 4) }));
+        assert_eq!(
+            queue.begin_next(),
+            Some(Job { class: Class::Reader, blocks: BlockRange::new(1 << 21, 4) })
+        );
     }
 
     #[test]
     fn concurrent_misses_are_one_pull() {
         let mut queue = Queue::new();
         queue.want(Class::Reader, BlockRange::new(8, 4));
-        let job = queue.next().unwrap();
+        let job = queue.begin_next().unwrap();
         queue.want(Class::Reader, BlockRange::new(8, 4));
         queue.want(Class::Reader, BlockRange::new(10, 4));
-        assert_eq!(queue.next().map(|job| job.blocks), Some(BlockRange::new(12, 2)));
-        assert_eq!(queue.next(), None);
+        assert_eq!(queue.begin_next().map(|job| job.blocks), Some(BlockRange::new(12, 2)));
+        assert_eq!(queue.begin_next(), None);
         queue.ended(&job, Ok(()));
-        assert_eq!(queue.next(), None, "what ended was not wanted again");
+        assert_eq!(queue.begin_next(), None, "what ended was not wanted again");
     }
 
     #[test]
@@ -224,7 +227,7 @@ mod tests {
                     wanted.extend(range.iter());
                     queue.want(class, range);
                 }
-                while let Some(job) = queue.next() {
+                while let Some(job) = queue.begin_next() {
                     let more_urgent = &queue.waiting[..job.class as usize];
                     let idle = |run: &BlockRange| queue.flying.pieces(*run).iter().any(|(_, f)| f.is_none());
                     assert!(!more_urgent.iter().flatten().any(idle), "seed {seed}: {job:?} overtakes");

@@ -45,9 +45,12 @@ impl Namer {
     }
 }
 
+/// A frame, and where its parts are read from.
+type Parts = (BlockRange, Vec<(BlockRange, Place)>);
+
 /// What one batch changes, as frames and runs of zeros.
 pub(super) struct Batch {
-    frames: std::vec::IntoIter<(BlockRange, Vec<(BlockRange, Place)>)>,
+    frames: std::vec::IntoIter<Parts>,
     zeros: std::vec::IntoIter<BlockRange>,
     /// Bytes of data that the frames hold.
     pub data_bytes: u64,
@@ -68,8 +71,7 @@ impl Batch {
                 Operation::Resize(size) => resized = Some(size),
             }
         }
-        let (mut frames, mut zeros): (Vec<(BlockRange, Vec<(BlockRange, Place)>)>, Vec<BlockRange>) =
-            Default::default();
+        let (mut frames, mut zeros): (Vec<Parts>, Vec<BlockRange>) = Default::default();
         for (run, place) in latest.iter() {
             match place {
                 Place::Zero => match zeros.last_mut() {

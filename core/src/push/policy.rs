@@ -35,9 +35,7 @@ pub enum Decision {
 
 /// Decides.
 pub fn decide(facts: &Facts) -> Decision {
-    if facts.paused {
-        Decision::Idle
-    } else if facts.unsent_bytes == 0 {
+    if facts.paused || facts.unsent_bytes == 0 {
         Decision::Idle
     } else if facts.unsent_bytes >= facts.batch_bytes
         || facts.oldest_age >= BATCH_AGE

@@ -3,9 +3,8 @@
 use super::commit::{Committer, now_ms};
 use super::pack::{Batch, Packed};
 use super::policy::{self, Decision, Facts};
-use super::{Committed, Parts, PushError, PushState, Request};
+use super::{Committed, OnCommit, Parts, PushError, PushState, Request};
 use crate::fence;
-use crate::format::head::Head;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{BoxRef, Root, Snapshot, TailSegment};
 use crate::format::segment::{Directory, SegmentBuilder};
@@ -37,7 +36,7 @@ pub(super) struct Task {
     frozen: Option<Lsn>,
     /// When something was first seen to wait.
     waiting_since: Option<Instant>,
-    on_commit: Arc<dyn Fn(&Head, &Root) + Send + Sync>,
+    on_commit: OnCommit,
 }
 
 impl Task {

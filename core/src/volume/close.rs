@@ -80,7 +80,7 @@ impl Volume {
     pub async fn settle(&self) -> Result<(), DeviceError> {
         let durable = self.journal.flush().await?;
         super::keeper::apply(&self.journal, &self.cache, durable).await.map_err(DeviceError::Failed)?;
-        Ok(self.cache.persist().await?)
+        super::keeper::persist(&self.journal, &self.cache).await.map_err(DeviceError::Failed)
     }
 
     /// Pushes what is left and tells the store that nobody has the drive open any more.

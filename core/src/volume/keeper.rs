@@ -4,7 +4,7 @@
 use crate::cache::Cache;
 use crate::journal::Journal;
 use crate::planted::{self, Bug};
-use crate::units::Lsn;
+use crate::units::{BlockRange, Lsn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -135,7 +135,7 @@ impl Work {
             self.shared.journal_per_mille.load(Ordering::Relaxed) >= SPACE_WANTED && committed > freed;
         let due = self.persisted_at.elapsed() >= PERSIST_EVERY && self.applied > freed;
         if wanted || due {
-            self.cache.persist().await.map_err(|error| format!("the cache cannot be written: {error}"))?;
+            persist(&self.journal, &self.cache).await?;
             self.persisted_at = Instant::now();
             self.applied_durable.store(self.applied.0, Ordering::Release);
         }
@@ -147,6 +147,7 @@ impl Work {
 
 /// Carries records up to `upto`, which are durable, to the cache file. On a full disk they stay in the journal.
 pub(super) async fn apply(journal: &Journal, cache: &Cache, upto: Lsn) -> Result<(), String> {
+    let _turn = journal.applying.lock().await;
     let records = journal.unapplied(upto);
     if records.is_empty() {
         return Ok(());
@@ -154,4 +155,19 @@ pub(super) async fn apply(journal: &Journal, cache: &Cache, upto: Lsn) -> Result
     cache.apply(&records).await.map_err(|error| format!("the cache cannot be written: {error}"))?;
     journal.applied(upto);
     Ok(())
+}
+
+/// Makes the cache durable. If that fails, nothing that was written to it may be believed any more, and a second try
+/// would prove nothing: the kernel reports a lost page once. So the whole cache becomes absent, and what the journal
+/// has is applied anew; everything else is in the store.
+pub(super) async fn persist(journal: &Journal, cache: &Cache) -> Result<(), String> {
+    let Err(error) = cache.persist().await else { return Ok(()) };
+    tracing::error!(%error, "the cache could not be made durable: it is filled anew");
+    let _turn = journal.applying.lock().await;
+    // The index first: from here on the journal's blocks are read from the journal again.
+    journal.unapply().await.map_err(|error| error.to_string())?;
+    let everything = BlockRange { start: 0, end: cache.valid().capacity() };
+    let cleared = cache.invalidate(&[everything]).await;
+    cleared.map_err(|error| format!("the cache's bitmap cannot be written: {error}"))?;
+    Err(format!("the cache could not be made durable: {error}"))
 }

@@ -23,7 +23,7 @@ use crate::journal::{Journal, JournalError, Operation, Recovered};
 use crate::map::{self, Map, Objects, PageCache, ReadError};
 use crate::planted::{self, Bug};
 use crate::pull::Puller;
-use crate::push::{Device, Parts, Pusher, now_ms};
+use crate::push::{Device, OnCommit, Parts, Pusher, now_ms};
 use crate::retry::Backoff;
 use crate::seal::Sealer;
 use crate::store::meter::Metered;
@@ -421,7 +421,7 @@ async fn replay(opened: &Opened, cache: &Cache) -> Result<Option<u64>, OpenError
 
 /// Remembers each commit's version, so that a store which goes back in time is noticed. Until it is written an
 /// older base is remembered, which is as good: whatever was committed since came from this very journal.
-fn rememberer(state: Arc<dyn Disk>, local: Local) -> Arc<dyn Fn(&Head, &Root) + Send + Sync> {
+fn rememberer(state: Arc<dyn Disk>, local: Local) -> OnCommit {
     let (send, mut receive) = tokio::sync::watch::channel(local);
     tokio::spawn(async move {
         while receive.changed().await.is_ok() {
