@@ -1,17 +1,51 @@
-//! Families and drives in a store: making them, finding them, and what is done to a drive that nobody has open.
+//! Drives in a store: making them, finding them, and what is done to one that nobody has open.
 
+use crate::fence;
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::{Geometry, Root};
-use crate::map::ReadError;
-use crate::push::{Device, now_ms};
+use crate::format::root::{Geometry, Lineage, Root, Snapshot};
+use crate::map::{Objects, ReadError};
+use crate::push::{Device, Reference, ReferenceKind, now_ms};
 use crate::seal::Sealer;
-use crate::store::{Store, StoreError, When};
-use crate::units::Epoch;
+use crate::store::{Etag, Store, StoreError, When};
+use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use uuid::Uuid;
+
+pub mod check;
+
+/// Why something cannot be done to a drive.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// Another device has it open.
+    #[error("{device_name} has the drive open (epoch {epoch})")]
+    Held {
+        /// The device.
+        device_name: String,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// Someone else changed it at the same moment.
+    #[error("another device changed the drive at the same moment")]
+    Raced,
+    /// It was removed.
+    #[error("the drive was removed from its store")]
+    Removed,
+    /// No such snapshot.
+    #[error("there is no snapshot \"{0}\"")]
+    NoSnapshot(String),
+    /// The store failed, or an object is damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<StoreError> for DriveError {
+    fn from(error: StoreError) -> Self {
+        DriveError::Read(error.into())
+    }
+}
 
 /// Makes a drive: an empty root, then its HEAD. A crash in between leaves a root that nothing names.
 pub async fn create(
@@ -47,11 +81,7 @@ pub async fn create(
 
 /// Puts the first root of a drive and its HEAD, which must not be there yet.
 async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Device) -> Result<(), StoreError> {
-    let id = ObjectId { drive: root.drive, epoch: root.epoch, seq: root.seq, unique: crate::entropy::u128() };
-    let root_name = id.name(ObjectKind::Root);
-    let object = Bytes::from(root.seal(sealer, &root_name));
-    let root_hash = *blake3::hash(&object).as_bytes();
-    store.put(&root_name, object, When::Absent).await?;
+    let (id, root_hash) = put_root(store, sealer, root).await?;
     let head = Head {
         drive: root.drive,
         epoch: root.epoch,
@@ -68,6 +98,19 @@ async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Devic
     Ok(())
 }
 
+async fn put_root(
+    store: &dyn Store,
+    sealer: &Sealer,
+    root: &Root,
+) -> Result<(ObjectId, [u8; 32]), StoreError> {
+    let id = ObjectId { drive: root.drive, epoch: root.epoch, seq: root.seq, unique: crate::entropy::u128() };
+    let name = id.name(ObjectKind::Root);
+    let object = Bytes::from(root.seal(sealer, &name));
+    let hash = *blake3::hash(&object).as_bytes();
+    store.put(&name, object, When::Absent).await?;
+    Ok((id, hash))
+}
+
 /// The drives of a family, removed ones aside.
 pub async fn heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
     let mut heads = Vec::new();
@@ -79,4 +122,220 @@ pub async fn heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, Read
     }
     heads.retain(|head| head.state != HeadState::Removed);
     Ok(heads)
+}
+
+/// A drive's HEAD and its current version.
+pub async fn current(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root), DriveError> {
+    let name = head::name(drive);
+    let fetched = objects.store().get(&name, None).await?;
+    let head = Head::decode(objects.sealer(), &fetched.bytes)
+        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
+    if head.state == HeadState::Removed {
+        return Err(DriveError::Removed);
+    }
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    Ok((head, fetched.etag, root))
+}
+
+/// The version under a label.
+pub fn snapshot<'a>(root: &'a Root, label: &str) -> Result<&'a Snapshot, DriveError> {
+    let found = root.snapshots.iter().find(|snapshot| snapshot.label == label);
+    found.ok_or_else(|| DriveError::NoSnapshot(label.to_owned()))
+}
+
+/// Makes the version under `label` the current one. What was current is kept as a snapshot, whose label is
+/// returned. The drive must be closed.
+///
+/// The lineage gains an entry of no journal: to every device that was here before, somebody else has written.
+pub async fn rollback(
+    objects: &Objects,
+    drive: Uuid,
+    label: &str,
+    device: &Device,
+) -> Result<String, DriveError> {
+    let (head, etag, root) = current(objects, drive).await?;
+    check_free(&head, device)?;
+    let kept = snapshot(&root, label)?.clone();
+    let old = objects.root(kept.root, Some(kept.root_hash)).await?;
+    let epoch = Epoch(head.epoch.0 + 1);
+    let before = format!("before rollback {}", epoch.0);
+    let mut snapshots = root.snapshots.clone();
+    snapshots.push(Snapshot {
+        label: before.clone(),
+        root: head.root,
+        root_hash: head.root_hash,
+        taken_ms: now_ms(),
+        size_blocks: root.geometry.size_blocks,
+    });
+    let lineage = fence::extend(&root.lineage, epoch, crate::entropy::uuid(), Lsn(0));
+    let next = successor(&root, &head, epoch, lineage, device);
+    let next = Root {
+        geometry: old.geometry,
+        pages: old.pages,
+        tail: old.tail,
+        usage: old.usage,
+        snapshots,
+        ..next
+    };
+    commit(objects, &head, etag, &next, HeadState::Released, device).await?;
+    Ok(before)
+}
+
+/// Makes a drive of its own from a version of another: O(1), since it names the same objects. The version is held by
+/// a ref until the new drive's HEAD holds it, so that no collection comes between.
+pub async fn clone(
+    objects: &Objects,
+    drive: Uuid,
+    label: Option<&str>,
+    name: &str,
+    device: &Device,
+) -> Result<Uuid, DriveError> {
+    let (head, _, root) = current(objects, drive).await?;
+    let (source, hash) = match label {
+        Some(label) => snapshot(&root, label).map(|kept| (kept.root, kept.root_hash))?,
+        None => (head.root, head.root_hash),
+    };
+    let reference = hold(objects.store().as_ref(), drive, source, ReferenceKind::Clone, device).await?;
+    let made = clone_of(objects, drive, (source, hash), name, device).await;
+    objects.store().delete(&reference).await?;
+    made
+}
+
+async fn clone_of(
+    objects: &Objects,
+    drive: Uuid,
+    (source, hash): (ObjectId, [u8; 32]),
+    name: &str,
+    device: &Device,
+) -> Result<Uuid, DriveError> {
+    // Whether it was still kept when the ref was put: if not, a collection may not have seen the ref.
+    let (head, _, now) = current(objects, drive).await?;
+    let kept =
+        head.root == source || head.parent == source || now.snapshots.iter().any(|kept| kept.root == source);
+    if !kept {
+        return Err(DriveError::Raced);
+    }
+    let old = objects.root(source, Some(hash)).await?;
+    let new = crate::entropy::uuid();
+    let root = Root {
+        drive: new,
+        name: name.to_owned(),
+        epoch: Epoch(0),
+        seq: 0,
+        parent: source,
+        committed_ms: now_ms(),
+        device: device.id,
+        device_name: device.name.clone(),
+        lineage: Vec::new(),
+        snapshots: Vec::new(),
+        condemned: Vec::new(),
+        ..old
+    };
+    publish(objects.store().as_ref(), objects.sealer(), &root, device).await?;
+    Ok(new)
+}
+
+/// Puts a hold on a version. Returns the ref's name, for letting go.
+pub async fn hold(
+    store: &dyn Store,
+    drive: Uuid,
+    root: ObjectId,
+    kind: ReferenceKind,
+    device: &Device,
+) -> Result<String, StoreError> {
+    let name = format!("ref/{:032x}", crate::entropy::u128());
+    let root = root.name(ObjectKind::Root);
+    let reference =
+        Reference { version: 1, drive, root, kind, device: device.name.clone(), created_ms: now_ms() };
+    let body = serde_json::to_vec_pretty(&reference).expect("a structure of plain fields becomes JSON");
+    store.put(&name, Bytes::from(body), When::Absent).await?;
+    Ok(name)
+}
+
+/// Marks a drive as removed. Its objects are deleted afterwards, but for what others of the family reach; HEAD stays
+/// as a tombstone. The drive must be closed.
+pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u64, DriveError> {
+    let (head, etag, root) = current(objects, drive).await?;
+    check_free(&head, device)?;
+    let epoch = Epoch(head.epoch.0 + 1);
+    let lineage = root.lineage.clone();
+    let next = Root {
+        pages: BTreeMap::new(),
+        tail: Vec::new(),
+        usage: None,
+        snapshots: Vec::new(),
+        ..successor(&root, &head, epoch, lineage, device)
+    };
+    commit(objects, &head, etag, &next, HeadState::Removed, device).await?;
+    let elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
+    let mut deleted = 0;
+    for prefix in ["seg/", "root/"] {
+        for listed in objects.store().list(prefix).await? {
+            let ours = ObjectId::parse(&listed.name).filter(|(_, id)| id.drive == drive);
+            if ours.is_some_and(|object| !elsewhere.contains(&object)) {
+                objects.store().delete(&listed.name).await?;
+                deleted += 1;
+            }
+        }
+    }
+    Ok(deleted)
+}
+
+fn check_free(head: &Head, device: &Device) -> Result<(), DriveError> {
+    match head.state {
+        HeadState::Held if head.device != device.id => {
+            Err(DriveError::Held { device_name: head.device_name.clone(), epoch: head.epoch })
+        }
+        HeadState::Removed => Err(DriveError::Removed),
+        HeadState::Held | HeadState::Released => Ok(()),
+    }
+}
+
+fn successor(root: &Root, head: &Head, epoch: Epoch, lineage: Vec<Lineage>, device: &Device) -> Root {
+    Root {
+        parent: head.root,
+        epoch,
+        seq: root.seq + 1,
+        committed_ms: now_ms(),
+        device: device.id,
+        device_name: device.name.clone(),
+        lineage,
+        ..root.clone()
+    }
+}
+
+async fn commit(
+    objects: &Objects,
+    before: &Head,
+    etag: Etag,
+    root: &Root,
+    state: HeadState,
+    device: &Device,
+) -> Result<(), DriveError> {
+    let (id, root_hash) = put_root(objects.store().as_ref(), objects.sealer(), root).await?;
+    let head = Head {
+        drive: root.drive,
+        epoch: root.epoch,
+        nonce: crate::entropy::u128(),
+        device: device.id,
+        device_name: device.name.clone(),
+        state,
+        written_ms: now_ms(),
+        root: id,
+        root_hash,
+        parent: before.root,
+    };
+    let name = head::name(root.drive);
+    let body = Bytes::from(head.encode(objects.sealer()));
+    let result = objects.store().put(&name, body, When::Matches(etag)).await;
+    let Err(error) = result else { return Ok(()) };
+    // The answer may have been lost: HEAD itself tells.
+    let bytes = objects.store().get(&name, None).await?.bytes;
+    let now = Head::decode(objects.sealer(), &bytes)
+        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
+    match fence::judge(&now, before, &head) {
+        fence::Swap::Applied => Ok(()),
+        fence::Swap::NotApplied => Err(error.into()),
+        fence::Swap::Fenced(_) => Err(DriveError::Raced),
+    }
 }

@@ -28,7 +28,8 @@ mod policy;
 mod task;
 
 pub(crate) use commit::now_ms;
-pub use gc::Collected;
+pub(crate) use gc::reached_from_elsewhere;
+pub use gc::{Collected, Reference, ReferenceKind};
 use pack::Namer;
 pub use policy::{Decision, Facts, decide};
 

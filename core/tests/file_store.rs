@@ -1,5 +1,7 @@
 //! The file store's promises, as the engine relies on them.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use bytes::Bytes;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::{Store, StoreError, When};

@@ -1,5 +1,7 @@
 //! The journal alone, on a disk that loses what was not synced.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use holdall_core::disk::Disk;
 use holdall_core::journal::{Journal, JournalError, Limits, Operation, Place};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};

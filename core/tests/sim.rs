@@ -11,6 +11,8 @@
 //!
 //! `HOLDALL_SEED=n` runs one seed, `HOLDALL_SEEDS=n` so many.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod model;
 
 use holdall_core::device::{Answer, BlockDevice, Durability, Zeroing};

@@ -26,7 +26,6 @@ use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Live data that is moved before a commit of its own.
 const REPACK_BYTES: u64 = 64 << 20;
@@ -151,48 +150,8 @@ impl Task {
         Ok(reached)
     }
 
-    /// What refs and the other drives of the family reach.
     async fn reached_from_elsewhere(&self) -> Result<BTreeSet<(ObjectKind, ObjectId)>, PushError> {
-        let objects = self.committer.objects();
-        let store = objects.store();
-        let mut reached = BTreeSet::new();
-        for listed in store.list("head/").await.map_err(ReadError::from)? {
-            if listed.name == head::name(self.committer.head().drive) {
-                continue;
-            }
-            let bytes = store.get(&listed.name, None).await.map_err(ReadError::from)?.bytes;
-            let head = Head::decode(objects.sealer(), &bytes)
-                .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
-            if head.state != HeadState::Removed {
-                let root = objects.root(head.root, Some(head.root_hash)).await?;
-                reached.insert((ObjectKind::Root, head.root));
-                reach(objects, &root, &mut reached).await?;
-                reach_kept(objects, &root, &mut reached).await?;
-            }
-        }
-        for listed in store.list("ref/").await.map_err(ReadError::from)? {
-            let bytes = match store.get(&listed.name, None).await {
-                // It was withdrawn since the listing.
-                Err(StoreError::NotFound { .. }) => continue,
-                fetched => fetched.map_err(ReadError::from)?.bytes,
-            };
-            let damaged = || ReadError::Format {
-                name: listed.name.clone(),
-                error: crate::format::FormatError::Invalid("a ref names no root"),
-            };
-            let reference: Reference = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
-            let (_, id) = ObjectId::parse(&reference.root).ok_or_else(damaged)?;
-            match objects.root(id, None).await {
-                Ok(root) => {
-                    reached.insert((ObjectKind::Root, id));
-                    reach(objects, &root, &mut reached).await?;
-                }
-                // Whoever put it came too late, and will notice.
-                Err(ReadError::Store(StoreError::NotFound { .. })) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(reached)
+        Ok(reached_from_elsewhere(self.committer.objects(), self.committer.head().drive).await?)
     }
 
     /// Moves what is live out of segments that are less than half live, in the order of the drive. Returns how many
@@ -293,9 +252,55 @@ impl Task {
     }
 }
 
+/// What refs and the other drives of the family reach.
+pub(crate) async fn reached_from_elsewhere(
+    objects: &Objects,
+    drive: uuid::Uuid,
+) -> Result<BTreeSet<(ObjectKind, ObjectId)>, ReadError> {
+    let store = objects.store();
+    let mut reached = BTreeSet::new();
+    for listed in store.list("head/").await? {
+        if listed.name == head::name(drive) {
+            continue;
+        }
+        let bytes = store.get(&listed.name, None).await?.bytes;
+        let head = Head::decode(objects.sealer(), &bytes)
+            .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
+        if head.state != HeadState::Removed {
+            let root = objects.root(head.root, Some(head.root_hash)).await?;
+            reached.insert((ObjectKind::Root, head.root));
+            reach(objects, &root, &mut reached).await?;
+            reach_kept(objects, &root, &mut reached).await?;
+        }
+    }
+    for listed in store.list("ref/").await? {
+        let bytes = match store.get(&listed.name, None).await {
+            // It was withdrawn since the listing.
+            Err(StoreError::NotFound { .. }) => continue,
+            fetched => fetched?.bytes,
+        };
+        let damaged = || ReadError::Format {
+            name: listed.name.clone(),
+            error: crate::format::FormatError::Invalid("a ref names no root"),
+        };
+        let reference: Reference = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
+        let (_, id) = ObjectId::parse(&reference.root).ok_or_else(damaged)?;
+        match objects.root(id, None).await {
+            Ok(root) => {
+                reached.insert((ObjectKind::Root, id));
+                reach(objects, &root, &mut reached).await?;
+            }
+            // Whoever put it came too late, and will notice.
+            Err(ReadError::Store(StoreError::NotFound { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(reached)
+}
+
 /// Everything that a version needs.
 pub(crate) async fn reach(
-    objects: &Arc<Objects>,
+    objects: &Objects,
     root: &Root,
     reached: &mut BTreeSet<(ObjectKind, ObjectId)>,
 ) -> Result<(), ReadError> {
@@ -310,7 +315,7 @@ pub(crate) async fn reach(
 
 /// What the versions that a version keeps need.
 async fn reach_kept(
-    objects: &Arc<Objects>,
+    objects: &Objects,
     root: &Root,
     reached: &mut BTreeSet<(ObjectKind, ObjectId)>,
 ) -> Result<(), ReadError> {

@@ -130,8 +130,8 @@ impl Model {
     fn find(&self, contents: &[u64], allowed: impl Fn(&[Write]) -> bool) -> Option<Vec<Write>> {
         let branches =
             self.devices.iter().map(|branch| &branch.writes).chain(&self.past).chain([&self.committed]);
-        let allowed = |writes: &[Write]| writes.starts_with(&self.committed) && allowed(writes);
-        branches.filter_map(|branch| prefix(branch, contents, &allowed)).max_by_key(Vec::len)
+        let allowed = &|writes: &[Write]| writes.starts_with(&self.committed) && allowed(writes);
+        branches.filter_map(|branch| prefix(branch, contents, allowed)).max_by_key(Vec::len)
     }
 }
 

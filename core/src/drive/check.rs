@@ -1,0 +1,132 @@
+//! Checking a drive: every object of the current version and of the versions that it keeps is read, opened and
+//! compared with what names it.
+
+use super::{DriveError, current};
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::{Root, TailSegment};
+use crate::format::segment::{self, Directory};
+use crate::map::{Content, Frame, Map, Objects, ReadError};
+use crate::units::BlockRange;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Objects that were read.
+    pub objects: u64,
+    /// What is wrong, one sentence each.
+    pub errors: Vec<String>,
+}
+
+/// Errors that are told; more would only bury them.
+const ERRORS_MAX: usize = 100;
+
+struct Check<'a> {
+    objects: &'a Arc<Objects>,
+    checked: Checked,
+    segments: BTreeMap<ObjectId, BTreeSet<Frame>>,
+    /// Told how many segments of how many are done.
+    progress: &'a (dyn Fn(u64, u64) + Send + Sync),
+}
+
+/// Checks a drive. An object that is missing or damaged is a finding; a store that cannot be reached is an error.
+pub async fn check(
+    objects: &Arc<Objects>,
+    drive: Uuid,
+    progress: &(dyn Fn(u64, u64) + Send + Sync),
+) -> Result<Checked, DriveError> {
+    let (head, _, root) = current(objects, drive).await?;
+    let mut check = Check { objects, checked: Checked::default(), segments: BTreeMap::new(), progress };
+    check.version(head.root, &root).await?;
+    for kept in &root.snapshots {
+        match objects.root(kept.root, Some(kept.root_hash)).await {
+            Ok(root) => check.version(kept.root, &root).await?,
+            Err(error) => check.found(&format!("snapshot \"{}\"", kept.label), error)?,
+        }
+    }
+    check.frames().await?;
+    Ok(check.checked)
+}
+
+impl Check<'_> {
+    /// Notes what is wrong, unless the store is merely away.
+    fn found(&mut self, what: &str, error: ReadError) -> Result<(), DriveError> {
+        if error.is_transient() {
+            return Err(error.into());
+        }
+        if self.checked.errors.len() < ERRORS_MAX {
+            self.checked.errors.push(format!("{what}: {error}"));
+        }
+        Ok(())
+    }
+
+    /// Reads a version's map, and notes which frames it names.
+    async fn version(&mut self, id: ObjectId, root: &Root) -> Result<(), DriveError> {
+        self.checked.objects += 1;
+        let version = format!("version {}", id.name(ObjectKind::Root));
+        let map = match Map::open(self.objects.clone(), root).await {
+            Ok(map) => map,
+            Err(error) => return self.found(&version, error),
+        };
+        for TailSegment { object, .. } in &root.tail {
+            self.segments.entry(*object).or_default();
+        }
+        for index in 0..root.geometry.pages() as u32 {
+            let whole = BlockRange { start: 0, end: root.geometry.size_blocks };
+            let range = root.geometry.page_range(index).intersect(&whole);
+            let found = match map.look_up(range).await {
+                Ok(found) => found,
+                Err(error) => {
+                    self.found(&format!("{version}, map page {index}"), error)?;
+                    continue;
+                }
+            };
+            for (_, content) in found {
+                if let Content::Frame(frame) = content {
+                    self.segments.entry(frame.segment).or_default().insert(frame);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every segment whole, once, and opens every frame that any version names.
+    async fn frames(&mut self) -> Result<(), DriveError> {
+        let segments = std::mem::take(&mut self.segments);
+        let total = segments.len() as u64;
+        for (done, (id, frames)) in segments.into_iter().enumerate() {
+            (self.progress)(done as u64, total);
+            let name = id.name(ObjectKind::Segment);
+            self.checked.objects += 1;
+            let body = match self.objects.store().get(&name, None).await {
+                Ok(fetched) => fetched.bytes,
+                Err(error) => {
+                    self.found("a segment", error.into())?;
+                    continue;
+                }
+            };
+            match segment::decode(self.objects.sealer(), &name, &body) {
+                Ok(Directory::Data { .. } | Directory::Map(_)) => {}
+                Err(error) => self.found("a segment's directory", ReadError::Format { name, error })?,
+            }
+            for frame in frames {
+                let range = frame.offset as usize..frame.offset as usize + frame.stored_len as usize;
+                let opened = match body.get(range) {
+                    Some(sealed) => self.objects.open_frame(&frame, sealed).map(drop),
+                    None => Err(ReadError::Format {
+                        name: id.name(ObjectKind::Segment),
+                        error: crate::format::FormatError::Truncated,
+                    }),
+                };
+                if let Err(error) = opened {
+                    self.found(&format!("blocks {}", frame.blocks), error)?;
+                }
+                tokio::task::coop::consume_budget().await;
+            }
+        }
+        (self.progress)(total, total);
+        Ok(())
+    }
+}

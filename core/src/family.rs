@@ -1,0 +1,160 @@
+//! Families: what one store prefix holds, and what unlocks it.
+
+use crate::format::FormatError;
+use crate::format::family::{FORMAT, Family, NAME};
+use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
+use crate::map::ReadError;
+use crate::seal::{Cipher, DataKey, Sealer};
+use crate::store::{Store, StoreError, When};
+use bytes::Bytes;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// A family whose keys are known.
+#[derive(Clone)]
+pub struct Unlocked {
+    /// Its description.
+    pub family: Family,
+    /// Its data key.
+    pub key: DataKey,
+    /// Its seal.
+    pub sealer: Arc<Sealer>,
+}
+
+/// Why a family cannot be made or unlocked.
+#[derive(Debug, thiserror::Error)]
+pub enum FamilyError {
+    /// There is one already.
+    #[error("the store holds a drive already")]
+    Exists,
+    /// There is the beginning of one: making it was interrupted.
+    #[error("the store holds the beginning of a drive that was never finished")]
+    Unfinished,
+    /// There is none.
+    #[error("the store holds no drive")]
+    None,
+    /// It is encrypted, and nothing to unlock it was given.
+    #[error("the drive is encrypted: its passphrase or its recovery key is needed")]
+    SecretNeeded,
+    /// What was given unlocks nothing.
+    #[error("the passphrase or recovery key is wrong")]
+    WrongSecret,
+    /// There is no passphrase to change.
+    #[error("the drive is not encrypted")]
+    NotEncrypted,
+    /// The store failed, or an object is damaged or too new.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<StoreError> for FamilyError {
+    fn from(error: StoreError) -> Self {
+        FamilyError::Read(error.into())
+    }
+}
+
+impl Unlocked {
+    /// A family whose data key is remembered.
+    pub fn with_key(family: Family, key: DataKey) -> Self {
+        let sealer = Arc::new(Sealer::new(family.cipher, &key));
+        Self { family, key, sealer }
+    }
+}
+
+/// Makes a family. With a passphrase it is encrypted, and a recovery key is made too. The family's object comes
+/// first: its name decides who makes it. A crash right behind it leaves a family that nobody can use, and says so.
+pub async fn create(
+    store: &dyn Store,
+    passphrase: Option<Zeroizing<String>>,
+) -> Result<(Unlocked, Option<RecoveryKey>), FamilyError> {
+    let cipher = if passphrase.is_some() { Cipher::XChaCha20Poly1305 } else { Cipher::None };
+    let family = Family { format: FORMAT, family: crate::entropy::uuid(), cipher };
+    let put = store.put(NAME, Bytes::from(family.encode()), When::Absent).await;
+    match put {
+        Err(StoreError::Precondition { .. }) => {
+            let unused = store.list("keys/").await?.is_empty() && store.list("head/").await?.is_empty();
+            return Err(if unused { FamilyError::Unfinished } else { FamilyError::Exists });
+        }
+        put => put?,
+    };
+    let Some(passphrase) = passphrase else {
+        let key = keys::public_data_key(family.family);
+        return Ok((Unlocked::with_key(family, key), None));
+    };
+    let key = keys::new_data_key();
+    let recovery = RecoveryKey::generate();
+    add_key(store, &family, &key, &Secret::Recovery(recovery.clone())).await?;
+    add_key(store, &family, &key, &Secret::Passphrase(passphrase)).await?;
+    Ok((Unlocked::with_key(family, key), Some(recovery)))
+}
+
+/// Reads a family's description.
+pub async fn describe(store: &dyn Store) -> Result<Family, FamilyError> {
+    let bytes = match store.get(NAME, None).await {
+        Err(StoreError::NotFound { .. }) => return Err(FamilyError::None),
+        fetched => fetched?.bytes,
+    };
+    Ok(Family::decode(&bytes).map_err(|error| damaged(NAME, error))?)
+}
+
+/// Unlocks a family.
+pub async fn unlock(store: &dyn Store, secret: Option<Secret>) -> Result<Unlocked, FamilyError> {
+    let family = describe(store).await?;
+    if family.cipher == Cipher::None {
+        let key = keys::public_data_key(family.family);
+        return Ok(Unlocked::with_key(family, key));
+    }
+    let secret = secret.ok_or(FamilyError::SecretNeeded)?;
+    let listed = store.list("keys/").await?;
+    if listed.is_empty() {
+        return Err(FamilyError::Unfinished);
+    }
+    for listed in listed {
+        let wrapped = read_key(store, &listed.name).await?;
+        let id = listed.name.trim_start_matches("keys/");
+        let key = wrapped.unwrap(&secret, family.family, id).map_err(|error| damaged(&listed.name, error))?;
+        if let Some(key) = key {
+            return Ok(Unlocked::with_key(family, key));
+        }
+    }
+    Err(FamilyError::WrongSecret)
+}
+
+/// Replaces the passphrase: the new one is there before the old ones go.
+pub async fn change_passphrase(
+    store: &dyn Store,
+    unlocked: &Unlocked,
+    passphrase: Zeroizing<String>,
+) -> Result<(), FamilyError> {
+    if unlocked.family.cipher == Cipher::None {
+        return Err(FamilyError::NotEncrypted);
+    }
+    let listed = store.list("keys/").await?;
+    add_key(store, &unlocked.family, &unlocked.key, &Secret::Passphrase(passphrase)).await?;
+    for old in listed {
+        if read_key(store, &old.name).await?.is_passphrase() {
+            store.delete(&old.name).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn add_key(
+    store: &dyn Store,
+    family: &Family,
+    key: &DataKey,
+    secret: &Secret,
+) -> Result<(), StoreError> {
+    let id = format!("{:032x}", crate::entropy::u128());
+    let wrapped = WrappedKey::wrap(key, secret, family.family, &id);
+    store.put(&format!("keys/{id}"), Bytes::from(wrapped.encode()), When::Absent).await.map(drop)
+}
+
+async fn read_key(store: &dyn Store, name: &str) -> Result<WrappedKey, FamilyError> {
+    let bytes = store.get(name, None).await?.bytes;
+    Ok(WrappedKey::decode(&bytes).map_err(|error| damaged(name, error))?)
+}
+
+fn damaged(name: &str, error: FormatError) -> ReadError {
+    ReadError::Format { name: name.to_owned(), error }
+}
