@@ -1,0 +1,292 @@
+//! From the engine's errors to what a person reads: the cause, what it means for the data, what to do next. One
+//! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
+
+use crate::api::{Code, Failure};
+use holdall_core::drive::DriveError;
+use holdall_core::family::FamilyError;
+use holdall_core::format::FormatError;
+use holdall_core::journal::JournalError;
+use holdall_core::map::ReadError;
+use holdall_core::push::PushError;
+use holdall_core::store::StoreError;
+use holdall_core::store::url::UrlError;
+use holdall_core::volume::OpenError;
+use std::io;
+
+const NOTHING_CHANGED: &str = "Nothing was changed.";
+const SAFE_HERE: &str = "Your files are safe on this computer; uploads wait.";
+
+/// Puts the four parts together.
+pub fn failure(code: Code, message: impl Into<String>, consequence: &str, action: impl Into<String>) -> Failure {
+    Failure { code, message: message.into(), consequence: consequence.to_owned(), action: action.into() }
+}
+
+/// A request that makes no sense.
+pub fn usage(message: impl Into<String>) -> Failure {
+    failure(Code::Usage, message, NOTHING_CHANGED, "See holdall drive --help.")
+}
+
+/// No such drive.
+pub fn no_drive(name: &str) -> Failure {
+    let message = format!("There is no drive \"{name}\" on this computer.");
+    failure(Code::NotFound, message, NOTHING_CHANGED, "Run holdall drive list, or holdall drive add.")
+}
+
+/// A drive that is not in the state that the request needs.
+pub fn state(message: impl Into<String>, action: impl Into<String>) -> Failure {
+    failure(Code::State, message, NOTHING_CHANGED, action)
+}
+
+/// The store's errors.
+pub fn store(error: &StoreError) -> Failure {
+    match error {
+        StoreError::NotFound { name } => failure(
+            Code::Corrupt,
+            format!("{name} is missing from the store."),
+            "What it held cannot be read; everything else is not affected.",
+            "Run holdall drive check NAME. If the store has a backup or versions, bring the object back.",
+        ),
+        StoreError::Precondition { .. } => failure(
+            Code::Held,
+            "Another device changed the drive at the same moment.",
+            NOTHING_CHANGED,
+            "Try again.",
+        ),
+        StoreError::Unreachable { reason } => failure(
+            Code::Offline,
+            format!("The store cannot be reached: {reason}."),
+            SAFE_HERE,
+            "Check the connection or plug the disk in. Work resumes by itself.",
+        ),
+        StoreError::Busy { reason, .. } => failure(
+            Code::Offline,
+            format!("The store is busy: {reason}."),
+            SAFE_HERE,
+            "Wait a little. Work resumes by itself.",
+        ),
+        StoreError::Denied { reason } => failure(
+            Code::Credentials,
+            format!("The store refused access: {reason}."),
+            SAFE_HERE,
+            "Check the permissions of the store.",
+        ),
+        StoreError::Full { reason } => failure(
+            Code::Full,
+            format!("The store is full: {reason}."),
+            SAFE_HERE,
+            "Make room in the store, or run holdall drive gc NAME. Work resumes by itself.",
+        ),
+        StoreError::Damaged { name, reason } => failure(
+            Code::Corrupt,
+            format!("{name} came back damaged: {reason}."),
+            "What it holds cannot be read; everything else is not affected.",
+            "Run holdall drive check NAME.",
+        ),
+    }
+}
+
+/// Errors of reading and opening objects.
+pub fn read(error: &ReadError) -> Failure {
+    match error {
+        ReadError::Store(error) => store(error),
+        ReadError::Format { name, error: FormatError::Newer { found, known } } => failure(
+            Code::Newer,
+            format!("{name} has format {found}; this program knows formats up to {known}."),
+            NOTHING_CHANGED,
+            "Update Holdall on this computer.",
+        ),
+        ReadError::Format { name, error: FormatError::Magic { expected } } => failure(
+            Code::Corrupt,
+            format!("{name} does not begin as {expected} does: this is not a Holdall store, or it is damaged."),
+            NOTHING_CHANGED,
+            "Check the address of the store.",
+        ),
+        ReadError::Format {
+            name,
+            error: error @ (FormatError::Truncated | FormatError::Seal | FormatError::Invalid(_)),
+        } => failure(
+            Code::Corrupt,
+            format!("{name} is damaged: {error}."),
+            "What it holds cannot be read; everything else is not affected.",
+            "Run holdall drive check NAME. If the store has a backup or versions, bring the object back.",
+        ),
+    }
+}
+
+/// Errors of families.
+pub fn family(error: &FamilyError) -> Failure {
+    match error {
+        FamilyError::Exists => failure(
+            Code::Exists,
+            "The store holds a drive already.",
+            NOTHING_CHANGED,
+            "Use holdall drive add to use it here, or choose another address.",
+        ),
+        FamilyError::Unfinished => failure(
+            Code::Corrupt,
+            "The store holds the beginning of a drive that was never finished.",
+            "There is no data in it.",
+            "Delete what is at that address, or choose another, and create the drive again.",
+        ),
+        FamilyError::None => failure(
+            Code::NotFound,
+            "The store holds no drive.",
+            NOTHING_CHANGED,
+            "Check the address, or use holdall drive create.",
+        ),
+        FamilyError::SecretNeeded => failure(
+            Code::Credentials,
+            "The drive is encrypted.",
+            NOTHING_CHANGED,
+            "Give its passphrase with --passphrase-file, or its recovery key with --recovery-key-file.",
+        ),
+        FamilyError::WrongSecret => failure(
+            Code::Credentials,
+            "The passphrase or recovery key is wrong.",
+            NOTHING_CHANGED,
+            "Try again. Without one of the two nobody can read the drive.",
+        ),
+        FamilyError::NotEncrypted => failure(
+            Code::State,
+            "The drive is not encrypted, so that it has no passphrase.",
+            NOTHING_CHANGED,
+            "To encrypt, create a new drive and copy the files.",
+        ),
+        FamilyError::Read(error) => read(error),
+    }
+}
+
+/// Errors of opening a drive.
+pub fn open(error: &OpenError, name: &str) -> Failure {
+    match error {
+        OpenError::Held { device_name, epoch, .. } => failure(
+            Code::Held,
+            format!("{device_name} has the drive open (epoch {epoch})."),
+            NOTHING_CHANGED,
+            format!("Close it there, or look at it with holdall drive open {name} --read-only."),
+        ),
+        OpenError::Removed => failure(
+            Code::NotFound,
+            "The drive was removed from its store.",
+            "Its data in the store is gone.",
+            format!("Run holdall drive remove {name} to forget it here."),
+        ),
+        OpenError::Forked { unsent } => failure(
+            Code::Conflict,
+            format!("Another device has written to the drive, and {unsent} changes are only on this computer."),
+            "Both versions are kept: theirs in the store, yours on this computer.",
+            "Nothing is uploaded or thrown away until you decide which to keep.",
+        ),
+        OpenError::RolledBack { found, known } => failure(
+            Code::Corrupt,
+            format!("The store shows epoch {found}, but this computer has seen epoch {known}: it went back in time."),
+            "What this computer holds is newer than the store. Nothing was changed.",
+            "If the store was restored from a backup, ask whoever did it; else do not trust the store.",
+        ),
+        OpenError::Store(error) => store(error),
+        OpenError::Read(error) => read(error),
+        OpenError::Journal(error) => journal(error),
+        OpenError::Local(error) => local(error),
+    }
+}
+
+/// Errors of the journal.
+pub fn journal(error: &JournalError) -> Failure {
+    match error {
+        JournalError::Damaged { .. } => failure(
+            Code::Corrupt,
+            format!("The local journal is damaged: {error}."),
+            "Changes that were not uploaded may be lost from that record on. Nothing is uploaded or deleted.",
+            "Check the disk of this computer. The uploaded version can be opened on another one.",
+        ),
+        JournalError::Full => failure(
+            Code::Full,
+            "The local journal is full.",
+            "Nothing is lost; new writes wait.",
+            "Let uploads catch up, or make room on the local disk.",
+        ),
+        JournalError::Failed(reason) | JournalError::Io(reason) => failure(
+            Code::Failed,
+            format!("The local disk failed: {reason}."),
+            "What was saved before is not affected. Nothing more is accepted.",
+            "Check the local disk and free space, then close and open the drive.",
+        ),
+    }
+}
+
+/// Errors of this computer's files.
+pub fn local(error: &io::Error) -> Failure {
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    failure(
+        if full { Code::Full } else { Code::Failed },
+        format!("This computer's files of the drive cannot be used: {error}."),
+        "Nothing was changed in the store.",
+        if full { "Make room on the local disk." } else { "Check the local disk and its permissions." },
+    )
+}
+
+/// Errors of pushing.
+pub fn push(error: &PushError) -> Failure {
+    match error {
+        PushError::Fenced(fence) if fence.removed => failure(
+            Code::Conflict,
+            format!("{} has removed the drive.", fence.device_name),
+            "What was not uploaded is kept on this computer.",
+            "Copy what you need to another drive.",
+        ),
+        PushError::Fenced(fence) => failure(
+            Code::Conflict,
+            format!("{} has taken the drive over (epoch {}).", fence.device_name, fence.epoch),
+            "What was not uploaded is kept on this computer. Nothing more is uploaded.",
+            "Copy what you need to another drive.",
+        ),
+        PushError::Journal(error) => journal(error),
+        PushError::Read(error) => read(error),
+        PushError::Paused => failure(
+            Code::Paused,
+            "Uploading is paused.",
+            SAFE_HERE,
+            "Run holdall drive resume NAME.",
+        ),
+        PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
+        PushError::Label(message) => failure(Code::Exists, format!("{message}."), NOTHING_CHANGED, "Choose another label."),
+    }
+}
+
+/// Errors of what is done to a closed drive.
+pub fn drive(error: &DriveError) -> Failure {
+    match error {
+        DriveError::Held { device_name, epoch } => failure(
+            Code::Held,
+            format!("{device_name} has the drive open (epoch {epoch})."),
+            NOTHING_CHANGED,
+            "Close it there first.",
+        ),
+        DriveError::Raced => failure(
+            Code::Held,
+            "Another device changed the drive at the same moment.",
+            NOTHING_CHANGED,
+            "Try again.",
+        ),
+        DriveError::Removed => failure(
+            Code::NotFound,
+            "The drive was removed from its store.",
+            "Its data in the store is gone.",
+            "Run holdall drive remove NAME to forget it here.",
+        ),
+        DriveError::NoSnapshot(label) => failure(
+            Code::NotFound,
+            format!("There is no snapshot \"{label}\"."),
+            NOTHING_CHANGED,
+            "Run holdall drive snapshot list NAME.",
+        ),
+        DriveError::Read(error) => read(error),
+    }
+}
+
+/// Errors of store addresses.
+pub fn url(error: &UrlError) -> Failure {
+    match error {
+        UrlError::Scheme { .. } | UrlError::Relative { .. } => usage(format!("{error}.")),
+    }
+}
