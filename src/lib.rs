@@ -3,3 +3,5 @@
 //! `api` is what the two say to each other; `ARCHITECTURE.md` is the map.
 
 pub mod api;
+pub mod paths;
+pub mod sizes;
