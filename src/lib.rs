@@ -3,3 +3,6 @@
 //! `api` is what the two say to each other; `ARCHITECTURE.md` is the map.
 
 pub mod api;
+pub mod cli;
+pub mod paths;
+pub mod sizes;

@@ -1,0 +1,152 @@
+//! The command line: a thin client of the daemon, and of nothing else.
+//!
+//! One command goes like this: `args` reads it, `drive` (or `events`, `service`) turns it into a request, `client` sends
+//! that (`start` starts the daemon where none runs), `show` words the result, `output` prints it. Errors come up as
+//! [`CliError`], and only here become an exit code.
+
+use crate::api::{Code, Failure};
+use crate::cli::args::{Arguments, Command, DaemonCommand};
+use crate::cli::client::Client;
+use crate::cli::drive::Session;
+use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::output::Output;
+use crate::cli::progress::Reporter;
+use crate::paths::Paths;
+use clap::Parser;
+use std::process::ExitCode;
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub mod args;
+mod client;
+mod drive;
+mod events;
+mod failure;
+mod interrupted;
+mod output;
+mod progress;
+mod secrets;
+mod service;
+mod shells;
+mod show;
+mod start;
+mod terminal;
+
+/// Runs `holdall` with the process's arguments.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return not_parsed(&error),
+    };
+    let output = Output::new(arguments.json);
+    let progress = Reporter::new(arguments.json);
+    let code = match run(&arguments, output, &progress) {
+        Ok(Ended::Done) => 0,
+        Ok(Ended::Interrupted(signal)) => interrupted::tell(&arguments.command, signal, &progress, output),
+        Err(CliError::ReaderLeft) => 0,
+        Err(CliError::BadNews(code)) => code.exit_code(),
+        Err(CliError::Failed(failure)) => {
+            output.failure(&failure);
+            failure.code.exit_code()
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// How a command that did not fail ended.
+enum Ended {
+    Done,
+    /// By this signal's number.
+    Interrupted(i32),
+}
+
+fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<Ended, CliError> {
+    match &arguments.command {
+        Command::Completions { shell } => shells::completions(*shell, output).map(|()| Ended::Done),
+        Command::Man { dir } => shells::man(dir).map(|()| Ended::Done),
+        Command::Daemon { command: None } => Err(service::become_daemon()),
+        Command::Drive(_)
+        | Command::Status
+        | Command::Doctor { .. }
+        | Command::Events
+        | Command::Daemon { command: Some(DaemonCommand::Stop | DaemonCommand::Status) } => {
+            talk(arguments, output, progress)
+        }
+    }
+}
+
+/// Runs a command that talks to the daemon, until it ends or a signal comes.
+fn talk(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<Ended, CliError> {
+    let paths = Paths::from_environment()?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
+    let ended = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_runtime)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(no_runtime)?;
+        tokio::select! {
+            result = dispatch(arguments, &paths, output, progress) => result.map(|()| Ended::Done),
+            _ = interrupt.recv() => Ok(Ended::Interrupted(SignalKind::interrupt().as_raw_value())),
+            _ = terminate.recv() => Ok(Ended::Interrupted(SignalKind::terminate().as_raw_value())),
+        }
+    });
+    progress.clear();
+    // A thread may still wait for a line from the terminal.
+    runtime.shutdown_background();
+    ended
+}
+
+fn no_runtime(error: std::io::Error) -> CliError {
+    let message = format!("Cannot wait for events of the system: {error}.");
+    CliError::new(Code::Failed, message, NOTHING_DONE, "Check the limit on open files (ulimit -n).")
+}
+
+async fn dispatch(
+    arguments: &Arguments,
+    paths: &Paths,
+    output: Output,
+    progress: &Reporter,
+) -> Result<(), CliError> {
+    let session = Session { client: Client::new(paths, progress), progress, output };
+    match &arguments.command {
+        Command::Drive(command) => drive::run(command, &session).await,
+        Command::Status => drive::status_of_all(&session).await,
+        Command::Doctor { repair } => service::doctor(*repair, &session).await,
+        Command::Events => events::follow(paths, output).await,
+        Command::Daemon { command: Some(DaemonCommand::Stop) } => service::stop(paths, output).await,
+        Command::Daemon { command: Some(DaemonCommand::Status) } => service::status(paths, output).await,
+        Command::Daemon { command: None } | Command::Completions { .. } | Command::Man { .. } => {
+            unreachable!("these do not talk to the daemon")
+        }
+    }
+}
+
+/// Help and version end well; everything else is wrong usage, which clap words better than we could.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    let asked_for_json = std::env::args_os().any(|argument| argument == "--json");
+    if asked_for_json && error.use_stderr() {
+        let text = error.to_string();
+        let mut paragraphs = text.split("\n\n");
+        let first = paragraphs.next().unwrap_or(&text);
+        let message = failure::sentence(first.trim_start_matches("error: "));
+        Output::new(true).failure(&Failure {
+            code: Code::Usage,
+            message,
+            consequence: NOTHING_DONE.to_owned(),
+            action: "Run the command with --help.".to_owned(),
+        });
+    } else {
+        // Help into a pipe that is closed early is in order.
+        let _ = error.print();
+    }
+    ExitCode::from(error.exit_code() as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

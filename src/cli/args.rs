@@ -1,0 +1,122 @@
+//! The command line's grammar. Texts here are what `--help` and the man pages say.
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+pub mod drive;
+
+use drive::DriveCommand;
+
+/// Headings in bold; clap drops all styles where the output is not a terminal.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::White.on_default().bold())
+    .literal(AnsiColor::White.on_default().bold());
+
+/// A cloud drive for Linux that behaves like a local disk and moves between laptops
+#[derive(Debug, Parser)]
+#[command(name = "holdall", version, styles = STYLES, max_term_width = 100, propagate_version = false)]
+#[command(disable_help_subcommand = true, after_help = EXAMPLES, after_long_help = LONG_AFTER)]
+pub struct Arguments {
+    /// Print results, progress and errors as JSON
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 100)]
+    pub json: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  holdall drive create work --store file:///mnt/nas/work --size 100G
+  holdall drive open work
+  holdall drive close work --wait
+  holdall status";
+
+const LONG_AFTER: &str = "\
+Examples:
+  Make a drive whose data lives in a directory of a NAS, and open it:
+    holdall drive create work --store file:///mnt/nas/work --size 100G
+    holdall drive open work
+
+  Close it once everything is uploaded, then use it on another computer:
+    holdall drive close work --wait
+    holdall drive add work --store file:///mnt/nas/work
+    holdall drive open work
+
+With --json the result goes to standard output as one document. Progress goes to standard error, one object
+a line, and so does an error: {code, message, consequence, action}.
+
+Exit codes:
+  0  done                         5  the store cannot be reached
+  1  failed                       6  passphrase or access key are wrong or missing
+  2  wrong usage                  7  something is damaged
+  3  not found                    8  some changes are only on this computer
+  4  another computer has it    130  interrupted
+
+Environment:
+  HOLDALL_STATE_DIR    what must be kept: drives, changes waiting to upload, keys, daemon.log
+                       [default: ~/.local/state/holdall]
+  HOLDALL_CACHE_DIR    what can be downloaded again [default: ~/.cache/holdall]
+  HOLDALL_RUNTIME_DIR  the daemon's socket [default: $XDG_RUNTIME_DIR/holdall]
+  NO_COLOR             print without colour";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make, open and look after drives
+    #[command(subcommand, after_help = drive::EXAMPLES, disable_help_subcommand = true)]
+    Drive(DriveCommand),
+    /// Show every drive, and what still waits to be uploaded
+    #[command(after_help = "Example:\n  holdall status --json | jq '.[] | select(.dirty_bytes > 0) | .name'")]
+    Status,
+    /// Look for what may be wrong on this computer
+    #[command(after_help = "Examples:\n  holdall doctor\n  holdall doctor --repair")]
+    Doctor {
+        /// Mend what can be mended without losing anything
+        #[arg(long)]
+        repair: bool,
+    },
+    /// Follow what happens, until interrupted
+    #[command(after_help = "Examples:\n  holdall events\n  holdall events --json | jq .event")]
+    Events,
+    /// Run the background service in the foreground, or stop it
+    ///
+    /// Other commands start the background service when it does not run. This is for service managers and for a look at
+    /// what it prints.
+    #[command(
+        after_help = "Examples:\n  holdall daemon\n  holdall daemon stop",
+        disable_help_subcommand = true
+    )]
+    Daemon {
+        /// Without one, run it
+        #[command(subcommand)]
+        command: Option<DaemonCommand>,
+    },
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        dir: PathBuf,
+    },
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  holdall completions bash > ~/.local/share/bash-completion/completions/holdall
+  holdall completions fish > ~/.config/fish/completions/holdall.fish";
+
+/// What to do with the daemon.
+#[derive(Debug, Subcommand)]
+pub enum DaemonCommand {
+    /// Stop it; open drives stay mounted for the next one where that is possible
+    Stop,
+    /// Show whether it runs
+    Status,
+}

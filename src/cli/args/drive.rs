@@ -1,0 +1,323 @@
+//! The grammar of `holdall drive`.
+
+use crate::api::AttachMode;
+use crate::sizes::parse_size;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  holdall drive create work --store file:///mnt/nas/work --size 100G
+  holdall drive open work --at ~/Work
+  holdall drive snapshot create work before-upgrade
+  holdall drive close work --wait";
+
+/// What to do with a drive.
+#[derive(Debug, Subcommand)]
+pub enum DriveCommand {
+    /// Make a new drive
+    #[command(after_help = CREATE_EXAMPLES)]
+    Create(Create),
+    /// Use a drive here that was made on another computer
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(Add),
+    /// Open a drive: take it and mount it
+    #[command(after_help = OPEN_EXAMPLES)]
+    Open(Open),
+    /// Unmount a drive; what waits to be uploaded goes on in the background
+    #[command(after_help = "Examples:\n  holdall drive close work\n  holdall drive close work --wait")]
+    Close {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Wait until all changes are uploaded, so that another computer can open it
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Upload all changes now, and wait until that is done
+    #[command(after_help = "Example:\n  holdall drive sync work && systemctl suspend")]
+    Sync(Drive),
+    /// Stop uploading; changes are kept on this computer
+    Pause(Drive),
+    /// Go on uploading
+    Resume(Drive),
+    /// List the drives that this computer knows
+    List,
+    /// Show how a drive is, or all of them
+    #[command(
+        after_help = "Examples:\n  holdall drive status work\n  holdall drive status work --json | jq .state"
+    )]
+    Status {
+        /// The drive; without, all of them
+        #[arg(value_parser = name)]
+        name: Option<String>,
+    },
+    /// Show which parts of a drive are on this computer
+    Map(Drive),
+    /// Read everything that a drive has in its store, and check it
+    ///
+    /// This downloads the whole drive. Nothing is changed. Exits with 7 if something is damaged.
+    Check(Drive),
+    /// Delete what no version of a drive needs any more from its store
+    Gc(Drive),
+    /// Make a drive larger
+    #[command(after_help = "Example:\n  holdall drive resize work 200G")]
+    Resize {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Its new size, such as 200G
+        #[arg(value_parser = parse_size)]
+        size: u64,
+    },
+    /// Keep versions of a drive
+    #[command(subcommand, after_help = SNAPSHOT_EXAMPLES, disable_help_subcommand = true)]
+    Snapshot(SnapshotCommand),
+    /// Make a drive what it was at a snapshot
+    ///
+    /// What was changed since is given up, unless another snapshot has it.
+    #[command(after_help = ROLLBACK_EXAMPLES)]
+    Rollback {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// The snapshot
+        #[arg(value_parser = label)]
+        label: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Make a new drive out of a version of another; they share what is the same
+    #[command(after_help = "Example:\n  holdall drive clone work experiment --snapshot before-upgrade")]
+    Clone {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// The new drive's name
+        #[arg(value_parser = name, value_name = "NEW")]
+        new: String,
+        /// The version [default: the current one]
+        #[arg(long, value_name = "LABEL", value_parser = label)]
+        snapshot: Option<String>,
+    },
+    /// Change the passphrase
+    #[command(after_help = PASSPHRASE_EXAMPLES)]
+    Passphrase {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Read the new passphrase from this file (- is standard input) instead of asking
+        #[arg(long, value_name = "FILE")]
+        new_passphrase_file: Option<PathBuf>,
+    },
+    /// Forget a drive on this computer; its data in the store stays
+    #[command(
+        after_help = "Examples:\n  holdall drive remove work\n  holdall drive remove work --delete-data"
+    )]
+    Remove {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Delete its data in the store too, for all computers
+        #[arg(long)]
+        delete_data: bool,
+        /// Give up changes that are not uploaded
+        #[arg(long)]
+        discard_unsent: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Serve a drive to NBD clients without mounting it, until interrupted
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Serve),
+}
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  holdall drive create work --store file:///mnt/nas/work --size 100G
+  holdall drive create work --store file:///mnt/nas/work --size 1.5T \\
+      --passphrase-file ~/work.passphrase --recovery-key-out ~/work.recovery-key
+
+Sizes: 10G and 10GiB are binary, 10GB is decimal. A drive takes only the space that is used.";
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  holdall drive add work --store file:///mnt/nas/work
+  holdall drive add work --store file:///mnt/nas/work --recovery-key-file ~/work.recovery-key";
+
+const OPEN_EXAMPLES: &str = "\
+Examples:
+  holdall drive open work
+  holdall drive open work --at ~/Work
+  holdall drive open work --snapshot before-upgrade";
+
+const SNAPSHOT_EXAMPLES: &str = "\
+Examples:
+  holdall drive snapshot create work before-upgrade
+  holdall drive snapshot list work
+  holdall drive snapshot delete work before-upgrade";
+
+const ROLLBACK_EXAMPLES: &str = "\
+Example:
+  holdall drive snapshot list work
+  holdall drive rollback work before-upgrade";
+
+const PASSPHRASE_EXAMPLES: &str = "\
+Examples:
+  holdall drive passphrase work
+  holdall drive passphrase work --new-passphrase-file - < new-passphrase";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  holdall drive serve work --socket /run/user/1000/work.sock
+  holdall drive serve work --tcp 127.0.0.1:10809";
+
+/// Names one drive.
+#[derive(Debug, Args)]
+pub struct Drive {
+    /// The drive
+    #[arg(value_parser = name)]
+    pub name: String,
+}
+
+/// `drive create`.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// What to call it on this computer
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// Where its data is to live, such as file:///mnt/nas/work
+    #[arg(long, value_name = "URL")]
+    pub store: String,
+    /// Its size, such as 100G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: u64,
+    /// Read the passphrase from this file (- is standard input) instead of asking
+    #[arg(long, value_name = "FILE", conflicts_with = "no_encryption")]
+    pub passphrase_file: Option<PathBuf>,
+    /// Do not encrypt: whoever can read the store can read the drive
+    #[arg(long)]
+    pub no_encryption: bool,
+    /// Write the recovery key to this new file instead of showing it
+    #[arg(long, value_name = "FILE", conflicts_with = "no_encryption")]
+    pub recovery_key_out: Option<PathBuf>,
+}
+
+/// `drive add`.
+#[derive(Debug, Args)]
+pub struct Add {
+    /// What to call it on this computer
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// Where its data lives, such as file:///mnt/nas/work
+    #[arg(long, value_name = "URL")]
+    pub store: String,
+    /// Read the passphrase from this file (- is standard input) instead of asking
+    #[arg(long, value_name = "FILE", conflicts_with = "recovery_key_file")]
+    pub passphrase_file: Option<PathBuf>,
+    /// Use the recovery key in this file (- is standard input) instead of a passphrase
+    #[arg(long, value_name = "FILE")]
+    pub recovery_key_file: Option<PathBuf>,
+}
+
+/// `drive open`.
+#[derive(Debug, Args)]
+pub struct Open {
+    /// The drive
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// Where to mount it [default: ~/Holdall/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub at: Option<PathBuf>,
+    /// How to make it a block device
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
+    pub attach: Attach,
+    /// Only look: the drive stays free for other computers, and nothing is uploaded
+    #[arg(long)]
+    pub read_only: bool,
+    /// Look at this snapshot (read-only)
+    #[arg(long, value_name = "LABEL", value_parser = label)]
+    pub snapshot: Option<String>,
+}
+
+/// How the kernel gets at a drive.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Attach {
+    /// nbd where the kernel has it, else loop
+    Auto,
+    /// The kernel's NBD client
+    Nbd,
+    /// A loop device over a one-file FUSE disk
+    Loop,
+}
+
+impl From<Attach> for AttachMode {
+    fn from(attach: Attach) -> AttachMode {
+        match attach {
+            Attach::Auto => AttachMode::Auto,
+            Attach::Nbd => AttachMode::Nbd,
+            Attach::Loop => AttachMode::Loop,
+        }
+    }
+}
+
+/// `drive snapshot`.
+#[derive(Debug, Subcommand)]
+pub enum SnapshotCommand {
+    /// Keep the drive as it is now
+    Create {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// What to call the snapshot [default: the time, such as 2026-11-20-101500]
+        #[arg(value_parser = label)]
+        label: Option<String>,
+    },
+    /// List a drive's snapshots
+    List(Drive),
+    /// Give up a snapshot; the drive stays as it is
+    Delete {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// The snapshot
+        #[arg(value_parser = label)]
+        label: String,
+    },
+}
+
+/// `drive serve`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Serve {
+    /// The drive
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// Serve on this Unix socket
+    #[arg(long, value_name = "PATH", group = "where", required_unless_present = "tcp")]
+    pub socket: Option<PathBuf>,
+    /// Serve on this TCP address, such as 127.0.0.1:10809
+    #[arg(long, value_name = "ADDR", group = "where")]
+    pub tcp: Option<String>,
+    /// Allow addresses that other computers can reach: they can then read and change the drive
+    #[arg(long, conflicts_with = "socket")]
+    pub insecure: bool,
+}
+
+/// A drive's name: a part of a path, in the socket's routes and under ~/Holdall.
+fn name(text: &str) -> Result<String, String> {
+    part_of_a_path(text).ok_or_else(|| format!("\"{text}\" cannot be a drive's name"))
+}
+
+fn label(text: &str) -> Result<String, String> {
+    part_of_a_path(text).ok_or_else(|| format!("\"{text}\" cannot be a snapshot's label"))
+}
+
+/// What the daemon may have to say about it further is its own business.
+fn part_of_a_path(text: &str) -> Option<String> {
+    let odd =
+        text.is_empty() || text == "." || text == ".." || text.contains(|c: char| c == '/' || c.is_control());
+    (!odd).then(|| text.to_owned())
+}

@@ -1,0 +1,174 @@
+//! `holdall drive`: each command is a request, and words for its result.
+
+use crate::api::{self, Checked, ChunkMap, Code, Collected, DriveStatus, Opened, Snapshot, Synced};
+use crate::cli::args::drive::{DriveCommand, Open, SnapshotCommand};
+use crate::cli::client::{Client, segment};
+use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::output::Output;
+use crate::cli::progress::Reporter;
+use crate::cli::secrets;
+use crate::cli::show::{self, status};
+use crate::sizes::format_bytes;
+use jiff::Timestamp;
+use serde_json::json;
+use std::path::Path;
+
+mod make;
+mod remove;
+mod serve;
+
+/// What a command works with.
+pub struct Session<'a> {
+    /// The way to the daemon.
+    pub client: Client<'a>,
+    /// Where progress goes.
+    pub progress: &'a Reporter,
+    /// Where results go.
+    pub output: Output,
+}
+
+/// Runs a command on a drive.
+pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    match command {
+        DriveCommand::Create(create) => make::create(create, session).await,
+        DriveCommand::Add(add) => make::add(add, session).await,
+        DriveCommand::Open(open) => open_drive(open, session).await,
+        DriveCommand::Close { drive, wait } => {
+            let value = client.post(&route(&drive.name, "close"), &api::Close { wait: *wait }).await?;
+            output.result(&value, |drive: &DriveStatus, _| closed(drive)).map(drop)
+        }
+        DriveCommand::Sync(drive) => {
+            let value = client.post(&route(&drive.name, "sync"), &json!({})).await?;
+            output.result(&value, |synced: &Synced, _| show::synced(&drive.name, synced)).map(drop)
+        }
+        DriveCommand::Pause(drive) => {
+            let value = client.post(&route(&drive.name, "pause"), &json!({})).await?;
+            let words =
+                |drive: &DriveStatus, _| format!("{} uploads nothing until it is resumed", drive.name);
+            output.result(&value, words).map(drop)
+        }
+        DriveCommand::Resume(drive) => {
+            let value = client.post(&route(&drive.name, "resume"), &json!({})).await?;
+            let words =
+                |drive: &DriveStatus, _| format!("{} uploads again: {}", drive.name, status::uploads(drive));
+            output.result(&value, words).map(drop)
+        }
+        DriveCommand::List | DriveCommand::Status { name: None } => status_of_all(session).await,
+        DriveCommand::Status { name: Some(name) } => {
+            let value = client.get(&format!("/v1/drives/{}", segment(name))).await?;
+            let words = |drive: &DriveStatus, paint| status::details(drive, Timestamp::now(), paint);
+            output.result(&value, words).map(drop)
+        }
+        DriveCommand::Map(drive) => {
+            let value = client.get(&route(&drive.name, "map")).await?;
+            output.result(&value, |map: &ChunkMap, paint| show::map::map(map, paint)).map(drop)
+        }
+        DriveCommand::Check(drive) => {
+            let value = client.post(&route(&drive.name, "check"), &json!({})).await?;
+            let checked =
+                output.result(&value, |found: &Checked, paint| show::checked(&drive.name, found, paint))?;
+            if checked.ok { Ok(()) } else { Err(CliError::BadNews(Code::Corrupt)) }
+        }
+        DriveCommand::Gc(drive) => {
+            let value = client.post(&route(&drive.name, "gc"), &json!({})).await?;
+            output.result(&value, |collected: &Collected, _| show::collected(collected)).map(drop)
+        }
+        DriveCommand::Resize { drive, size } => {
+            let value =
+                client.post(&route(&drive.name, "resize"), &api::Resize { size_bytes: *size }).await?;
+            let words =
+                |drive: &DriveStatus, _| format!("{} has {} now", drive.name, format_bytes(drive.size_bytes));
+            output.result(&value, words).map(drop)
+        }
+        DriveCommand::Snapshot(command) => snapshot(command, session).await,
+        DriveCommand::Rollback { drive, label, yes } => {
+            remove::rollback(&drive.name, label, *yes, session).await
+        }
+        DriveCommand::Clone { drive, new, snapshot } => {
+            make::clone(&drive.name, new, snapshot.as_deref(), session).await
+        }
+        DriveCommand::Passphrase { drive, new_passphrase_file } => {
+            passphrase(&drive.name, new_passphrase_file.as_deref(), session).await
+        }
+        DriveCommand::Remove { drive, delete_data, discard_unsent, yes } => {
+            let remove = api::Remove { delete_data: *delete_data, discard_unsent: *discard_unsent };
+            remove::remove(&drive.name, &remove, *yes, session).await
+        }
+        DriveCommand::Serve(command) => serve::serve(command, session).await,
+    }
+}
+
+/// Lists all drives.
+pub async fn status_of_all(session: &Session<'_>) -> Result<(), CliError> {
+    let value = session.client.get("/v1/drives").await?;
+    let words = |drives: &Vec<DriveStatus>, paint| status::list(drives, paint);
+    session.output.result(&value, words).map(drop)
+}
+
+/// What is done with a drive.
+fn route(name: &str, verb: &str) -> String {
+    format!("/v1/drives/{}/{verb}", segment(name))
+}
+
+/// The daemon has another working directory than the person who typed `path`.
+fn absolute(path: &Path) -> Result<String, CliError> {
+    let unusable = |why: &str| {
+        let message = format!("{} cannot be used: {why}.", path.display());
+        CliError::usage(message, "Give another path.")
+    };
+    let absolute = std::path::absolute(path).map_err(|error| unusable(&error.to_string()))?;
+    absolute.into_os_string().into_string().map_err(|_| unusable("its name is not UTF-8"))
+}
+
+fn closed(drive: &DriveStatus) -> String {
+    match status::waiting_bytes(drive) {
+        0 => format!("{} is closed. All changes uploaded", drive.name),
+        _ => format!("{} is closed. {}; that goes on in the background", drive.name, status::uploads(drive)),
+    }
+}
+
+async fn open_drive(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
+    let request = api::Open {
+        at: open.at.as_deref().map(absolute).transpose()?,
+        attach: open.attach.into(),
+        read_only: open.read_only,
+        snapshot: open.snapshot.clone(),
+    };
+    let value = session.client.post(&route(&open.name, "open"), &request).await?;
+    session.output.result(&value, |opened: &Opened, _| show::opened(&open.name, opened)).map(drop)
+}
+
+async fn snapshot(command: &SnapshotCommand, session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    match command {
+        SnapshotCommand::Create { drive, label } => {
+            let label =
+                label.clone().unwrap_or_else(|| Timestamp::now().strftime("%Y-%m-%d-%H%M%S").to_string());
+            let value = client.post(&route(&drive.name, "snapshots"), &api::Label { label }).await?;
+            let words =
+                |snapshot: &Snapshot, _| format!("Snapshot {} of {} is kept", snapshot.label, drive.name);
+            output.result(&value, words).map(drop)
+        }
+        SnapshotCommand::List(drive) => {
+            let value = client.get(&route(&drive.name, "snapshots")).await?;
+            let words = |list: &Vec<Snapshot>, _| show::snapshots(&drive.name, list, Timestamp::now());
+            output.result(&value, words).map(drop)
+        }
+        SnapshotCommand::Delete { drive, label } => {
+            let value = client.delete(&route(&drive.name, &format!("snapshots/{}", segment(label)))).await?;
+            output.done(&value, &format!("Snapshot {label} of {} is deleted", drive.name))
+        }
+    }
+}
+
+async fn passphrase(name: &str, file: Option<&Path>, session: &Session<'_>) -> Result<(), CliError> {
+    let new_passphrase = secrets::new_passphrase(file, name, "--new-passphrase-file FILE").await?;
+    let value = session.client.post(&route(name, "passphrase"), &api::Passphrase { new_passphrase }).await?;
+    session.output.done(&value, &format!("{name} has a new passphrase. Its recovery key stays the same"))
+}
+
+/// A person said no.
+fn declined() -> CliError {
+    CliError::new(Code::Failed, "Not confirmed.", NOTHING_DONE, "")
+}

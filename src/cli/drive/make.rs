@@ -1,0 +1,120 @@
+//! Drives that are new here: created, added, cloned.
+
+use crate::api::{self, Code, Created, Failure, Secrets};
+use crate::cli::args::drive::{Add, Create};
+use crate::cli::drive::{Session, route};
+use crate::cli::failure::CliError;
+use crate::cli::secrets::{self, RecoveryKeyFile};
+use crate::cli::terminal;
+use crate::sizes::format_bytes;
+use serde_json::Value;
+
+/// `drive create`.
+pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliError> {
+    // Everything that can be refused here is, before anybody has to think of a passphrase.
+    let key_file = create.recovery_key_out.as_deref().map(RecoveryKeyFile::create).transpose()?;
+    let passphrase = match create.no_encryption {
+        true => None,
+        false => {
+            let option = "--passphrase-file FILE, or --no-encryption to store it readable";
+            Some(secrets::new_passphrase(create.passphrase_file.as_deref(), &create.name, option).await?)
+        }
+    };
+    let request = api::Create {
+        name: create.name.clone(),
+        store: create.store.clone(),
+        size_bytes: create.size,
+        encrypt: passphrase.is_some(),
+        secrets: Secrets { passphrase, recovery_key: None },
+    };
+    let value = session.client.post("/v1/drives", &request).await?;
+    let what = format!("{} is made: {} in {}", create.name, format_bytes(create.size), create.store);
+    tell(&value, &what, &create.name, key_file, session)
+}
+
+/// `drive add`. A drive that is not encrypted needs no secret, and only the daemon can tell; so one that was not given is
+/// asked for when it is missed.
+pub async fn add(add: &Add, session: &Session<'_>) -> Result<(), CliError> {
+    let read = |path: Option<&_>, what| path.map(|path| secrets::read(path, what)).transpose();
+    let given = Secrets {
+        passphrase: read(add.passphrase_file.as_deref(), "passphrase")?,
+        recovery_key: read(add.recovery_key_file.as_deref(), "recovery key")?,
+    };
+    let nothing_given = given.passphrase.is_none() && given.recovery_key.is_none();
+    let mut request = api::Add { name: add.name.clone(), store: add.store.clone(), secrets: given };
+    let value = match session.client.post("/v1/drives/add", &request).await {
+        Err(CliError::Failed(failure)) if nothing_given && failure.code == Code::Credentials => {
+            request.secrets.passphrase = Some(missed_passphrase(&add.name, failure).await?);
+            session.client.post("/v1/drives/add", &request).await?
+        }
+        result => result?,
+    };
+    tell(&value, &format!("{} is known on this computer now", add.name), &add.name, None, session)
+}
+
+/// `drive clone`.
+pub async fn clone(
+    name: &str,
+    new: &str,
+    snapshot: Option<&str>,
+    session: &Session<'_>,
+) -> Result<(), CliError> {
+    let request = api::Clone { name: new.to_owned(), snapshot: snapshot.map(str::to_owned) };
+    let value = session.client.post(&route(name, "clone"), &request).await?;
+    let of = snapshot.map(|label| format!(" as of {label}")).unwrap_or_default();
+    tell(&value, &format!("{new} is made from {name}{of}"), new, None, session)
+}
+
+async fn missed_passphrase(name: &str, failure: Failure) -> Result<String, CliError> {
+    if terminal::is_there() {
+        eprintln!("{}", failure.message);
+        return terminal::ask_secret(&format!("Passphrase for {name}: ")).await;
+    }
+    let action = "Give --passphrase-file FILE or --recovery-key-file FILE.".to_owned();
+    Err(CliError::Failed(Failure { code: Code::Usage, action, ..failure }))
+}
+
+/// Says what there is now, and sees to the recovery key, which is told only this once.
+fn tell(
+    value: &Value,
+    what: &str,
+    name: &str,
+    key_file: Option<RecoveryKeyFile>,
+    session: &Session<'_>,
+) -> Result<(), CliError> {
+    let key = value.get("recovery_key").and_then(Value::as_str);
+    let written = match (key, key_file) {
+        (Some(key), Some(file)) => Some(file.write(key)),
+        (Some(_), None) | (None, _) => None,
+    };
+    session.output.result(value, |created: &Created, _| {
+        let mut text = format!("{what}\n");
+        if created.store_mode != "swap" {
+            text.push_str("This store cannot tell two computers apart: use the drive on one at a time\n");
+        }
+        match (&created.recovery_key, &written) {
+            (Some(_), Some(Ok(()))) => text.push_str("The recovery key is written; keep a copy elsewhere\n"),
+            (Some(key), Some(Err(_)) | None) => text.push_str(&advice(key)),
+            (None, _) => {}
+        }
+        text.push_str(&format!("Open it: holdall drive open {name}"));
+        text
+    })?;
+    match written {
+        Some(Err(error)) => Err(CliError::new(
+            Code::Failed,
+            format!("Cannot write the recovery key: {error}."),
+            "The drive is made, and works.",
+            "The recovery key is in the result above: keep it from there.",
+        )),
+        Some(Ok(())) | None => Ok(()),
+    }
+}
+
+fn advice(key: &str) -> String {
+    format!(
+        "\nRecovery key:\n\n    {key}\n\n\
+         Write it down and keep it away from this computer. It opens the drive if the passphrase is forgotten,\n\
+         and it is not shown again. Without both, nobody can read the drive.\n\n"
+    )
+}

@@ -1,0 +1,71 @@
+//! What gives up data: a person is asked first.
+
+use crate::api::{self, DriveStatus, Remove, Synced};
+use crate::cli::client::{not_understood, segment};
+use crate::cli::drive::{Session, declined, route};
+use crate::cli::failure::CliError;
+use crate::cli::show::status::waiting_bytes;
+use crate::cli::terminal;
+use crate::sizes::format_bytes;
+
+/// `drive remove`.
+pub async fn remove(name: &str, remove: &Remove, sure: bool, session: &Session<'_>) -> Result<(), CliError> {
+    if !sure {
+        ask_to_remove(name, remove, session).await?;
+    }
+    let value = session.client.post(&route(name, "remove"), remove).await?;
+    let text = match remove.delete_data {
+        true => format!("{name} and its data in the store are deleted"),
+        false => format!("{name} is removed from this computer. Its data in the store stays"),
+    };
+    session.output.done(&value, &text)
+}
+
+/// `drive rollback`.
+pub async fn rollback(name: &str, label: &str, sure: bool, session: &Session<'_>) -> Result<(), CliError> {
+    if !sure {
+        must_have_terminal(&format!("Rolling {name} back gives up what was changed since {label}."))?;
+        let question = format!(
+            "Make {name} what it was at {label}? What was changed since is given up, for all computers."
+        );
+        if !terminal::confirm(&question).await? {
+            return Err(declined());
+        }
+    }
+    let request = api::Label { label: label.to_owned() };
+    let value = session.client.post(&route(name, "rollback"), &request).await?;
+    session.output.result(&value, |_: &Synced, _| format!("{name} is what it was at {label}")).map(drop)
+}
+
+async fn ask_to_remove(name: &str, remove: &Remove, session: &Session<'_>) -> Result<(), CliError> {
+    must_have_terminal(&format!("Removing {name} needs a confirmation."))?;
+    // Asked with the facts, which also finds out whether there is such a drive.
+    let value = session.client.get(&format!("/v1/drives/{}", segment(name))).await?;
+    let drive: DriveStatus =
+        serde_json::from_value(value).map_err(|error| not_understood(&error.to_string()))?;
+    if remove.discard_unsent && waiting_bytes(&drive) > 0 {
+        let waiting = format_bytes(waiting_bytes(&drive));
+        eprintln!("{waiting} of {name} are only on this computer, and will be lost.");
+    }
+    let sure = match remove.delete_data {
+        true => {
+            eprintln!("This deletes {name} for all computers, with everything it has in {}.", drive.store);
+            terminal::ask("Type the drive's name to delete it: ").await? == name
+        }
+        false => {
+            let question = format!("Remove {name} from this computer? Its data in {} stays.", drive.store);
+            terminal::confirm(&question).await?
+        }
+    };
+    if sure { Ok(()) } else { Err(declined()) }
+}
+
+fn must_have_terminal(why: &str) -> Result<(), CliError> {
+    match terminal::is_there() {
+        true => Ok(()),
+        false => Err(CliError::usage(
+            format!("{why} There is no terminal to ask at."),
+            "Give --yes if you are sure.",
+        )),
+    }
+}

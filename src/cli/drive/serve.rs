@@ -1,0 +1,36 @@
+//! `drive serve`: the drive is served for as long as the request's connection lives.
+
+use crate::api::{self, Code, Line, Served};
+use crate::cli::args::drive::Serve;
+use crate::cli::drive::{Session, absolute, route};
+use crate::cli::failure::CliError;
+
+/// Serves until interrupted; returns only if the daemon ends it.
+pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError> {
+    let request = api::Serve {
+        socket: serve.socket.as_deref().map(absolute).transpose()?,
+        tcp: serve.tcp.clone(),
+        insecure: serve.insecure,
+    };
+    let mut answer = session.client.posting(&route(&serve.name, "serve"), &request).await?;
+    let value = answer.wait_for_result(session.progress).await?;
+    session.progress.begin_serving();
+    session
+        .output
+        .result(&value, |served: &Served, _| format!("{} is served at {}", serve.name, served.uri))?;
+    if !session.output.json {
+        eprintln!("Press Ctrl-C to end it.");
+    }
+    // Lines that are no error have nothing to tell by now.
+    while let Ok(Some(line)) = answer.line().await {
+        if let Ok(Line::Error(failure)) = serde_json::from_slice(&line) {
+            return Err(CliError::Failed(failure));
+        }
+    }
+    Err(CliError::new(
+        Code::NoDaemon,
+        format!("The background service has stopped serving {}.", serve.name),
+        "What clients had flushed is safe on this computer.",
+        "Run the command again.",
+    ))
+}

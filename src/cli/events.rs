@@ -1,0 +1,118 @@
+//! Follows what the daemon tells: server-sent events, over as many daemons as come and go meanwhile.
+
+use crate::api::Event;
+use crate::cli::client::{self, Answer, not_understood};
+use crate::cli::failure::CliError;
+use crate::cli::output::Output;
+use crate::cli::show::status;
+use crate::cli::start;
+use crate::paths::Paths;
+use hyper::Method;
+use std::io::stdout;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
+
+/// Between looks for the next daemon. One that was stopped on purpose is not started again by whoever only watches.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Prints events until interrupted, or until nobody reads them.
+pub async fn follow(paths: &Paths, output: Output) -> Result<(), CliError> {
+    tokio::select! {
+        result = follow_daemons(paths, output) => result,
+        () = reader_left() => Err(CliError::ReaderLeft),
+    }
+}
+
+async fn follow_daemons(paths: &Paths, output: Output) -> Result<(), CliError> {
+    let mut stream = start::connect_or_start(paths).await?;
+    loop {
+        // A daemon that ends in the middle of it is what we reconnect for.
+        if let Ok(answer) = client::request(stream, Method::GET, "/v1/events", None).await {
+            print_all(answer, output).await?;
+        }
+        if !output.json {
+            eprintln!("The background service has stopped; waiting for it.");
+        }
+        stream = loop {
+            sleep(RECONNECT_INTERVAL).await;
+            if let Some(stream) = start::connect(paths).await? {
+                break stream;
+            }
+        };
+    }
+}
+
+/// Prints the events of one connection, until it ends.
+async fn print_all(mut answer: Answer, output: Output) -> Result<(), CliError> {
+    let mut data = Vec::new();
+    while let Ok(Some(line)) = answer.line().await {
+        match data_of(&line) {
+            Some(part) => {
+                // The format's rule for data of several lines.
+                if !data.is_empty() {
+                    data.push(b'\n');
+                }
+                data.extend_from_slice(part);
+            }
+            None if line.is_empty() && !data.is_empty() => {
+                print(&std::mem::take(&mut data), output)?;
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The data in a line of server-sent events; comments, names and numbers have none.
+/// See <https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation>.
+fn data_of(line: &[u8]) -> Option<&[u8]> {
+    let data = line.strip_prefix(b"data:")?;
+    Some(data.strip_prefix(b" ").unwrap_or(data))
+}
+
+fn print(data: &[u8], output: Output) -> Result<(), CliError> {
+    let value: serde_json::Value =
+        serde_json::from_slice(data).map_err(|error| not_understood(&error.to_string()))?;
+    if output.json {
+        return output.line(&value.to_string());
+    }
+    // A later daemon may tell of things that this version does not know; whoever watches wants the rest.
+    match serde_json::from_value::<Event>(value) {
+        Ok(Event::Drive(drive)) => {
+            let state = status::state(&drive, output.paint);
+            output.line(&format!("{}: {state}, {}", drive.name, status::uploads(&drive)))
+        }
+        Ok(Event::Removed { name }) => output.line(&format!("{name}: removed")),
+        Ok(Event::Notice { name, message }) => output.line(&format!("{name}: {message}")),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Returns when the reader of our output has gone, so that `holdall events | head -1` does not wait for an event that
+/// nobody is going to see. Never returns where the output is no pipe.
+async fn reader_left() {
+    // SAFETY: standard output stays open, and the same, as long as the process lives: nobody here closes it.
+    if let Ok(pipe) = unsafe { AsyncFd::register_with_interest(stdout(), Interest::ERROR) }
+        && pipe.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_data_lines_have_data() {
+        assert_eq!(data_of(b"data: {}"), Some(&b"{}"[..]));
+        assert_eq!(data_of(b"data:{}"), Some(&b"{}"[..]));
+        assert_eq!(data_of(b"data:"), Some(&b""[..]));
+        for line in [&b": keep-alive"[..], b"event: drive", b"id: 7", b""] {
+            assert_eq!(data_of(line), None);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! How a command ends other than well, and what it says then.
+
+use crate::api::{Code, Failure};
+use crate::paths::PathsError;
+use std::io;
+
+/// Why a command did not end well.
+#[derive(Debug)]
+pub enum CliError {
+    /// It failed, here or in the daemon.
+    Failed(Failure),
+    /// It did what it was to do, and its result, which has been printed, is bad news.
+    BadNews(Code),
+    /// Nobody reads what it prints any more: `holdall events | head -1` is in order.
+    ReaderLeft,
+}
+
+impl CliError {
+    /// A failure. `consequence` says what it means for one's data, `action` what to do.
+    pub fn new(
+        code: Code,
+        message: impl Into<String>,
+        consequence: impl Into<String>,
+        action: impl Into<String>,
+    ) -> CliError {
+        let (message, consequence, action) = (message.into(), consequence.into(), action.into());
+        CliError::Failed(Failure { code, message, consequence, action })
+    }
+
+    /// The command line makes no sense, or lacks something that cannot be asked for.
+    pub fn usage(message: impl Into<String>, action: impl Into<String>) -> CliError {
+        CliError::new(Code::Usage, message, NOTHING_DONE, action)
+    }
+}
+
+/// The consequence of failing early.
+pub const NOTHING_DONE: &str = "Nothing was done.";
+
+impl From<PathsError> for CliError {
+    fn from(error: PathsError) -> CliError {
+        let message = sentence(&error.to_string());
+        let (code, action) = match error {
+            PathsError::Relative { variable, .. } => {
+                (Code::Usage, format!("Set {variable} to a path that begins with /."))
+            }
+            PathsError::NoHome { variable } => (Code::Usage, format!("Set HOME or {variable}.")),
+            PathsError::NotPrivate { path } => {
+                let path = path.display();
+                (Code::Privileges, format!("Look who made it. If it is yours, run `chmod go-w {path}`."))
+            }
+            PathsError::Unusable { .. } => {
+                (Code::Failed, "Check that you may write there, and that the disk is not full.".to_owned())
+            }
+        };
+        CliError::new(code, message, NOTHING_DONE, action)
+    }
+}
+
+/// Standard output failed.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> CliError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => CliError::ReaderLeft,
+            _ => CliError::new(
+                Code::Failed,
+                format!("Cannot print the result: {error}."),
+                "What was asked for may have been done.",
+                "Run `holdall status` to see how things are.",
+            ),
+        }
+    }
+}
+
+/// `text` with a capital and a full stop: errors of libraries are parts of sentences.
+pub fn sentence(text: &str) -> String {
+    let mut rest = text.trim().chars();
+    let capital = rest.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
+    let dot = if text.trim_end().ends_with(['.', '?', '!']) { "" } else { "." };
+    format!("{capital}{}{dot}", rest.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_has_a_capital_and_a_full_stop() {
+        assert_eq!(sentence("no such file "), "No such file.");
+        assert_eq!(sentence("Done."), "Done.");
+    }
+
+    #[test]
+    fn a_reader_who_left_is_no_failure() {
+        let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(matches!(error, CliError::ReaderLeft));
+    }
+}

@@ -1,0 +1,91 @@
+//! What Ctrl-C leaves behind, for each command: closing the connection cancels what has not been committed.
+
+use crate::api::{Progress, Unit};
+use crate::cli::args::Command;
+use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
+use crate::cli::output::Output;
+use crate::cli::progress::Reporter;
+use crate::sizes::format_bytes;
+
+/// What shells add to a signal's number to make an exit code of it.
+const SIGNAL_BASE: i32 = 128;
+
+/// Says what was and what was not done, and returns the exit code.
+pub fn tell(command: &Command, signal: i32, progress: &Reporter, output: Output) -> u8 {
+    // These run until they are interrupted, so an interruption is how they end well.
+    if progress.serves() {
+        return 0;
+    }
+    if !matches!(command, Command::Events) {
+        let at = progress.last().map(|last| format!(" at: {}", how_far(&last))).unwrap_or_default();
+        let (consequence, action) = left(command);
+        output.interrupted(&format!("Interrupted{at}."), consequence, action);
+    }
+    (SIGNAL_BASE + signal) as u8
+}
+
+fn how_far(progress: &Progress) -> String {
+    let Progress { stage, done, total, unit } = progress;
+    let amount = |number: u64| match unit {
+        Unit::Bytes => format_bytes(number),
+        Unit::Items => number.to_string(),
+    };
+    match total {
+        0 => format!("{stage}, {}", amount(*done)),
+        total => format!("{stage}, {} of {}", amount(*done), amount(*total)),
+    }
+}
+
+const SEE_LIST: &str = "Run `holdall drive list` to see whether it is there.";
+const SEE_STATUS: &str = "Run `holdall status` to see how things are.";
+
+/// What it means, and what to do.
+fn left(command: &Command) -> (&'static str, &'static str) {
+    let Command::Drive(command) = command else {
+        return ("Nothing was changed.", "");
+    };
+    match command {
+        DriveCommand::Create(_) | DriveCommand::Add(_) | DriveCommand::Clone { .. } => (
+            "The drive is there only if its last step had been done; an unfinished one is no drive.",
+            SEE_LIST,
+        ),
+        DriveCommand::Open(_) => ("The drive is not opened, unless its last step had been done.", SEE_STATUS),
+        DriveCommand::Close { wait: true, .. } => (
+            "The drive may be closed already. What waits to be uploaded is safe on this computer.",
+            SEE_STATUS,
+        ),
+        DriveCommand::Close { wait: false, .. } => ("The drive may be closed already.", SEE_STATUS),
+        DriveCommand::Sync(_) => {
+            ("What was uploaded stays. The rest is safe on this computer and is uploaded later.", SEE_STATUS)
+        }
+        DriveCommand::List | DriveCommand::Status { .. } | DriveCommand::Map(_) => {
+            ("Nothing was changed.", "")
+        }
+        DriveCommand::Check(_) => ("Nothing was changed; the check is not complete.", ""),
+        DriveCommand::Gc(_) => {
+            ("What was deleted was not needed by any version. The rest can be deleted later.", "")
+        }
+        DriveCommand::Pause(_) | DriveCommand::Resume(_) | DriveCommand::Resize { .. } => {
+            ("It may have been done already.", SEE_STATUS)
+        }
+        DriveCommand::Snapshot(SnapshotCommand::List(_)) => ("Nothing was changed.", ""),
+        DriveCommand::Snapshot(SnapshotCommand::Create { .. } | SnapshotCommand::Delete { .. }) => (
+            "It may have been done already. The drive itself is unchanged.",
+            "Run `holdall drive snapshot list NAME` to see.",
+        ),
+        DriveCommand::Rollback { .. } => {
+            ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS)
+        }
+        DriveCommand::Passphrase { .. } => {
+            ("The passphrase is either the old or the new one.", "Run the command again to be sure.")
+        }
+        DriveCommand::Remove { delete_data: true, .. } => (
+            "Some of the drive's data may have been deleted already.",
+            "Run the command again to delete the rest.",
+        ),
+        DriveCommand::Remove { delete_data: false, .. } => {
+            ("The drive may be removed already. Its data in the store stays.", SEE_LIST)
+        }
+        DriveCommand::Serve(_) => ("The drive was not served.", ""),
+    }
+}

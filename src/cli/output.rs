@@ -1,0 +1,116 @@
+//! Prints results: a JSON document or text on standard output, errors on standard error.
+
+use crate::api::Failure;
+use crate::cli::client::not_understood;
+use crate::cli::failure::CliError;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal, Write, stderr, stdout};
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// As JSON.
+    pub json: bool,
+    /// With colour.
+    pub paint: Paint,
+}
+
+impl Output {
+    /// Colour only for a person who did not decline it (<https://no-color.org>).
+    pub fn new(json: bool) -> Output {
+        let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Output { json, paint: Paint(stdout().is_terminal() && !declined && !json) }
+    }
+
+    /// Prints a daemon's result: as it is with --json, else as `show` words it.
+    pub fn result<T: DeserializeOwned>(
+        &self,
+        value: &Value,
+        show: impl FnOnce(&T, Paint) -> String,
+    ) -> Result<T, CliError> {
+        // Read even where it is printed as it is: commands look at it for their exit codes.
+        let typed: T =
+            serde_json::from_value(value.clone()).map_err(|error| not_understood(&error.to_string()))?;
+        match self.json {
+            true => self.line(&value.to_string())?,
+            false => self.line(&show(&typed, self.paint))?,
+        }
+        Ok(typed)
+    }
+
+    /// Prints a result that says nothing but that it is done.
+    pub fn done(&self, value: &Value, text: &str) -> Result<(), CliError> {
+        self.line(&if self.json { value.to_string() } else { text.to_owned() })
+    }
+
+    /// Prints text, with an end of line. Nothing for an empty one.
+    pub fn line(&self, text: &str) -> Result<(), CliError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut out = stdout().lock();
+        // Flushed here, because an error at exit would go unnoticed.
+        writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).map_err(CliError::from)
+    }
+
+    /// Prints why it failed: three lines, or one object.
+    pub fn failure(&self, failure: &Failure) {
+        let text = match self.json {
+            true => serde_json::to_string(failure).expect("a failure is made of strings"),
+            false => three_lines(&failure.message, &failure.consequence, &failure.action),
+        };
+        complain(&text);
+    }
+
+    /// Prints what an interruption left. It is no failure of the contract, so its code is none of `api::Code`.
+    pub fn interrupted(&self, message: &str, consequence: &str, action: &str) {
+        complain(&match self.json {
+            true => {
+                json!({"code": "interrupted", "message": message, "consequence": consequence, "action": action})
+                    .to_string()
+            }
+            false => three_lines(message, consequence, action),
+        });
+    }
+}
+
+fn three_lines(message: &str, consequence: &str, action: &str) -> String {
+    let lines = [message, consequence, action];
+    lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn complain(text: &str) {
+    // There is nowhere left to say that this failed.
+    let _: io::Result<()> = writeln!(stderr(), "{text}");
+}
+
+/// Whether there is colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paint(pub bool);
+
+/// What a colour means; it only repeats what an icon and a word say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hue {
+    /// All is well.
+    Good,
+    /// Something is going on, or waits.
+    Busy,
+    /// A person has to look at it.
+    Bad,
+    /// Not in use.
+    Dim,
+}
+
+impl Paint {
+    /// `text` in a colour.
+    pub fn hue(self, hue: Hue, text: &str) -> String {
+        let code = match hue {
+            Hue::Good => "32",
+            Hue::Busy => "33",
+            Hue::Bad => "31;1",
+            Hue::Dim => "2",
+        };
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}

@@ -1,0 +1,103 @@
+//! Shows how far a request is: a bar on a terminal, lines of JSON with --json, nothing in a pipe.
+
+use crate::api::{Line, Progress, Unit};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::{Cell, RefCell};
+use std::io::{IsTerminal, Write, stderr};
+
+/// Where progress goes.
+#[derive(Debug)]
+pub struct Reporter {
+    json: bool,
+    bar: ProgressBar,
+    /// What a person who interrupts wants to know.
+    last: RefCell<Option<Progress>>,
+    serves: Cell<bool>,
+}
+
+impl Reporter {
+    /// Nothing is shown before there is progress.
+    pub fn new(json: bool) -> Reporter {
+        let visible = !json && stderr().is_terminal();
+        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        Reporter { json, bar, last: RefCell::new(None), serves: Cell::new(false) }
+    }
+
+    /// It is so far now.
+    pub fn show(&self, progress: Progress) {
+        if self.json {
+            let line = serde_json::to_string(&Line::Progress(progress.clone()));
+            // Whoever closed standard error does not care, and the result still counts.
+            let _ = writeln!(stderr(), "{}", line.expect("progress is made of strings and numbers"));
+        } else {
+            self.draw(&progress);
+        }
+        *self.last.borrow_mut() = Some(progress);
+    }
+
+    /// It has ended, well or not.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// How far it was when it was last heard of.
+    pub fn last(&self) -> Option<Progress> {
+        self.last.borrow().clone()
+    }
+
+    /// From now on a drive is being served, which is meant to be interrupted.
+    pub fn begin_serving(&self) {
+        self.serves.set(true);
+    }
+
+    /// Whether a drive is being served.
+    pub fn serves(&self) -> bool {
+        self.serves.get()
+    }
+
+    fn draw(&self, progress: &Progress) {
+        let begins = match &*self.last.borrow() {
+            Some(last) => {
+                (&last.stage, last.unit, last.total == 0)
+                    != (&progress.stage, progress.unit, progress.total == 0)
+            }
+            None => true,
+        };
+        if begins {
+            self.bar.reset();
+            self.bar.set_style(style(progress));
+            self.bar.set_message(progress.stage.clone());
+        }
+        if progress.total > 0 {
+            self.bar.set_length(progress.total);
+        }
+        self.bar.set_position(progress.done);
+    }
+}
+
+fn style(progress: &Progress) -> ProgressStyle {
+    let template = match (progress.unit, progress.total) {
+        (Unit::Bytes, 0) => "{spinner} {msg} {binary_bytes}",
+        (Unit::Items, 0) => "{spinner} {msg} {human_pos}",
+        (Unit::Bytes, _) => "{msg} {bar:32} {binary_bytes} of {binary_total_bytes}, {eta} left",
+        (Unit::Items, _) => "{msg} {bar:32} {human_pos} of {human_len}, {eta} left",
+    };
+    ProgressStyle::with_template(template).expect("the templates are literals").progress_chars("━╸─")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_progress_is_known_and_every_style_is_valid() {
+        let reporter = Reporter::new(false);
+        for (unit, total) in [(Unit::Bytes, 0), (Unit::Bytes, 9), (Unit::Items, 0), (Unit::Items, 9)] {
+            let progress = Progress { stage: "Uploading".to_owned(), done: 3, total, unit };
+            reporter.show(progress.clone());
+            assert_eq!(reporter.last(), Some(progress));
+        }
+        reporter.clear();
+    }
+}

@@ -1,0 +1,156 @@
+//! Passphrases and recovery keys: from files or a terminal, never from the command line, where every process can read
+//! them.
+
+use crate::api::Code;
+use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::terminal;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write, stdin};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Longest passphrase or key. A file that has more was hardly meant.
+const SECRET_LIMIT_BYTES: u64 = 4096;
+
+/// The secret in `path`, or in standard input for `-`. One newline at its end is not part of it.
+pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
+    let shown = if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() };
+    let text = read_bounded(path).map_err(|error| {
+        let message = format!("Cannot read the {what} from {shown}: {error}.");
+        CliError::usage(message, "Check the file's name and that it is yours to read.")
+    })?;
+    let secret = text.strip_suffix('\n').unwrap_or(&text);
+    let secret = secret.strip_suffix('\r').unwrap_or(secret);
+    match secret.len() as u64 {
+        0 => Err(CliError::usage(
+            format!("There is no {what} in {shown}."),
+            format!("Write the {what} into it."),
+        )),
+        1..=SECRET_LIMIT_BYTES => Ok(secret.to_owned()),
+        _ => Err(CliError::usage(
+            format!("What is in {shown} is too long for a {what}."),
+            format!(
+                "Give a file that holds the {what} and nothing else, at most {SECRET_LIMIT_BYTES} bytes."
+            ),
+        )),
+    }
+}
+
+/// A new passphrase: from `file`, else from the terminal. `option` is what to give where there is none.
+pub async fn new_passphrase(file: Option<&Path>, name: &str, option: &str) -> Result<String, CliError> {
+    match file {
+        Some(path) => read(path, "passphrase"),
+        None if terminal::is_there() => terminal::ask_new_passphrase(name).await,
+        None => Err(CliError::usage(
+            format!("{name} needs a passphrase, and there is no terminal to ask for it."),
+            format!("Give {option}."),
+        )),
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    // Two more for the newline, one more to tell that it is too long.
+    let limit = SECRET_LIMIT_BYTES + 3;
+    let mut text = String::new();
+    match path == Path::new("-") {
+        true => stdin().take(limit).read_to_string(&mut text)?,
+        false => File::open(path)?.take(limit).read_to_string(&mut text)?,
+    };
+    Ok(text)
+}
+
+/// A new file that a recovery key is going to be written to. It is made before the drive is, because a key that cannot be
+/// written would be lost; and taken away again if no key came.
+#[derive(Debug)]
+pub struct RecoveryKeyFile {
+    path: PathBuf,
+    file: File,
+    written: bool,
+}
+
+impl RecoveryKeyFile {
+    /// Makes the file, for its owner only. One that exists is left alone.
+    pub fn create(path: &Path) -> Result<RecoveryKeyFile, CliError> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => CliError::new(
+                Code::Exists,
+                format!("{} exists already.", path.display()),
+                "Nothing was done, and the file was left as it is: it may hold another drive's key.",
+                "Give --recovery-key-out a file that does not exist.",
+            ),
+            _ => CliError::new(
+                Code::Failed,
+                format!("Cannot write the recovery key to {}: {error}.", path.display()),
+                NOTHING_DONE,
+                "Give --recovery-key-out a file that you may make.",
+            ),
+        })?;
+        Ok(RecoveryKeyFile { path: path.to_owned(), file, written: false })
+    }
+
+    /// Writes the key, for good.
+    pub fn write(mut self, key: &str) -> io::Result<()> {
+        // What is there of a key is better than nothing, even if the disk is full.
+        self.written = true;
+        self.file.write_all(format!("{key}\n").as_bytes())?;
+        self.file.sync_all()
+    }
+}
+
+impl Drop for RecoveryKeyFile {
+    fn drop(&mut self) {
+        if !self.written {
+            // It is empty; at worst it stays.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn holding(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        std::fs::write(&path, content).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn one_newline_is_stripped_and_everything_else_counts() {
+        for (content, secret) in
+            [("hunter2\n", "hunter2"), ("hunter2", "hunter2"), (" a b \r\n", " a b "), ("two\n\n", "two\n")]
+        {
+            let (_dir, path) = holding(content.as_bytes());
+            assert_eq!(read(&path, "passphrase").unwrap(), secret);
+        }
+    }
+
+    #[test]
+    fn nothing_and_too_much_and_what_is_no_text_are_refused() {
+        let long = vec![b'x'; SECRET_LIMIT_BYTES as usize + 1];
+        for content in [&b""[..], b"\n", &long, b"\xff\xfe"] {
+            let (_dir, path) = holding(content);
+            let error = read(&path, "passphrase").unwrap_err();
+            assert!(matches!(error, CliError::Failed(failure) if failure.code == Code::Usage));
+        }
+    }
+
+    #[test]
+    fn a_recovery_key_file_is_private_and_never_overwrites() {
+        let (_dir, path) = holding(b"old");
+        let error = RecoveryKeyFile::create(&path).unwrap_err();
+        assert!(matches!(error, CliError::Failed(failure) if failure.code == Code::Exists));
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+
+        let new = path.with_file_name("new");
+        drop(RecoveryKeyFile::create(&new).unwrap());
+        assert!(!new.exists());
+        RecoveryKeyFile::create(&new).unwrap().write("abc").unwrap();
+        assert_eq!(std::fs::read(&new).unwrap(), b"abc\n");
+        assert_eq!(new.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,152 @@
+//! Words a daemon's results for people: pure functions from a result to text.
+
+use crate::api::{Checked, Collected, DaemonStatus, Diagnosis, Opened, Snapshot, Synced};
+use crate::cli::output::{Hue, Paint};
+use crate::sizes::{format_age, format_bytes, format_duration};
+use jiff::Timestamp;
+use std::time::Duration;
+
+pub mod map;
+pub mod status;
+pub mod table;
+
+use table::Table;
+
+/// An open drive.
+pub fn opened(name: &str, opened: &Opened) -> String {
+    let writable = if opened.epoch == 0 { ", read-only" } else { "" };
+    format!("{name} is open at {} ({}{writable})", opened.mountpoint, opened.block_device)
+}
+
+/// A version that is in the store.
+pub fn synced(name: &str, synced: &Synced) -> String {
+    format!("All changes of {name} are uploaded (version {})", synced.root)
+}
+
+/// What a check found.
+pub fn checked(name: &str, checked: &Checked, paint: Paint) -> String {
+    let objects = count(checked.objects, "object");
+    if checked.ok {
+        return format!("{} {name} is intact: {objects} checked", paint.hue(Hue::Good, "✓"));
+    }
+    let errors = count(checked.errors.len() as u64, "error");
+    let mut text = format!("{} {name} is damaged: {errors}, {objects} checked\n", paint.hue(Hue::Bad, "!"));
+    for error in &checked.errors {
+        text.push_str(&format!("  {error}\n"));
+    }
+    text
+}
+
+/// What a collection did.
+pub fn collected(collected: &Collected) -> String {
+    let freed = match collected.deleted {
+        0 => "Nothing to delete yet".to_owned(),
+        deleted => format!("Deleted {} ({})", count(deleted, "object"), format_bytes(collected.bytes_freed)),
+    };
+    let garbage = match collected.garbage_bytes {
+        0 => String::new(),
+        bytes => format!(", {} can go later", format_bytes(bytes)),
+    };
+    format!("{freed}; {} in use{garbage}", format_bytes(collected.live_bytes))
+}
+
+/// A drive's snapshots.
+pub fn snapshots(name: &str, snapshots: &[Snapshot], now: Timestamp) -> String {
+    if snapshots.is_empty() {
+        return format!("{name} has no snapshots. Take one: holdall drive snapshot create {name}");
+    }
+    let mut table = Table::new(["SNAPSHOT", "TAKEN", "SIZE"]);
+    for snapshot in snapshots {
+        let taken = ago(&snapshot.taken_at, now);
+        table.row([snapshot.label.clone(), taken, format_bytes(snapshot.size_bytes)]);
+    }
+    table.to_string()
+}
+
+/// What a look at the system found.
+pub fn diagnosis(diagnosis: &Diagnosis, paint: Paint) -> String {
+    let mut text = String::new();
+    for finding in &diagnosis.findings {
+        let icon = match finding.ok || finding.repaired {
+            true => paint.hue(Hue::Good, "✓"),
+            false => paint.hue(Hue::Bad, "!"),
+        };
+        let repaired = if finding.repaired { " (repaired)" } else { "" };
+        text.push_str(&format!("{icon} {}: {}{repaired}\n", finding.subject, finding.detail));
+        if let Some(action) = finding.action.as_deref().filter(|_| !finding.ok && !finding.repaired) {
+            text.push_str(&format!("  {action}\n"));
+        }
+    }
+    text.push_str(if diagnosis.ok { "All is well" } else { "Something needs attention" });
+    text
+}
+
+/// The daemon.
+pub fn daemon(daemon: &DaemonStatus) -> String {
+    let up = format_duration(Duration::from_millis(daemon.uptime_ms));
+    format!("The background service {} runs as process {}, for {up}", daemon.version, daemon.pid)
+}
+
+/// When that was, for people; a time that cannot be read is shown as it is.
+pub fn ago(time: &str, now: Timestamp) -> String {
+    match time.parse::<Timestamp>() {
+        // A clock that was set back makes things happen in the future.
+        Ok(then) => format_age(Duration::try_from(now.duration_since(then)).unwrap_or_default()),
+        Err(_) => time.to_owned(),
+    }
+}
+
+/// `1 object`, `2 objects`.
+pub fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Finding;
+
+    const PLAIN: Paint = Paint(false);
+
+    #[test]
+    fn ages_are_relative_and_survive_odd_clocks() {
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        assert_eq!(ago("2026-11-20T11:58:00Z", now), "2 min ago");
+        assert_eq!(ago("2026-11-20T12:58:00+01:00", now), "2 min ago");
+        assert_eq!(ago("2026-11-20T12:30:00Z", now), "just now");
+        assert_eq!(ago("yesterday", now), "yesterday");
+    }
+
+    #[test]
+    fn a_check_lists_what_is_wrong() {
+        let well = Checked { ok: true, objects: 1, errors: Vec::new() };
+        assert_eq!(checked("work", &well, PLAIN), "✓ work is intact: 1 object checked");
+        let bad = Checked { ok: false, objects: 12, errors: vec!["seg/ab is missing".to_owned()] };
+        let text = checked("work", &bad, PLAIN);
+        assert_eq!(text, "! work is damaged: 1 error, 12 objects checked\n  seg/ab is missing\n");
+    }
+
+    #[test]
+    fn a_collection_says_what_is_left() {
+        let nothing = Collected { deleted: 0, bytes_freed: 0, live_bytes: 1 << 30, garbage_bytes: 0 };
+        assert_eq!(collected(&nothing), "Nothing to delete yet; 1 GiB in use");
+        let some = Collected { deleted: 3, bytes_freed: 2048, live_bytes: 1 << 30, garbage_bytes: 1024 };
+        assert_eq!(collected(&some), "Deleted 3 objects (2 KiB); 1 GiB in use, 1 KiB can go later");
+    }
+
+    #[test]
+    fn a_diagnosis_tells_what_to_do_only_where_something_is_to_be_done() {
+        let finding = |subject: &str, ok, repaired| Finding {
+            subject: subject.to_owned(),
+            ok,
+            detail: "detail".to_owned(),
+            action: Some("do it".to_owned()),
+            repaired,
+        };
+        let findings =
+            vec![finding("nbd", true, false), finding("mount", false, false), finding("loop", false, true)];
+        let text = diagnosis(&Diagnosis { ok: false, findings }, PLAIN);
+        let lines = ["✓ nbd: detail", "! mount: detail", "  do it", "✓ loop: detail (repaired)"];
+        assert_eq!(text, format!("{}\nSomething needs attention", lines.join("\n")));
+    }
+}

@@ -1,0 +1,235 @@
+//! Words how drives are.
+
+use crate::api::{AttachMode, DriveState, DriveStatus};
+use crate::cli::output::{Hue, Paint};
+use crate::cli::show::table::Table;
+use crate::cli::show::{ago, count};
+use crate::sizes::{format_bytes, format_duration};
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// What is shown where there is no drive.
+pub const NO_DRIVES: &str = "\
+No drives yet. Make one:
+  holdall drive create NAME --store URL --size SIZE
+or use one that another computer has made:
+  holdall drive add NAME --store URL";
+
+/// All drives, one line each.
+pub fn list(drives: &[DriveStatus], paint: Paint) -> String {
+    if drives.is_empty() {
+        return NO_DRIVES.to_owned();
+    }
+    let mut table = Table::new(["DRIVE", "STATE", "UPLOADS", "SIZE", "MOUNTED AT"]);
+    for drive in drives {
+        table.row([
+            drive.name.clone(),
+            state(drive, paint),
+            uploads(drive),
+            format_bytes(drive.size_bytes),
+            drive.mountpoint.clone().unwrap_or_default(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// One drive, on several lines.
+pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
+    let mut rows = vec![("state", format!("{}, {}", state(drive, paint), since(drive, now)))];
+    rows.push(("uploads", uploads(drive)));
+    if let Some(at) = &drive.last_commit_at {
+        rows.push(("last upload", ago(at, now)));
+    }
+    rows.push(("mounted at", mounted(drive)));
+    rows.push(("size", size(drive)));
+    rows.push(("here", here(drive)));
+    rows.push(("store", format!("{} ({})", drive.store, drive.store_mode)));
+    if let Some(holder) = &drive.holder {
+        let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));
+        rows.push(("held by", format!("{}{}", holder.name, last.unwrap_or_default())));
+    }
+    for fork in &drive.forks {
+        let changes = count(fork.records, "change");
+        rows.push(("fork", format!("{changes} ({}) only on this computer", format_bytes(fork.bytes))));
+    }
+    let mut text = format!("{}\n", drive.name);
+    for (label, value) in rows {
+        text.push_str(&format!("  {label:<12}{value}\n"));
+    }
+    text
+}
+
+/// Whether everything is in the store: the one thing that people must know before they close the lid.
+pub fn uploads(drive: &DriveStatus) -> String {
+    let waiting = waiting_bytes(drive);
+    match (waiting, drive.state) {
+        (0, _) => "All changes uploaded".to_owned(),
+        (_, DriveState::Syncing) => format!("{} left to upload", format_bytes(waiting)),
+        _ if drive.oldest_dirty_age_ms >= 60_000 => {
+            let age = format_duration(Duration::from_millis(drive.oldest_dirty_age_ms));
+            format!("{} waiting to upload for {age}", format_bytes(waiting))
+        }
+        _ => format!("{} waiting to upload", format_bytes(waiting)),
+    }
+}
+
+/// Bytes that are only on this computer. Discarding blocks dirties none of them, but is a change as well.
+pub fn waiting_bytes(drive: &DriveStatus) -> u64 {
+    if drive.dirty_bytes > 0 { drive.dirty_bytes } else { drive.unpushed_bytes }
+}
+
+/// Icon, word and why.
+pub fn state(drive: &DriveStatus, paint: Paint) -> String {
+    let (icon, word, hue) = look(drive.state);
+    // Green only when nothing is unsent.
+    let hue = if hue == Hue::Good && waiting_bytes(drive) > 0 { Hue::Busy } else { hue };
+    let why = match (drive.state, &drive.holder, &drive.reason) {
+        (_, _, Some(reason)) => format!(" ({reason})"),
+        (DriveState::ReadOnly, Some(holder), None) => format!(" (held by {})", holder.name),
+        (_, _, None) => String::new(),
+    };
+    format!("{}{why}", paint.hue(hue, &format!("{icon} {word}")))
+}
+
+fn look(state: DriveState) -> (&'static str, &'static str, Hue) {
+    match state {
+        DriveState::Ready => ("✓", "Ready", Hue::Good),
+        DriveState::Connecting => ("…", "Connecting", Hue::Busy),
+        DriveState::Syncing => ("↑", "Syncing", Hue::Busy),
+        DriveState::Offline => ("×", "Offline", Hue::Busy),
+        DriveState::Paused => ("‖", "Paused", Hue::Busy),
+        DriveState::Recovering => ("↻", "Recovering", Hue::Busy),
+        DriveState::ReadOnly => ("◇", "Read-only", Hue::Busy),
+        DriveState::Conflict => ("≠", "Conflict", Hue::Bad),
+        DriveState::NeedsAttention => ("!", "Needs attention", Hue::Bad),
+        DriveState::Closed => ("○", "Closed", Hue::Dim),
+    }
+}
+
+fn since(drive: &DriveStatus, now: Timestamp) -> String {
+    match ago(&drive.since, now) {
+        just if just == "just now" => just,
+        age => format!("since {age}"),
+    }
+}
+
+fn mounted(drive: &DriveStatus) -> String {
+    let device = match (&drive.block_device, drive.attach) {
+        (Some(device), Some(AttachMode::Nbd)) => format!(" ({device} by nbd)"),
+        (Some(device), Some(AttachMode::Loop)) => format!(" ({device} by loop)"),
+        (Some(device), Some(AttachMode::Auto) | None) => format!(" ({device})"),
+        (None, _) => String::new(),
+    };
+    format!("{}{device}", drive.mountpoint.as_deref().unwrap_or("-"))
+}
+
+fn size(drive: &DriveStatus) -> String {
+    match drive.mountpoint {
+        Some(_) => format!("{}, {} used", format_bytes(drive.size_bytes), format_bytes(drive.used_bytes)),
+        None => format_bytes(drive.size_bytes),
+    }
+}
+
+fn here(drive: &DriveStatus) -> String {
+    let mut text = format_bytes(drive.cached_bytes);
+    if drive.cache_limit_bytes > 0 {
+        text.push_str(&format!(" of at most {}", format_bytes(drive.cache_limit_bytes)));
+    }
+    if drive.pinned_bytes > 0 {
+        text.push_str(&format!(", {} always kept", format_bytes(drive.pinned_bytes)));
+    }
+    if drive.pending_pull_bytes > 0 {
+        text.push_str(&format!(", {} to download", format_bytes(drive.pending_pull_bytes)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Fork, Holder};
+
+    const PLAIN: Paint = Paint(false);
+
+    fn drive() -> DriveStatus {
+        let status = serde_json::json!({
+            "name": "work", "uuid": "0b7e", "state": "Ready", "reason": null, "since": "2026-11-20T11:00:00Z",
+            "epoch": 3, "root": "root/ab/1", "size_bytes": 10u64 << 30, "cached_bytes": 2u64 << 30,
+            "cache_limit_bytes": 0, "dirty_bytes": 0, "unpushed_bytes": 0, "oldest_dirty_age_ms": 0,
+            "journal_bytes": 0, "journal_limit_bytes": 1 << 30, "pending_pull_bytes": 0, "pinned_bytes": 0,
+            "block_device": "/dev/nbd0", "attach": "nbd", "mountpoint": "/home/ann/Holdall/work",
+            "store": "file:///mnt/nas/work", "store_mode": "swap", "holder": null,
+            "last_commit_at": "2026-11-20T11:58:00Z",
+            "requests": {"get": 0, "put": 0, "head": 0, "list": 0, "delete": 0},
+            "sent_bytes": 0, "received_bytes": 0, "used_bytes": 1u64 << 30, "forks": [], "daemon_pid": 7,
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn uploads_say_whether_the_lid_may_be_closed() {
+        let mut drive = drive();
+        assert_eq!(uploads(&drive), "All changes uploaded");
+        drive.unpushed_bytes = 4096;
+        assert_eq!(uploads(&drive), "4 KiB waiting to upload");
+        drive.dirty_bytes = 12_897_485;
+        assert_eq!(uploads(&drive), "12.3 MiB waiting to upload");
+        drive.oldest_dirty_age_ms = 3 * 3_600_000;
+        assert_eq!(uploads(&drive), "12.3 MiB waiting to upload for 3 h");
+        drive.state = DriveState::Syncing;
+        assert_eq!(uploads(&drive), "12.3 MiB left to upload");
+    }
+
+    #[test]
+    fn green_only_when_nothing_is_unsent() {
+        let mut drive = drive();
+        assert!(state(&drive, Paint(true)).starts_with("\x1b[32m"));
+        drive.dirty_bytes = 1;
+        assert!(!state(&drive, Paint(true)).starts_with("\x1b[32m"));
+    }
+
+    #[test]
+    fn a_state_says_why() {
+        let mut drive = drive();
+        drive.state = DriveState::ReadOnly;
+        let holder = Holder { name: "old laptop".to_owned(), epoch: 2, last_commit_at: None };
+        drive.holder = Some(holder);
+        assert_eq!(state(&drive, PLAIN), "◇ Read-only (held by old laptop)");
+        drive.state = DriveState::Paused;
+        drive.reason = Some("metered network".to_owned());
+        assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network)");
+    }
+
+    #[test]
+    fn a_list_is_aligned_and_an_empty_one_says_what_to_do() {
+        let text = list(&[drive()], PLAIN);
+        let expected = "\
+DRIVE  STATE    UPLOADS               SIZE    MOUNTED AT
+work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
+";
+        assert_eq!(text, expected);
+        assert!(list(&[], PLAIN).contains("holdall drive create"));
+    }
+
+    #[test]
+    fn details_show_what_there_is() {
+        let mut drive = drive();
+        drive.forks.push(Fork { records: 3, bytes: 12 << 20 });
+        let expected = "\
+work
+  state       ✓ Ready, since 1 h ago
+  uploads     All changes uploaded
+  last upload 2 min ago
+  mounted at  /home/ann/Holdall/work (/dev/nbd0 by nbd)
+  size        10 GiB, 1 GiB used
+  here        2 GiB
+  store       file:///mnt/nas/work (swap)
+  fork        3 changes (12 MiB) only on this computer
+";
+        assert_eq!(details(&drive, now(), PLAIN), expected);
+    }
+}

@@ -1,0 +1,175 @@
+//! Finds the daemon, and starts it where none runs.
+//!
+//! Two commands may find none at the same time and both start one. The daemon settles that by a lock: the one that does
+//! not get it exits with 0, and both commands end up with the other. A socket that nobody listens on (left by a daemon
+//! that was killed) counts as none; only a daemon that has the lock may replace it, as any client that unlinked it could
+//! hit the socket which another daemon has just bound.
+
+use crate::api::Code;
+use crate::cli::client;
+use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::paths::Paths;
+use hyper::Method;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
+
+/// A daemon answers before it opens any drive, so this is for a machine that is very busy.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// How often to look whether it answers: a person does not notice, and it is 500 connections at most.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Before starting one again that has left the field to another which does not answer: that other one may be about to end.
+const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
+/// Of what a daemon said before it failed, as much as one wants to see at a prompt.
+const LOG_TAIL_LINES: usize = 10;
+const LOG_TAIL_BYTES: u64 = 4096;
+
+/// A connection to the daemon, which is started if it does not run.
+pub async fn connect_or_start(paths: &Paths) -> Result<UnixStream, CliError> {
+    match connect(paths).await? {
+        Some(stream) => Ok(stream),
+        None => start(paths).await,
+    }
+}
+
+/// A connection to the daemon, if one runs.
+pub async fn connect(paths: &Paths) -> Result<Option<UnixStream>, CliError> {
+    if !paths.check_runtime()? {
+        return Ok(None);
+    }
+    let socket = paths.socket();
+    match UnixStream::connect(&socket).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(CliError::usage(
+            format!("{} is too long a path for a socket.", socket.display()),
+            "Set HOLDALL_RUNTIME_DIR to a shorter one.",
+        )),
+        Err(error) => Err(CliError::new(
+            Code::Failed,
+            format!("Cannot reach the background service at {}: {error}.", socket.display()),
+            NOTHING_DONE,
+            "Run `holdall daemon` to see what it says.",
+        )),
+    }
+}
+
+/// The daemon's program: the one beside this one, so that versions match, else the one in PATH.
+pub fn daemon_program() -> OsString {
+    let beside = std::env::current_exe().map(|program| program.with_file_name("holdalld"));
+    match beside {
+        Ok(path) if path.is_file() => path.into_os_string(),
+        Ok(_) | Err(_) => "holdalld".into(),
+    }
+}
+
+/// The program could not be run.
+pub fn cannot_run(error: &io::Error) -> CliError {
+    CliError::new(
+        Code::NoDaemon,
+        format!("Cannot run holdalld: {error}."),
+        NOTHING_DONE,
+        "Install holdalld beside holdall, or in PATH.",
+    )
+}
+
+async fn start(paths: &Paths) -> Result<UnixStream, CliError> {
+    paths.prepare()?;
+    let log = paths.daemon_log();
+    let (mut file, log_start) = open_log(&log).map_err(|error| {
+        let message = format!("Cannot write {}: {error}.", log.display());
+        CliError::new(Code::Failed, message, NOTHING_DONE, "Check that you may write there.")
+    })?;
+    let mut child = spawn(&file)?;
+    let mut spawned_at = Instant::now();
+    let deadline = spawned_at + START_LIMIT;
+    loop {
+        if answers(paths).await?
+            && let Some(stream) = connect(paths).await?
+        {
+            return Ok(stream);
+        }
+        let ended = child.try_wait().map_err(|error| cannot_run(&error))?;
+        if let Some(status) = ended.filter(|status| !status.success()) {
+            return Err(did_not_start(&describe(status), &log, &tail(&mut file, log_start)));
+        }
+        if Instant::now() >= deadline {
+            let how = format!("it does not answer after {} s", START_LIMIT.as_secs());
+            return Err(did_not_start(&how, &log, &tail(&mut file, log_start)));
+        }
+        if ended.is_some() && spawned_at.elapsed() >= AGAIN_INTERVAL {
+            child = spawn(&file)?;
+            spawned_at = Instant::now();
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Whether GET /v1/daemon is answered. A daemon that is just coming or going is none yet.
+async fn answers(paths: &Paths) -> Result<bool, CliError> {
+    let Some(stream) = connect(paths).await? else {
+        return Ok(false);
+    };
+    let request = client::request(stream, Method::GET, "/v1/daemon", None);
+    Ok(matches!(tokio::time::timeout(START_LIMIT, request).await, Ok(Ok(_))))
+}
+
+/// The log, to be appended to, and where it ends now.
+fn open_log(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
+    let end = file.metadata()?.len();
+    Ok((file, end))
+}
+
+fn spawn(log: &File) -> Result<Child, CliError> {
+    let log = || log.try_clone().map(Stdio::from).map_err(|error| cannot_run(&error));
+    let mut command = Command::new(daemon_program());
+    // From / it keeps no directory busy, which may be on a drive.
+    command.current_dir("/").stdin(Stdio::null()).stdout(log()?).stderr(log()?);
+    // SAFETY: between fork and exec only what is async-signal-safe may run; setsid(2) is one system call.
+    unsafe {
+        // Its own session, so that neither Ctrl-C nor the end of the terminal reaches it.
+        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
+    }
+    command.spawn().map_err(|error| cannot_run(&error))
+}
+
+fn describe(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("it exited with {code}"),
+        None => format!("it was killed, {status}"),
+    }
+}
+
+fn did_not_start(how: &str, log: &Path, tail: &str) -> CliError {
+    let said = if tail.is_empty() { String::new() } else { format!(" It said:\n{tail}") };
+    CliError::new(
+        Code::NoDaemon,
+        format!("The background service did not start: {how}.{said}"),
+        "Nothing was done. Your changes are safe on this computer.",
+        format!("Run `holdall daemon` to see what it does; its log is {}.", log.display()),
+    )
+}
+
+/// The last lines of what was logged since `start`, indented. A log that cannot be read must not hide that the daemon did
+/// not start.
+fn tail(file: &mut File, start: u64) -> String {
+    let text = String::from_utf8_lossy(&tail_bytes(file, start).unwrap_or_default()).into_owned();
+    let lines: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
+    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+}
+
+fn tail_bytes(file: &mut File, start: u64) -> io::Result<Vec<u8>> {
+    let end = file.metadata()?.len();
+    file.seek(SeekFrom::Start(start.max(end.saturating_sub(LOG_TAIL_BYTES))))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

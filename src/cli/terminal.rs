@@ -1,0 +1,90 @@
+//! Asks the person at the terminal.
+
+use crate::api::Code;
+use crate::cli::failure::{CliError, NOTHING_DONE};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use std::io::{self, IsTerminal, Write, stderr, stdin};
+
+/// Tries to type a new passphrase twice the same.
+const TRIES: usize = 3;
+
+/// Whether there is a person to ask. Questions go to standard error, so that standard output stays the result.
+pub fn is_there() -> bool {
+    stdin().is_terminal() && stderr().is_terminal()
+}
+
+/// A yes to `question`. Anything but y or yes is a no.
+pub async fn confirm(question: &str) -> Result<bool, CliError> {
+    let answer = ask(&format!("{question} [y/N] ")).await?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// A line, shown while it is typed.
+pub async fn ask(prompt: &str) -> Result<String, CliError> {
+    eprint!("{prompt}");
+    read_line().await.map_err(unreadable)
+}
+
+/// A line that is not shown while it is typed.
+pub async fn ask_secret(prompt: &str) -> Result<String, CliError> {
+    let _silence = Silence::begin().map_err(unreadable)?;
+    eprint!("{prompt}");
+    let line = read_line().await;
+    eprintln!();
+    let secret = line.map_err(unreadable)?;
+    match secret.is_empty() {
+        true => Err(CliError::usage("No passphrase was given.", "Run the command again.")),
+        false => Ok(secret),
+    }
+}
+
+/// A new passphrase, typed twice.
+pub async fn ask_new_passphrase(name: &str) -> Result<String, CliError> {
+    for _ in 0..TRIES {
+        let first = ask_secret(&format!("New passphrase for {name}: ")).await?;
+        let second = ask_secret("The same again: ").await?;
+        if first == second {
+            return Ok(first);
+        }
+        eprintln!("These two differ.");
+    }
+    Err(CliError::usage(format!("The two passphrases differed {TRIES} times."), "Run the command again."))
+}
+
+async fn read_line() -> io::Result<String> {
+    stderr().flush()?;
+    // In a thread of its own, so that Ctrl-C is heard meanwhile and the echo comes back.
+    let read = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        stdin().read_line(&mut line).map(|_| line)
+    });
+    let line = read.await.map_err(io::Error::other)??;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+fn unreadable(error: io::Error) -> CliError {
+    let message = format!("Cannot read from the terminal: {error}.");
+    CliError::new(Code::Failed, message, NOTHING_DONE, "Give the passphrase in a file instead.")
+}
+
+/// While it lives, the terminal does not show what is typed.
+struct Silence {
+    before: Termios,
+}
+
+impl Silence {
+    fn begin() -> io::Result<Silence> {
+        let before = tcgetattr(stdin())?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(stdin(), OptionalActions::Flush, &silent)?;
+        Ok(Silence { before })
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        // A terminal that has gone needs no echo.
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
+    }
+}

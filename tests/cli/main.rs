@@ -1,0 +1,15 @@
+//! The command line against a daemon that only pretends: requests, words, exit codes, and how the daemon is started.
+
+mod events;
+mod failures;
+mod fake;
+mod interrupted;
+mod place;
+mod progress;
+mod pty;
+mod requests;
+mod samples;
+mod secrets;
+mod shells;
+mod start;
+mod words;

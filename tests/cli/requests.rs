@@ -1,0 +1,196 @@
+//! Each command makes exactly one request, and with --json prints its result as it is.
+
+use crate::fake::{Asked, Reply};
+use crate::place::Place;
+use crate::samples::*;
+use serde_json::{Value, json};
+
+struct Case {
+    arguments: &'static str,
+    asks: &'static str,
+    body: Value,
+    result: Value,
+}
+
+fn case(arguments: &'static str, asks: &'static str, body: Value, result: Value) -> Case {
+    Case { arguments, asks, body, result }
+}
+
+fn no_secret() -> Value {
+    json!({})
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        case(
+            "drive create work --store file:///s --size 10G --no-encryption",
+            "POST /v1/drives",
+            json!({"name": "work", "store": "file:///s", "size_bytes": 10u64 << 30, "encrypt": false, "secrets": no_secret()}),
+            created(),
+        ),
+        case(
+            "drive create work --store file:///s --size 1.5TB --passphrase-file secret",
+            "POST /v1/drives",
+            json!({"name": "work", "store": "file:///s", "size_bytes": 1_500_000_000_000u64, "encrypt": true,
+                "secrets": {"passphrase": "hunter2"}}),
+            created_with_key(),
+        ),
+        case(
+            "drive add work --store file:///s",
+            "POST /v1/drives/add",
+            json!({"name": "work", "store": "file:///s", "secrets": no_secret()}),
+            created(),
+        ),
+        case(
+            "drive add work --store file:///s --recovery-key-file secret",
+            "POST /v1/drives/add",
+            json!({"name": "work", "store": "file:///s", "secrets": {"recovery_key": "hunter2"}}),
+            created(),
+        ),
+        case(
+            "drive open work",
+            "POST /v1/drives/work/open",
+            json!({"at": null, "attach": "auto", "read_only": false, "snapshot": null}),
+            opened(),
+        ),
+        case(
+            "drive open work --at /mnt/w --attach loop --read-only --snapshot monday",
+            "POST /v1/drives/work/open",
+            json!({"at": "/mnt/w", "attach": "loop", "read_only": true, "snapshot": "monday"}),
+            opened(),
+        ),
+        case("drive close work", "POST /v1/drives/work/close", json!({"wait": false}), drive()),
+        case("drive close work --wait", "POST /v1/drives/work/close", json!({"wait": true}), drive()),
+        case("drive sync work", "POST /v1/drives/work/sync", json!({}), synced()),
+        case("drive pause work", "POST /v1/drives/work/pause", json!({}), drive()),
+        case("drive resume work", "POST /v1/drives/work/resume", json!({}), drive()),
+        case("drive list", "GET /v1/drives", Value::Null, json!([drive()])),
+        case("status", "GET /v1/drives", Value::Null, json!([drive()])),
+        case("drive status", "GET /v1/drives", Value::Null, json!([drive()])),
+        case("drive status work", "GET /v1/drives/work", Value::Null, drive()),
+        case("drive map work", "GET /v1/drives/work/map", Value::Null, map()),
+        case("drive check work", "POST /v1/drives/work/check", json!({}), checked()),
+        case("drive gc work", "POST /v1/drives/work/gc", json!({}), collected()),
+        case(
+            "drive resize work 20G",
+            "POST /v1/drives/work/resize",
+            json!({"size_bytes": 20u64 << 30}),
+            drive(),
+        ),
+        case("drive snapshot list work", "GET /v1/drives/work/snapshots", Value::Null, json!([snapshot()])),
+        case(
+            "drive snapshot create work monday",
+            "POST /v1/drives/work/snapshots",
+            json!({"label": "monday"}),
+            snapshot(),
+        ),
+        case(
+            "drive snapshot delete work monday",
+            "DELETE /v1/drives/work/snapshots/monday",
+            Value::Null,
+            json!({}),
+        ),
+        case(
+            "drive rollback work monday --yes",
+            "POST /v1/drives/work/rollback",
+            json!({"label": "monday"}),
+            synced(),
+        ),
+        case(
+            "drive clone work copy",
+            "POST /v1/drives/work/clone",
+            json!({"name": "copy", "snapshot": null}),
+            created(),
+        ),
+        case(
+            "drive clone work copy --snapshot monday",
+            "POST /v1/drives/work/clone",
+            json!({"name": "copy", "snapshot": "monday"}),
+            created(),
+        ),
+        case(
+            "drive passphrase work --new-passphrase-file secret",
+            "POST /v1/drives/work/passphrase",
+            json!({"new_passphrase": "hunter2"}),
+            json!({}),
+        ),
+        case(
+            "drive remove work --yes",
+            "POST /v1/drives/work/remove",
+            json!({"delete_data": false, "discard_unsent": false}),
+            json!({}),
+        ),
+        case(
+            "drive remove work -y --delete-data --discard-unsent",
+            "POST /v1/drives/work/remove",
+            json!({"delete_data": true, "discard_unsent": true}),
+            json!({}),
+        ),
+        case("doctor", "GET /v1/doctor", Value::Null, diagnosis()),
+        case("doctor --repair", "POST /v1/doctor/repair", json!({}), diagnosis()),
+    ]
+}
+
+fn reply(asks: &str, result: Value) -> Reply {
+    if asks.starts_with("POST") { Reply::result(result) } else { Reply::document(result) }
+}
+
+#[test]
+fn each_command_is_one_request_whose_result_json_leaves_as_it_is() {
+    for Case { arguments, asks, body, result } in cases() {
+        let (place, fake) = Place::with_daemon(&[(asks, reply(asks, result.clone()))]);
+        place.file("secret", "hunter2\n");
+        let ran = place.run(&format!("{arguments} --json"));
+        assert_eq!(ran.code, Some(0), "{arguments}: {ran:?}");
+        assert_eq!(fake.asked(), [Asked { what: asks.to_owned(), body }], "{arguments}");
+        assert_eq!(ran.json(), result, "{arguments}");
+        assert_eq!(ran.err, "", "{arguments}");
+    }
+}
+
+#[test]
+fn each_command_has_words_for_its_result_and_no_colour_in_a_pipe() {
+    for Case { arguments, asks, result, .. } in cases() {
+        let (place, _fake) = Place::with_daemon(&[(asks, reply(asks, result))]);
+        place.file("secret", "hunter2\n");
+        let ran = place.run(arguments);
+        assert_eq!(ran.code, Some(0), "{arguments}: {ran:?}");
+        assert!(ran.out.ends_with('\n') && !ran.out.contains(['{', '\x1b']), "{arguments}: {}", ran.out);
+        assert_eq!(ran.err, "", "{arguments}");
+    }
+}
+
+#[test]
+fn deleting_a_snapshot_may_be_answered_in_lines_as_well() {
+    let what = "DELETE /v1/drives/work/snapshots/monday";
+    let (place, _fake) = Place::with_daemon(&[(what, Reply::result(json!({})))]);
+    assert_eq!(place.run("drive snapshot delete work monday --json").json(), json!({}));
+}
+
+#[test]
+fn names_are_one_segment_of_the_path() {
+    let what = "GET /v1/drives/caf%C3%A9%3F";
+    let (place, fake) = Place::with_daemon(&[(what, Reply::document(drive()))]);
+    assert_eq!(place.run("drive status café?").code, Some(0));
+    assert_eq!(fake.asked()[0].what, what);
+    for odd in ["a/b", "..", "."] {
+        assert_eq!(place.run(&format!("drive status {odd}")).code, Some(2));
+    }
+}
+
+#[test]
+fn the_daemon_is_given_absolute_paths() {
+    let what = "POST /v1/drives/work/open";
+    let (place, fake) = Place::with_daemon(&[(what, Reply::result(opened()))]);
+    assert_eq!(place.run("drive open work --at here").code, Some(0));
+    assert_eq!(fake.asked()[0].body["at"], place.path("here").to_str().unwrap());
+}
+
+#[test]
+fn a_snapshot_without_a_label_is_called_after_the_time() {
+    let what = "POST /v1/drives/work/snapshots";
+    let (place, fake) = Place::with_daemon(&[(what, Reply::result(snapshot()))]);
+    assert_eq!(place.run("drive snapshot create work").code, Some(0));
+    let label = fake.asked()[0].body["label"].as_str().unwrap().to_owned();
+    assert!(label.len() == 17 && label.starts_with("20"), "{label}");
+}

@@ -1,0 +1,122 @@
+//! The daemon is started where none runs.
+
+use crate::fake::{Fake, Reply};
+use crate::place::{Place, Ran};
+use crate::samples::*;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+
+fn lists_drives() -> [(&'static str, Reply); 1] {
+    [("GET /v1/drives", Reply::document(json!([drive()])))]
+}
+
+/// A place where `holdalld` makes the fake daemon reachable.
+fn with_startable_daemon() -> (Place, Fake) {
+    let place = Place::new();
+    place.install("claims-the-socket");
+    let fake = Fake::listen(&place.path("run/prepared.sock"), &lists_drives());
+    (place, fake)
+}
+
+#[test]
+fn a_command_starts_the_daemon_in_a_session_of_its_own() {
+    let (place, _fake) = with_startable_daemon();
+    let ran = place.run("status --json");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    assert_eq!(ran.json(), json!([drive()]));
+    let session = std::fs::read_dir(place.path("state")).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        let pid = path.file_name()?.to_str()?.strip_prefix("session.")?.to_owned();
+        Some((pid, std::fs::read_to_string(path).unwrap()))
+    });
+    let (pid, session) = session.unwrap();
+    assert_eq!(pid, session.trim(), "the daemon leads its session");
+    let log = place.path("state/daemon.log").metadata().unwrap();
+    assert_eq!(log.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_daemon_that_runs_is_not_started_again() {
+    let (place, _fake) = with_startable_daemon();
+    for _ in 0..2 {
+        assert_eq!(place.run("status").code, Some(0));
+    }
+    let starts = std::fs::read_to_string(place.path("state/starts")).unwrap();
+    assert_eq!(starts.lines().count(), 1);
+}
+
+#[test]
+fn a_socket_that_nobody_listens_on_is_none() {
+    let (place, _fake) = with_startable_daemon();
+    drop(std::os::unix::net::UnixListener::bind(place.socket()).unwrap());
+    assert!(place.socket().exists());
+    assert_eq!(place.run("status").code, Some(0));
+}
+
+#[test]
+fn of_many_that_start_it_at_once_all_are_answered() {
+    let (place, _fake) = with_startable_daemon();
+    let children: Vec<_> = (0..4).map(|_| place.command("status --json").spawn().unwrap()).collect();
+    for child in children {
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_daemon_that_fails_is_quoted() {
+    let place = Place::new();
+    place.install("fails");
+    place.file("state/daemon.log", "an old story\n");
+    let ran = place.run("status");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    assert!(ran.err.contains("it exited with 3"), "{}", ran.err);
+    assert!(ran.err.contains("\n    listening on nothing\n    the registry is damaged\n"), "{}", ran.err);
+    assert!(!ran.err.contains("an old story"), "{}", ran.err);
+    assert_eq!(place.run("status --json").json_error()["code"], "no_daemon");
+}
+
+#[test]
+fn without_a_daemon_to_run_it_says_what_to_install() {
+    let place = Place::new();
+    let ran = place.run("status");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("holdalld beside holdall, or in PATH"), "{}", ran.err);
+}
+
+#[test]
+fn what_others_can_write_to_is_not_connected_to() {
+    let (place, fake) = Place::with_daemon(&lists_drives());
+    std::fs::set_permissions(place.path("run"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let ran = place.run("status");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("only you can change"), "{}", ran.err);
+    assert_eq!(fake.asked(), []);
+}
+
+#[test]
+fn in_the_foreground_it_becomes_the_daemon() {
+    let place = Place::new();
+    place.install("says-what-it-is");
+    let child = place.command("daemon").spawn().unwrap();
+    let pid = child.id();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.out), (Some(4), format!("I am {pid} with 0 arguments\n")));
+}
+
+#[test]
+fn stopping_waits_for_the_end_and_starts_nothing() {
+    let stops = [("POST /v1/daemon/stop", Reply::result(json!({})).and_dies())];
+    let (place, fake) = Place::with_daemon(&stops);
+    place.install("fails");
+    let ran = place.run("daemon stop");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "The background service has stopped\n"), "{ran:?}");
+    fake.died();
+
+    for (arguments, code) in [("daemon stop", 0), ("daemon status", 1)] {
+        let ran = place.run(arguments);
+        assert_eq!(ran.code, Some(code));
+        assert!(format!("{}{}", ran.out, ran.err).contains("does not run"), "{ran:?}");
+    }
+    assert!(!place.path("state/daemon.log").exists());
+}
