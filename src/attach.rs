@@ -1,0 +1,314 @@
+//! How a [`BlockDevice`] becomes a block device of the kernel and a mounted file system, and back.
+//!
+//! ```text
+//! attach      record -> nbd device, or: one-file disk -> keeper -> loop device        -> Attached
+//! mount       superblock -> mkfs | e2fsck | nothing -> record -> mount point -> mount -> Mounted
+//! unmount, detach: the same backwards; the record goes last
+//! ```
+//!
+//! **A crash at any arrow** leaves a prefix of that line. All of it can be found from the drive's identity alone, with
+//! nothing remembered: the nbd device by its identifier, the one-file disk by its place in the runtime directory, the
+//! loop device by its file, the mount by its device number. So the next daemon either goes on with it ([`reattach`]: the
+//! mount never notices) or takes it down ([`take_down`]), and the doctor shows what is left.
+//!
+//! **Everything here blocks**: it runs on `spawn_blocking`, never on a runtime's own thread. One daemon uses a runtime
+//! directory, and it sees to it that nobody else does.
+
+use crate::api::AttachMode;
+use crate::privileged::{Deputy, Outcome, Privileged, PrivilegedError, Refused, Target, Tuned};
+use holdall_core::device::BlockDevice;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+pub mod doctor;
+mod failure;
+pub mod filesystem;
+pub mod keeper;
+mod mountpoint;
+mod nbd;
+mod onefile;
+mod process;
+mod record;
+mod take_down;
+
+pub use failure::AttachError;
+pub use mountpoint::Unfit;
+pub use process::{Warning, prepare_process};
+pub use record::Record;
+pub use take_down::{TakenDown, take_down};
+
+/// How long the kernel may take to make, change or remove a block device. It reads the device meanwhile (partition
+/// tables, udev), which may have to come from the store.
+const DEVICE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long a module may take to load; where it cannot be loaded this is answered at once.
+const MODULE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Which drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its name, which becomes the file system's label.
+    pub name: String,
+}
+
+/// Where a daemon keeps what it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dirs {
+    runtime: PathBuf,
+    state: PathBuf,
+}
+
+impl Dirs {
+    /// `runtime` is gone after a reboot (/run/user/UID/holdall), `state` is not. Both are made if they are missing, for
+    /// this user alone.
+    pub fn new(runtime: &Path, state: &Path) -> io::Result<Self> {
+        let make = |path: &Path| {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+            // As the kernel names it: what is mounted below is looked for by this name.
+            std::fs::canonicalize(path)
+        };
+        let dirs = Dirs { runtime: make(runtime)?, state: make(state)? };
+        make(&dirs.disks())?;
+        make(&dirs.records())?;
+        Ok(dirs)
+    }
+
+    /// Where the keeper listens.
+    pub fn keeper_socket(&self) -> PathBuf {
+        self.runtime.join("keeper.sock")
+    }
+
+    /// Where one-file disks are mounted.
+    fn disks(&self) -> PathBuf {
+        self.runtime.join("disks")
+    }
+
+    /// Where a drive's one-file disk is mounted.
+    fn disk(&self, uuid: Uuid) -> PathBuf {
+        self.disks().join(uuid.to_string())
+    }
+
+    fn records(&self) -> PathBuf {
+        self.state.join("attached")
+    }
+}
+
+/// A step that is done, for who shows or watches the progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is noted that the drive is about to be attached.
+    Recorded,
+    /// The one-file disk is mounted.
+    DiskMounted,
+    /// The keeper has a copy of its connection.
+    Kept,
+    /// The kernel has a block device.
+    DeviceMade,
+    /// The file system was made.
+    Formatted,
+    /// The file system is mounted.
+    Mounted,
+    /// The file system is unmounted.
+    Unmounted,
+    /// The kernel's block device is gone.
+    DeviceGone,
+}
+
+/// What attaching needs of its surroundings.
+#[derive(Clone)]
+pub struct Site {
+    /// Where things are.
+    pub dirs: Dirs,
+    /// Who performs what takes root's rights or may hang.
+    pub deputy: Deputy,
+    /// On what answers that take time are awaited. It outlives all drives.
+    pub runtime: Handle,
+    /// Is told of each step.
+    pub on_step: Arc<dyn Fn(Step) + Send + Sync>,
+}
+
+impl Site {
+    /// One that tells nobody of its steps.
+    pub fn new(dirs: Dirs, deputy: Deputy, runtime: Handle) -> Self {
+        Site { dirs, deputy, runtime, on_step: Arc::new(|_| ()) }
+    }
+
+    fn done(&self, step: Step) {
+        (self.on_step)(step);
+    }
+
+    /// An operation whose outcome is that it is done.
+    fn perform(&self, operation: &Privileged, deadline: Duration) -> Result<(), PrivilegedError> {
+        self.deputy.perform(operation, &[], deadline).map(drop)
+    }
+}
+
+/// A drive that is a block device. Dropping it is a crash to the kernel: the device stays for [`reattach`].
+pub struct Attached {
+    identity: Identity,
+    site: Site,
+    served: Served,
+    target: Target,
+    tuned: Tuned,
+}
+
+/// How the kernel gets at it.
+enum Served {
+    Nbd(nbd::Connections),
+    Loop(onefile::Disk),
+}
+
+/// Makes a block device of `device`. What a former daemon left of the drive must have been reattached or taken down.
+pub fn attach(
+    device: Arc<dyn BlockDevice>,
+    identity: &Identity,
+    mode: AttachMode,
+    site: &Site,
+) -> Result<Attached, AttachError> {
+    if take_down::is_anything_left(identity.uuid, site)? {
+        return Err(AttachError::LeftOver { name: identity.name.clone() });
+    }
+    Record::new(identity.uuid, &identity.name)
+        .save(&site.dirs.records())
+        .map_err(|error| AttachError::io("write to", &site.dirs.records(), error))?;
+    site.done(Step::Recorded);
+    let served = match mode {
+        AttachMode::Nbd => nbd::attach(device, identity.uuid, site),
+        AttachMode::Loop => onefile::attach(device, identity.uuid, site),
+        AttachMode::Auto if !nbd::is_available(site) => onefile::attach(device, identity.uuid, site),
+        AttachMode::Auto => match nbd::attach(device.clone(), identity.uuid, site) {
+            // A kernel whose nbd cannot be found again after a restart.
+            Err(AttachError::Privileged(PrivilegedError::Refused(Refused::NoNbd { .. }))) => {
+                onefile::attach(device, identity.uuid, site)
+            }
+            attached => attached,
+        },
+    };
+    match served {
+        Ok((served, target)) => Ok(Attached::new(identity, site, served, target)),
+        Err(error) => {
+            // The first error is the one to tell; the doctor finds what could not be removed.
+            if let Err(left) = take_down(identity.uuid, site) {
+                tracing::warn!(%left, "not all of a failed attachment could be removed");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Goes on with what a former daemon left of the drive, whether it handed it over or died, so that whoever uses the
+/// mount notices a pause and nothing else. `None`: there was nothing left that could be gone on with, and what could
+/// not was taken down; attach anew.
+pub fn reattach(
+    device: Arc<dyn BlockDevice>,
+    identity: &Identity,
+    site: &Site,
+) -> Result<Option<Attached>, AttachError> {
+    let served = match nbd::reattach(device.clone(), identity.uuid, site)? {
+        Some(served) => Some(served),
+        None => onefile::reattach(device, identity.uuid, site)?,
+    };
+    let Some((served, target)) = served else {
+        take_down(identity.uuid, site)?;
+        return Ok(None);
+    };
+    let attached = Attached::new(identity, site, served, target);
+    // The process that froze it may have been killed with the daemon.
+    if let Some(mounted) = filesystem::find(&attached)? {
+        mounted.thaw()?;
+    }
+    Ok(Some(attached))
+}
+
+impl Attached {
+    fn new(identity: &Identity, site: &Site, served: Served, target: Target) -> Self {
+        let tune = Privileged::Tune { target: target.clone() };
+        let tuned = match site.deputy.perform(&tune, &[], DEVICE_DEADLINE) {
+            Ok(Outcome::Tuned(tuned)) => tuned,
+            tuned => {
+                // A device works without; the daemon sees it in `tuned`.
+                tracing::warn!(?tuned, "the block device's limits were not set");
+                Tuned { dirty_limited: false, read_ahead: false }
+            }
+        };
+        Attached { identity: identity.clone(), site: site.clone(), served, target, tuned }
+    }
+
+    /// The drive.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// `/dev/nbdN` or `/dev/loopN`.
+    pub fn block_device(&self) -> &Path {
+        &self.target.device
+    }
+
+    /// The block device, with the proof that it is the drive's.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// How it is attached; never `Auto`.
+    pub fn mode(&self) -> AttachMode {
+        match self.served {
+            Served::Nbd(_) => AttachMode::Nbd,
+            Served::Loop(_) => AttachMode::Loop,
+        }
+    }
+
+    /// Which limits the kernel has taken.
+    pub fn tuned(&self) -> Tuned {
+        self.tuned
+    }
+
+    /// Where it is attached.
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Has the kernel take the size that the device has now. A drive grows; it never shrinks under a file system.
+    /// [`filesystem::Mounted::grow`] does this and the rest.
+    pub fn resize(&mut self) -> Result<(), AttachError> {
+        match &mut self.served {
+            Served::Nbd(connections) => connections.resize(&self.target, &self.site),
+            Served::Loop(disk) => disk.resize(&self.target, &self.site),
+        }
+    }
+
+    /// Takes the block device away; unmount first. After an error the drive is served on as far as it still exists, and
+    /// this can be tried again.
+    pub fn detach(&mut self) -> Result<(), AttachError> {
+        match &mut self.served {
+            Served::Nbd(connections) => connections.detach(&self.target, &self.site)?,
+            Served::Loop(disk) => disk.detach(&self.target, &self.site)?,
+        }
+        Record::remove(&self.site.dirs.records(), self.identity.uuid)
+            .map_err(|error| AttachError::io("write to", &self.site.dirs.records(), error))
+    }
+
+    /// Stops serving and leaves the kernel's device to the next daemon, which calls [`reattach`]. Requests in flight are
+    /// finished for as long as `patience`; what is then left, and what comes, waits for the next daemon.
+    pub fn hand_over(self, patience: Duration) -> Result<(), AttachError> {
+        match self.served {
+            Served::Nbd(connections) => connections.hand_over(patience),
+            Served::Loop(disk) => return disk.hand_over(&self.site, patience),
+        }
+        Ok(())
+    }
+
+    /// Gives the keeper a copy again, for one that was started after its predecessor died. Nothing for nbd.
+    pub fn keep(&self) -> Result<(), AttachError> {
+        match &self.served {
+            Served::Nbd(_) => Ok(()),
+            Served::Loop(disk) => disk.keep(&self.site),
+        }
+    }
+}

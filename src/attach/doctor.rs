@@ -1,0 +1,153 @@
+//! What a crash left, and what this computer lacks.
+//!
+//! Only what is ours is looked at and touched: what carries the identity of a drive that this user's daemon knows or has
+//! noted, and what is below its runtime directory. Nothing that is mounted is stat'ed; a hung mount is found in
+//! mountinfo like any other.
+//!
+//! The doctor serves nothing. A drive that only waits for a daemon is best left to the next one, which goes on with it
+//! ([`super::reattach`]); a repair takes it down.
+
+use super::take_down::Left;
+use super::{AttachError, Record, Site, keeper, take_down};
+use crate::api::Finding;
+use crate::privileged::Holder;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+mod requirements;
+
+/// A drive that the daemon knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownDrive {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Whether a process serves it at this moment: then it is in order, and left alone.
+    pub served: bool,
+}
+
+/// Looks, and changes nothing.
+pub fn diagnose(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachError> {
+    let mut findings = requirements::check(site);
+    for (uuid, name) in unserved(site, known)? {
+        findings.extend(finding(&name, &Left::of(uuid, site)?));
+    }
+    findings.extend(keeper_finding(site, known)?);
+    Ok(findings)
+}
+
+/// Takes down everything that nobody serves, ends a keeper that keeps nothing, and tells what was done.
+pub fn repair(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachError> {
+    let mut findings = requirements::check(site);
+    for (uuid, name) in unserved(site, known)? {
+        let Some(mut finding) = finding(&name, &Left::of(uuid, site)?) else {
+            // A crash before anything was made, or a reboot, leaves a note and nothing else.
+            let records = site.dirs.records();
+            Record::remove(&records, uuid).map_err(|error| AttachError::io("write to", &records, error))?;
+            continue;
+        };
+        match take_down(uuid, site) {
+            Ok(taken) => {
+                finding.repaired = true;
+                finding.action = used(&taken.holders);
+            }
+            Err(error) => {
+                let failure = error.failure();
+                finding.detail = format!("{} It could not be removed: {}.", finding.detail, failure.message);
+                finding.action = Some(failure.action);
+            }
+        }
+        findings.push(finding);
+    }
+    if let Some(mut finding) = keeper_finding(site, known)? {
+        if !finding.ok && !any_served(known) {
+            let socket = site.dirs.keeper_socket();
+            finding.repaired = keeper::stop(&socket).is_ok();
+        }
+        findings.push(finding);
+    }
+    Ok(findings)
+}
+
+/// Every drive of which something may be left: known, noted, or with a directory of ours; but none that is served.
+fn unserved(site: &Site, known: &[KnownDrive]) -> Result<BTreeMap<Uuid, String>, AttachError> {
+    let mut drives = BTreeMap::new();
+    let disks = site.dirs.disks();
+    let entries = std::fs::read_dir(&disks).map_err(|error| AttachError::io("look into", &disks, error))?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    for uuid in names.filter_map(|name| name.to_str()?.parse::<Uuid>().ok()) {
+        drives.insert(uuid, uuid.to_string());
+    }
+    let records = site.dirs.records();
+    let noted = Record::all(&records).map_err(|error| AttachError::io("look into", &records, error))?;
+    drives.extend(noted.into_iter().map(|record| (record.uuid, record.name)));
+    for drive in known {
+        if drive.served {
+            drives.remove(&drive.uuid);
+        } else {
+            drives.insert(drive.uuid, drive.name.clone());
+        }
+    }
+    Ok(drives)
+}
+
+fn finding(name: &str, left: &Left) -> Option<Finding> {
+    let what = left.describe();
+    if what.is_empty() {
+        return None;
+    }
+    let waits = if left.mounts.is_empty() { "" } else { " Programs that use it may hang or get errors." };
+    let action = if left.is_attached() {
+        "Start holdalld, which goes on with it where that is possible; else `holdall doctor --repair` removes it."
+    } else {
+        "`holdall doctor --repair` removes it."
+    };
+    Some(Finding {
+        subject: format!("drive {name}"),
+        ok: false,
+        detail: format!("A holdalld that has ended left {}.{waits}", what.join(", ")),
+        action: Some(action.to_owned()),
+        repaired: false,
+    })
+}
+
+fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, AttachError> {
+    let socket = site.dirs.keeper_socket();
+    let disks = site.dirs.disks();
+    let mounts = crate::privileged::mountinfo::read()?;
+    let mounted = mounts.iter().any(|mount| mount.point.starts_with(&disks));
+    let stale = socket.symlink_metadata().is_ok();
+    let told = |ok, detail: String, action: Option<&str>| {
+        let action = action.map(str::to_owned);
+        Some(Finding { subject: "keeper".to_owned(), ok, detail, action, repaired: false })
+    };
+    const REMOVE: Option<&str> = Some("`holdall doctor --repair` removes it.");
+    Ok(match (keeper::process(&socket), mounted) {
+        (Some(pid), true) => told(true, format!("Process {pid} keeps the drives' connections."), None),
+        (Some(pid), false) => told(false, format!("Process {pid} keeps nothing any more."), REMOVE),
+        (None, true) if any_served(known) => told(
+            false,
+            "The keeper has ended: should holdalld die now, mounted drives get errors.".to_owned(),
+            Some("Restart holdalld (`systemctl --user restart holdalld`): it starts a keeper."),
+        ),
+        (None, _) if stale => told(false, format!("Nobody listens at {}.", socket.display()), REMOVE),
+        (None, _) => None,
+    })
+}
+
+fn any_served(known: &[KnownDrive]) -> bool {
+    known.iter().any(|drive| drive.served)
+}
+
+fn used(holders: &[Holder]) -> Option<String> {
+    let names: Vec<_> = holders
+        .iter()
+        .map(|holder| match holder {
+            Holder::Process { pid, name, .. } => format!("{name} (process {pid})"),
+            Holder::Mount { path } => path.display().to_string(),
+        })
+        .collect();
+    (!names.is_empty())
+        .then(|| format!("End {}: it still has files of the drive, and gets errors.", names.join(", ")))
+}

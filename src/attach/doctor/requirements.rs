@@ -1,0 +1,98 @@
+//! Programs and kernel features that drives need.
+
+use super::Site;
+use crate::api::Finding;
+use crate::privileged::{TOOLS, find_tool};
+use std::path::Path;
+
+/// All of them, present or not.
+pub(super) fn check(site: &Site) -> Vec<Finding> {
+    let root = site.deputy.is_root();
+    let mut findings: Vec<_> = TOOLS.iter().map(|&tool| self::tool(tool, root)).collect();
+    let (fuse, loops) = (exists("/dev/fuse"), exists("/dev/loop-control"));
+    let nbd = holdall_nbd::kernel::is_loaded() || is_loadable("nbd");
+    findings.push(nbd_finding(nbd, fuse && loops));
+    findings.push(feature("fuse", fuse, nbd, "/dev/fuse is missing: drives cannot be attached by loop."));
+    findings.push(feature(
+        "loop",
+        loops,
+        nbd,
+        "/dev/loop-control is missing: drives cannot be attached by loop.",
+    ));
+    if !root && !nbd {
+        findings.push(allow_other());
+    }
+    findings
+}
+
+fn tool((tool, package, consequence): (&str, &str, &str), root: bool) -> Finding {
+    let found = find_tool(tool);
+    let ok = found.is_some() || root && tool == "fusermount3";
+    Finding {
+        subject: tool.to_owned(),
+        ok,
+        detail: match &found {
+            Some(path) => path.display().to_string(),
+            None => format!("{tool} is not installed: {consequence}."),
+        },
+        action: found.is_none().then(|| format!("apt-get install {package}")),
+        repaired: false,
+    }
+}
+
+fn nbd_finding(nbd: bool, others: bool) -> Finding {
+    let (detail, action) = match (nbd, others) {
+        (true, _) => ("The kernel has nbd.", None),
+        (false, true) => ("The kernel has no nbd: drives are attached by loop.", None),
+        (false, false) => {
+            ("The kernel has neither nbd nor fuse and loop: no drive can be attached.", Some(INSTALL))
+        }
+    };
+    let (subject, action) = ("nbd".to_owned(), action.map(str::to_owned));
+    Finding { subject, ok: nbd || others, detail: detail.to_owned(), action, repaired: false }
+}
+
+const INSTALL: &str = "Boot a kernel with CONFIG_BLK_DEV_NBD (Debian: apt-get install linux-image-amd64).";
+
+fn feature(subject: &str, ok: bool, otherwise: bool, missing: &str) -> Finding {
+    Finding {
+        subject: subject.to_owned(),
+        ok: ok || otherwise,
+        detail: if ok { format!("The kernel has {subject}.") } else { missing.to_owned() },
+        action: (!ok).then(|| format!("modprobe {subject}")),
+        repaired: false,
+    }
+}
+
+/// Root's loop device opens a user's file, for which the administrator must have allowed `allow_other`.
+fn allow_other() -> Finding {
+    let conf = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    let ok = conf.lines().any(|line| line.trim() == "user_allow_other");
+    Finding {
+        subject: "/etc/fuse.conf".to_owned(),
+        ok,
+        detail: if ok {
+            "Users may let root use their FUSE mounts.".to_owned()
+        } else {
+            "user_allow_other is not set: your drives cannot be attached by loop.".to_owned()
+        },
+        action: (!ok).then(|| "Write the line `user_allow_other` into /etc/fuse.conf (as root).".to_owned()),
+        repaired: false,
+    }
+}
+
+fn exists(path: &str) -> bool {
+    Path::new(path).exists()
+}
+
+/// Whether modprobe would find it, built in or not.
+fn is_loadable(module: &str) -> bool {
+    let release = rustix::system::uname();
+    let Ok(release) = release.release().to_str() else { return false };
+    let directory = Path::new("/lib/modules").join(release);
+    let name = format!("/{module}.ko");
+    ["modules.dep", "modules.builtin"].iter().any(|list| {
+        let text = std::fs::read_to_string(directory.join(list)).unwrap_or_default();
+        text.lines().any(|line| line.split(':').next().is_some_and(|path| path.contains(&name)))
+    })
+}

@@ -1,0 +1,160 @@
+//! Why a drive could not be attached, mounted or closed, for the one who asked, and for people.
+
+use super::Unfit;
+use crate::api::{Code, Failure};
+use crate::privileged::{PrivilegedError, Refused};
+use holdall_fuse::mount::MountError;
+use holdall_fuse::onefile::OneFileError;
+use holdall_nbd::server::ServeError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a drive could not be attached, mounted or closed.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// An operation with root's rights failed.
+    #[error(transparent)]
+    Privileged(#[from] PrivilegedError),
+    /// A former daemon's device or mount is still there.
+    #[error("something is left of the drive {name:?} from an earlier time")]
+    LeftOver {
+        /// The drive.
+        name: String,
+    },
+    /// The kernel did not take new connections for a device.
+    #[error("the kernel takes no new connection for {}: its old one still lives", device.display())]
+    NotTaken {
+        /// The device.
+        device: PathBuf,
+    },
+    /// The device cannot be served.
+    #[error(transparent)]
+    Serve(ServeError),
+    /// The one-file disk failed.
+    #[error(transparent)]
+    OneFile(#[from] OneFileError),
+    /// The keeper could not be started or asked.
+    #[error("the keeper of the drive's connection: {error}")]
+    Keeper {
+        /// Why.
+        error: io::Error,
+    },
+    /// The directory is not fit to be mounted on.
+    #[error("{} cannot be mounted on: {why}", path.display())]
+    MountPoint {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: Unfit,
+    },
+    /// A version without a file system can only be looked at as a block device.
+    #[error("there is no file system on this version of the drive")]
+    NoFileSystem,
+    /// What is on the device is not ours to mount or to overwrite.
+    #[error("the drive holds something that is not an ext4 file system")]
+    Foreign,
+    /// An operation answered what was not asked.
+    #[error("an operation was answered with something else")]
+    Confused,
+    /// A file or directory.
+    #[error("could not {doing} {}: {error}", path.display())]
+    Io {
+        /// What was attempted.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl From<Refused> for AttachError {
+    fn from(refused: Refused) -> Self {
+        AttachError::Privileged(refused.into())
+    }
+}
+
+impl AttachError {
+    pub(super) fn io(doing: &'static str, path: &Path, error: io::Error) -> Self {
+        AttachError::Io { doing, path: path.to_owned(), error }
+    }
+
+    /// For people: cause, consequence, action.
+    pub fn failure(&self) -> Failure {
+        let (code, consequence, action) = match self {
+            AttachError::Privileged(error) => return error.failure(),
+            AttachError::OneFile(error) => one_file(error),
+            AttachError::LeftOver { .. } => (
+                Code::State,
+                "Your files are safe; the drive was not opened.",
+                "Run `holdall doctor --repair`, then open it again.",
+            ),
+            AttachError::NotTaken { .. } => (
+                Code::State,
+                "Your files are safe; programs that use the drive wait.",
+                "Is another holdalld running? End it, then try again.",
+            ),
+            AttachError::Serve(_) | AttachError::Keeper { .. } | AttachError::Confused => (
+                Code::Failed,
+                "Your files are safe; the drive is as it was.",
+                "Try again; then run `holdall doctor`.",
+            ),
+            AttachError::MountPoint { .. } => (
+                Code::Usage,
+                "Nothing was changed there.",
+                "Name an empty directory of yours, or one that does not exist yet, with `--at`.",
+            ),
+            AttachError::NoFileSystem => (
+                Code::NotFound,
+                "Nothing was changed.",
+                "Choose a later version, or open the drive to write.",
+            ),
+            AttachError::Foreign => (
+                Code::State,
+                "What is there was left as it is.",
+                "Use it with `holdall serve`, or remove the drive and create it again.",
+            ),
+            AttachError::Io { .. } => (
+                Code::Failed,
+                "Your files are safe; the drive is as it was.",
+                "Mend what the message names, then try again.",
+            ),
+        };
+        Failure {
+            code,
+            message: self.to_string(),
+            consequence: consequence.to_owned(),
+            action: action.to_owned(),
+        }
+    }
+}
+
+fn one_file(error: &OneFileError) -> (Code, &'static str, &'static str) {
+    const SAFE: &str = "Your files are safe; the drive is as it was.";
+    match error {
+        OneFileError::Mount(MountError::Busy(_)) => {
+            (Code::State, SAFE, "Close what uses the drive's block device, then try again.")
+        }
+        OneFileError::Mount(MountError::AlreadyMounted(_)) => {
+            (Code::State, SAFE, "Run `holdall doctor --repair`, then open it again.")
+        }
+        OneFileError::Mount(MountError::NoFusermount) => (Code::Failed, SAFE, "apt-get install fuse3"),
+        OneFileError::Mount(MountError::Fusermount(_)) => (
+            Code::Privileges,
+            SAFE,
+            "Write the line `user_allow_other` into /etc/fuse.conf (as root): root's loop device opens your disk.",
+        ),
+        OneFileError::Mount(MountError::NotUtf8(_) | MountError::System { .. }) => {
+            (Code::Failed, SAFE, "Run `holdall doctor`.")
+        }
+        OneFileError::TooOld { .. } => (Code::Failed, SAFE, "Attach with nbd: `modprobe nbd` as root."),
+        OneFileError::CannotResend { .. } | OneFileError::Over(_) => (
+            Code::State,
+            "What was fsynced is safe; what programs had not is lost to them.",
+            "Run `holdall doctor --repair`, then open it again.",
+        ),
+        OneFileError::Setup(_) | OneFileError::System { .. } => {
+            (Code::Failed, SAFE, "Try again; then run `holdall doctor`.")
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The ext4 on an attached drive: made, mounted, frozen, grown, unmounted.
+//!
+//! Every system call on it is made by another process with a deadline: it may wait for the drive, that is for us.
+
+use super::mountpoint::{self, MountPoint};
+use super::{AttachError, Attached, Record, Site, Step};
+use crate::api::AttachMode;
+use crate::privileged::{
+    Content, FreezeEnded, Frozen, Look, Outcome, Privileged, PrivilegedError, Target, Usage, mountinfo,
+};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Reading a superblock, or making a file system: some hundred blocks, the first ones perhaps from the store.
+const FORMAT_DEADLINE: Duration = Duration::from_secs(120);
+/// A mount replays the ext4 journal (128 MiB) and reads what it needs, from the store where it is cold.
+const MOUNT_DEADLINE: Duration = Duration::from_secs(300);
+/// A check reads all metadata, most of it through the store.
+const CHECK_DEADLINE: Duration = Duration::from_secs(4 * 3600);
+/// An unmount writes back what is dirty: [`crate::privileged::DIRTY_LIMIT_BYTES`] where the kernel limits it.
+const UNMOUNT_DEADLINE: Duration = Duration::from_secs(300);
+/// Resizing writes the descriptors of the new part.
+const GROW_DEADLINE: Duration = Duration::from_secs(600);
+/// How full it is is in memory; whoever asks is at a prompt.
+const USAGE_DEADLINE: Duration = Duration::from_secs(5);
+/// A freeze writes back first.
+const FREEZE_DEADLINE: Duration = Duration::from_secs(120);
+/// How long writes may stand still while the block device takes its new size.
+const GROW_HOLD: Duration = Duration::from_secs(30);
+/// A thaw writes one block.
+const THAW_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Where: an empty directory of this process's user, or none yet.
+    pub at: PathBuf,
+    /// For a version that is only looked at. The block device is writable even so: ext4 replays its journal.
+    pub read_only: bool,
+    /// Who owns the root directory, where the file system is made now.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+/// A mounted drive. Dropping it leaves it mounted.
+#[derive(Debug)]
+pub struct Mounted {
+    mountpoint: PathBuf,
+    made: bool,
+    target: Target,
+    uuid: Uuid,
+    name: String,
+    dirs: super::Dirs,
+    deputy: crate::privileged::Deputy,
+}
+
+/// Mounts the drive, after making the file system on one that is blank, or mending one that says it has errors.
+pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, AttachError> {
+    let site = attached.site();
+    // What a person can mend at once is found before anything takes time.
+    let point = MountPoint::resolve(&options.at)?;
+    prepare(attached, options)?;
+    let mut record = Record::new(attached.identity().uuid, &attached.identity().name);
+    (record.mountpoint, record.made) = (Some(point.path.clone()), point.made);
+    let mounted = Mounted::new(attached, &record, &point.path);
+    mounted.save(&record)?;
+    match mount_on(site, attached.target(), &point, options.read_only) {
+        Ok(()) => {
+            site.done(Step::Mounted);
+            Ok(mounted)
+        }
+        Err(error) => {
+            // The first error is the one to tell; the record makes sure that nothing is forgotten.
+            let _ = mounted.forget();
+            Err(error)
+        }
+    }
+}
+
+fn mount_on(site: &Site, target: &Target, point: &MountPoint, read_only: bool) -> Result<(), AttachError> {
+    let directory = point.open()?;
+    let operation = Privileged::Mount { target: target.clone(), read_only };
+    site.deputy.perform(&operation, &[directory.as_fd()], MOUNT_DEADLINE)?;
+    Ok(())
+}
+
+fn prepare(attached: &Attached, options: &MountOptions) -> Result<(), AttachError> {
+    let (site, target) = (attached.site(), attached.target().clone());
+    let probe = Privileged::Probe { target: target.clone() };
+    let Outcome::Content(content) = site.deputy.perform(&probe, &[], FORMAT_DEADLINE)? else {
+        return Err(AttachError::Confused);
+    };
+    match content {
+        Content::Foreign => Err(AttachError::Foreign),
+        Content::Blank if options.read_only => Err(AttachError::NoFileSystem),
+        Content::Blank => {
+            let label = attached.identity().name.clone();
+            let (uid, gid) = (options.uid, options.gid);
+            site.perform(&Privileged::MakeFileSystem { target, label, uid, gid }, FORMAT_DEADLINE)?;
+            site.done(Step::Formatted);
+            Ok(())
+        }
+        // Only where the kernel has met an inconsistency. An unclean end is the mount's business, which replays.
+        Content::Ext4(superblock) if superblock.has_errors => {
+            Ok(site.perform(&Privileged::Check { target }, CHECK_DEADLINE)?)
+        }
+        Content::Ext4(_) => Ok(()),
+    }
+}
+
+/// The drive's mount, if it has one: after [`super::reattach`].
+pub fn find(attached: &Attached) -> Result<Option<Mounted>, AttachError> {
+    let number = attached.target().number()?;
+    let mounts = mountinfo::read()?;
+    let Some(mount) = mounts.iter().rev().find(|mount| mount.number == number) else { return Ok(None) };
+    let identity = attached.identity();
+    let record = Record::load(&attached.site().dirs.records(), identity.uuid)
+        .unwrap_or_else(|| Record::new(identity.uuid, &identity.name));
+    Ok(Some(Mounted::new(attached, &record, &mount.point)))
+}
+
+impl Mounted {
+    fn new(attached: &Attached, record: &Record, mountpoint: &Path) -> Self {
+        let site = attached.site();
+        Mounted {
+            mountpoint: mountpoint.to_owned(),
+            made: record.made && record.mountpoint.as_deref() == Some(mountpoint),
+            target: attached.target().clone(),
+            uuid: record.uuid,
+            name: record.name.clone(),
+            dirs: site.dirs.clone(),
+            deputy: site.deputy.clone(),
+        }
+    }
+
+    /// Where, without symbolic links.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Writes everything back to the drive, which is to its journal.
+    pub fn sync(&self, deadline: Duration) -> Result<(), PrivilegedError> {
+        let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
+        self.deputy.look(&Look::Sync { target, mountpoint }, deadline).map(drop)
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> Result<Usage, AttachError> {
+        let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
+        match self.deputy.look(&Look::Usage { target, mountpoint }, USAGE_DEADLINE)? {
+            Outcome::Usage(usage) => Ok(usage),
+            _ => Err(AttachError::Confused),
+        }
+    }
+
+    /// Writes everything back, and has writers wait: for at most `hold`, whatever becomes of this process.
+    pub fn freeze(&self, hold: Duration) -> Result<Frozen, PrivilegedError> {
+        self.deputy.freeze(&self.target, &self.mountpoint, hold, FREEZE_DEADLINE)
+    }
+
+    /// Has every later access fail without writing anything back; it can then be unmounted whoever uses it.
+    pub fn shut_down(&self) -> Result<(), PrivilegedError> {
+        let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
+        self.deputy.perform(&Privileged::ShutDown { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
+    }
+
+    /// Takes over the size that the drive has now, while it is used.
+    pub fn grow(&self, attached: &mut Attached) -> Result<(), AttachError> {
+        match attached.mode() {
+            AttachMode::Loop => attached.resize()?,
+            AttachMode::Nbd | AttachMode::Auto => {
+                // The kernel's nbd may deadlock when it changes its size under requests: there are no writes now.
+                let frozen = self.freeze(GROW_HOLD)?;
+                let resized = attached.resize();
+                match frozen.thaw() {
+                    // It took long, which does no harm by itself.
+                    Ok(()) | Err(FreezeEnded::Expired) => {}
+                    Err(FreezeEnded::Failed(error)) => return Err(error.into()),
+                }
+                resized?;
+            }
+        }
+        let grow = Privileged::Grow { target: self.target.clone() };
+        self.deputy.perform(&grow, &[], GROW_DEADLINE)?;
+        Ok(())
+    }
+
+    /// Unmounts. What uses it is named by the error, and it stays mounted.
+    pub fn unmount(&self) -> Result<(), AttachError> {
+        let number = self.target.number()?;
+        let operation = Privileged::Unmount { number, mountpoint: self.mountpoint.clone(), lazy: false };
+        self.deputy.perform(&operation, &[], UNMOUNT_DEADLINE)?;
+        self.forget()
+    }
+
+    /// Lets writes go on after a freeze whose process may have been killed.
+    pub(super) fn thaw(&self) -> Result<(), PrivilegedError> {
+        let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
+        self.deputy.perform(&Privileged::Thaw { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
+    }
+
+    /// Removes the mount point, if it was made by us, and what was noted of it.
+    fn forget(&self) -> Result<(), AttachError> {
+        if self.made {
+            mountpoint::remove(&self.mountpoint)?;
+        }
+        self.save(&Record::new(self.uuid, &self.name))
+    }
+
+    fn save(&self, record: &Record) -> Result<(), AttachError> {
+        let records = self.dirs.records();
+        record.save(&records).map_err(|error| AttachError::io("write to", &records, error))
+    }
+}

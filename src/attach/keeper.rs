@@ -1,0 +1,121 @@
+//! The keeper: a process that holds the FUSE connections of one-file disks, so that a daemon that is replaced, or killed,
+//! is followed by another one under a mounted drive. What it holds and how it is asked is
+//! [`holdall_fuse::keeper`]'s; this is how it is started, found and ended.
+//!
+//! It is the daemon's program under a hidden subcommand, in a session of its own, so that neither a terminal's end nor
+//! the daemon's takes it along. It is found by its socket in the runtime directory and known by the socket's peer
+//! credentials, which are those of the process that listens: there is no number in a file that could be somebody else's.
+
+use super::{AttachError, Site};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+/// The hidden subcommand of the daemon's program, followed by the socket's path: it calls [`main`].
+pub const SUBCOMMAND: &str = "keep";
+
+/// How long a keeper may take to listen.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What it says when it listens.
+const READY: &[u8] = b"ready\n";
+
+/// What the daemon's program does under [`SUBCOMMAND`]: keeps what it is given on `socket` until it is killed.
+pub fn main(socket: &Path) -> ExitCode {
+    match keep(socket) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("the keeper at {}: {error}", socket.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn keep(socket: &Path) -> io::Result<()> {
+    match rustix::process::setsid() {
+        // It leads a group already, where a person or systemd started it.
+        Ok(_) | Err(rustix::io::Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // One that does not answer is dead; two daemons do not share a runtime directory.
+    if UnixStream::connect(socket).is_err() {
+        remove(socket)?;
+    }
+    let listener = UnixListener::bind(socket)?;
+    let mut out = io::stdout().lock();
+    out.write_all(READY)?;
+    out.flush()?;
+    drop(out);
+    holdall_fuse::keeper::keep(&listener)
+}
+
+/// Starts a keeper, unless there is one.
+pub(super) fn ensure(site: &Site) -> Result<(), AttachError> {
+    let socket = site.dirs.keeper_socket();
+    if UnixStream::connect(&socket).is_ok() {
+        return Ok(());
+    }
+    let failed = |error| AttachError::Keeper { error };
+    let mut command = Command::new(site.deputy.own_program());
+    command.arg(SUBCOMMAND).arg(&socket);
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.current_dir("/");
+    let mut child = command.spawn().map_err(failed)?;
+    let stdout = child.stdout.take().map(OwnedFd::from);
+    let ready = stdout.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(hear_ready);
+    if let Err(error) = ready {
+        // It is ours, and of no use.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(failed(error));
+    }
+    // It may end before us, and is nobody's business then; a thread would wait for it as long as we live.
+    let collect = std::thread::Builder::new().name("keeper".into());
+    collect.spawn(move || child.wait()).map_err(failed)?;
+    Ok(())
+}
+
+fn hear_ready(pipe: OwnedFd) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let timeout = Timespec { tv_sec: START_PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    if rustix::event::poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&timeout))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut said = [0; READY.len()];
+    std::fs::File::from(pipe).read_exact(&mut said)?;
+    if said == READY { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// The keeper's process, if one listens.
+pub(super) fn process(socket: &Path) -> Option<u32> {
+    let peer = UnixStream::connect(socket).ok()?;
+    let credentials = rustix::net::sockopt::socket_peercred(&peer).ok()?;
+    Some(credentials.pid.as_raw_nonzero().get().cast_unsigned())
+}
+
+/// Ends the keeper, which then no longer holds what it held, and removes its socket.
+pub(super) fn stop(socket: &Path) -> io::Result<()> {
+    if let Some(pid) = process(socket).and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+        let keeper = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        // Still the one that listens, and so not a process that got its number since.
+        if process(socket) == Some(pid.as_raw_nonzero().get().cast_unsigned()) {
+            rustix::process::pidfd_send_signal(&keeper, Signal::KILL)?;
+            let mut gone = [rustix::event::PollFd::new(&keeper, rustix::event::PollFlags::IN)];
+            let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+            rustix::event::poll(&mut gone, Some(&second))?;
+        }
+    }
+    remove(socket)
+}
+
+fn remove(socket: &Path) -> io::Result<()> {
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

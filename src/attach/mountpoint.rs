@@ -1,0 +1,157 @@
+//! The directory on which a drive is mounted.
+
+use super::AttachError;
+use crate::privileged::mountinfo;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A directory that is fit to be mounted on.
+#[derive(Debug)]
+pub(super) struct MountPoint {
+    /// Without symbolic links.
+    pub(super) path: PathBuf,
+    /// Whether it was not there before.
+    pub(super) made: bool,
+}
+
+/// Why a directory is not mounted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is a file, or a symbolic link.
+    NotADirectory,
+    /// Its content would be hidden.
+    NotEmpty,
+    /// It is another user's.
+    NotYours,
+    /// Something is mounted there.
+    Mounted,
+    /// It has no name of its own, as `/` or `..`.
+    NoName,
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Unfit::NotADirectory => "it is not a directory",
+            Unfit::NotEmpty => "it is not empty, and what is in it would be hidden",
+            Unfit::NotYours => "it belongs to another user",
+            Unfit::Mounted => "something is mounted there",
+            Unfit::NoName => "it is not a directory of its own",
+        })
+    }
+}
+
+impl MountPoint {
+    /// Where `path` leads, and whether anything is there. Parents are made; the directory itself is not yet, so that it
+    /// can be noted first that it is ours.
+    pub(super) fn resolve(path: &Path) -> Result<Self, AttachError> {
+        let failed = |error| AttachError::io("make the directory for", path, error);
+        let absolute = std::path::absolute(path).map_err(failed)?;
+        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+            return Err(unfit(path, Unfit::NoName));
+        };
+        std::fs::create_dir_all(parent).map_err(failed)?;
+        let path = std::fs::canonicalize(parent).map_err(failed)?.join(name);
+        // Before the directory is looked at: what is mounted there may hang.
+        if mountinfo::at(&mountinfo::read()?, &path).is_some() {
+            return Err(unfit(&path, Unfit::Mounted));
+        }
+        let made = matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        Ok(MountPoint { path, made })
+    }
+
+    /// Makes it if it was missing, and opens it: from now on it is this very directory, whatever happens to the path.
+    pub(super) fn open(&self) -> Result<OwnedFd, AttachError> {
+        let path = &self.path;
+        if self.made {
+            // Nobody but its owner sees what is written there by mistake while the drive is not mounted.
+            let made = DirBuilder::new().mode(0o700).create(path);
+            made.map_err(|error| AttachError::io("make", path, error))?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(unfit(path, Unfit::NotADirectory)),
+            Err(Errno::ACCESS) => return Err(unfit(path, Unfit::NotYours)),
+            opened => opened.map_err(|errno| AttachError::io("open", path, errno.into()))?,
+        };
+        let facts =
+            rustix::fs::fstat(&directory).map_err(|errno| AttachError::io("look at", path, errno.into()))?;
+        if facts.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(unfit(path, Unfit::NotYours));
+        }
+        if !is_empty(&directory).map_err(|error| AttachError::io("read", path, error))? {
+            return Err(unfit(path, Unfit::NotEmpty));
+        }
+        Ok(directory)
+    }
+}
+
+/// Removes a mount point that was made by us. One that is no longer empty is somebody's and stays.
+pub(super) fn remove(path: &Path) -> Result<(), AttachError> {
+    match rustix::fs::unlinkat(rustix::fs::CWD, path, rustix::fs::AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
+        Err(errno) => Err(AttachError::io("remove", path, errno.into())),
+    }
+}
+
+fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
+    for entry in rustix::fs::Dir::read_from(directory.as_fd())? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn unfit(path: &Path, why: Unfit) -> AttachError {
+    AttachError::MountPoint { path: path.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(path: &Path) -> Option<Unfit> {
+        let opened = MountPoint::resolve(path).and_then(|point| point.open());
+        match opened {
+            Ok(_) => None,
+            Err(AttachError::MountPoint { why, .. }) => Some(why),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_missing_directory_is_made_with_its_parents() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("Holdall/photos");
+        let point = MountPoint::resolve(&path).unwrap();
+        assert!(point.made && !path.exists());
+        point.open().unwrap();
+        assert!(!MountPoint::resolve(&path).unwrap().made);
+        remove(&path).unwrap();
+        assert!(!path.exists());
+        remove(&path).unwrap();
+    }
+
+    #[test]
+    fn what_would_hide_something_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let [full, file, link] = ["full", "file", "link"].map(|name| directory.path().join(name));
+        std::fs::create_dir(&full).unwrap();
+        std::fs::write(full.join("letter"), "dear").unwrap();
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&full, &link).unwrap();
+        assert_eq!(why(&full), Some(Unfit::NotEmpty));
+        assert_eq!(why(&file), Some(Unfit::NotADirectory));
+        assert_eq!(why(&link), Some(Unfit::NotADirectory));
+        assert_eq!(why(Path::new("/proc")), Some(Unfit::Mounted));
+        assert_eq!(why(Path::new("/")), Some(Unfit::NoName));
+        remove(&full).unwrap();
+        assert!(full.join("letter").exists());
+    }
+}

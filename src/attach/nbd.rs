@@ -1,0 +1,168 @@
+//! A drive as an nbd device: one connection to the kernel, over a socket pair.
+
+use super::{AttachError, DEVICE_DEADLINE, MODULE_DEADLINE, Served, Site, Step};
+use crate::privileged::{Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
+use holdall_core::device::BlockDevice;
+use holdall_nbd::kernel;
+use holdall_nbd::server::{Export, Server, Session};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// How long requests in flight may take to end when the device goes. It is unmounted: they are somebody's reads.
+const DETACH_GRACE: Duration = Duration::from_secs(5);
+
+/// How long the kernel may take to notice that the connections of a dead daemon are dead, and how often it is asked.
+const NOTICE_PATIENCE: Duration = Duration::from_secs(30);
+const NOTICE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The served ends of one device's connections.
+pub(super) struct Connections {
+    server: Server,
+    export: Arc<Export>,
+    session: Option<Session>,
+}
+
+/// By what a drive's device is known.
+pub(super) fn identifier(uuid: Uuid) -> String {
+    format!("holdall:{uuid}")
+}
+
+/// Whether the kernel has nbd, or gets it by loading the module.
+pub(super) fn is_available(site: &Site) -> bool {
+    if kernel::is_loaded() {
+        return true;
+    }
+    // That it is not there is no error: there is another way to attach.
+    let loaded = site.perform(&Privileged::LoadNbd, MODULE_DEADLINE);
+    loaded.is_ok() && kernel::is_loaded()
+}
+
+/// The drive's device, if there is one.
+pub(super) fn find(uuid: Uuid) -> Result<Option<Target>, AttachError> {
+    let identifier = identifier(uuid);
+    let devices = kernel::attached_devices()
+        .map_err(|error| AttachError::io("look into", Path::new("/sys/block"), error))?;
+    let ours = devices.iter().find(|device| device.identifier.as_deref() == Some(&identifier));
+    Ok(ours
+        .map(|device| Target { device: device.index.path(), proof: Proof::Identifier(identifier.clone()) }))
+}
+
+pub(super) fn attach(
+    device: Arc<dyn BlockDevice>,
+    uuid: Uuid,
+    site: &Site,
+) -> Result<(Served, Target), AttachError> {
+    let mut connections = Connections::new(device, site)?;
+    let (session, kernels) = connections.open()?;
+    let operation = Privileged::NbdAttach {
+        identifier: identifier(uuid),
+        size_bytes: connections.size_bytes(),
+        server_flags: connections.export.transmission_flags(false),
+    };
+    let made = perform_with(site, &operation, &kernels)?;
+    connections.session = Some(session);
+    let Outcome::Device(device) = made else { return Err(AttachError::Confused) };
+    site.done(Step::DeviceMade);
+    let target = Target { device, proof: Proof::Identifier(identifier(uuid)) };
+    Ok((Served::Nbd(connections), target))
+}
+
+/// Gives the device that a former daemon left new connections.
+pub(super) fn reattach(
+    device: Arc<dyn BlockDevice>,
+    uuid: Uuid,
+    site: &Site,
+) -> Result<Option<(Served, Target)>, AttachError> {
+    let Some(target) = find(uuid)? else { return Ok(None) };
+    let mut connections = Connections::new(device, site)?;
+    let deadline = Instant::now() + NOTICE_PATIENCE;
+    while !connections.offer(&target, site)? {
+        if Instant::now() >= deadline {
+            return Err(AttachError::NotTaken { device: target.device });
+        }
+        // The kernel tells nobody when it has noticed.
+        std::thread::sleep(NOTICE_INTERVAL);
+    }
+    Ok(Some((Served::Nbd(connections), target)))
+}
+
+fn perform_with(
+    site: &Site,
+    operation: &Privileged,
+    kernels: &[OwnedFd],
+) -> Result<Outcome, PrivilegedError> {
+    let sockets: Vec<_> = kernels.iter().map(AsFd::as_fd).collect();
+    site.deputy.perform(operation, &sockets, DEVICE_DEADLINE)
+}
+
+impl Connections {
+    fn new(device: Arc<dyn BlockDevice>, site: &Site) -> Result<Self, AttachError> {
+        let server = Server::new(site.runtime.clone());
+        let export = server.export("drive", device).map_err(AttachError::Serve)?;
+        Ok(Connections { server, export, session: None })
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.export.device().geometry().size_bytes
+    }
+
+    /// Begins to serve new connections; the second part is for the kernel.
+    fn open(&self) -> Result<(Session, Vec<OwnedFd>), AttachError> {
+        let failed = |error| AttachError::io("make", Path::new("a socket pair"), error);
+        let (ours, kernels) = kernel::socket_pairs(kernel::SOCKETS).map_err(failed)?;
+        let session = self.server.serve_kernel(&self.export, ours).map_err(AttachError::Serve)?;
+        Ok((session, kernels))
+    }
+
+    /// Offers the kernel new connections and the current size. It takes the connections if it knows its own to be dead:
+    /// true.
+    fn offer(&mut self, target: &Target, site: &Site) -> Result<bool, AttachError> {
+        let (session, kernels) = self.open()?;
+        let operation = Privileged::NbdReconfigure {
+            target: target.clone(),
+            size_bytes: self.size_bytes(),
+            server_flags: self.export.transmission_flags(false),
+        };
+        perform_with(site, &operation, &kernels)?;
+        drop(kernels);
+        let taken = session.live() > 0;
+        if taken {
+            self.session = Some(session);
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn resize(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
+        // New connections come with it because the kernel's interface wants some; it takes them only if the old ones
+        // have died, and then they are needed.
+        self.offer(target, site).map(drop)
+    }
+
+    pub(super) fn detach(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
+        let detached =
+            site.perform(&Privileged::NbdDetach { target: target.clone(), force: false }, DEVICE_DEADLINE);
+        match detached {
+            Ok(()) => {}
+            // Gone already: the operation before was not seen to end, or somebody else did it.
+            Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        site.done(Step::DeviceGone);
+        if let Some(session) = self.session.take() {
+            session.close(DETACH_GRACE);
+        }
+        self.server.withdraw(&self.export, DETACH_GRACE);
+        Ok(())
+    }
+
+    /// The kernel finds its connection dead and keeps what it is asked, for as long as `DEAD_CONNECTION_TIMEOUT`.
+    pub(super) fn hand_over(self, patience: Duration) {
+        if let Some(session) = self.session {
+            session.close(patience);
+        }
+        self.server.shutdown(patience);
+    }
+}

@@ -1,0 +1,163 @@
+//! A drive as a loop device over a one-file FUSE disk, with a keeper.
+
+use super::{AttachError, DEVICE_DEADLINE, Served, Site, Step, keeper};
+use crate::privileged::{Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
+use holdall_core::device::BlockDevice;
+use holdall_fuse::handover::Handover;
+use holdall_fuse::onefile::{OneFileDisk, OneFileError, Options};
+use holdall_fuse::{keeper as kept, loopdev, mount};
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A served one-file disk.
+pub(super) struct Disk {
+    /// None once it is unmounted.
+    disk: Option<OneFileDisk>,
+    /// Where it is mounted.
+    directory: PathBuf,
+    /// Whether the loop device refuses writes.
+    read_only: bool,
+}
+
+/// The drive's loop device, if there is one. The disk's file is not touched.
+pub(super) fn find(uuid: Uuid, site: &Site) -> Result<Option<Target>, AttachError> {
+    let file = site.dirs.disk(uuid).join(holdall_fuse::onefile::FILE_NAME);
+    let devices =
+        loopdev::over(&file).map_err(|error| AttachError::io("look into", Path::new("/sys/block"), error))?;
+    Ok(devices.into_iter().next().map(|device| Target { device, proof: Proof::Backing(file) }))
+}
+
+pub(super) fn attach(
+    device: Arc<dyn BlockDevice>,
+    uuid: Uuid,
+    site: &Site,
+) -> Result<(Served, Target), AttachError> {
+    keeper::ensure(site)?;
+    let directory = site.dirs.disk(uuid);
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)
+        .map_err(|error| AttachError::io("make", &directory, error))?;
+    let read_only = device.geometry().read_only;
+    let disk = OneFileDisk::mount(&directory, device, &options(site), site.runtime.clone())?;
+    site.done(Step::DiskMounted);
+    let disk = Disk { disk: Some(disk), directory, read_only };
+    disk.keep(site)?;
+    site.done(Step::Kept);
+    let target = disk.make_loop(site)?;
+    Ok((Served::Loop(disk), target))
+}
+
+/// Goes on with the connection that the keeper has. Where it has none, or the kernel cannot repeat what the former
+/// daemon had taken, there is nothing to go on with.
+pub(super) fn reattach(
+    device: Arc<dyn BlockDevice>,
+    uuid: Uuid,
+    site: &Site,
+) -> Result<Option<(Served, Target)>, AttachError> {
+    let directory = site.dirs.disk(uuid);
+    if mount::connection_at(&directory).is_none() {
+        return Ok(None);
+    }
+    let Some(handover) = take(site, &directory) else { return Ok(None) };
+    let read_only = device.geometry().read_only;
+    let disk = match OneFileDisk::resume(handover, device, &options(site), site.runtime.clone()) {
+        Ok(disk) => Disk { disk: Some(disk), directory, read_only },
+        Err(OneFileError::Over(_) | OneFileError::CannotResend { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let target = match find(uuid, site)? {
+        Some(target) => target,
+        // The former daemon died before it had made one.
+        None => disk.make_loop(site)?,
+    };
+    Ok(Some((Served::Loop(disk), target)))
+}
+
+fn take(site: &Site, directory: &Path) -> Option<Handover> {
+    match kept::take(&site.dirs.keeper_socket(), directory) {
+        Ok(handover) => handover,
+        Err(error) => {
+            tracing::info!(%error, "no keeper has the drive's connection");
+            None
+        }
+    }
+}
+
+fn options(site: &Site) -> Options {
+    // Root's loop device opens the file of a user's daemon, and FUSE lets nobody else in without this.
+    Options { allow_other: !site.deputy.is_root(), ..Options::default() }
+}
+
+impl Disk {
+    fn file(&self) -> PathBuf {
+        self.directory.join(holdall_fuse::onefile::FILE_NAME)
+    }
+
+    /// Gives the keeper a copy of the connection.
+    pub(super) fn keep(&self, site: &Site) -> Result<(), AttachError> {
+        keeper::ensure(site)?;
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let copy = disk.copy_for_keeper();
+        copy.and_then(|copy| kept::put(&site.dirs.keeper_socket(), &copy))
+            .map_err(|error| AttachError::Keeper { error })
+    }
+
+    fn make_loop(&self, site: &Site) -> Result<Target, AttachError> {
+        let backing = self.file();
+        let access = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let file = rustix::fs::open(&backing, access | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| AttachError::io("open", &backing, errno.into()))?;
+        let operation = Privileged::LoopAttach { backing: backing.clone(), read_only: self.read_only };
+        let made = site.deputy.perform(&operation, &[file.as_fd()], DEVICE_DEADLINE)?;
+        let Outcome::Device(device) = made else { return Err(AttachError::Confused) };
+        site.done(Step::DeviceMade);
+        Ok(Target { device, proof: Proof::Backing(backing) })
+    }
+
+    pub(super) fn resize(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
+        Ok(site.perform(&Privileged::LoopResize { target: target.clone() }, DEVICE_DEADLINE)?)
+    }
+
+    pub(super) fn detach(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
+        let detached = site.perform(&Privileged::LoopDetach { target: target.clone() }, DEVICE_DEADLINE);
+        match detached {
+            Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        site.done(Step::DeviceGone);
+        if let Some(disk) = &mut self.disk {
+            site.runtime.block_on(disk.unmount())?;
+        }
+        self.disk = None;
+        leave(site, &self.directory)
+    }
+
+    pub(super) fn hand_over(mut self, site: &Site, patience: Duration) -> Result<(), AttachError> {
+        // While this process still serves: without a keeper the end of its service would be the mount's.
+        self.keep(site)?;
+        let Some(disk) = self.disk.take() else { return Ok(()) };
+        let handover = site.runtime.block_on(disk.into_handover(patience))?;
+        kept::put(&site.dirs.keeper_socket(), &handover).map_err(|error| AttachError::Keeper { error })
+    }
+}
+
+/// Gives up what is left of a disk that is unmounted: the keeper's copy, the directory, and the keeper after its last.
+pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
+    let socket = site.dirs.keeper_socket();
+    if keeper::process(&socket).is_some() {
+        kept::forget(&socket, directory).map_err(|error| AttachError::Keeper { error })?;
+    }
+    super::mountpoint::remove(directory)?;
+    let left = std::fs::read_dir(site.dirs.disks()).map(|mut entries| entries.next().is_some());
+    if matches!(left, Ok(false)) {
+        keeper::stop(&socket).map_err(|error| AttachError::Keeper { error })?;
+    }
+    Ok(())
+}

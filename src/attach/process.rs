@@ -1,0 +1,72 @@
+//! What a process needs that does the I/O of a block device on its own machine.
+//!
+//! When memory is short the kernel writes dirty pages back, and some of them are on our drives: it then waits for us,
+//! while we may wait for memory. Three things keep that from becoming a circle, together with the pools of the engine
+//! being bounded.
+
+use rustix::mm::MlockAllFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
+
+/// Descriptors that a daemon may need: a connection, a journal and a cache for each of 64 drives, and some hundreds of
+/// connections to stores and clients.
+const DESCRIPTORS: u64 = 16 * 1024;
+
+/// What could not be had; the daemon works without, less safely when memory is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// Memory that is had while writing back may have to be written back for.
+    #[error("this process is no I/O flusher (it lacks CAP_SYS_RESOURCE): short memory may stall its drives")]
+    NotFlusher,
+    /// Our own pages may be swapped out or dropped, and have to be read to serve a drive.
+    #[error("this process's memory is not locked (it lacks CAP_IPC_LOCK): short memory may stall its drives")]
+    NotLocked,
+    /// A process has few descriptors by default.
+    #[error("this process has at most {0} descriptors; many drives at once may need more")]
+    FewDescriptors(u64),
+}
+
+/// Prepares this process to serve block devices. Call it before any thread is started: threads take over from the one
+/// that starts them that they flush I/O.
+pub fn prepare_process() -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if rustix::process::configure_io_flusher_behavior(true).is_err() {
+        warnings.push(Warning::NotFlusher);
+    }
+    if !lock_memory() {
+        warnings.push(Warning::NotLocked);
+    }
+    if let Err(warning) = raise_descriptors() {
+        warnings.push(warning);
+    }
+    warnings
+}
+
+/// Pages stay once they were touched (ONFAULT): a thread's stack of 2 MiB costs what it uses.
+fn lock_memory() -> bool {
+    // A limit is no half measure: with one, MCL_FUTURE has the first mapping beyond it fail, such as a thread's stack.
+    let capable =
+        rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if !capable && getrlimit(Resource::Memlock).current.is_some() {
+        return false;
+    }
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    rustix::mm::mlockall(flags).is_ok()
+}
+
+fn raise_descriptors() -> Result<(), Warning> {
+    let limit = getrlimit(Resource::Nofile);
+    let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= DESCRIPTORS);
+    if enough(limit.current) {
+        return Ok(());
+    }
+    let maximum = if enough(limit.maximum) { limit.maximum } else { Some(DESCRIPTORS) };
+    let wanted = Rlimit { current: Some(DESCRIPTORS), maximum };
+    if setrlimit(Resource::Nofile, wanted).is_ok() {
+        return Ok(());
+    }
+    // Without rights, as far as is allowed.
+    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let had = if setrlimit(Resource::Nofile, most).is_ok() { limit.maximum } else { limit.current };
+    Err(Warning::FewDescriptors(had.unwrap_or(u64::MAX)))
+}

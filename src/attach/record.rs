@@ -1,0 +1,107 @@
+//! What a daemon notes of an attached drive for the one after it, and for the doctor: a small file for each drive in the
+//! state directory, replaced atomically.
+//!
+//! It is written before anything is made and removed after everything is gone, so that whatever a crash leaves belongs to
+//! a drive with a record. The kernel is asked what is really there; the record says only what the kernel does not know:
+//! how it was to be, and that the mount point was made by us. It survives a reboot, so that such a directory is still
+//! removed then.
+
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use uuid::Uuid;
+
+/// The format's version.
+const VERSION: u32 = 1;
+
+/// What is noted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The format's version.
+    version: u32,
+    /// The drive.
+    pub uuid: Uuid,
+    /// Its name, for people.
+    pub name: String,
+    /// Where it is mounted, or about to be.
+    #[serde(default)]
+    pub mountpoint: Option<PathBuf>,
+    /// Whether the mount point was made by us, and is to be removed.
+    #[serde(default)]
+    pub made: bool,
+}
+
+impl Record {
+    /// Of a drive that is not mounted.
+    pub(super) fn new(uuid: Uuid, name: &str) -> Self {
+        Record { version: VERSION, uuid, name: name.to_owned(), mountpoint: None, made: false }
+    }
+
+    /// Writes it in place of an earlier one.
+    pub(super) fn save(&self, directory: &Path) -> io::Result<()> {
+        let (path, fresh) = (path(directory, self.uuid), directory.join(format!("{}.new", self.uuid)));
+        let mut options = File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)?;
+        File::open(directory)?.sync_all()
+    }
+
+    /// The drive's, if there is one that can be read.
+    pub(super) fn load(directory: &Path, uuid: Uuid) -> Option<Self> {
+        let record: Self = serde_json::from_slice(&std::fs::read(path(directory, uuid)).ok()?).ok()?;
+        (record.uuid == uuid && record.version <= VERSION).then_some(record)
+    }
+
+    /// All that can be read.
+    pub(super) fn all(directory: &Path) -> io::Result<Vec<Self>> {
+        let mut records = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            if path.extension().is_some_and(|extension| extension == "json")
+                && let Some(uuid) = stem.and_then(|stem| stem.parse().ok())
+            {
+                records.extend(Self::load(directory, uuid));
+            }
+        }
+        records.sort_by_key(|record| record.uuid);
+        Ok(records)
+    }
+
+    /// Removes the drive's; that there is none is no error.
+    pub(super) fn remove(directory: &Path, uuid: Uuid) -> io::Result<()> {
+        match std::fs::remove_file(path(directory, uuid)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn path(directory: &Path, uuid: Uuid) -> PathBuf {
+    directory.join(format!("{uuid}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_one_counts_and_what_is_none_is_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let mut record = Record::new(Uuid::from_u128(1), "photos");
+        record.save(at).unwrap();
+        record.mountpoint = Some("/home/a/Holdall/photos".into());
+        record.save(at).unwrap();
+        std::fs::write(at.join(format!("{}.json", Uuid::from_u128(2))), "torn").unwrap();
+        assert_eq!(Record::all(at).unwrap(), [record.clone()]);
+        assert_eq!(Record::load(at, record.uuid), Some(record.clone()));
+        Record::remove(at, record.uuid).unwrap();
+        Record::remove(at, record.uuid).unwrap();
+        assert_eq!(Record::all(at).unwrap(), []);
+    }
+}

@@ -1,0 +1,152 @@
+//! Taking down what a daemon left that nobody goes on with.
+//!
+//! Who still uses the mount gets errors, as with any disk that is pulled out; what was fsynced is in the drive's journal.
+//! The order is that of a close, with one step before it: whatever waits for the device is made to fail first, or an
+//! unmount would wait too. Every step finds its object anew and is content when there is none, so that this can be
+//! repeated after it was cut short.
+
+use super::{AttachError, DEVICE_DEADLINE, Record, Site, keeper, mountpoint, nbd, onefile};
+use crate::privileged::mountinfo::{self, Mount};
+use crate::privileged::{DeviceNumber, Holder, Privileged, PrivilegedError, Refused, Target};
+use holdall_fuse::mount as fuse;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// An unmount after its device has failed has little to wait for.
+const UNMOUNT_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What was taken down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenDown {
+    /// What there was, for people.
+    pub what: Vec<String>,
+    /// Who still has files of the drive open. They get errors; when they end, the kernel lets go of the rest.
+    pub holders: Vec<Holder>,
+}
+
+/// What is there of a drive.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Left {
+    pub(super) nbd: Option<Target>,
+    pub(super) loop_device: Option<Target>,
+    /// Where a one-file disk is mounted.
+    pub(super) disk: Option<PathBuf>,
+    /// Its file system.
+    pub(super) mounts: Vec<Mount>,
+    /// The one-file disk's directory, with nothing mounted on it.
+    pub(super) directory: Option<PathBuf>,
+    /// A mount point of ours with nothing mounted on it.
+    pub(super) mountpoint: Option<PathBuf>,
+}
+
+impl Left {
+    /// Looks, without touching any of it.
+    pub(super) fn of(uuid: Uuid, site: &Site) -> Result<Self, AttachError> {
+        let directory = site.dirs.disk(uuid);
+        let (nbd, loop_device) = (nbd::find(uuid)?, onefile::find(uuid, site)?);
+        let mounts = mountinfo::read()?;
+        let numbers: Vec<DeviceNumber> =
+            [&nbd, &loop_device].into_iter().flatten().filter_map(|target| target.number().ok()).collect();
+        let mounted = fuse::connection_at(&directory).is_some();
+        let made = Record::load(&site.dirs.records(), uuid).filter(|record| record.made);
+        let stale = made.and_then(|record| record.mountpoint);
+        Ok(Left {
+            nbd,
+            loop_device,
+            disk: mounted.then(|| directory.clone()),
+            mountpoint: stale.filter(|path| mountinfo::at(&mounts, path).is_none() && is_there(path)),
+            mounts: mounts.into_iter().filter(|mount| numbers.contains(&mount.number)).collect(),
+            directory: (!mounted && is_there(&directory)).then_some(directory),
+        })
+    }
+
+    /// Whether the kernel still has something of the drive.
+    pub(super) fn is_attached(&self) -> bool {
+        self.nbd.is_some() || self.loop_device.is_some() || self.disk.is_some()
+    }
+
+    /// What there is, for people.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let devices = [&self.nbd, &self.loop_device].into_iter().flatten();
+        let mut what: Vec<_> = devices.map(|target| target.device.display().to_string()).collect();
+        what.extend(self.mounts.iter().map(|mount| format!("the mount at {}", mount.point.display())));
+        what.extend(self.disk.iter().map(|path| format!("the one-file disk at {}", path.display())));
+        let directories = self.directory.iter().chain(&self.mountpoint);
+        what.extend(directories.map(|path| format!("the empty directory {}", path.display())));
+        what
+    }
+}
+
+/// Only where nothing is mounted may this be asked.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|facts| facts.is_dir())
+}
+
+/// Whether the kernel still has something of the drive from an earlier time.
+pub(super) fn is_anything_left(uuid: Uuid, site: &Site) -> Result<bool, AttachError> {
+    Ok(Left::of(uuid, site)?.is_attached())
+}
+
+/// Takes down whatever is left of a drive that no process serves.
+pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
+    let left = Left::of(uuid, site)?;
+    let directory = site.dirs.disk(uuid);
+    let mut taken = TakenDown { what: left.describe(), holders: Vec::new() };
+
+    if let Some(target) = &left.nbd {
+        site.perform(&Privileged::NbdDetach { target: target.clone(), force: true }, DEVICE_DEADLINE)?;
+    }
+    if left.disk.is_some() {
+        fail_waiters(site, &directory)?;
+    }
+    // The last mount first: it may be on top of another one.
+    for mount in left.mounts.iter().rev() {
+        unmount(site, mount, &mut taken.holders)?;
+    }
+    if let Some(target) = left.loop_device {
+        match site.perform(&Privileged::LoopDetach { target }, DEVICE_DEADLINE) {
+            Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
+            // It was told to go, and does when the last one closes it.
+            Err(PrivilegedError::Refused(Refused::Busy { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if left.disk.is_some() {
+        fuse::clean_up(&directory).map_err(|error| AttachError::OneFile(error.into()))?;
+    }
+    onefile::leave(site, &directory)?;
+    if let Some(record) = Record::load(&site.dirs.records(), uuid)
+        && let Some(path) = record.mountpoint.filter(|_| record.made)
+        && mountinfo::at(&mountinfo::read()?, &path).is_none()
+    {
+        mountpoint::remove(&path)?;
+    }
+    Record::remove(&site.dirs.records(), uuid)
+        .map_err(|error| AttachError::io("write to", &site.dirs.records(), error))?;
+    Ok(taken)
+}
+
+/// Ends the connection of a one-file disk that nobody serves, so that what waits for it gets an error.
+fn fail_waiters(site: &Site, directory: &Path) -> Result<(), AttachError> {
+    let socket = site.dirs.keeper_socket();
+    if keeper::process(&socket).is_some() {
+        // Its copy is the last one, unless a daemon hangs.
+        let forgotten = holdall_fuse::keeper::forget(&socket, directory);
+        forgotten.map_err(|error| AttachError::Keeper { error })?;
+    }
+    if site.deputy.is_root() && fuse::connection_at(directory).is_some() {
+        fuse::abort(directory).map_err(|error| AttachError::OneFile(error.into()))?;
+    }
+    Ok(())
+}
+
+fn unmount(site: &Site, mount: &Mount, holders: &mut Vec<Holder>) -> Result<(), AttachError> {
+    let operation =
+        |lazy| Privileged::Unmount { number: mount.number, mountpoint: mount.point.clone(), lazy };
+    match site.perform(&operation(false), UNMOUNT_DEADLINE) {
+        Err(PrivilegedError::Refused(Refused::Busy { holders: found, .. })) => holders.extend(found),
+        unmounted => return Ok(unmounted?),
+    }
+    Ok(site.perform(&operation(true), UNMOUNT_DEADLINE)?)
+}

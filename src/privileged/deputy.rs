@@ -1,0 +1,275 @@
+//! Starts the process that performs an operation, and kills it at its deadline.
+
+use super::perform::{Request, Task};
+use super::{Frozen, Look, Outcome, Privileged, PrivilegedError, Refused, SUBCOMMAND, wire};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a killed process is waited for. One that does not go waits in the kernel for a device's answer.
+const DEATH_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Has operations performed, in a process for each.
+#[derive(Clone, Debug)]
+pub struct Deputy {
+    program: PathBuf,
+    /// Under which name this process can start it. /proc/self/exe is this very program even after an upgrade has put
+    /// another one in its place.
+    own: PathBuf,
+    rights: Rights,
+}
+
+/// How root's rights are had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rights {
+    /// This process has them.
+    Own,
+    /// By sudo, which may ask on this terminal.
+    SudoAsks,
+    /// By sudo without a question.
+    Sudo,
+}
+
+impl Deputy {
+    /// Starts this very program again.
+    pub fn this_program() -> io::Result<Self> {
+        // After an upgrade the name ends so; sudo is to start what is there now.
+        let program = std::env::current_exe()?.into_os_string().into_vec();
+        let program = program.strip_suffix(b" (deleted)").unwrap_or(&program);
+        let program = PathBuf::from(std::ffi::OsStr::from_bytes(program));
+        Ok(Deputy { own: "/proc/self/exe".into(), ..Self::program(&program) })
+    }
+
+    /// Starts another program, which calls [`super::main`] under [`SUBCOMMAND`].
+    pub fn program(program: &Path) -> Self {
+        let rights = if rustix::process::geteuid().is_root() {
+            Rights::Own
+        } else if io::stderr().is_terminal() {
+            Rights::SudoAsks
+        } else {
+            Rights::Sudo
+        };
+        Deputy { program: program.to_owned(), own: program.to_owned(), rights }
+    }
+
+    /// Under which name this process starts the program for other subcommands.
+    pub(crate) fn own_program(&self) -> &Path {
+        &self.own
+    }
+
+    /// Whether an operation will not stop for a password.
+    pub fn is_root(&self) -> bool {
+        self.rights == Rights::Own
+    }
+
+    /// Performs an operation with root's rights. `fds` go along where the operation says so. Blocks until it is done,
+    /// or the deadline is over: then it may have been done or not.
+    pub fn perform(
+        &self,
+        operation: &Privileged,
+        fds: &[BorrowedFd<'_>],
+        deadline: Duration,
+    ) -> Result<Outcome, PrivilegedError> {
+        let doing = operation.describe();
+        let mut process =
+            self.start(self.rights, Task::Privileged(operation.clone()), fds, doing, deadline)?;
+        process.finish(deadline)
+    }
+
+    /// Does what needs no rights but may wait for the drive. Blocks until it is done, or the deadline is over.
+    pub fn look(&self, look: &Look, deadline: Duration) -> Result<Outcome, PrivilegedError> {
+        let mut process =
+            self.start(Rights::Own, Task::Look(look.clone()), &[], look.describe(), deadline)?;
+        process.finish(deadline)
+    }
+
+    /// Freezes the target's file system at `mountpoint`, which may take until `deadline`, and keeps it so for at most
+    /// `hold`.
+    pub fn freeze(
+        &self,
+        target: &super::Target,
+        mountpoint: &Path,
+        hold: Duration,
+        deadline: Duration,
+    ) -> Result<Frozen, PrivilegedError> {
+        let operation = Privileged::Freeze {
+            target: target.clone(),
+            mountpoint: mountpoint.to_owned(),
+            hold_ms: u64::try_from(hold.as_millis()).unwrap_or(u64::MAX),
+        };
+        let doing = operation.describe();
+        let mut process = self.start(self.rights, Task::Privileged(operation), &[], doing, deadline)?;
+        // Dropping the process hangs up, which thaws.
+        process.answer(deadline)?;
+        Ok(Frozen::new(process, target.clone(), mountpoint.to_owned()))
+    }
+
+    fn start(
+        &self,
+        rights: Rights,
+        task: Task,
+        fds: &[BorrowedFd<'_>],
+        doing: &'static str,
+        deadline: Duration,
+    ) -> Result<Running, PrivilegedError> {
+        let failed = |error| PrivilegedError::NotStarted { doing, error };
+        let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let mut command = match rights {
+            Rights::Own => Command::new(&self.own),
+            Rights::Sudo | Rights::SudoAsks => Command::new("sudo"),
+        };
+        match rights {
+            // A group of its own, which is killed as one; a terminal's ^C is not for it.
+            Rights::Own => drop(command.process_group(0)),
+            Rights::Sudo => drop(command.args(["-n", "--"]).arg(&self.program)),
+            Rights::SudoAsks => drop(command.arg("--").arg(&self.program)),
+        }
+        command.arg(SUBCOMMAND).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| match (rights, error.kind()) {
+            (Rights::Sudo | Rights::SudoAsks, io::ErrorKind::NotFound) => PrivilegedError::NoSudo { doing },
+            _ => failed(error),
+        })?;
+        // The parent's end of the process's standard input lives in the command.
+        drop(command);
+        let running = Running { socket, child: Some(child), doing, by_sudo: rights != Rights::Own };
+        let deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+        match wire::send(&running.socket, &Request { task, deadline_ms }, fds) {
+            // It has gone already, and the answer's absence will be explained by what it said.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(running),
+            sent => sent.map(|()| running).map_err(failed),
+        }
+    }
+}
+
+/// A process that performs an operation. Dropping it hangs up and leaves it to end by itself.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) socket: UnixStream,
+    child: Option<Child>,
+    doing: &'static str,
+    by_sudo: bool,
+}
+
+impl Running {
+    /// The next answer, waited for until the deadline.
+    pub(super) fn answer(&mut self, deadline: Duration) -> Result<Outcome, PrivilegedError> {
+        let doing = self.doing;
+        // Zero would mean no limit.
+        let limit = deadline.max(Duration::from_millis(1));
+        let failed = |error| PrivilegedError::NotStarted { doing, error };
+        self.socket.set_read_timeout(Some(limit)).map_err(failed)?;
+        match wire::receive::<Result<Outcome, Refused>>(&self.socket) {
+            Ok((answer, _)) => answer.map_err(PrivilegedError::Refused),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Err(PrivilegedError::Deadline { doing, deadline, stuck: false })
+            }
+            Err(_) => Err(self.died()),
+        }
+    }
+
+    /// The only answer; whatever happens, the process is gone afterwards, unless the kernel holds it.
+    fn finish(&mut self, deadline: Duration) -> Result<Outcome, PrivilegedError> {
+        match self.answer(deadline) {
+            Err(PrivilegedError::Deadline { doing, deadline, .. }) => {
+                Err(PrivilegedError::Deadline { doing, deadline, stuck: !self.kill() })
+            }
+            answer => {
+                // It has nothing more to do, and what it holds (a device, a socket) must be free when we go on.
+                if let Some(child) = self.child.take()
+                    && !ended(&child, DEATH_PATIENCE)
+                {
+                    reap(child);
+                }
+                answer
+            }
+        }
+    }
+
+    /// Kills it; false if the kernel will let it go only later.
+    fn kill(&mut self) -> bool {
+        let Some(mut child) = self.child.take() else { return true };
+        // What is root's through sudo has its own alarm, if this is refused.
+        let _ = match Pid::from_raw(child.id().cast_signed()) {
+            Some(group) if !self.by_sudo => rustix::process::kill_process_group(group, Signal::KILL),
+            _ => child.kill().map_err(|_| rustix::io::Errno::PERM),
+        };
+        let gone = ended(&child, DEATH_PATIENCE);
+        reap(child);
+        gone
+    }
+
+    /// Why there is no answer.
+    fn died(&mut self) -> PrivilegedError {
+        let Some(mut child) = self.child.take() else {
+            return PrivilegedError::Died { doing: self.doing, said: String::new() };
+        };
+        let stderr = child.stderr.take();
+        // It has closed its end, so it has ended, or is about to.
+        let said = match child.wait() {
+            Ok(status) => {
+                stderr.map_or_else(|| status.to_string(), |pipe| printed(pipe, &status.to_string()))
+            }
+            Err(error) => error.to_string(),
+        };
+        if self.by_sudo && said.starts_with("sudo:") {
+            PrivilegedError::SudoRefused { doing: self.doing, said }
+        } else {
+            PrivilegedError::Died { doing: self.doing, said }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            // It sees that nobody is there any more.
+            let _ = self.socket.shutdown(std::net::Shutdown::Both);
+            reap(child);
+        }
+    }
+}
+
+/// What was printed before the end, without waiting for others who may have the pipe open.
+fn printed(pipe: std::process::ChildStderr, otherwise: &str) -> String {
+    const PRINTED_BYTES_MAX: u64 = 4096;
+    let mut bytes = Vec::new();
+    if rustix::io::ioctl_fionbio(&pipe, true).is_ok() {
+        // Would-block is the end of what is there.
+        let _ = pipe.take(PRINTED_BYTES_MAX).read_to_end(&mut bytes);
+    }
+    let said = String::from_utf8_lossy(&bytes).trim().to_owned();
+    if said.is_empty() { otherwise.to_owned() } else { said }
+}
+
+/// Waits until the process has ended.
+fn ended(child: &Child, patience: Duration) -> bool {
+    let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return false };
+    let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        match rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => {}
+            polled => return polled.is_ok_and(|ready| ready > 0),
+        }
+    }
+}
+
+/// Collects the process whenever it ends. One that is stuck in the kernel keeps a thread waiting, as long as its device
+/// keeps it.
+fn reap(mut child: Child) {
+    if matches!(child.try_wait(), Ok(Some(_))) {
+        return;
+    }
+    let thread = std::thread::Builder::new().name("reap".into());
+    // Without a thread it stays a zombie until the daemon ends.
+    let _ = thread.spawn(move || child.wait());
+}

@@ -1,0 +1,89 @@
+//! The file system on the device, while it is not mounted (or, for growth, while it is).
+
+use super::superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES};
+use super::{Refused, Target, tools};
+use std::fs::File;
+use std::io::Read;
+
+const PACKAGE: &str = "e2fsprogs";
+
+/// From this size on the ext4 journal has its 128 MiB; below, mke2fs takes a part of the device that suits it, for it
+/// refuses a journal that leaves no room.
+const LARGE_JOURNAL_FROM_BYTES: u64 = 1 << 30;
+
+/// Exit status bits of e2fsck(8) that mean success: 0, errors corrected (1), reboot wanted (2; for root's own disk).
+const E2FSCK_WELL: i32 = 1 | 2;
+
+/// Reads what is on the device.
+pub(super) fn probe(target: &Target) -> Result<Content, Refused> {
+    target.verify()?;
+    let mut bytes = Vec::with_capacity(LOOKED_AT_BYTES);
+    let device = File::open(&target.device).map_err(Refused::system("open", &target.device))?;
+    let read = device.take(LOOKED_AT_BYTES as u64).read_to_end(&mut bytes);
+    read.map_err(Refused::system("read", &target.device))?;
+    Ok(Content::of(&bytes))
+}
+
+/// Makes an ext4 on a device whose beginning is all zeros, and on no other.
+pub(super) fn make(target: &Target, label: &str, uid: u32, gid: u32) -> Result<(), Refused> {
+    let found = match probe(target)? {
+        Content::Blank => None,
+        Content::Ext4(superblock) => Some(format!("an ext4 labelled {:?}", superblock.label)),
+        Content::Foreign => Some("data that is not a file system of ours".to_owned()),
+    };
+    if let Some(found) = found {
+        return Err(Refused::NotBlank { device: target.device.clone(), found });
+    }
+    // packed_meta_blocks keeps what every operation needs in a few chunks; a drive reads as zeros where nothing was
+    // written, so inode tables need no zeroing, now or later.
+    let extended = format!("packed_meta_blocks=1,root_owner={uid}:{gid},assume_storage_prezeroed=1");
+    let mut args = vec!["-q", "-b", "4096", "-i", "65536"];
+    if size_bytes(target)? >= LARGE_JOURNAL_FROM_BYTES {
+        args.extend(["-J", "size=128"]);
+    }
+    args.extend(["-E", &extended, "-L", cut(label)]);
+    tools::run_well("mkfs.ext4", PACKAGE, &args, &target.device)
+}
+
+/// Repairs what can be repaired without a decision.
+pub(super) fn check(target: &Target) -> Result<(), Refused> {
+    target.verify()?;
+    let ran = tools::run("e2fsck", PACKAGE, &["-p"], &target.device)?;
+    match ran.status.code() {
+        Some(code) if code & !E2FSCK_WELL == 0 => Ok(()),
+        Some(code) if code & 4 != 0 => Err(Refused::Damaged { said: ran.said }),
+        _ => Err(ran.failed("e2fsck")),
+    }
+}
+
+/// Grows the mounted file system to its device.
+pub(super) fn grow(target: &Target) -> Result<(), Refused> {
+    target.verify()?;
+    tools::run_well("resize2fs", PACKAGE, &[], &target.device)
+}
+
+fn size_bytes(target: &Target) -> Result<u64, Refused> {
+    let path = target.sysfs("size");
+    let text = std::fs::read_to_string(&path).map_err(Refused::system("read", &path))?;
+    // In sectors of 512 bytes, whatever the device's block size. What is no number is no large device.
+    Ok(text.trim().parse::<u64>().unwrap_or(0).saturating_mul(512))
+}
+
+/// As much of a label as ext4 holds, whole characters.
+fn cut(label: &str) -> &str {
+    let end = (0..=LABEL_BYTES_MAX.min(label.len())).rev().find(|&end| label.is_char_boundary(end));
+    &label[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_cut_between_characters() {
+        assert_eq!(cut("short"), "short");
+        assert_eq!(cut("exactly sixteen!"), "exactly sixteen!");
+        assert_eq!(cut("a very long name of a drive"), "a very long name");
+        assert_eq!(cut("fünfzehn bytes ä"), "fünfzehn bytes ");
+    }
+}

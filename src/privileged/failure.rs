@@ -1,0 +1,145 @@
+//! Why an operation failed, for the one who asked, and for people.
+
+use super::Refused;
+use super::holders::list;
+use crate::api::{Code, Failure};
+use std::io;
+use std::time::Duration;
+
+/// Why an operation was not done, or is not known to be.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivilegedError {
+    /// It was tried.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// It took too long.
+    #[error("could not {doing}: no answer within {} s", deadline.as_secs())]
+    Deadline {
+        /// What.
+        doing: &'static str,
+        /// How long it had.
+        deadline: Duration,
+        /// Whether its process still waits in the kernel, and will end when the device answers or is taken away.
+        stuck: bool,
+    },
+    /// There is no sudo.
+    #[error("could not {doing}: it takes root's rights, and sudo is not installed")]
+    NoSudo {
+        /// What.
+        doing: &'static str,
+    },
+    /// sudo said no.
+    #[error("could not {doing}: {said}")]
+    SudoRefused {
+        /// What.
+        doing: &'static str,
+        /// What it said.
+        said: String,
+    },
+    /// The process could not be started or spoken to.
+    #[error("could not {doing}: no process for it: {error}")]
+    NotStarted {
+        /// What.
+        doing: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+    /// The process ended without an answer.
+    #[error("could not {doing}: the process that tried has ended: {said}")]
+    Died {
+        /// What.
+        doing: &'static str,
+        /// What it said last, or how it ended.
+        said: String,
+    },
+}
+
+const SAFE: &str = "Your files are safe; nothing was changed.";
+const KEPT: &str = "Your files are safe; the drive is as it was.";
+
+impl PrivilegedError {
+    /// For people: cause, consequence, action.
+    pub fn failure(&self) -> Failure {
+        let (code, consequence, action) = match self {
+            PrivilegedError::Refused(refused) => return refused.failure(),
+            PrivilegedError::Deadline { stuck: false, .. } => {
+                (Code::Failed, KEPT, "Try again; `holdall doctor` tells what is wrong.")
+            }
+            PrivilegedError::Deadline { stuck: true, .. } => (
+                Code::Failed,
+                "Your files are safe; the kernel still waits for the drive.",
+                "Run `holdall doctor`; close the drive, or wait until the store can be reached.",
+            ),
+            PrivilegedError::NoSudo { .. } => {
+                (Code::Privileges, SAFE, "Install the package sudo, or run holdalld as root.")
+            }
+            PrivilegedError::SudoRefused { .. } => (
+                Code::Privileges,
+                SAFE,
+                "Run `holdalld` in a terminal where sudo can ask, allow it in /etc/sudoers.d, or run it as root.",
+            ),
+            PrivilegedError::NotStarted { .. } => {
+                (Code::Failed, SAFE, "Is memory short, or a limit of processes reached? Then try again.")
+            }
+            PrivilegedError::Died { .. } => (Code::Failed, KEPT, "Try again; then run `holdall doctor`."),
+        };
+        failure(code, self.to_string(), consequence, action)
+    }
+}
+
+impl Refused {
+    /// For people: cause, consequence, action.
+    pub fn failure(&self) -> Failure {
+        let (code, consequence, action) = match self {
+            Refused::NotOurs { .. } => {
+                (Code::State, "Nothing was touched that is not Holdall's.", "Run `holdall doctor`.")
+            }
+            Refused::ToolMissing { package, .. } => {
+                let action = format!("apt-get install {package}");
+                return failure(Code::Failed, self.to_string(), SAFE, &action);
+            }
+            Refused::ToolFailed { .. } | Refused::NoDescriptor => {
+                (Code::Failed, KEPT, "Try again; then run `holdall doctor`.")
+            }
+            Refused::NoNbd { .. } => (
+                Code::Failed,
+                SAFE,
+                "Run `modprobe nbd` as root, or attach with `--attach loop`, which needs no module.",
+            ),
+            Refused::NotBlank { .. } => (
+                Code::State,
+                "What is there was left as it is.",
+                "If it is not needed, remove the drive and create it again.",
+            ),
+            Refused::Damaged { .. } => (
+                Code::Corrupt,
+                "The drive was not mounted; its earlier versions in the store are unharmed.",
+                "Roll back to a snapshot, or run `e2fsck` on the block device and decide.",
+            ),
+            Refused::Busy { holders, .. } => {
+                let action = format!("Close what uses it{}, then try again.", list(holders));
+                return failure(Code::State, self.to_string(), KEPT, &action);
+            }
+            Refused::AlreadyFrozen { .. } => {
+                (Code::State, KEPT, "Another program froze it: run `fsfreeze -u` there, or wait for it.")
+            }
+            Refused::NotFrozen { .. } => (Code::Failed, KEPT, "Try again."),
+            Refused::System { errno, .. } => match errno {
+                Some(libc::EPERM | libc::EACCES) => {
+                    (Code::Privileges, SAFE, "Run holdalld as root, or with CAP_SYS_ADMIN.")
+                }
+                Some(libc::EUCLEAN | libc::EIO) => (
+                    Code::Corrupt,
+                    "The drive could not be read as it should; nothing was written to it.",
+                    "Run `holdall check`, then `holdall doctor`.",
+                ),
+                _ => (Code::Failed, KEPT, "Try again; then run `holdall doctor`."),
+            },
+        };
+        failure(code, self.to_string(), consequence, action)
+    }
+}
+
+fn failure(code: Code, message: String, consequence: &str, action: &str) -> Failure {
+    Failure { code, message, consequence: consequence.to_owned(), action: action.to_owned() }
+}

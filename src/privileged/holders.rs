@@ -1,0 +1,89 @@
+//! Who holds a mount, so that "in use" names the program to close.
+//!
+//! Nothing that a process holds is stat'ed, for it may lie on a mount that hangs: a descriptor tells its mount by the
+//! `mnt_id` in fdinfo, and of the rest the link's text is compared.
+
+use super::mountinfo::Mount;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// More are not named: whoever closes these can ask again.
+const HOLDERS_MAX: usize = 16;
+
+/// Who uses a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holder {
+    /// A process.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// What it has there.
+        path: PathBuf,
+    },
+    /// Another mount, below.
+    Mount {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// Who uses `mount`, as far as this process may see: root sees all.
+pub(super) fn of(mount: &Mount, mounts: &[Mount]) -> Vec<Holder> {
+    let below = mounts.iter().filter(|other| other.id != mount.id && other.point.starts_with(&mount.point));
+    let mut holders: Vec<_> = below.map(|other| Holder::Mount { path: other.point.clone() }).collect();
+    let Ok(processes) = std::fs::read_dir("/proc") else { return holders };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let found = numbers.filter(|&pid| pid != std::process::id()).filter_map(|pid| {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let path = held(&process, mount)?;
+        let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+        Some(Holder::Process { pid, name: name.trim_end().to_owned(), path })
+    });
+    holders.extend(found.take(HOLDERS_MAX));
+    holders
+}
+
+/// Something of `mount` that a process holds.
+fn held(process: &Path, mount: &Mount) -> Option<PathBuf> {
+    let on_mount = |path: &PathBuf| path.starts_with(&mount.point);
+    let links = ["cwd", "root", "exe"].iter().filter_map(|link| std::fs::read_link(process.join(link)).ok());
+    // The root directory of everyone would be "on" a file system that is mounted there; ours never is.
+    links.into_iter().find(on_mount).or_else(|| open_file(process, mount)).or_else(|| mapped(process, mount))
+}
+
+fn open_file(process: &Path, mount: &Mount) -> Option<PathBuf> {
+    let descriptors = std::fs::read_dir(process.join("fdinfo")).ok()?;
+    descriptors.flatten().find_map(|entry| {
+        let facts = std::fs::read_to_string(entry.path()).ok()?;
+        let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?;
+        if id.trim().parse() != Ok(mount.id) {
+            return None;
+        }
+        std::fs::read_link(process.join("fd").join(entry.file_name())).ok()
+    })
+}
+
+/// A line of maps is: addresses, rights, offset, device in hexadecimal, inode, path.
+fn mapped(process: &Path, mount: &Mount) -> Option<PathBuf> {
+    let number = format!("{:02x}:{:02x}", mount.number.major, mount.number.minor);
+    let maps = std::fs::read_to_string(process.join("maps")).ok()?;
+    maps.lines().find_map(|line| {
+        let mut fields = line.splitn(6, ' ');
+        (fields.nth(3)? == number).then(|| fields.nth(1).map(|path| PathBuf::from(path.trim_start())))?
+    })
+}
+
+/// The holders as the end of a sentence.
+pub(super) fn list(holders: &[Holder]) -> String {
+    let names: Vec<_> = holders
+        .iter()
+        .map(|holder| match holder {
+            Holder::Process { pid, name, path } => format!("{name} (process {pid}: {})", path.display()),
+            Holder::Mount { path } => format!("what is mounted at {}", path.display()),
+        })
+        .collect();
+    if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) }
+}

@@ -1,0 +1,72 @@
+//! What is mounted where, as /proc/thread-self/mountinfo says it (proc_pid_mountinfo(5)). No path is touched: on a mount
+//! whose daemon is gone or stuck even a stat would fail, or wait for ever.
+
+use super::{DeviceNumber, Refused};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// Its identity, as fdinfo's `mnt_id` gives it.
+    pub id: u64,
+    /// What is mounted.
+    pub number: DeviceNumber,
+    /// Where.
+    pub point: PathBuf,
+    /// Its type.
+    pub fs_type: String,
+}
+
+/// All mounts that this process sees, in the order in which they were made.
+pub(crate) fn read() -> Result<Vec<Mount>, Refused> {
+    let text = std::fs::read(MOUNTINFO).map_err(Refused::system("read", Path::new(MOUNTINFO)))?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// What one sees at `point`: the last mount there.
+pub(crate) fn at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
+    mounts.iter().rev().find(|mount| mount.point == point)
+}
+
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let text = |field: &[u8]| std::str::from_utf8(field).ok().map(str::to_owned);
+    let id = text(fields.next()?)?.parse().ok()?;
+    let number = text(fields.nth(1)?)?.parse().ok()?;
+    let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let fs_type = text(fields.skip_while(|field| *field != b"-").nth(1)?)?;
+    Some(Mount { id, number, point, fs_type })
+}
+
+/// Undoes the octal escapes of space, tab, newline and backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = (byte == b'\\').then(|| tail.get(..3)).flatten();
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &tail[3..] } else { tail };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_with_its_escapes() {
+        let line = br"36 35 7:17 / /mnt/a\040b\134 rw,noatime shared:1 - ext4 /dev/loop17 rw";
+        let mount = parse(line).unwrap();
+        assert_eq!((mount.id, mount.number), (36, DeviceNumber { major: 7, minor: 17 }));
+        assert_eq!((mount.point.to_str(), mount.fs_type.as_str()), (Some("/mnt/a b\\"), "ext4"));
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"1 2 3 4 5"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Mounting and unmounting a drive's ext4.
+//!
+//! A mount that hangs is killed at its deadline, and must not appear some time later when the device answers after all.
+//! mount(2) would: a process in the middle of it dies only when the call returns. So the file system is opened apart from
+//! any place (fsopen, Linux 5.2), which may wait, and only then moved to its mount point, which does not: a process that
+//! is killed while it waits never gets there, and the kernel drops what it had opened.
+
+use super::mountinfo::{self, Mount};
+use super::{DeviceNumber, Refused, Target, holders};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+};
+use std::path::Path;
+
+/// Mounts the target's ext4 on the open directory `at`.
+pub(super) fn mount(target: &Target, at: BorrowedFd<'_>, read_only: bool) -> Result<(), Refused> {
+    target.verify()?;
+    let device = &target.device;
+    let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(Refused::system("fsopen", device))?;
+    let refused = |call: &str, errno: Errno| Refused::System {
+        call: call.to_owned(),
+        path: device.clone(),
+        errno: Some(errno.raw_os_error()),
+        said: said(&context, errno),
+    };
+    fsconfig_set_string(context.as_fd(), "source", device).map_err(|errno| refused("fsconfig", errno))?;
+    // When metadata could not be read or makes no sense, nothing more is written on the strength of it.
+    fsconfig_set_string(context.as_fd(), "errors", "remount-ro")
+        .map_err(|errno| refused("fsconfig", errno))?;
+    if read_only {
+        fsconfig_set_flag(context.as_fd(), "ro").map_err(|errno| refused("fsconfig", errno))?;
+    }
+    fsconfig_create(context.as_fd()).map_err(|errno| refused("mount", errno))?;
+    let mounted = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(read_only))
+        .map_err(|errno| refused("fsmount", errno))?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mounted.as_fd(), "", at, "", flags).map_err(|errno| refused("move_mount", errno))
+}
+
+/// nosuid and nodev: a store must not yield root. noatime: a read is no write, or looking through a drive would dirty
+/// its inode tables, and push them.
+fn attributes(read_only: bool) -> MountAttrFlags {
+    let always = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    if read_only { always | MountAttrFlags::MOUNT_ATTR_RDONLY } else { always }
+}
+
+/// What the kernel logged about the attempt; each message is one read.
+fn said(context: &OwnedFd, errno: Errno) -> String {
+    let mut said = errno.to_string();
+    let mut message = [0; 1024];
+    while let Ok(length @ 1..) = rustix::io::read(context, &mut message) {
+        said.push_str("; ");
+        // "e " before an error's text.
+        said.push_str(String::from_utf8_lossy(&message[..length]).trim_start_matches("e ").trim_end());
+    }
+    said
+}
+
+/// Unmounts what must be `number` at `mountpoint`.
+pub(super) fn unmount(number: DeviceNumber, mountpoint: &Path, lazy: bool) -> Result<(), Refused> {
+    let mounts = mountinfo::read()?;
+    let Some(mount) = mountinfo::at(&mounts, mountpoint) else { return Ok(()) };
+    if mount.number != number {
+        return Err(Refused::NotOurs { what: mountpoint.to_owned() });
+    }
+    let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW | how) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(busy(mount, &mounts)),
+        Err(errno) => Err(Refused::system("umount", mountpoint)(errno)),
+    }
+}
+
+fn busy(mount: &Mount, mounts: &[Mount]) -> Refused {
+    Refused::Busy { what: mount.point.clone(), holders: holders::of(mount, mounts) }
+}

@@ -1,0 +1,117 @@
+//! The process that performs one operation and ends.
+
+use super::{Look, Outcome, Privileged, Refused, Usage};
+use super::{ext4, frozen, kernel, mounting, tuning, wire};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What the process is asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Request {
+    pub(super) task: Task,
+    /// After so long it ends itself: who started it through sudo may not kill it.
+    pub(super) deadline_ms: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Task {
+    Privileged(Privileged),
+    Look(Look),
+}
+
+/// What the daemon's program does under its hidden subcommand [`super::SUBCOMMAND`]: performs the operation that comes
+/// over standard input, and answers there.
+pub fn main() -> ExitCode {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
+    let received = socket.and_then(|socket| {
+        let (request, fds) = wire::receive::<Request>(&socket)?;
+        Ok((socket, request, fds))
+    });
+    let (socket, request, fds) = match received {
+        Ok(received) => received,
+        Err(error) => {
+            eprintln!("holdalld starts this by itself, with a socket as its standard input: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    if let Task::Privileged(Privileged::Freeze { target, mountpoint, hold_ms }) = &request.task {
+        // It ends by its own clock: to be killed would leave the file system frozen.
+        frozen::serve(&socket, target, mountpoint, Duration::from_millis(*hold_ms));
+        return ExitCode::SUCCESS;
+    }
+    end_after(Duration::from_millis(request.deadline_ms));
+    let answer = match request.task {
+        Task::Privileged(operation) => perform(&operation, &fds),
+        Task::Look(look) => perform_look(&look),
+    };
+    match wire::send(&socket, &answer, &[]) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever asked has given up.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The signal's default action ends the process, and with it the tool that it runs.
+fn end_after(deadline: Duration) {
+    let seconds = deadline.as_secs().saturating_add(1);
+    // SAFETY: sets a timer of this process.
+    unsafe { libc::alarm(u32::try_from(seconds).unwrap_or(u32::MAX)) };
+}
+
+fn perform(operation: &Privileged, fds: &[OwnedFd]) -> Result<Outcome, Refused> {
+    let done = |result: Result<(), Refused>| result.map(|()| Outcome::Done);
+    match operation {
+        Privileged::LoadNbd => done(kernel::load_nbd()),
+        Privileged::NbdAttach { identifier, size_bytes, server_flags } => {
+            kernel::nbd_attach(fds, identifier, *size_bytes, *server_flags).map(Outcome::Device)
+        }
+        Privileged::NbdReconfigure { target, size_bytes, server_flags } => {
+            done(kernel::nbd_reconfigure(fds, target, *size_bytes, *server_flags))
+        }
+        Privileged::NbdDetach { target, force } => done(kernel::nbd_detach(target, *force)),
+        Privileged::LoopAttach { backing, read_only } => {
+            kernel::loop_attach(fds.first(), backing, *read_only).map(Outcome::Device)
+        }
+        Privileged::LoopResize { target } => done(kernel::loop_resize(target)),
+        Privileged::LoopDetach { target } => done(kernel::loop_detach(target)),
+        Privileged::Tune { target } => tuning::tune(target).map(Outcome::Tuned),
+        Privileged::Probe { target } => ext4::probe(target).map(Outcome::Content),
+        Privileged::MakeFileSystem { target, label, uid, gid } => done(ext4::make(target, label, *uid, *gid)),
+        Privileged::Check { target } => done(ext4::check(target)),
+        Privileged::Mount { target, read_only } => {
+            let at = fds.first().ok_or(Refused::NoDescriptor)?;
+            done(mounting::mount(target, at.as_fd(), *read_only))
+        }
+        Privileged::Unmount { number, mountpoint, lazy } => {
+            done(mounting::unmount(*number, mountpoint, *lazy))
+        }
+        Privileged::Freeze { .. } => unreachable!("a freeze is served, not performed"),
+        Privileged::Thaw { target, mountpoint } => done(frozen::thaw(target, mountpoint)),
+        Privileged::ShutDown { target, mountpoint } => done(frozen::shut_down(target, mountpoint)),
+        Privileged::Grow { target } => done(ext4::grow(target)),
+    }
+}
+
+fn perform_look(look: &Look) -> Result<Outcome, Refused> {
+    match look {
+        Look::Sync { target, mountpoint } => {
+            let directory = frozen::open(target, mountpoint)?;
+            rustix::fs::syncfs(directory).map_err(Refused::system("syncfs", mountpoint))?;
+            Ok(Outcome::Done)
+        }
+        Look::Usage { target, mountpoint } => {
+            let directory = frozen::open(target, mountpoint)?;
+            let figures = rustix::fs::fstatvfs(directory).map_err(Refused::system("statvfs", mountpoint))?;
+            let bytes = |blocks: u64| blocks.saturating_mul(figures.f_frsize);
+            Ok(Outcome::Usage(Usage {
+                total_bytes: bytes(figures.f_blocks),
+                used_bytes: bytes(figures.f_blocks.saturating_sub(figures.f_bfree)),
+                available_bytes: bytes(figures.f_bavail),
+            }))
+        }
+    }
+}

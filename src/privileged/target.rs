@@ -1,0 +1,110 @@
+//! A block device, and the proof that it is the drive's.
+
+use super::Refused;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A block device of ours. Device numbers are given to others once we let go: whoever acts on one proves it first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// `/dev/nbdN` or `/dev/loopN`.
+    pub device: PathBuf,
+    /// What the kernel says of it as long as it is the drive's.
+    pub proof: Proof,
+}
+
+/// What the kernel knows of a block device since it was attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// An nbd device's identifier.
+    Identifier(String),
+    /// A loop device's file.
+    Backing(PathBuf),
+}
+
+/// The kernel's number of a device, as mountinfo and sysfs print it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceNumber {
+    /// The driver.
+    pub major: u32,
+    /// Which of the driver's.
+    pub minor: u32,
+}
+
+impl Target {
+    /// Refuses a device that is not, or no longer, the drive's.
+    pub fn verify(&self) -> Result<(), Refused> {
+        let holds = match &self.proof {
+            Proof::Identifier(identifier) => {
+                let said = std::fs::read_to_string(self.sysfs("backend"));
+                said.is_ok_and(|said| said.trim_end_matches('\n') == identifier)
+            }
+            Proof::Backing(file) => {
+                holdall_fuse::loopdev::backing_file(&self.device).is_some_and(|said| said == *file)
+            }
+        };
+        if holds { Ok(()) } else { Err(Refused::NotOurs { what: self.device.clone() }) }
+    }
+
+    /// Its number, from sysfs: the device is not opened.
+    pub fn number(&self) -> Result<DeviceNumber, Refused> {
+        let path = self.sysfs("dev");
+        let text = std::fs::read_to_string(&path).map_err(Refused::system("read", &path))?;
+        text.trim().parse().map_err(|()| Refused::NotOurs { what: self.device.clone() })
+    }
+
+    /// The number N of `/dev/nbdN`, if it is one.
+    pub fn nbd_index(&self) -> Option<u32> {
+        self.name().to_str()?.strip_prefix("nbd")?.parse().ok()
+    }
+
+    /// A file of the device's directory in sysfs.
+    pub fn sysfs(&self, file: &str) -> PathBuf {
+        Path::new("/sys/block").join(self.name()).join(file)
+    }
+
+    fn name(&self) -> &OsStr {
+        self.device.file_name().unwrap_or_default()
+    }
+}
+
+impl FromStr for DeviceNumber {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (major, minor) = text.split_once(':').ok_or(())?;
+        let number = |text: &str| text.parse().map_err(|_| ());
+        Ok(DeviceNumber { major: number(major)?, minor: number(minor)? })
+    }
+}
+
+impl fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_does_not_say_what_it_should_is_refused() {
+        let device = PathBuf::from("/dev/loop-none");
+        for proof in [Proof::Identifier("holdall:1".into()), Proof::Backing("/run/disk".into())] {
+            let target = Target { device: device.clone(), proof };
+            assert!(matches!(target.verify(), Err(Refused::NotOurs { .. })));
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_the_kernel_prints_them() {
+        assert_eq!("7:12".parse(), Ok(DeviceNumber { major: 7, minor: 12 }));
+        assert_eq!("7".parse::<DeviceNumber>(), Err(()));
+        assert_eq!(DeviceNumber { major: 43, minor: 0 }.to_string(), "43:0");
+    }
+}

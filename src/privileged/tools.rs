@@ -1,0 +1,65 @@
+//! Programs of the distribution that do part of the work.
+
+use super::Refused;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// The programs that are used, with the Debian package of each and what it is for.
+pub(crate) const TOOLS: [(&str, &str, &str); 4] = [
+    ("mkfs.ext4", "e2fsprogs", "drives cannot be created"),
+    ("e2fsck", "e2fsprogs", "a damaged drive cannot be repaired"),
+    ("resize2fs", "e2fsprogs", "drives cannot be grown"),
+    ("fusermount3", "fuse3", "only root can attach drives where the kernel has no nbd"),
+];
+
+/// Where they may be. A user's PATH has no say in what runs as root, and often lacks the sbin directories.
+const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// Of what a tool printed, the end that is passed on: the last words say why it failed.
+const SAID_BYTES_MAX: usize = 4096;
+
+/// Where a program is.
+pub(crate) fn find(tool: &str) -> Option<PathBuf> {
+    DIRECTORIES.iter().map(|directory| Path::new(directory).join(tool)).find(|path| path.exists())
+}
+
+/// How a tool ended, and what it printed.
+pub(super) struct Ran {
+    pub(super) status: ExitStatus,
+    pub(super) said: String,
+}
+
+/// Runs a tool to its end. It dies with this process, which is killed at its deadline.
+pub(super) fn run(tool: &str, package: &str, args: &[&str], path: &Path) -> Result<Ran, Refused> {
+    let missing = || Refused::ToolMissing { tool: tool.to_owned(), package: package.to_owned() };
+    let program = find(tool).ok_or_else(missing)?;
+    let mut command = Command::new(program);
+    command.args(args).arg(path).stdin(Stdio::null());
+    command.env_clear().env("PATH", DIRECTORIES.join(":")).env("LC_ALL", "C");
+    // SAFETY: prctl is async-signal-safe. This process has one thread, whose death is this process's.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            Ok(())
+        });
+    }
+    let output = command.output().map_err(Refused::system(tool, path))?;
+    let mut said = output.stdout;
+    said.extend_from_slice(&output.stderr);
+    let said = &said[said.len().saturating_sub(SAID_BYTES_MAX)..];
+    Ok(Ran { status: output.status, said: String::from_utf8_lossy(said).trim().to_owned() })
+}
+
+impl Ran {
+    /// The error of a tool that should have ended well.
+    pub(super) fn failed(self, tool: &str) -> Refused {
+        Refused::ToolFailed { tool: tool.to_owned(), status: self.status.to_string(), said: self.said }
+    }
+}
+
+/// Runs a tool that must end well.
+pub(super) fn run_well(tool: &str, package: &str, args: &[&str], path: &Path) -> Result<(), Refused> {
+    let ran = run(tool, package, args, path)?;
+    if ran.status.success() { Ok(()) } else { Err(ran.failed(tool)) }
+}

@@ -1,0 +1,32 @@
+//! What the kernel may keep of a drive in memory, and how far it reads ahead.
+
+use super::{Refused, Target};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Dirty pages of a drive that the kernel may hold. It bounds what umount, freeze and shutdown must write at the end,
+/// and the journal keeps a reserve of this size for it. Without a limit it is a fifth of all memory.
+pub const DIRTY_LIMIT_BYTES: u64 = 256 << 20;
+
+/// As for the loop device: two requests of the largest size; the engine, which sees the stream, reads further ahead.
+const READ_AHEAD_KB: u64 = holdall_fuse::loopdev::READ_AHEAD_BYTES >> 10;
+
+/// What could be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// Dirty pages are limited to [`DIRTY_LIMIT_BYTES`]; false on kernels before 6.2, which have no limit in bytes.
+    pub dirty_limited: bool,
+    /// The read-ahead is set.
+    pub read_ahead: bool,
+}
+
+/// Sets what the kernel lets be set; a device works without.
+pub(super) fn tune(target: &Target) -> Result<Tuned, Refused> {
+    target.verify()?;
+    let bdi = Path::new("/sys/class/bdi").join(target.number()?.to_string());
+    let set = |file: &str, value: u64| std::fs::write(bdi.join(file), value.to_string()).is_ok();
+    // strict_limit has the limit hold at any time, and not only once the whole system has many dirty pages; so first
+    // the figure, then that it holds.
+    let dirty_limited = set("max_bytes", DIRTY_LIMIT_BYTES) && set("strict_limit", 1);
+    Ok(Tuned { dirty_limited, read_ahead: set("read_ahead_kb", READ_AHEAD_KB) })
+}

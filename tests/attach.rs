@@ -1,0 +1,271 @@
+//! A drive from a device to a mounted file system and back, by loop, on this computer's kernel, as root.
+
+#![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+mod support;
+
+use holdall::api::AttachMode;
+use holdall::attach::filesystem::{self, MountOptions};
+use holdall::attach::{self, AttachError, Attached, Unfit};
+use holdall::privileged::{FreezeEnded, Holder, Privileged, PrivilegedError, Refused};
+use holdall_core::device::BlockDevice;
+use holdall_nbd::testing::{MemoryDevice, Policy};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Bench, DRIVE_BYTES, PATIENCE, Writer};
+
+const UID: u32 = 4242;
+const GID: u32 = 4343;
+
+fn attach(bench: &Bench, device: &Arc<MemoryDevice>) -> Attached {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    attach::attach(device, &bench.identity, AttachMode::Loop, &bench.site).unwrap()
+}
+
+fn options(bench: &Bench) -> MountOptions {
+    MountOptions { at: bench.mountpoint(), read_only: false, uid: UID, gid: GID }
+}
+
+#[test]
+fn a_drive_is_made_used_and_closed_and_nothing_is_left() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    assert_eq!(attached.mode(), AttachMode::Loop);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(mounted.mountpoint(), bench.mountpoint());
+
+    let root = fs::metadata(bench.mountpoint()).unwrap();
+    assert_eq!((root.uid(), root.gid()), (UID, GID), "it belongs to who opened it");
+    let file = bench.mountpoint().join("letter");
+    fs::write(&file, support::pattern(1)).unwrap();
+    mounted.sync(PATIENCE).unwrap();
+    let usage = mounted.usage().unwrap();
+    assert!(usage.used_bytes > 0 && usage.used_bytes < usage.total_bytes);
+    assert!(usage.total_bytes < DRIVE_BYTES && usage.available_bytes < usage.total_bytes);
+    mounted.unmount().unwrap();
+    assert!(!bench.mountpoint().exists(), "the mount point was made by us");
+
+    // A second time there is a file system, and it is not made again; a directory that was there stays.
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), support::pattern(1));
+    mounted.unmount().unwrap();
+    assert!(bench.mountpoint().exists());
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn mount_options_keep_a_store_from_yielding_root() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let line = mounts.lines().find(|line| line.contains(bench.mountpoint().to_str().unwrap())).unwrap();
+    for option in ["nosuid", "nodev", "noatime", "errors=remount-ro"] {
+        assert!(line.contains(option), "{option} in {line}");
+    }
+    mounted.unmount().unwrap();
+    let read_only = MountOptions { read_only: true, ..options(&bench) };
+    let mounted = filesystem::mount(&attached, &read_only).unwrap();
+    let refused = fs::write(bench.mountpoint().join("new"), "").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn no_file_system_is_made_over_anything() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    let read_only = MountOptions { read_only: true, ..options(&bench) };
+    assert!(matches!(filesystem::mount(&attached, &read_only), Err(AttachError::NoFileSystem)));
+
+    let make = Privileged::MakeFileSystem {
+        target: attached.target().clone(),
+        label: bench.identity.name.clone(),
+        uid: UID,
+        gid: GID,
+    };
+    bench.site.deputy.perform(&make, &[], PATIENCE).unwrap();
+    let before = device.bytes(0..1 << 20);
+    match bench.site.deputy.perform(&make, &[], PATIENCE) {
+        Err(PrivilegedError::Refused(Refused::NotBlank { found, .. })) => {
+            assert!(found.contains("a drive with a l"), "{found}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(device.bytes(0..1 << 20) == before);
+    attached.detach().unwrap();
+
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let written = device.write(100 << 10, &[7; 4096], holdall_core::device::Durability::Ordered);
+    bench.runtime.block_on(written.wait()).unwrap();
+    let mut attached = attach(&bench, &device);
+    assert!(matches!(filesystem::mount(&attached, &options(&bench)), Err(AttachError::Foreign)));
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_mount_in_use_names_the_process_that_holds_it() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let open = fs::File::create(bench.mountpoint().join("open")).unwrap();
+    match mounted.unmount() {
+        Err(AttachError::Privileged(error @ PrivilegedError::Refused(Refused::Busy { .. }))) => {
+            let PrivilegedError::Refused(Refused::Busy { holders, .. }) = &error else { unreachable!() };
+            let path = bench.mountpoint().join("open");
+            let ours = |holder: &Holder| {
+                matches!(holder, Holder::Process { pid, path: held, .. }
+                    if *pid == std::process::id() && *held == path)
+            };
+            assert!(holders.iter().any(ours), "{holders:?}");
+            assert!(error.failure().action.contains(&std::process::id().to_string()));
+        }
+        other => panic!("{other:?}"),
+    }
+    match attached.detach() {
+        Err(AttachError::Privileged(PrivilegedError::Refused(Refused::Busy { holders, .. }))) => {
+            assert_eq!(holders, [Holder::Mount { path: bench.mountpoint() }]);
+        }
+        other => panic!("{other:?}"),
+    }
+    fs::write(bench.mountpoint().join("still"), "served").unwrap();
+    drop(open);
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_directory_that_is_not_fit_is_refused_and_left_alone() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    fs::create_dir(bench.mountpoint()).unwrap();
+    std::os::unix::fs::chown(bench.mountpoint(), Some(UID), None).unwrap();
+    let refused = filesystem::mount(&attached, &options(&bench));
+    assert!(matches!(refused, Err(AttachError::MountPoint { why: Unfit::NotYours, .. })), "{refused:?}");
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_freeze_stops_writers_until_the_thaw() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let writer = Writer::start(&bench.mountpoint().join("records"));
+    writer.progress(2);
+    let mut frozen = mounted.freeze(PATIENCE).unwrap();
+    let other = mounted.freeze(PATIENCE).unwrap_err();
+    assert!(matches!(other, PrivilegedError::Refused(Refused::AlreadyFrozen { .. })), "{other}");
+    // One record may have been under way; the next one waits.
+    let written = writer.written();
+    mounted.usage().unwrap();
+    assert!(writer.written() <= written + 1);
+    frozen.hold().unwrap();
+    frozen.thaw().unwrap();
+    writer.progress(2);
+
+    // The clock thaws where nobody does, and the one who comes too late is told.
+    let frozen = mounted.freeze(Duration::from_millis(1)).unwrap();
+    writer.progress(2);
+    assert!(matches!(frozen.thaw(), Err(FreezeEnded::Expired)));
+    // So does giving it up.
+    drop(mounted.freeze(PATIENCE).unwrap());
+    writer.progress(2);
+    writer.stop();
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_file_system_that_is_shut_down_gives_its_writers_errors_and_unmounts() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let path = bench.mountpoint().join("late");
+    fs::write(&path, "early").unwrap();
+    let frozen = mounted.freeze(PATIENCE).unwrap();
+    let late = std::thread::spawn(move || {
+        let file = fs::File::create(&path)?;
+        file.sync_all()
+    });
+    frozen.shut_down().unwrap();
+    assert!(late.join().unwrap().is_err(), "late writers get errors");
+    mounted.unmount().unwrap();
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(bench.mountpoint().join("late")).unwrap(), b"early");
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn an_operation_that_hangs_is_given_up_and_the_system_stays_clean() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let attached = attach(&bench, &device);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    mounted.unmount().unwrap();
+    drop(attached);
+    attach::take_down(bench.identity.uuid, &bench.site).unwrap();
+
+    let mut attached = attach(&bench, &device);
+    device.set_reads(Policy::Held);
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let directory = fs::File::open(bench.mountpoint()).unwrap();
+    let probe = Privileged::Probe { target: attached.target().clone() };
+    let mount = Privileged::Mount { target: attached.target().clone(), read_only: false };
+    for operation in [probe, mount] {
+        let fds = [std::os::fd::AsFd::as_fd(&directory)];
+        // Whether its process can die before the device answers is the kernel's affair.
+        let hung = bench.site.deputy.perform(&operation, &fds, Duration::from_millis(300));
+        assert!(matches!(hung, Err(PrivilegedError::Deadline { .. })), "{hung:?}");
+    }
+    drop(directory);
+    // The device answers after all, and what was given up does not appear.
+    device.set_reads(Policy::Now);
+    device.release();
+    attached.detach().unwrap();
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    bench.assert_nothing_left();
+
+    // The same, but the device never answers.
+    let attached = attach(&bench, &device);
+    device.set_reads(Policy::Held);
+    let probe = Privileged::Probe { target: attached.target().clone() };
+    let hung = bench.site.deputy.perform(&probe, &[], Duration::from_millis(300));
+    assert!(matches!(hung, Err(PrivilegedError::Deadline { .. })), "{hung:?}");
+    drop(attached);
+    attach::take_down(bench.identity.uuid, &bench.site).unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_device_that_has_become_somebody_elses_is_not_touched() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mut target = attached.target().clone();
+    target.proof = holdall::privileged::Proof::Backing("/somebody/elses".into());
+    for operation in [
+        Privileged::LoopDetach { target: target.clone() },
+        Privileged::Check { target: target.clone() },
+        Privileged::MakeFileSystem { target, label: String::new(), uid: 0, gid: 0 },
+    ] {
+        let refused = bench.site.deputy.perform(&operation, &[], PATIENCE).unwrap_err();
+        assert!(matches!(refused, PrivilegedError::Refused(Refused::NotOurs { .. })), "{refused}");
+    }
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}

@@ -1,0 +1,144 @@
+//! Attaching where the kernel has nbd, and growing, which takes all of root's rights: in User Mode Linux. Tests named
+//! `guest_` are ignored where they are listed: the others start a guest kernel and run them there.
+
+#![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+mod support;
+
+use holdall::api::AttachMode;
+use holdall::attach::filesystem::{self, MountOptions};
+use holdall::attach::{self, doctor};
+use holdall_core::device::BlockDevice;
+use holdall_nbd::kernel;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use support::{Bench, DRIVE_BYTES, Daemon, GrowingDevice, Writer, verify};
+
+/// Runs a `guest_` test of this program in a guest kernel.
+fn in_guest(test: &str) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/uml/run.sh");
+    let mut command = Command::new(script);
+    command.args(["-k", "nbd", "-k", "fuse", "-k", "loop", "-t", "240", "--"]);
+    command.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", "--nocapture", test]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(127), "missing: apt-get install user-mode-linux kmod\n{errors}");
+    assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{errors}", output.status);
+}
+
+fn assert_guest() {
+    assert!(std::env::var_os("HOLDALL_UML").is_some(), "this runs in a guest kernel; see in_guest");
+}
+
+#[test]
+fn auto_is_nbd_and_a_mount_survives_kill_9_and_a_handover() {
+    in_guest("guest_replaced");
+}
+
+#[test]
+fn the_doctor_takes_down_an_nbd_device_that_nobody_serves() {
+    in_guest("guest_doctor");
+}
+
+#[test]
+fn a_drive_grows_under_a_writer() {
+    in_guest("guest_grow");
+}
+
+fn start(bench: &Bench, how: &str) -> Daemon {
+    let mut daemon = bench.start("auto", None);
+    assert!(daemon.hear(how).starts_with("/dev/nbd"));
+    daemon
+}
+
+fn close(bench: &Bench, mut daemon: Daemon) {
+    daemon.say("close");
+    daemon.hear("closed");
+    daemon.finished();
+    bench.assert_nothing_left();
+    assert_eq!(kernel::attached_devices().unwrap(), []);
+}
+
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_replaced() {
+    assert_guest();
+    let bench = Bench::new();
+    let mut daemon = start(&bench, "attached");
+    let path = bench.mountpoint().join("records");
+    let writer = Writer::start(&path);
+    writer.progress(3);
+    drop(daemon);
+    daemon = start(&bench, "resumed");
+    writer.progress(3);
+    daemon.say("hand-over");
+    daemon.hear("handed over");
+    daemon.finished();
+    daemon = start(&bench, "resumed");
+    writer.progress(3);
+    daemon.say("freeze 3600000");
+    daemon.hear("frozen");
+    drop(daemon);
+    daemon = start(&bench, "resumed");
+    writer.progress(3);
+    let written = writer.stop();
+    close(&bench, daemon);
+    let daemon = start(&bench, "attached");
+    verify(&path, written);
+    close(&bench, daemon);
+}
+
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_doctor() {
+    assert_guest();
+    for step in ["Recorded", "DeviceMade", "Formatted", "Mounted"] {
+        let bench = Bench::new();
+        let mut daemon = bench.start("nbd", Some(step));
+        daemon.hear(step);
+        drop(daemon);
+        let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+        let left = findings.iter().any(|finding| finding.subject.starts_with("drive ") && !finding.ok);
+        assert_eq!(left, step != "Recorded", "{step}: {findings:#?}");
+        let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+        let drives = || findings.iter().filter(|finding| finding.subject.starts_with("drive "));
+        assert!(drives().all(|finding| finding.repaired), "{step}: {findings:#?}");
+        bench.assert_nothing_left();
+        assert_eq!(kernel::attached_devices().unwrap(), [], "{step}");
+        let daemon = start(&bench, "attached");
+        close(&bench, daemon);
+    }
+}
+
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_grow() {
+    assert_guest();
+    for mode in [AttachMode::Nbd, AttachMode::Loop] {
+        let bench = Bench::new();
+        let device = GrowingDevice::new(DRIVE_BYTES, 4 * DRIVE_BYTES);
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let mut attached = attach::attach(shared, &bench.identity, mode, &bench.site).unwrap();
+        assert_eq!(attached.mode(), mode);
+        let options = MountOptions { at: bench.mountpoint(), read_only: false, uid: 0, gid: 0 };
+        let mounted = filesystem::mount(&attached, &options).unwrap();
+        let before = mounted.usage().unwrap();
+        let path = bench.mountpoint().join("records");
+        let writer = Writer::start(&path);
+        writer.progress(3);
+        device.grow(4 * DRIVE_BYTES);
+        mounted.grow(&mut attached).unwrap();
+        writer.progress(3);
+        let after = mounted.usage().unwrap();
+        assert!(after.total_bytes > 3 * before.total_bytes, "{before:?} {after:?}");
+        let written = writer.stop();
+        mounted.unmount().unwrap();
+        let mounted = filesystem::mount(&attached, &options).unwrap();
+        verify(&path, written);
+        mounted.unmount().unwrap();
+        attached.detach().unwrap();
+        bench.assert_nothing_left();
+    }
+}

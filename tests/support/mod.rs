@@ -1,0 +1,275 @@
+//! What the tests of attaching share: directories that are cleared however a test ends, a daemon to talk to, a writer.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+use holdall::attach::doctor::KnownDrive;
+use holdall::attach::{self, Dirs, Identity, Site};
+use holdall::privileged::Deputy;
+use holdall_core::device::{Allocation, Answer, BlockDevice, DeviceGeometry, Durability, ReadLease, Zeroing};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+pub const DRIVE_BYTES: u64 = 64 << 20;
+
+/// Fails with the name of what is missing.
+pub fn require() {
+    assert!(rustix::process::geteuid().is_root(), "these tests mount: run them as root");
+    for device in ["/dev/fuse", "/dev/loop-control"] {
+        assert!(Path::new(device).exists(), "{device} is missing: the kernel needs fuse and loop");
+    }
+    for (program, package) in
+        [("mkfs.ext4", "e2fsprogs"), ("resize2fs", "e2fsprogs"), ("e2fsck", "e2fsprogs")]
+    {
+        let found = ["/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).exists());
+        assert!(found, "{program} is missing: apt-get install {package}");
+    }
+}
+
+/// The model daemon, which `cargo test` builds beside the tests.
+pub fn daemon() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.parent().unwrap().parent().unwrap().join("examples/attach_daemon");
+    assert!(path.exists(), "{} is missing: cargo build --examples", path.display());
+    path
+}
+
+/// Directories and a drive's identity for one test; whatever is left of it is taken down at the end.
+pub struct Bench {
+    root: tempfile::TempDir,
+    pub identity: Identity,
+    pub site: Site,
+    pub runtime: Runtime,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        require();
+        let root = tempfile::Builder::new().prefix("holdall-attach.").tempdir().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        let dirs = Dirs::new(&root.path().join("run"), &root.path().join("state")).unwrap();
+        let site = Site::new(dirs, Deputy::program(&daemon()), runtime.handle().clone());
+        let identity = Identity { uuid: Uuid::new_v4(), name: "a drive with a long name".to_owned() };
+        Bench { root, identity, site, runtime }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join(name)
+    }
+
+    /// Where the drive is mounted; made by whoever mounts it.
+    pub fn mountpoint(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    /// The file behind a daemon's drive.
+    pub fn file(&self) -> PathBuf {
+        let path = self.path(&format!("{}.img", self.identity.uuid));
+        if !path.exists() {
+            File::create(&path).unwrap().set_len(DRIVE_BYTES).unwrap();
+        }
+        path
+    }
+
+    pub fn start(&self, mode: &str, stop: Option<&str>) -> Daemon {
+        let paths = [self.path("run"), self.path("state"), self.file()];
+        let mut command = Command::new(daemon());
+        command.args(paths).arg(mode).arg(self.mountpoint()).args(stop);
+        Daemon::start(&mut command)
+    }
+
+    pub fn known(&self, served: bool) -> Vec<KnownDrive> {
+        vec![KnownDrive { uuid: self.identity.uuid, name: self.identity.name.clone(), served }]
+    }
+
+    /// Nothing of this test is mounted, attached or running any more.
+    pub fn assert_nothing_left(&self) {
+        let root = self.root.path().to_str().unwrap();
+        let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        assert!(!mounts.contains(root), "still mounted:\n{mounts}");
+        for entry in std::fs::read_dir("/sys/block").unwrap() {
+            let backing = entry.unwrap().path().join("loop/backing_file");
+            let backing = std::fs::read_to_string(backing).unwrap_or_default();
+            assert!(!backing.contains(root), "a loop device is left over {backing}");
+        }
+        assert!(!self.mountpoint().exists(), "the mount point is left");
+        assert!(!self.site.dirs.keeper_socket().exists(), "the keeper is left");
+        let left = |directory: &str| std::fs::read_dir(self.path(directory)).unwrap().count();
+        assert_eq!((left("run/disks"), left("state/attached")), (0, 0));
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // For a test that failed; after one that did not there is nothing.
+        if let Err(error) = attach::take_down(self.identity.uuid, &self.site) {
+            eprintln!("not cleaned up: {error}");
+        }
+    }
+}
+
+/// The model daemon. Dropping it is kill -9.
+pub struct Daemon {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Daemon {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Daemon { child, stdin, stdout }
+    }
+
+    /// Reads until a line begins so, and gives the line's rest.
+    pub fn hear(&mut self, beginning: &str) -> String {
+        let mut heard = String::new();
+        loop {
+            let from = heard.len();
+            assert_ne!(self.stdout.read_line(&mut heard).unwrap(), 0, "no {beginning:?} in:\n{heard}");
+            if let Some(rest) = heard[from..].strip_prefix(beginning) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    /// Says a line; it ends with a space for a command without arguments.
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.stdin, "{line} ").unwrap();
+    }
+
+    pub fn finished(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const RECORD: usize = 8192;
+const RECORDS: u64 = 256;
+
+/// Writes records, each fsynced; any error is a panic.
+pub struct Writer {
+    thread: JoinHandle<u64>,
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+}
+
+impl Writer {
+    pub fn start(path: &Path) -> Self {
+        let file = File::create(path).unwrap();
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, counted) = (stop.clone(), rounds.clone());
+        let thread = std::thread::spawn(move || {
+            for round in 1.. {
+                if stopped.load(Ordering::SeqCst) {
+                    return round - 1;
+                }
+                file.write_all_at(&pattern(round), round % RECORDS * RECORD as u64).unwrap();
+                file.sync_data().unwrap();
+                counted.store(round, Ordering::SeqCst);
+            }
+            unreachable!("it counts for ever")
+        });
+        Writer { thread, stop, rounds }
+    }
+
+    pub fn written(&self) -> u64 {
+        self.rounds.load(Ordering::SeqCst)
+    }
+
+    /// Returns when it has written `more` records since the call.
+    pub fn progress(&self, more: u64) {
+        let goal = self.written() + more;
+        while self.written() < goal {
+            assert!(!self.thread.is_finished(), "the writer met an error");
+            std::thread::yield_now();
+        }
+    }
+
+    /// How many records it has written.
+    pub fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Verifies what a writer has written.
+pub fn verify(path: &Path, written: u64) {
+    let file = File::open(path).unwrap();
+    for round in written.saturating_sub(RECORDS - 1).max(1)..=written {
+        let mut bytes = vec![0; RECORD];
+        file.read_exact_at(&mut bytes, round % RECORDS * RECORD as u64).unwrap();
+        assert!(bytes == pattern(round), "record {round} of {written}");
+    }
+}
+
+pub fn pattern(round: u64) -> Vec<u8> {
+    (0..RECORD as u64).map(|at| (round.wrapping_mul(0x9e37_79b9) ^ (at >> 3)) as u8).collect()
+}
+
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A device in memory that can grow.
+pub struct GrowingDevice {
+    inner: Arc<holdall_nbd::testing::MemoryDevice>,
+    size_bytes: AtomicU64,
+}
+
+impl GrowingDevice {
+    pub fn new(size_bytes: u64, most_bytes: u64) -> Arc<Self> {
+        let inner = holdall_nbd::testing::MemoryDevice::new(most_bytes);
+        Arc::new(GrowingDevice { inner, size_bytes: size_bytes.into() })
+    }
+
+    pub fn grow(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::SeqCst);
+    }
+}
+
+impl BlockDevice for GrowingDevice {
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry { size_bytes: self.size_bytes.load(Ordering::SeqCst), read_only: false }
+    }
+
+    fn read(&self, range: Range<u64>) -> Answer<ReadLease> {
+        self.inner.read(range)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], durability: Durability) -> Answer<()> {
+        self.inner.write(offset, data, durability)
+    }
+
+    fn zero(&self, range: Range<u64>, how: Zeroing, durability: Durability) -> Answer<()> {
+        self.inner.zero(range, how, durability)
+    }
+
+    fn flush(&self) -> Answer<()> {
+        self.inner.flush()
+    }
+
+    fn prefetch(&self, range: Range<u64>) {
+        self.inner.prefetch(range);
+    }
+
+    fn allocation(&self, range: Range<u64>, limit: usize) -> Answer<Vec<Allocation>> {
+        self.inner.allocation(range, limit)
+    }
+}
