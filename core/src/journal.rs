@@ -201,6 +201,11 @@ impl Journal {
         self.dirty.recent.any(range) || self.dirty.sealing.any(range)
     }
 
+    /// Whether a block of `range` is part of what is being pushed.
+    pub fn is_sealing(&self, range: BlockRange) -> bool {
+        self.dirty.sealing.any(range)
+    }
+
     /// Blocks that are not yet in the store.
     pub fn dirty_blocks(&self) -> u64 {
         let all = BlockRange { start: 0, end: self.dirty.sealing.capacity() };

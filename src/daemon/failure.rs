@@ -17,7 +17,12 @@ const NOTHING_CHANGED: &str = "Nothing was changed.";
 const SAFE_HERE: &str = "Your files are safe on this computer; uploads wait.";
 
 /// Puts the four parts together.
-pub fn failure(code: Code, message: impl Into<String>, consequence: &str, action: impl Into<String>) -> Failure {
+pub fn failure(
+    code: Code,
+    message: impl Into<String>,
+    consequence: &str,
+    action: impl Into<String>,
+) -> Failure {
     Failure { code, message: message.into(), consequence: consequence.to_owned(), action: action.into() }
 }
 
@@ -97,7 +102,9 @@ pub fn read(error: &ReadError) -> Failure {
         ),
         ReadError::Format { name, error: FormatError::Magic { expected } } => failure(
             Code::Corrupt,
-            format!("{name} does not begin as {expected} does: this is not a Holdall store, or it is damaged."),
+            format!(
+                "{name} does not begin as {expected} does: this is not a Holdall store, or it is damaged."
+            ),
             NOTHING_CHANGED,
             "Check the address of the store.",
         ),
@@ -173,13 +180,17 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         ),
         OpenError::Forked { unsent } => failure(
             Code::Conflict,
-            format!("Another device has written to the drive, and {unsent} changes are only on this computer."),
+            format!(
+                "Another device has written to the drive, and {unsent} changes are only on this computer."
+            ),
             "Both versions are kept: theirs in the store, yours on this computer.",
             "Nothing is uploaded or thrown away until you decide which to keep.",
         ),
         OpenError::RolledBack { found, known } => failure(
             Code::Corrupt,
-            format!("The store shows epoch {found}, but this computer has seen epoch {known}: it went back in time."),
+            format!(
+                "The store shows epoch {found}, but this computer has seen epoch {known}: it went back in time."
+            ),
             "What this computer holds is newer than the store. Nothing was changed.",
             "If the store was restored from a backup, ask whoever did it; else do not trust the store.",
         ),
@@ -242,14 +253,13 @@ pub fn push(error: &PushError) -> Failure {
         ),
         PushError::Journal(error) => journal(error),
         PushError::Read(error) => read(error),
-        PushError::Paused => failure(
-            Code::Paused,
-            "Uploading is paused.",
-            SAFE_HERE,
-            "Run holdall drive resume NAME.",
-        ),
+        PushError::Paused => {
+            failure(Code::Paused, "Uploading is paused.", SAFE_HERE, "Run holdall drive resume NAME.")
+        }
         PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
-        PushError::Label(message) => failure(Code::Exists, format!("{message}."), NOTHING_CHANGED, "Choose another label."),
+        PushError::Label(message) => {
+            failure(Code::Exists, format!("{message}."), NOTHING_CHANGED, "Choose another label.")
+        }
     }
 }
 

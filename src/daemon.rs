@@ -1,0 +1,139 @@
+//! The daemon: keeps the drives of one user, and serves the API on a Unix socket.
+//!
+//! One daemon for each runtime directory: whoever holds the lock there is it. A second one says so and ends well, since
+//! two commands that find no daemon may start one each.
+//!
+//! How it ends decides what becomes of open drives. Asked to *stop* (`holdall daemon stop`, SIGHUP) it hands them over:
+//! the kernel's devices stay, mounts stay mounted and wait, and the next daemon goes on with them; that is an upgrade.
+//! Told to *terminate* (SIGTERM, SIGINT) it closes them, as at the end of a session.
+
+use crate::attach::{self, Dirs, Site, prepare_process};
+use crate::paths::Paths;
+use crate::privileged::{self, Deputy};
+use drives::Drives;
+use registry::Registry;
+use rustix::fs::FlockOperation;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+mod drive;
+mod drives;
+mod events;
+mod failure;
+mod open;
+mod registry;
+mod routes;
+mod status;
+mod work;
+
+/// How the daemon ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Open drives wait for the next daemon.
+    HandOver,
+    /// Open drives are closed.
+    Close,
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    match arguments.first().map(|argument| argument.to_string_lossy().into_owned()).as_deref() {
+        Some(privileged::SUBCOMMAND) => privileged::main(),
+        Some(attach::keeper::SUBCOMMAND) => match arguments.get(1) {
+            Some(socket) => attach::keeper::main(Path::new(socket)),
+            None => usage(),
+        },
+        Some(_) => usage(),
+        None => run(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: holdalld    keeps this user's drives; holdall starts it where it is needed");
+    ExitCode::from(2)
+}
+
+fn run() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("HOLDALL_LOG")
+        .unwrap_or_else(|_| "info,sled=warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+    // Before any thread is started: threads inherit it.
+    for warning in prepare_process() {
+        tracing::warn!("{warning}");
+    }
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("holdalld: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<(), Box<dyn std::error::Error>> {
+    let paths = Paths::from_environment()?;
+    registry::private_directory(&paths.runtime)?;
+    let Some(_lock) = lock(&paths.runtime)? else {
+        eprintln!("holdalld: another one is running already");
+        return Ok(());
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("holdalld").build()?;
+    runtime.block_on(async {
+        let registry = Registry::open(paths.clone())?;
+        let dirs = Dirs::new(&paths.runtime, &paths.state)?;
+        let site = Site::new(dirs, Deputy::this_program()?, tokio::runtime::Handle::current());
+        let (drives, mut stop) = Drives::new(registry, site)?;
+        let listener = bind(&paths.runtime.join("daemon.sock"))?;
+        let router = routes::router(drives.clone());
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        drives.resume_all().await;
+        // Under systemd this says that drives are back; elsewhere it does nothing.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        let ending = ended(&mut stop).await?;
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        server.abort();
+        drives.end(ending == Ending::HandOver).await;
+        Ok(())
+    })
+}
+
+async fn ended(stop: &mut tokio::sync::mpsc::Receiver<()>) -> io::Result<Ending> {
+    let (mut terminate, mut interrupt, mut hang_up) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    Ok(tokio::select! { biased;
+        _ = stop.recv() => Ending::HandOver,
+        _ = hang_up.recv() => Ending::HandOver,
+        _ = terminate.recv() => Ending::Close,
+        _ = interrupt.recv() => Ending::Close,
+    })
+}
+
+/// The right to be the daemon of this runtime directory, while the file is open.
+fn lock(runtime: &Path) -> io::Result<Option<File>> {
+    let path = runtime.join("daemon.lock");
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    // The lock is ours, so that a socket that is there belongs to nobody.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    UnixListener::bind(path)
+}
+
+/// What all requests share.
+type Shared = Arc<Drives>;

@@ -1,0 +1,288 @@
+//! All drives that this device knows.
+
+use super::drive::Drive;
+use super::failure::{self, failure};
+use super::registry::{Config, Registry, is_name};
+use crate::api::{self, Code, Failure};
+use crate::attach::{Site, doctor};
+use holdall_core::drive;
+use holdall_core::family;
+use holdall_core::format::root::Geometry;
+use holdall_core::keys::{RecoveryKey, Secret};
+use holdall_core::store::Store;
+use holdall_core::store::file::FileStore;
+use holdall_core::units::{BLOCK_BYTES, DRIVE_BYTES_MAX};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// The smallest drive: ext4 with a journal needs about this.
+const SIZE_MIN: u64 = 16 << 20;
+
+/// The drives, and what they share.
+pub struct Drives {
+    registry: Arc<Registry>,
+    site: Site,
+    /// Map pages of all drives; what is lost with it is fetched again.
+    pages: Option<sled::Db>,
+    // Held for look-ups only.
+    known: Mutex<BTreeMap<String, Arc<Drive>>>,
+    started: Instant,
+    stop: mpsc::Sender<()>,
+}
+
+impl Drives {
+    /// The drives that are remembered, all closed; and what tells that the daemon shall stop.
+    pub fn new(registry: Registry, site: Site) -> io::Result<(Arc<Self>, mpsc::Receiver<()>)> {
+        let (stop, stopped) = mpsc::channel(1);
+        let registry = Arc::new(registry);
+        let pages =
+            sled::Config::new().path(registry.paths().cache.join("pages")).cache_capacity(4 << 20).open();
+        let pages = pages.inspect_err(|error| tracing::warn!(%error, "map pages are not remembered")).ok();
+        let drives = Self {
+            registry: registry.clone(),
+            site,
+            pages,
+            known: Mutex::default(),
+            started: Instant::now(),
+            stop,
+        };
+        for (name, config) in registry.list()? {
+            let drive = drives.known_drive(&name, config);
+            drives.known.lock().insert(name, drive);
+        }
+        Ok((Arc::new(drives), stopped))
+    }
+
+    fn known_drive(&self, name: &str, config: Config) -> Arc<Drive> {
+        let tree = self.pages.as_ref().and_then(|db| db.open_tree(config.drive.as_bytes()).ok());
+        Drive::new(name, config, self.registry.clone(), self.site.clone(), tree)
+    }
+
+    /// A drive by name.
+    pub fn get(&self, name: &str) -> Result<Arc<Drive>, Failure> {
+        self.known.lock().get(name).cloned().ok_or_else(|| failure::no_drive(name))
+    }
+
+    fn all(&self) -> Vec<Arc<Drive>> {
+        self.known.lock().values().cloned().collect()
+    }
+
+    /// How all drives are.
+    pub async fn statuses(&self) -> Vec<api::DriveStatus> {
+        futures_util::future::join_all(self.all().iter().map(|drive| drive.status())).await
+    }
+
+    /// How the daemon is.
+    pub fn daemon(&self) -> api::DaemonStatus {
+        api::DaemonStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_ms: self.started.elapsed().as_millis() as u64,
+        }
+    }
+
+    /// Has the daemon end, with drives handed over.
+    pub fn stop(&self) {
+        // A second request finds the channel full, and the daemon ending.
+        let _ = self.stop.try_send(());
+    }
+
+    /// Takes up what a former daemon had open.
+    pub async fn resume_all(&self) {
+        futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
+    }
+
+    /// Ends with all drives: handed over to the next daemon, or closed.
+    pub async fn end(&self, hand_over: bool) {
+        let drives = self.all();
+        futures_util::future::join_all(drives.iter().map(|drive| drive.end(hand_over))).await;
+        if let Some(pages) = &self.pages {
+            let _ = pages.flush_async().await;
+        }
+    }
+
+    /// Makes a drive.
+    pub async fn create(&self, request: api::Create) -> Result<api::Created, Failure> {
+        self.check_name(&request.name)?;
+        let size = check_size(request.size_bytes)?;
+        let store = self.connect(&request.store)?;
+        if let Some(path) = request.store.strip_prefix("file://") {
+            FileStore::new(path.into()).prepare().map_err(|error| failure::local(&error))?;
+        }
+        let passphrase = match (request.encrypt, request.secrets.passphrase) {
+            (false, _) => None,
+            (true, Some(passphrase)) if !passphrase.is_empty() => Some(Zeroizing::new(passphrase)),
+            (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
+        };
+        let made = family::create(&*store, passphrase).await;
+        let (unlocked, recovery) = made.map_err(|error| failure::family(&error))?;
+        let geometry = Geometry::standard(size);
+        let (family, device) = (unlocked.family.family, self.registry.device());
+        let drive = drive::create(&*store, &unlocked.sealer, family, &request.name, geometry, device).await;
+        let drive = drive.map_err(|error| failure::store(&error))?;
+        self.remember(&request.name, drive, &request.store, &unlocked)?;
+        Ok(created(drive, recovery))
+    }
+
+    /// Makes a drive known that is in a store already.
+    pub async fn add(&self, request: api::Add) -> Result<api::Created, Failure> {
+        self.check_name(&request.name)?;
+        let store = self.connect(&request.store)?;
+        let secret = secret(request.secrets)?;
+        let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
+        let mut heads =
+            drive::heads(&*store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;
+        let drive = match heads.len() {
+            0 => return Err(failure::family(&family::FamilyError::None)),
+            1 => heads.remove(0).drive,
+            _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
+        };
+        self.remember(&request.name, drive, &request.store, &unlocked)?;
+        Ok(created(drive, None))
+    }
+
+    /// Of several drives the one that had the name when it was made.
+    async fn choose(
+        &self,
+        store: &Arc<dyn Store>,
+        unlocked: &family::Unlocked,
+        heads: &[holdall_core::format::head::Head],
+        name: &str,
+    ) -> Result<Uuid, Failure> {
+        use holdall_core::map::{Objects, PageCache};
+        let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
+        let mut names = Vec::new();
+        for head in heads {
+            let root =
+                objects.root(head.root, Some(head.root_hash)).await.map_err(|error| failure::read(&error))?;
+            if root.name == name {
+                return Ok(head.drive);
+            }
+            names.push(root.name);
+        }
+        Err(failure(
+            Code::NotFound,
+            format!("The store holds several drives, and none is called \"{name}\"."),
+            "Nothing was changed.",
+            format!("Add it under one of these names: {}.", names.join(", ")),
+        ))
+    }
+
+    /// Makes a drive of its own from a version of another.
+    pub async fn clone_drive(&self, name: &str, request: api::Clone) -> Result<api::Created, Failure> {
+        self.check_name(&request.name)?;
+        let source = self.get(name)?;
+        let (objects, unlocked) = source.objects().await?;
+        let label = request.snapshot.as_deref();
+        if label.is_none() {
+            source.push_if_open().await?;
+        }
+        let cloned =
+            drive::clone(&objects, source.uuid(), label, &request.name, self.registry.device()).await;
+        let drive = cloned.map_err(|error| failure::drive(&error))?;
+        self.remember(&request.name, drive, &source.store_url(), &unlocked)?;
+        Ok(created(drive, None))
+    }
+
+    /// Forgets a drive, and deletes its data where that was asked for.
+    pub async fn remove(&self, name: &str, request: api::Remove) -> Result<(), Failure> {
+        let drive = self.get(name)?;
+        drive.remove(&request).await?;
+        self.known.lock().remove(name);
+        Ok(())
+    }
+
+    /// Looks for what is wrong, and mends it where that was asked for.
+    pub async fn doctor(&self, repair: bool) -> Result<api::Diagnosis, Failure> {
+        let known = self.all().iter().map(|drive| drive.for_doctor()).collect::<Vec<_>>();
+        let site = self.site.clone();
+        let findings = tokio::task::spawn_blocking(move || match repair {
+            true => doctor::repair(&site, &known),
+            false => doctor::diagnose(&site, &known),
+        });
+        let findings = findings.await.map_err(|error| failure::local(&io::Error::other(error)))?;
+        let findings = findings.map_err(|error| error.failure())?;
+        let ok = findings.iter().all(|finding| finding.ok || finding.repaired);
+        Ok(api::Diagnosis { ok, findings })
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), Failure> {
+        if !is_name(name) {
+            let message =
+                format!("\"{name}\" cannot be a drive's name: use letters, digits, - _ and ., at most 64.");
+            return Err(failure::usage(message));
+        }
+        if self.known.lock().contains_key(name) {
+            let message = format!("There is a drive \"{name}\" on this computer already.");
+            return Err(failure(Code::Exists, message, "Nothing was changed.", "Choose another name."));
+        }
+        Ok(())
+    }
+
+    fn connect(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
+        holdall_core::store::url::connect(url).map_err(|error| failure::url(&error))
+    }
+
+    fn remember(
+        &self,
+        name: &str,
+        drive: Uuid,
+        store: &str,
+        unlocked: &family::Unlocked,
+    ) -> Result<(), Failure> {
+        let config = Config { version: 1, drive, store: store.to_owned(), open: None, paused: false };
+        let mut known = self.known.lock();
+        if known.contains_key(name) {
+            let message = format!("There is a drive \"{name}\" on this computer already.");
+            return Err(failure(
+                Code::Exists,
+                message,
+                "The new drive is in its store.",
+                "Add it under another name.",
+            ));
+        }
+        self.registry.add(name, &config, &unlocked.key).map_err(|error| failure::local(&error))?;
+        known.insert(name.to_owned(), self.known_drive(name, config));
+        Ok(())
+    }
+}
+
+fn created(drive: Uuid, recovery: Option<RecoveryKey>) -> api::Created {
+    let recovery_key = recovery.map(|key| key.to_text());
+    api::Created { uuid: drive.to_string(), store_mode: "swap".to_owned(), recovery_key }
+}
+
+fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
+    match (secrets.passphrase, secrets.recovery_key) {
+        (_, Some(text)) => match RecoveryKey::from_text(&text) {
+            Some(key) => Ok(Some(Secret::Recovery(key))),
+            None => Err(failure(
+                Code::Credentials,
+                "The recovery key is not as it was written down: its last group does not fit the others.",
+                "Nothing was changed.",
+                "Compare it group by group.",
+            )),
+        },
+        (Some(passphrase), None) => Ok(Some(Secret::Passphrase(Zeroizing::new(passphrase)))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The size in blocks.
+pub fn check_size(bytes: u64) -> Result<u64, Failure> {
+    if bytes < SIZE_MIN {
+        return Err(failure::usage(format!(
+            "A drive of {bytes} bytes is too small: it needs at least 16 MiB."
+        )));
+    }
+    if bytes > DRIVE_BYTES_MAX {
+        return Err(failure::usage("A drive can have at most 16 TiB."));
+    }
+    Ok(bytes / BLOCK_BYTES)
+}

@@ -1,0 +1,67 @@
+//! Events: each drive's status when it has changed, at most four times a second. Nothing is computed while nobody
+//! listens.
+
+use super::Shared;
+use crate::api::Event;
+use axum::extract::State;
+use axum::response::sse::{self, KeepAlive, Sse};
+use futures_util::stream::{self, Stream};
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::time::Duration;
+
+const EVERY: Duration = Duration::from_millis(250);
+
+struct Listener {
+    drives: Shared,
+    /// What the listener was told last.
+    told: BTreeMap<String, String>,
+    waiting: VecDeque<Event>,
+}
+
+/// The stream of one listener. It begins with the status of every drive.
+pub async fn stream(State(drives): State<Shared>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+    let listener = Listener { drives, told: BTreeMap::new(), waiting: VecDeque::new() };
+    let events = stream::unfold(listener, |mut listener| async move {
+        loop {
+            if let Some(event) = listener.waiting.pop_front() {
+                let data = serde_json::to_string(&event).expect("the API's types become JSON");
+                return Some((Ok(sse::Event::default().data(data)), listener));
+            }
+            if !listener.told.is_empty() {
+                tokio::time::sleep(EVERY).await;
+            }
+            listener.look().await;
+            if listener.told.is_empty() {
+                tokio::time::sleep(EVERY).await;
+            }
+        }
+    });
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+impl Listener {
+    async fn look(&mut self) {
+        let statuses = self.drives.statuses().await;
+        let gone: Vec<_> = self
+            .told
+            .keys()
+            .filter(|name| statuses.iter().all(|status| status.name != **name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.told.remove(&name);
+            self.waiting.push_back(Event::Removed { name });
+        }
+        for status in statuses {
+            let mut shown = status.clone();
+            // An age grows by itself; only what changes otherwise is news.
+            shown.oldest_dirty_age_ms = 0;
+            let text = serde_json::to_string(&shown).expect("the API's types become JSON");
+            if self.told.get(&status.name) != Some(&text) {
+                self.told.insert(status.name.clone(), text);
+                self.waiting.push_back(Event::Drive(Box::new(status)));
+            }
+        }
+    }
+}

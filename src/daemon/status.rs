@@ -1,0 +1,256 @@
+//! How a drive is, for people and programs.
+
+use super::drive::Drive;
+use crate::api::{self, DriveState, DriveStatus};
+use holdall_core::format::head::Head;
+use holdall_core::format::id::ObjectKind;
+use holdall_core::format::root::{Root, Snapshot};
+use holdall_core::push::PushError;
+use holdall_core::units::BLOCK_BYTES;
+use holdall_core::volume::{Volume, VolumeStatus};
+use std::time::Instant;
+
+/// What was shown last: the state, why, and since when; and what else is known without the engine.
+pub struct Shown {
+    /// What is being done, or went wrong, apart from the engine.
+    pub phase: Phase,
+    state: DriveState,
+    since_ms: u64,
+    unsent_since: Option<Instant>,
+    /// Figures of the last time that it was open.
+    last: Option<DriveStatus>,
+}
+
+/// What a drive is at, as far as the engine does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// Not open.
+    Closed,
+    /// Being opened.
+    Connecting,
+    /// Open.
+    Open,
+    /// Unmounted; what is left is being uploaded.
+    Draining,
+    /// It could not be opened as it was before.
+    Failed(api::Failure),
+}
+
+impl Shown {
+    /// A drive that was not looked at yet.
+    pub fn closed() -> Self {
+        Self {
+            phase: Phase::Closed,
+            state: DriveState::Closed,
+            since_ms: now_ms(),
+            unsent_since: None,
+            last: None,
+        }
+    }
+}
+
+impl Drive {
+    /// Notes what is being done.
+    pub(super) fn set_phase(&self, phase: Phase) {
+        self.shown.lock().phase = phase;
+    }
+
+    /// How it is now.
+    pub async fn status(&self) -> DriveStatus {
+        let volume = self.live.read().clone();
+        // Whoever opens or closes it holds the lock: then the places are about to change anyway.
+        let places = self.open.try_lock().ok().and_then(|open| open.as_ref().map(|open| open.places()));
+        let used_bytes = match &places {
+            Some(places) => places.used_bytes().await,
+            None => 0,
+        };
+        let config = self.config.lock().clone();
+        let mut shown = self.shown.lock();
+        let mut status = match &volume {
+            Some(volume) => self.of_volume(volume, &mut shown),
+            None => shown.last.clone().unwrap_or_else(|| self.blank()),
+        };
+        let (state, reason) = state(&shown.phase, volume.as_deref(), config.paused);
+        if shown.state != state {
+            (shown.state, shown.since_ms) = (state, now_ms());
+        }
+        status.state = state;
+        status.reason = reason;
+        status.since = time(shown.since_ms);
+        status.used_bytes = used_bytes;
+        if let Some(places) = places {
+            status.block_device = places.block_device;
+            status.mountpoint = places.mountpoint;
+            status.attach = places.attach;
+        }
+        if volume.is_some() {
+            let mut last = status.clone();
+            (last.block_device, last.mountpoint, last.attach) = (None, None, None);
+            (last.pending_pull_bytes, last.journal_bytes) = (0, last.journal_bytes);
+            shown.last = Some(last);
+        }
+        status
+    }
+
+    fn blank(&self) -> DriveStatus {
+        let config = self.config.lock();
+        DriveStatus {
+            name: self.name.clone(),
+            uuid: config.drive.to_string(),
+            state: DriveState::Closed,
+            reason: None,
+            since: time(now_ms()),
+            epoch: 0,
+            root: None,
+            size_bytes: 0,
+            cached_bytes: 0,
+            cache_limit_bytes: 0,
+            dirty_bytes: 0,
+            unpushed_bytes: 0,
+            oldest_dirty_age_ms: 0,
+            journal_bytes: 0,
+            journal_limit_bytes: 0,
+            pending_pull_bytes: 0,
+            pinned_bytes: 0,
+            block_device: None,
+            attach: None,
+            mountpoint: None,
+            store: config.store.clone(),
+            store_mode: "swap".to_owned(),
+            holder: None,
+            last_commit_at: None,
+            requests: api::Requests::default(),
+            sent_bytes: 0,
+            received_bytes: 0,
+            used_bytes: 0,
+            forks: Vec::new(),
+            daemon_pid: std::process::id(),
+        }
+    }
+
+    fn of_volume(&self, volume: &Volume, shown: &mut Shown) -> DriveStatus {
+        let now = volume.status();
+        let mut status = self.blank();
+        status.size_bytes = now.size_bytes;
+        status.cached_bytes = now.cached_bytes;
+        status.cache_limit_bytes = now.cache_limit_bytes;
+        status.dirty_bytes = now.dirty_bytes;
+        status.unpushed_bytes = now.unpushed_bytes;
+        status.journal_bytes = now.journal_bytes;
+        status.journal_limit_bytes = now.journal_limit_bytes;
+        status.pending_pull_bytes = now.pending_pull_bytes;
+        let requests = now.requests;
+        status.requests = api::Requests {
+            get: requests.get,
+            put: requests.put,
+            head: requests.head,
+            list: requests.list,
+            delete: requests.delete,
+        };
+        status.sent_bytes = now.sent_bytes;
+        status.received_bytes = now.received_bytes;
+        shown.unsent_since =
+            (now.unpushed_bytes > 0).then(|| shown.unsent_since.unwrap_or_else(Instant::now));
+        status.oldest_dirty_age_ms = shown.unsent_since.map_or(0, |since| since.elapsed().as_millis() as u64);
+        if let Some(push) = &now.push {
+            status.epoch = push.epoch.0;
+            status.root = Some(push.root.name(ObjectKind::Root));
+            status.last_commit_at = Some(time(push.committed_ms));
+            let name = self.registry.device().name.clone();
+            let last_commit_at = status.last_commit_at.clone();
+            status.holder = Some(api::Holder { name, epoch: push.epoch.0, last_commit_at });
+            if let Some(PushError::Fenced(_)) = push.stopped {
+                let records = now.appended.0.saturating_sub(push.committed.0);
+                status.forks.push(api::Fork { records, bytes: now.unpushed_bytes });
+            }
+        }
+        status
+    }
+}
+
+/// A journal that fills is announced from here on (per mille of its limit), well before it slows writes.
+const JOURNAL_WARNS: u64 = 600;
+
+fn state(phase: &Phase, volume: Option<&Volume>, paused: bool) -> (DriveState, Option<String>) {
+    match (phase, volume) {
+        (Phase::Connecting, _) => (DriveState::Connecting, None),
+        (Phase::Failed(failure), _) => {
+            let state = match failure.code {
+                api::Code::Offline => DriveState::Offline,
+                api::Code::Conflict => DriveState::Conflict,
+                api::Code::Held => DriveState::ReadOnly,
+                _ => DriveState::NeedsAttention,
+            };
+            (state, Some(failure.message.clone()))
+        }
+        (Phase::Closed, _) | (_, None) => (DriveState::Closed, None),
+        (Phase::Draining, Some(volume)) => {
+            let status = volume.status();
+            let waiting = Some(format!("{} bytes are still being uploaded", status.unpushed_bytes));
+            match of_engine(&status, paused) {
+                (DriveState::Ready | DriveState::Syncing, _) => (DriveState::Closed, waiting),
+                trouble => trouble,
+            }
+        }
+        (Phase::Open, Some(volume)) => of_engine(&volume.status(), paused),
+    }
+}
+
+fn of_engine(status: &VolumeStatus, paused: bool) -> (DriveState, Option<String>) {
+    let Some(push) = &status.push else {
+        return (DriveState::ReadOnly, Some("a version that is only looked at".to_owned()));
+    };
+    match &push.stopped {
+        Some(error @ PushError::Fenced(_)) => return (DriveState::Conflict, Some(error.to_string())),
+        Some(error) => return (DriveState::NeedsAttention, Some(error.to_string())),
+        None => {}
+    }
+    if let Some(trouble) = &status.local_trouble {
+        return (DriveState::NeedsAttention, Some(trouble.clone()));
+    }
+    let per_mille = status.journal_bytes * 1000 / status.journal_limit_bytes.max(1);
+    let filling = (per_mille >= JOURNAL_WARNS)
+        .then(|| format!("the journal is {} % full; at 100 % writes wait for uploads", per_mille / 10));
+    if let Some(trouble) = push.trouble.as_ref().or(status.pull_trouble.as_ref()) {
+        return (DriveState::Offline, filling.or_else(|| Some(trouble.clone())));
+    }
+    if paused {
+        return (DriveState::Paused, filling.or_else(|| Some("paused by you".to_owned())));
+    }
+    match push.pushing {
+        true => (DriveState::Syncing, filling),
+        false => (DriveState::Ready, filling),
+    }
+}
+
+/// A version that is kept.
+pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
+    api::Snapshot {
+        label: snapshot.label.clone(),
+        root: snapshot.root.name(ObjectKind::Root),
+        taken_at: time(snapshot.taken_ms),
+        size_bytes: snapshot.size_blocks * BLOCK_BYTES,
+    }
+}
+
+/// The version that a HEAD names.
+pub fn version(head: &Head, root: &Root) -> api::Synced {
+    let lsn = root.lineage.iter().max_by_key(|lineage| lineage.epoch).map_or(0, |lineage| lineage.cut.0);
+    api::Synced {
+        root: head.root.name(ObjectKind::Root),
+        root_hash: data_encoding::HEXLOWER.encode(&head.root_hash),
+        epoch: head.epoch.0,
+        lsn,
+    }
+}
+
+/// RFC 3339.
+fn time(ms: u64) -> String {
+    let timestamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    timestamp.unwrap_or_default().to_string()
+}
+
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |elapsed| elapsed.as_millis() as u64)
+}
