@@ -34,6 +34,10 @@ pub trait Disk: Send + std::marker::Sync + 'static {
 pub trait DiskFile: Send + std::marker::Sync + 'static {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
+    /// Bytes of the local disk that it takes, holes aside.
+    fn allocated(&self) -> io::Result<u64> {
+        self.len()
+    }
     /// Fills `buf` from `offset`; a file that ends before is `UnexpectedEof`.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `buf` at `offset`.

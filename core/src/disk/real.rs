@@ -69,6 +69,11 @@ impl DiskFile for LocalFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn allocated(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(self.file.metadata()?.blocks() * 512)
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
     }

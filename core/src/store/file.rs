@@ -57,7 +57,8 @@ impl FileStore {
     fn explain(&self, name: &str, error: &io::Error) -> StoreError {
         let reason = format!("{}: {error}", self.root.display());
         match error.kind() {
-            ErrorKind::NotFound if !self.is_here() => {
+            // Before there is a family, its own object is simply missing.
+            ErrorKind::NotFound if !self.is_here() && (name != family::NAME || !self.root.is_dir()) => {
                 StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) }
             }
             ErrorKind::NotFound => StoreError::NotFound { name: name.to_owned() },

@@ -50,12 +50,15 @@ impl Volume {
         let space = self.journal.space();
         let committed = push.as_ref().map_or(Lsn(0), |push| push.committed);
         let unsent = push.is_some() && self.journal.appended() > committed;
+        let unpushed_bytes = if unsent { self.journal.bytes_after(committed) } else { 0 };
         VolumeStatus {
             size_bytes: self.size_blocks() * BLOCK_BYTES,
-            cached_bytes: self.cache.valid().count(self.all_blocks()) * BLOCK_BYTES,
+            // What it takes of the local disk: a run of zeros is here too, and takes nothing.
+            cached_bytes: self.cache.file().allocated().unwrap_or(0),
             cache_limit_bytes: self.limits.cache_bytes,
-            dirty_bytes: if push.is_some() { self.journal.dirty_blocks() * BLOCK_BYTES } else { 0 },
-            unpushed_bytes: if unsent { self.journal.bytes_after(committed) } else { 0 },
+            // A run of zeros is dirty however long it is, and is one record to send.
+            dirty_bytes: (self.journal.dirty_blocks() * BLOCK_BYTES).min(unpushed_bytes),
+            unpushed_bytes,
             journal_bytes: space.used_bytes,
             journal_limit_bytes: space.limit_bytes,
             pending_pull_bytes: self.puller.pending_bytes(),

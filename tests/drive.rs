@@ -1,0 +1,335 @@
+//! The product as a person uses it: the command line, the daemon that it starts, a real ext4 on a real block device, and
+//! the embedded store. Runs as root, with FUSE and loop devices.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A computer: directories of its own, and so a daemon of its own.
+struct Machine {
+    dir: PathBuf,
+}
+
+struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self { dir: tempfile::Builder::new().prefix("holdall").tempdir().unwrap() };
+        std::fs::write(bench.path("passphrase"), "correct horse\n").unwrap();
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn store(&self) -> String {
+        format!("file://{}", self.text("store"))
+    }
+
+    fn machine(&self, name: &str) -> Machine {
+        std::fs::create_dir_all(self.path(name)).unwrap();
+        Machine { dir: self.path(name) }
+    }
+
+    /// A machine with a drive `d` that it has just made.
+    fn with_drive(&self) -> Machine {
+        let machine = self.machine("a");
+        machine.ok(&["drive", "create", "d", "--store", &self.store(), "--size", "256M", "--no-encryption"]);
+        machine
+    }
+}
+
+impl Machine {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
+        command.args(arguments).arg("--json").stdin(Stdio::null());
+        for (variable, directory) in
+            [("HOLDALL_STATE_DIR", "state"), ("HOLDALL_CACHE_DIR", "cache"), ("HOLDALL_RUNTIME_DIR", "run")]
+        {
+            command.env(variable, self.dir.join(directory));
+        }
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs a command that must succeed, and returns its result.
+    fn ok(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    /// Runs a command that must fail, and returns its exit code and its stable code. Every failure says what it
+    /// means for the data, and what to do.
+    fn fails(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.run(arguments);
+        // Progress may have come before.
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let failure: Value = errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        assert!(failure["code"].is_string(), "{arguments:?}: {errors}");
+        for part in ["message", "consequence", "action"] {
+            assert!(!failure[part].as_str().unwrap().is_empty(), "{arguments:?}: {failure}");
+        }
+        (output.status.code().unwrap(), failure["code"].as_str().unwrap().to_owned())
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.dir.join("mnt")
+    }
+
+    fn open(&self, more: &[&str]) -> Value {
+        let at = self.mountpoint().display().to_string();
+        let opened = self.ok(&[&["drive", "open", "d", "--attach", "loop", "--at", &at], more].concat());
+        assert_eq!(opened["mountpoint"].as_str().map(Path::new), Some(self.mountpoint().as_path()));
+        opened
+    }
+
+    fn close(&self) {
+        self.ok(&["drive", "close", "d", "--wait"]);
+    }
+
+    /// The status of the drive once a new daemon has taken it up.
+    fn taken_up(&self) -> Value {
+        loop {
+            let status = self.ok(&["drive", "status", "d"]);
+            if status["state"] != "Connecting" {
+                return status;
+            }
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        self.taken_up()["daemon_pid"].as_i64().unwrap() as i32
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Whatever the test has left, also where it failed.
+        let _ = self.run(&["drive", "close", "d"]);
+        let _ = self.run(&["daemon", "stop"]);
+        let _ = self.run(&["doctor", "--repair"]);
+        let _ = self.run(&["daemon", "stop"]);
+    }
+}
+
+fn write_files(at: &Path, count: usize) {
+    for i in 0..count {
+        let directory = at.join(format!("dir{}", i % 7));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join(format!("file{i}")), vec![i as u8; 1000 * (i % 50)]).unwrap();
+    }
+}
+
+fn check_files(at: &Path, count: usize) {
+    for i in 0..count {
+        let found = std::fs::read(at.join(format!("dir{}/file{i}", i % 7))).unwrap();
+        assert_eq!(found, vec![i as u8; 1000 * (i % 50)], "file {i}");
+    }
+}
+
+#[test]
+fn an_encrypted_drive_moves_to_another_computer() {
+    let bench = Bench::new();
+    let (a, b) = (bench.machine("a"), bench.machine("b"));
+    let (store, passphrase, key) = (bench.store(), bench.text("passphrase"), bench.text("recovery"));
+    let create =
+        ["drive", "create", "d", "--store", &store, "--size", "1TiB", "--passphrase-file", &passphrase];
+    let made = a.ok(&[&create[..], &["--recovery-key-out", &key]].concat());
+    assert_eq!(made["store_mode"], "swap");
+    a.open(&[]);
+    write_files(&a.mountpoint(), 300);
+    let synced = a.ok(&["drive", "sync", "d"]);
+    assert_eq!(synced["epoch"], 1);
+
+    // The other one may look, but not take it.
+    let add = ["drive", "add", "d", "--store", &store];
+    std::fs::write(bench.path("wrong"), "battery staple").unwrap();
+    let wrong = bench.text("wrong");
+    assert_eq!(b.fails(&[&add[..], &["--passphrase-file", &wrong]].concat()), (6, "credentials".into()));
+    b.ok(&[&add[..], &["--recovery-key-file", &key]].concat());
+    assert_eq!(b.fails(&["drive", "open", "d"]), (4, "held".into()));
+    b.open(&["--read-only"]);
+    check_files(&b.mountpoint(), 300);
+    assert!(std::fs::write(b.mountpoint().join("x"), "x").is_err());
+    b.close();
+
+    a.close();
+    b.open(&[]);
+    check_files(&b.mountpoint(), 300);
+    std::fs::write(b.mountpoint().join("from b"), "b").unwrap();
+    b.close();
+    a.open(&[]);
+    assert_eq!(std::fs::read(a.mountpoint().join("from b")).unwrap(), b"b");
+    check_files(&a.mountpoint(), 300);
+    let status = a.ok(&["drive", "status", "d"]);
+    assert_eq!((status["state"].as_str(), status["size_bytes"].as_u64()), (Some("Ready"), Some(1 << 40)));
+    a.close();
+    let checked = a.ok(&["drive", "check", "d"]);
+    assert_eq!(checked["ok"], true);
+    // What is stored is sealed: no file's content is to be seen.
+    let seen = Command::new("grep").args(["-rqa", "from b"]).arg(bench.path("store")).status().unwrap();
+    assert!(!seen.success());
+}
+
+#[test]
+fn a_mounted_drive_survives_an_upgrade_and_a_killed_daemon() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    write_files(&a.mountpoint(), 100);
+    let mut kept = std::fs::File::create(a.mountpoint().join("kept")).unwrap();
+    kept.write_all(b"before").unwrap();
+    kept.sync_all().unwrap();
+
+    // An upgrade: the daemon goes, another one comes; what uses the drive only waits.
+    let old = a.pid();
+    a.ok(&["daemon", "stop"]);
+    assert_ne!(a.pid(), old);
+    kept.write_all(b" between").unwrap();
+    kept.sync_all().unwrap();
+    check_files(&a.mountpoint(), 100);
+
+    // A killed one: the keeper has the connection.
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(a.pid()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    assert_eq!(a.taken_up()["state"], "Paused");
+    kept.write_all(b" after").unwrap();
+    kept.sync_all().unwrap();
+    drop(kept);
+    check_files(&a.mountpoint(), 100);
+    assert_eq!(std::fs::read(a.mountpoint().join("kept")).unwrap(), b"before between after");
+    a.ok(&["drive", "resume", "d"]);
+    a.close();
+    let checked = a.ok(&["drive", "check", "d"]);
+    assert_eq!(checked["ok"], true);
+}
+
+#[test]
+fn versions_are_kept_brought_back_and_cloned() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    let note = a.mountpoint().join("note");
+    std::fs::write(&note, "one").unwrap();
+    a.ok(&["drive", "snapshot", "create", "d", "first"]);
+    assert_eq!(a.fails(&["drive", "snapshot", "create", "d", "first"]).1, "exists");
+    std::fs::write(&note, "two").unwrap();
+    assert_eq!(a.fails(&["drive", "rollback", "d", "first", "--yes"]), (1, "state".into()));
+    a.close();
+    a.open(&["--snapshot", "first"]);
+    assert_eq!(std::fs::read(&note).unwrap(), b"one");
+    a.close();
+    a.ok(&["drive", "clone", "d", "e", "--snapshot", "first"]);
+    a.ok(&["drive", "rollback", "d", "first", "--yes"]);
+    a.open(&[]);
+    assert_eq!(std::fs::read(&note).unwrap(), b"one");
+    a.close();
+    let labels = a.ok(&["drive", "snapshot", "list", "d"]);
+    let labels: Vec<_> =
+        labels.as_array().unwrap().iter().map(|s| s["label"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(labels.len(), 2, "what was current before the rollback is kept: {labels:?}");
+    for label in labels {
+        a.ok(&["drive", "snapshot", "delete", "d", &label]);
+    }
+    assert!(a.ok(&["drive", "gc", "d"])["deleted"].as_u64().unwrap() > 0);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+    assert_eq!(a.ok(&["drive", "check", "e"])["ok"], true);
+    a.ok(&["drive", "remove", "e", "--delete-data", "--yes"]);
+    assert_eq!(a.fails(&["drive", "status", "e"]), (3, "not_found".into()));
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+}
+
+#[test]
+fn what_is_only_here_is_not_given_up_by_accident() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    write_files(&a.mountpoint(), 20);
+    assert_eq!(a.fails(&["drive", "close", "d", "--wait"]), (8, "unsent".into()));
+    assert_eq!(a.fails(&["drive", "sync", "d"]), (1, "paused".into()));
+    a.ok(&["daemon", "stop"]);
+    assert_eq!(a.fails(&["drive", "remove", "d", "--yes"]), (8, "unsent".into()));
+    a.open(&[]);
+    check_files(&a.mountpoint(), 20);
+    a.ok(&["drive", "resume", "d"]);
+    a.close();
+    a.ok(&["drive", "remove", "d", "--yes"]);
+}
+
+#[test]
+fn a_served_drive_is_seen_by_nbdinfo_and_ends_with_its_command() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let socket = bench.text("socket");
+    let mut serving = a
+        .command(&["drive", "serve", "d", "--socket", &socket])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says where it serves before anyone can know.
+    let mut line = String::new();
+    BufReader::new(serving.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let size = Command::new("nbdinfo").args(["--size", &format!("nbd+unix:///?socket={socket}")]).output();
+    let size = size.expect("nbdinfo, of the Debian package libnbd-bin");
+    assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), (256u64 << 20).to_string(), "{line}");
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    a.open(&[]);
+    a.close();
+}
+
+#[test]
+fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    let store = bench.store();
+    for size in ["0", "3", "1EiB", "many"] {
+        let (exit, code) =
+            a.fails(&["drive", "create", "d", "--store", &store, "--size", size, "--no-encryption"]);
+        assert_eq!((exit, code.as_str()), (2, "usage"), "{size}");
+    }
+    assert!(!bench.path("store").join("family.json").exists());
+    for url in ["ftp://x/y", "file://relative", "nonsense"] {
+        assert_eq!(a.fails(&["drive", "add", "d", "--store", url]), (2, "usage".into()), "{url}");
+    }
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (5, "offline".into()));
+    std::fs::create_dir_all(bench.path("store")).unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (3, "not_found".into()));
+    std::fs::write(bench.path("store/family.json"), "<html>").unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (7, "corrupt".into()));
+    std::fs::write(bench.path("store/family.json"), r#"{"format": 2}"#).unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]).1, "newer");
+    std::fs::remove_file(bench.path("store/family.json")).unwrap();
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    let again = ["drive", "create", "e", "--store", &store, "--size", "64M", "--no-encryption"];
+    assert_eq!(a.fails(&again).1, "exists");
+    assert_eq!(a.fails(&["drive", "open", "none"]), (3, "not_found".into()));
+    std::fs::rename(bench.path("store"), bench.path("away")).unwrap();
+    assert_eq!(a.fails(&["drive", "open", "d"]), (5, "offline".into()));
+    std::fs::rename(bench.path("away"), bench.path("store")).unwrap();
+    a.open(&[]);
+    assert_eq!(a.fails(&["drive", "open", "d"]), (1, "state".into()));
+    a.close();
+}
