@@ -133,12 +133,29 @@ fn spawn(log: &File) -> Result<Child, CliError> {
     let mut command = Command::new(daemon_program());
     // From / it keeps no directory busy, which may be on a drive.
     command.current_dir("/").stdin(Stdio::null()).stdout(log()?).stderr(log()?);
-    // SAFETY: between fork and exec only what is async-signal-safe may run; setsid(2) is one system call.
+    // SAFETY: between fork and exec only what is async-signal-safe may run: these are two system calls.
     unsafe {
-        // Its own session, so that neither Ctrl-C nor the end of the terminal reaches it.
-        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
+        command.pre_exec(leave_everything_behind);
     }
     command.spawn().map_err(|error| cannot_run(&error))
+}
+
+/// Makes the child independent of whoever typed the command: of the terminal (Ctrl-C, hang-up), and of files that the
+/// command was started with, such as a script's lock, which would be held for as long as the daemon runs.
+fn leave_everything_behind() -> io::Result<()> {
+    const FIRST_BEYOND_STDIO: libc::c_uint = 3;
+    rustix::process::setsid()?;
+    // SAFETY: it takes numbers only; the descriptors that are marked are closed by exec, as if they had been opened so.
+    // Linux before 5.11 refuses the flag; then they are inherited, which does no harm to the daemon.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST_BEYOND_STDIO,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        );
+    }
+    Ok(())
 }
 
 fn describe(status: ExitStatus) -> String {

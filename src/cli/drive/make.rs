@@ -89,7 +89,7 @@ fn tell(
     };
     session.output.result(value, |created: &Created, _| {
         let mut text = format!("{what}\n");
-        if created.store_mode != "swap" {
+        if created.store_mode == "none" {
             text.push_str("This store cannot tell two computers apart: use the drive on one at a time\n");
         }
         match (&created.recovery_key, &written) {
