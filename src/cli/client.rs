@@ -4,7 +4,7 @@
 
 use crate::api::{Code, Failure, Line};
 use crate::cli::failure::CliError;
-use crate::cli::progress::Reporter;
+use crate::cli::progress::{Phase, Reporter};
 use crate::cli::start;
 use crate::paths::Paths;
 use bytes::Bytes;
@@ -62,6 +62,9 @@ impl<'a> Client<'a> {
 
     async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer, CliError> {
         let stream = start::connect_or_start(self.paths).await?;
+        if method != Method::GET {
+            self.progress.enter(Phase::Requested);
+        }
         request(stream, method, path, body).await
     }
 }

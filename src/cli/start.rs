@@ -7,7 +7,7 @@
 
 use crate::api::Code;
 use crate::cli::client;
-use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::failure::{CliError, NOTHING_DONE, why};
 use crate::paths::Paths;
 use hyper::Method;
 use std::ffi::OsString;
@@ -54,7 +54,7 @@ pub async fn connect(paths: &Paths) -> Result<Option<UnixStream>, CliError> {
         )),
         Err(error) => Err(CliError::new(
             Code::Failed,
-            format!("Cannot reach the background service at {}: {error}.", socket.display()),
+            format!("Cannot reach the background service at {}: {}.", socket.display(), why(&error)),
             NOTHING_DONE,
             "Run `holdall daemon` to see what it says.",
         )),
@@ -74,7 +74,7 @@ pub fn daemon_program() -> OsString {
 pub fn cannot_run(error: &io::Error) -> CliError {
     CliError::new(
         Code::NoDaemon,
-        format!("Cannot run holdalld: {error}."),
+        format!("Cannot run holdalld: {}.", why(error)),
         NOTHING_DONE,
         "Install holdalld beside holdall, or in PATH.",
     )
@@ -84,7 +84,7 @@ async fn start(paths: &Paths) -> Result<UnixStream, CliError> {
     paths.prepare()?;
     let log = paths.daemon_log();
     let (mut file, log_start) = open_log(&log).map_err(|error| {
-        let message = format!("Cannot write {}: {error}.", log.display());
+        let message = format!("Cannot write {}: {}.", log.display(), why(&error));
         CliError::new(Code::Failed, message, NOTHING_DONE, "Check that you may write there.")
     })?;
     let mut child = spawn(&file)?;

@@ -3,7 +3,7 @@
 use crate::api::{self, Code, Created, Failure, Secrets};
 use crate::cli::args::drive::{Add, Create};
 use crate::cli::drive::{Session, route};
-use crate::cli::failure::CliError;
+use crate::cli::failure::{CliError, why};
 use crate::cli::secrets::{self, RecoveryKeyFile};
 use crate::cli::terminal;
 use crate::sizes::format_bytes;
@@ -103,7 +103,7 @@ fn tell(
     match written {
         Some(Err(error)) => Err(CliError::new(
             Code::Failed,
-            format!("Cannot write the recovery key: {error}."),
+            format!("Cannot write the recovery key: {}.", why(&error)),
             "The drive is made, and works.",
             "The recovery key is in the result above: keep it from there.",
         )),
