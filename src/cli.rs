@@ -123,10 +123,10 @@ async fn dispatch(
 fn not_parsed(error: &clap::Error) -> ExitCode {
     let asked_for_json = std::env::args_os().any(|argument| argument == "--json");
     if asked_for_json && error.use_stderr() {
+        // clap's first paragraph is the error, the others are usage; what is missing stands on lines of its own.
         let text = error.to_string();
-        let mut paragraphs = text.split("\n\n");
-        let first = paragraphs.next().unwrap_or(&text);
-        let message = failure::sentence(first.trim_start_matches("error: "));
+        let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+        let message = failure::sentence(&first.split_whitespace().collect::<Vec<_>>().join(" "));
         Output::new(true).failure(&Failure {
             code: Code::Usage,
             message,
@@ -148,5 +148,15 @@ mod tests {
     #[test]
     fn the_grammar_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut commands = vec![Arguments::command()];
+        while let Some(command) = commands.pop() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example") || command.is_hide_set(), "{}", command.get_name());
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 }

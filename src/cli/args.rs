@@ -116,7 +116,9 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum DaemonCommand {
     /// Stop it; open drives stay mounted for the next one where that is possible
+    #[command(after_help = "Example:\n  holdall daemon stop")]
     Stop,
     /// Show whether it runs
+    #[command(after_help = "Example:\n  holdall daemon status")]
     Status,
 }

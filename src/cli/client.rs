@@ -4,7 +4,7 @@
 
 use crate::api::{Code, Failure, Line};
 use crate::cli::failure::CliError;
-use crate::cli::progress::Reporter;
+use crate::cli::progress::{Phase, Reporter};
 use crate::cli::start;
 use crate::paths::Paths;
 use bytes::Bytes;
@@ -62,6 +62,9 @@ impl<'a> Client<'a> {
 
     async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer, CliError> {
         let stream = start::connect_or_start(self.paths).await?;
+        if method != Method::GET {
+            self.progress.enter(Phase::Requested);
+        }
         request(stream, method, path, body).await
     }
 }
@@ -105,7 +108,8 @@ pub async fn request(
 pub struct Answer {
     lines: Lines<Incoming>,
     is_lines: bool,
-    connection: Connection,
+    /// Ends with the answer.
+    _connection: Connection,
 }
 
 impl Answer {
@@ -114,7 +118,7 @@ impl Answer {
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let is_lines = content_type.is_some_and(|kind| kind.starts_with("application/x-ndjson"));
         let lines = Lines::new(response.into_body());
-        let answer = Answer { lines, is_lines, connection };
+        let answer = Answer { lines, is_lines, _connection: connection };
         if status.is_success() {
             return Ok(answer);
         }
@@ -161,13 +165,6 @@ impl Answer {
         }
         progress.clear();
         Err(stopped("it closed the connection"))
-    }
-
-    /// Waits until the daemon closes the connection, which it does at the latest when it ends.
-    pub async fn closed(self) {
-        drop(self.lines);
-        let mut connection = self.connection;
-        let _ = (&mut connection.0).await;
     }
 
     async fn document(self) -> Result<Value, CliError> {

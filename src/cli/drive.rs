@@ -54,7 +54,11 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
                 |drive: &DriveStatus, _| format!("{} uploads again: {}", drive.name, status::uploads(drive));
             output.result(&value, words).map(drop)
         }
-        DriveCommand::List | DriveCommand::Status { name: None } => status_of_all(session).await,
+        DriveCommand::List => {
+            let value = client.get("/v1/drives").await?;
+            output.result(&value, |drives: &Vec<DriveStatus>, paint| status::list(drives, paint)).map(drop)
+        }
+        DriveCommand::Status { name: None } => status_of_all(session).await,
         DriveCommand::Status { name: Some(name) } => {
             let value = client.get(&format!("/v1/drives/{}", segment(name))).await?;
             let words = |drive: &DriveStatus, paint| status::details(drive, Timestamp::now(), paint);
@@ -99,10 +103,10 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
     }
 }
 
-/// Lists all drives.
+/// Shows how all drives are.
 pub async fn status_of_all(session: &Session<'_>) -> Result<(), CliError> {
     let value = session.client.get("/v1/drives").await?;
-    let words = |drives: &Vec<DriveStatus>, paint| status::list(drives, paint);
+    let words = |drives: &Vec<DriveStatus>, paint| status::overview(drives, paint);
     session.output.result(&value, words).map(drop)
 }
 

@@ -8,10 +8,9 @@ use crate::cli::show::status;
 use crate::cli::start;
 use crate::paths::Paths;
 use hyper::Method;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::io::stdout;
 use std::time::Duration;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
 /// Between looks for the next daemon. One that was stopped on purpose is not started again by whoever only watches.
@@ -91,15 +90,16 @@ fn print(data: &[u8], output: Output) -> Result<(), CliError> {
 }
 
 /// Returns when the reader of our output has gone, so that `holdall events | head -1` does not wait for an event that
-/// nobody is going to see. Never returns where the output is no pipe.
+/// nobody is going to see. A file has no reader, and never returns.
 async fn reader_left() {
-    // SAFETY: standard output stays open, and the same, as long as the process lives: nobody here closes it.
-    if let Ok(pipe) = unsafe { AsyncFd::register_with_interest(stdout(), Interest::ERROR) }
-        && pipe.ready(Interest::ERROR).await.is_ok()
-    {
-        return;
+    // In a thread, which ends with the process: poll(2) always tells of errors, and we ask for nothing else.
+    let watch = tokio::task::spawn_blocking(|| {
+        let out = stdout();
+        poll(&mut [PollFd::new(&out, PollFlags::empty())], None)
+    });
+    if !matches!(watch.await, Ok(Ok(_))) {
+        std::future::pending().await
     }
-    std::future::pending().await
 }
 
 #[cfg(test)]

@@ -56,6 +56,15 @@ impl From<PathsError> for CliError {
     }
 }
 
+/// What the system says, without the number that means nothing to people.
+pub fn why(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
 /// Standard output failed.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> CliError {
@@ -63,7 +72,7 @@ impl From<io::Error> for CliError {
             io::ErrorKind::BrokenPipe => CliError::ReaderLeft,
             _ => CliError::new(
                 Code::Failed,
-                format!("Cannot print the result: {error}."),
+                format!("Cannot print the result: {}.", why(&error)),
                 "What was asked for may have been done.",
                 "Run `holdall status` to see how things are.",
             ),
@@ -87,6 +96,12 @@ mod tests {
     fn a_sentence_has_a_capital_and_a_full_stop() {
         assert_eq!(sentence("no such file "), "No such file.");
         assert_eq!(sentence("Done."), "Done.");
+    }
+
+    #[test]
+    fn people_are_spared_the_number() {
+        assert_eq!(why(&io::Error::from_raw_os_error(2)), "No such file or directory");
+        assert_eq!(why(&io::Error::other("odd")), "odd");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use crate::api::{Progress, Unit};
 use crate::cli::args::Command;
 use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
+use crate::cli::failure::NOTHING_DONE;
 use crate::cli::output::Output;
-use crate::cli::progress::Reporter;
+use crate::cli::progress::{Phase, Reporter};
 use crate::sizes::format_bytes;
 
 /// What shells add to a signal's number to make an exit code of it.
@@ -12,15 +13,19 @@ const SIGNAL_BASE: i32 = 128;
 
 /// Says what was and what was not done, and returns the exit code.
 pub fn tell(command: &Command, signal: i32, progress: &Reporter, output: Output) -> u8 {
-    // These run until they are interrupted, so an interruption is how they end well.
-    if progress.serves() {
-        return 0;
-    }
-    if !matches!(command, Command::Events) {
-        let at = progress.last().map(|last| format!(" at: {}", how_far(&last))).unwrap_or_default();
-        let (consequence, action) = left(command);
-        output.interrupted(&format!("Interrupted{at}."), consequence, action);
-    }
+    let at = progress.last().map(|last| format!(" at: {}", how_far(&last))).unwrap_or_default();
+    let (consequence, action) = match (progress.phase(), command) {
+        // It runs until it is interrupted, so an interruption is how it ends well.
+        (Phase::Serving, _) => return 0,
+        (Phase::Preparing, Command::Events) => return exit_code(signal),
+        (Phase::Preparing, _) => (NOTHING_DONE, ""),
+        (Phase::Requested, command) => left(command),
+    };
+    output.interrupted(&format!("Interrupted{at}."), consequence, action);
+    exit_code(signal)
+}
+
+fn exit_code(signal: i32) -> u8 {
     (SIGNAL_BASE + signal) as u8
 }
 
@@ -41,8 +46,17 @@ const SEE_STATUS: &str = "Run `holdall status` to see how things are.";
 
 /// What it means, and what to do.
 fn left(command: &Command) -> (&'static str, &'static str) {
-    let Command::Drive(command) = command else {
-        return ("Nothing was changed.", "");
+    let command = match command {
+        Command::Drive(command) => command,
+        Command::Doctor { .. } => {
+            return ("Some of it may have been repaired already.", "Run `holdall doctor` to see.");
+        }
+        Command::Daemon { .. } => {
+            return ("It may still be stopping.", "Run `holdall daemon status` to see.");
+        }
+        Command::Status | Command::Events | Command::Completions { .. } | Command::Man { .. } => {
+            return (NOTHING_DONE, "");
+        }
     };
     match command {
         DriveCommand::Create(_) | DriveCommand::Add(_) | DriveCommand::Clone { .. } => (
@@ -58,9 +72,7 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         DriveCommand::Sync(_) => {
             ("What was uploaded stays. The rest is safe on this computer and is uploaded later.", SEE_STATUS)
         }
-        DriveCommand::List | DriveCommand::Status { .. } | DriveCommand::Map(_) => {
-            ("Nothing was changed.", "")
-        }
+        DriveCommand::List | DriveCommand::Status { .. } | DriveCommand::Map(_) => (NOTHING_DONE, ""),
         DriveCommand::Check(_) => ("Nothing was changed; the check is not complete.", ""),
         DriveCommand::Gc(_) => {
             ("What was deleted was not needed by any version. The rest can be deleted later.", "")
@@ -68,7 +80,7 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         DriveCommand::Pause(_) | DriveCommand::Resume(_) | DriveCommand::Resize { .. } => {
             ("It may have been done already.", SEE_STATUS)
         }
-        DriveCommand::Snapshot(SnapshotCommand::List(_)) => ("Nothing was changed.", ""),
+        DriveCommand::Snapshot(SnapshotCommand::List(_)) => (NOTHING_DONE, ""),
         DriveCommand::Snapshot(SnapshotCommand::Create { .. } | SnapshotCommand::Delete { .. }) => (
             "It may have been done already. The drive itself is unchanged.",
             "Run `holdall drive snapshot list NAME` to see.",

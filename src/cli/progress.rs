@@ -12,7 +12,18 @@ pub struct Reporter {
     bar: ProgressBar,
     /// What a person who interrupts wants to know.
     last: RefCell<Option<Progress>>,
-    serves: Cell<bool>,
+    phase: Cell<Phase>,
+}
+
+/// What an interruption can have interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing that changes anything has been asked of the daemon yet.
+    Preparing,
+    /// It has.
+    Requested,
+    /// A drive is being served, which is meant to be interrupted.
+    Serving,
 }
 
 impl Reporter {
@@ -21,7 +32,7 @@ impl Reporter {
         let visible = !json && stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        Reporter { json, bar, last: RefCell::new(None), serves: Cell::new(false) }
+        Reporter { json, bar, last: RefCell::new(None), phase: Cell::new(Phase::Preparing) }
     }
 
     /// It is so far now.
@@ -46,14 +57,14 @@ impl Reporter {
         self.last.borrow().clone()
     }
 
-    /// From now on a drive is being served, which is meant to be interrupted.
-    pub fn begin_serving(&self) {
-        self.serves.set(true);
+    /// The command has got further.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
     }
 
-    /// Whether a drive is being served.
-    pub fn serves(&self) -> bool {
-        self.serves.get()
+    /// How far the command has got.
+    pub fn phase(&self) -> Phase {
+        self.phase.get()
     }
 
     fn draw(&self, progress: &Progress) {
@@ -64,7 +75,7 @@ impl Reporter {
             }
             None => true,
         };
-        if begins {
+        if begins || self.bar.is_finished() {
             self.bar.reset();
             self.bar.set_style(style(progress));
             self.bar.set_message(progress.stage.clone());

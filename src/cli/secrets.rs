@@ -2,7 +2,7 @@
 //! them.
 
 use crate::api::Code;
-use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::failure::{CliError, NOTHING_DONE, why};
 use crate::cli::terminal;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write, stdin};
@@ -16,7 +16,7 @@ const SECRET_LIMIT_BYTES: u64 = 4096;
 pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
     let shown = if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() };
     let text = read_bounded(path).map_err(|error| {
-        let message = format!("Cannot read the {what} from {shown}: {error}.");
+        let message = format!("Cannot read the {what} from {shown}: {}.", why(&error));
         CliError::usage(message, "Check the file's name and that it is yours to read.")
     })?;
     let secret = text.strip_suffix('\n').unwrap_or(&text);
@@ -81,7 +81,7 @@ impl RecoveryKeyFile {
             ),
             _ => CliError::new(
                 Code::Failed,
-                format!("Cannot write the recovery key to {}: {error}.", path.display()),
+                format!("Cannot write the recovery key to {}: {}.", path.display(), why(&error)),
                 NOTHING_DONE,
                 "Give --recovery-key-out a file that you may make.",
             ),

@@ -1,45 +1,67 @@
 //! The daemon itself: in the foreground, stopped, and looked at.
 
 use crate::api::{Code, DaemonStatus, Diagnosis};
-use crate::cli::client::{self, Client};
+use crate::cli::client::{Client, not_understood};
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
 use crate::cli::output::Output;
 use crate::cli::progress::Reporter;
 use crate::cli::{show, start};
 use crate::paths::Paths;
-use hyper::Method;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
-use tokio::time::timeout;
 
 /// A daemon that stops closes what it can; it does not wait for the network.
-const STOP_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Becomes holdalld, in the foreground. Returns only if that fails.
 pub fn become_daemon() -> CliError {
     start::cannot_run(&Command::new(start::daemon_program()).exec())
 }
 
-/// Stops the daemon and waits until it has ended, so that one that is started next does not meet it.
+/// Stops the daemon and waits until its process has ended, so that whatever comes next does not meet it.
 pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
-    let Some(stream) = start::connect(paths).await? else {
+    if start::connect(paths).await?.is_none() {
         return output.done(&json!({}), "The background service does not run");
-    };
+    }
     let reporter = Reporter::new(output.json);
-    let mut answer = client::request(stream, Method::POST, "/v1/daemon/stop", Some(b"{}".to_vec())).await?;
-    let value = answer.wait_for_result(&reporter).await?;
-    if timeout(STOP_LIMIT, answer.closed()).await.is_err() {
+    let client = Client::new(paths, &reporter);
+    let daemon: DaemonStatus = serde_json::from_value(client.get("/v1/daemon").await?)
+        .map_err(|error| not_understood(&error.to_string()))?;
+    // Taken before it is asked to stop: afterwards the number could be another process's.
+    let process = process(daemon.pid);
+    let value = client.post("/v1/daemon/stop", &json!({})).await?;
+    let wait = tokio::task::spawn_blocking(move || has_ended(process));
+    if !wait.await.unwrap_or(false) {
         return Err(CliError::new(
             Code::Failed,
-            format!("The background service has not ended after {} s.", STOP_LIMIT.as_secs()),
+            format!("The background service has not ended after {} s.", STOP_LIMIT.tv_sec),
             "It may still be closing drives. Your changes are safe on this computer.",
             "Run `holdall daemon status` to see whether it still runs.",
         ));
     }
     output.done(&value, "The background service has stopped")
+}
+
+/// A process that can be waited for; `None` if there is none any more.
+fn process(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Whether the process ends in time.
+fn has_ended(process: Option<OwnedFd>) -> bool {
+    match process {
+        Some(process) => {
+            let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&STOP_LIMIT));
+            ended.is_ok_and(|number| number > 0)
+        }
+        None => true,
+    }
 }
 
 /// Shows whether the daemon runs; does not start it.

@@ -2,7 +2,7 @@
 
 use crate::api::Code;
 use crate::cli::args::Arguments;
-use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::failure::{CliError, NOTHING_DONE, why};
 use crate::cli::output::Output;
 use clap::CommandFactory;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub fn man(dir: &Path) -> Result<(), CliError> {
     let written =
         std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Arguments::command(), dir));
     written.map_err(|error| {
-        let message = format!("Cannot write man pages to {}: {error}.", dir.display());
+        let message = format!("Cannot write man pages to {}: {}.", dir.display(), why(&error));
         CliError::new(Code::Failed, message, NOTHING_DONE, "Give a directory that you may write to.")
     })
 }

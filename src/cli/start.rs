@@ -7,7 +7,7 @@
 
 use crate::api::Code;
 use crate::cli::client;
-use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::failure::{CliError, NOTHING_DONE, why};
 use crate::paths::Paths;
 use hyper::Method;
 use std::ffi::OsString;
@@ -54,7 +54,7 @@ pub async fn connect(paths: &Paths) -> Result<Option<UnixStream>, CliError> {
         )),
         Err(error) => Err(CliError::new(
             Code::Failed,
-            format!("Cannot reach the background service at {}: {error}.", socket.display()),
+            format!("Cannot reach the background service at {}: {}.", socket.display(), why(&error)),
             NOTHING_DONE,
             "Run `holdall daemon` to see what it says.",
         )),
@@ -74,7 +74,7 @@ pub fn daemon_program() -> OsString {
 pub fn cannot_run(error: &io::Error) -> CliError {
     CliError::new(
         Code::NoDaemon,
-        format!("Cannot run holdalld: {error}."),
+        format!("Cannot run holdalld: {}.", why(error)),
         NOTHING_DONE,
         "Install holdalld beside holdall, or in PATH.",
     )
@@ -84,7 +84,7 @@ async fn start(paths: &Paths) -> Result<UnixStream, CliError> {
     paths.prepare()?;
     let log = paths.daemon_log();
     let (mut file, log_start) = open_log(&log).map_err(|error| {
-        let message = format!("Cannot write {}: {error}.", log.display());
+        let message = format!("Cannot write {}: {}.", log.display(), why(&error));
         CliError::new(Code::Failed, message, NOTHING_DONE, "Check that you may write there.")
     })?;
     let mut child = spawn(&file)?;
@@ -133,12 +133,29 @@ fn spawn(log: &File) -> Result<Child, CliError> {
     let mut command = Command::new(daemon_program());
     // From / it keeps no directory busy, which may be on a drive.
     command.current_dir("/").stdin(Stdio::null()).stdout(log()?).stderr(log()?);
-    // SAFETY: between fork and exec only what is async-signal-safe may run; setsid(2) is one system call.
+    // SAFETY: between fork and exec only what is async-signal-safe may run: these are two system calls.
     unsafe {
-        // Its own session, so that neither Ctrl-C nor the end of the terminal reaches it.
-        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
+        command.pre_exec(leave_everything_behind);
     }
     command.spawn().map_err(|error| cannot_run(&error))
+}
+
+/// Makes the child independent of whoever typed the command: of the terminal (Ctrl-C, hang-up), and of files that the
+/// command was started with, such as a script's lock, which would be held for as long as the daemon runs.
+fn leave_everything_behind() -> io::Result<()> {
+    const FIRST_BEYOND_STDIO: libc::c_uint = 3;
+    rustix::process::setsid()?;
+    // SAFETY: it takes numbers only; the descriptors that are marked are closed by exec, as if they had been opened so.
+    // Linux before 5.11 refuses the flag; then they are inherited, which does no harm to the daemon.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST_BEYOND_STDIO,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        );
+    }
+    Ok(())
 }
 
 fn describe(status: ExitStatus) -> String {

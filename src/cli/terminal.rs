@@ -1,7 +1,7 @@
 //! Asks the person at the terminal.
 
 use crate::api::Code;
-use crate::cli::failure::{CliError, NOTHING_DONE};
+use crate::cli::failure::{CliError, NOTHING_DONE, why};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Write, stderr, stdin};
 
@@ -63,7 +63,7 @@ async fn read_line() -> io::Result<String> {
 }
 
 fn unreadable(error: io::Error) -> CliError {
-    let message = format!("Cannot read from the terminal: {error}.");
+    let message = format!("Cannot read from the terminal: {}.", why(&error));
     CliError::new(Code::Failed, message, NOTHING_DONE, "Give the passphrase in a file instead.")
 }
 

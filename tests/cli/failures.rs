@@ -93,6 +93,9 @@ fn wrong_usage_exits_with_2_and_asks_nothing() {
     let error = place.run("drive resize work lots --json").json_error();
     assert_eq!(error["code"], "usage");
     assert!(error["message"].as_str().unwrap().contains("is not a size"), "{error}");
+    let error = place.run("drive serve work --json").json_error();
+    let message = "The following required arguments were not provided: <--socket <PATH>|--tcp <ADDR>>.";
+    assert_eq!(error["message"], message);
 }
 
 #[test]

@@ -101,6 +101,9 @@ impl Fake {
         let mut turns: HashMap<String, VecDeque<Reply>> = HashMap::new();
         let daemon = serde_json::json!({"version": "0.1.0", "pid": 7, "uptime_ms": 90_000});
         turns.insert("GET /v1/daemon".to_owned(), VecDeque::from([Reply::document(daemon)]));
+        for (what, _) in replies {
+            turns.remove(*what);
+        }
         for (what, reply) in replies {
             turns.entry((*what).to_owned()).or_default().push_back(reply.clone());
         }

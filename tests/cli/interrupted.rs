@@ -94,4 +94,5 @@ fn a_prompt_that_is_interrupted_gives_the_echo_back() {
     send(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(pty.echoes());
+    pty.wait_for("Interrupted.\r\nNothing was done.");
 }

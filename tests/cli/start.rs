@@ -5,6 +5,7 @@ use crate::place::{Place, Ran};
 use crate::samples::*;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 fn lists_drives() -> [(&'static str, Reply); 1] {
     [("GET /v1/drives", Reply::document(json!([drive()])))]
@@ -79,7 +80,7 @@ fn a_daemon_that_fails_is_quoted() {
 #[test]
 fn without_a_daemon_to_run_it_says_what_to_install() {
     let place = Place::new();
-    let ran = place.run("status");
+    let ran = Ran::from(place.command("status").env("PATH", "/nonexistent").output().unwrap());
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("holdalld beside holdall, or in PATH"), "{}", ran.err);
 }
@@ -104,19 +105,47 @@ fn in_the_foreground_it_becomes_the_daemon() {
     assert_eq!((ran.code, ran.out), (Some(4), format!("I am {pid} with 0 arguments\n")));
 }
 
-#[test]
-fn stopping_waits_for_the_end_and_starts_nothing() {
-    let stops = [("POST /v1/daemon/stop", Reply::result(json!({})).and_dies())];
-    let (place, fake) = Place::with_daemon(&stops);
-    place.install("fails");
-    let ran = place.run("daemon stop");
-    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "The background service has stopped\n"), "{ran:?}");
-    fake.died();
+/// A fake daemon says that it is this process.
+fn stopped_by(pid: u32) -> (Place, Fake) {
+    let daemon = json!({"version": "0.1.0", "pid": pid, "uptime_ms": 1});
+    let stops = Reply::result(json!({})).and_dies();
+    Place::with_daemon(&[("GET /v1/daemon", Reply::document(daemon)), ("POST /v1/daemon/stop", stops)])
+}
 
+#[test]
+fn stopping_waits_for_the_process_to_end() {
+    let mut process = Command::new("sleep").arg("infinity").spawn().unwrap();
+    let (place, fake) = stopped_by(process.id());
+    let mut child = place.command("daemon stop").spawn().unwrap();
+    fake.died();
+    assert_eq!(child.try_wait().unwrap(), None);
+    process.kill().unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    process.wait().unwrap();
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "The background service has stopped\n"), "{ran:?}");
+}
+
+#[test]
+fn what_does_not_run_is_not_started_to_be_stopped() {
+    let place = Place::new();
+    place.install("claims-the-socket");
     for (arguments, code) in [("daemon stop", 0), ("daemon status", 1)] {
         let ran = place.run(arguments);
         assert_eq!(ran.code, Some(code));
         assert!(format!("{}{}", ran.out, ran.err).contains("does not run"), "{ran:?}");
     }
-    assert!(!place.path("state/daemon.log").exists());
+    assert!(!place.path("state/starts").exists());
+}
+
+#[test]
+fn the_daemon_does_not_hold_what_the_script_had_open() {
+    let (place, _fake) = with_startable_daemon();
+    let command = place.command("status");
+    let mut script = Command::new("sh");
+    script.args(["-c", "exec 7>lock; exec \"$0\" status"]).arg(command.get_program());
+    script.env_clear().current_dir(place.path(""));
+    script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert_eq!(script.output().unwrap().status.code(), Some(0));
+    let open = std::fs::read_to_string(place.path("state/descriptors")).unwrap();
+    assert!(open.lines().any(|number| number == "2") && !open.lines().any(|number| number == "7"), "{open}");
 }

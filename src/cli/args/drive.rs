@@ -2,7 +2,7 @@
 
 use crate::api::AttachMode;
 use crate::sizes::parse_size;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
@@ -38,10 +38,13 @@ pub enum DriveCommand {
     #[command(after_help = "Example:\n  holdall drive sync work && systemctl suspend")]
     Sync(Drive),
     /// Stop uploading; changes are kept on this computer
+    #[command(after_help = PAUSE_EXAMPLES)]
     Pause(Drive),
     /// Go on uploading
+    #[command(after_help = PAUSE_EXAMPLES)]
     Resume(Drive),
     /// List the drives that this computer knows
+    #[command(after_help = "Example:\n  holdall drive list --json | jq -r '.[].name'")]
     List,
     /// Show how a drive is, or all of them
     #[command(
@@ -53,12 +56,15 @@ pub enum DriveCommand {
         name: Option<String>,
     },
     /// Show which parts of a drive are on this computer
+    #[command(after_help = "Example:\n  holdall drive map work")]
     Map(Drive),
     /// Read everything that a drive has in its store, and check it
     ///
     /// This downloads the whole drive. Nothing is changed. Exits with 7 if something is damaged.
+    #[command(after_help = "Example:\n  holdall drive check work")]
     Check(Drive),
-    /// Delete what no version of a drive needs any more from its store
+    /// Free the space in a drive's store that none of its versions needs any more
+    #[command(after_help = "Example:\n  holdall drive gc work")]
     Gc(Drive),
     /// Make a drive larger
     #[command(after_help = "Example:\n  holdall drive resize work 200G")]
@@ -169,6 +175,11 @@ Examples:
   holdall drive passphrase work
   holdall drive passphrase work --new-passphrase-file - < new-passphrase";
 
+const PAUSE_EXAMPLES: &str = "\
+Examples:
+  holdall drive pause work
+  holdall drive resume work";
+
 const SERVE_EXAMPLES: &str = "\
 Examples:
   holdall drive serve work --socket /run/user/1000/work.sock
@@ -267,6 +278,7 @@ impl From<Attach> for AttachMode {
 #[derive(Debug, Subcommand)]
 pub enum SnapshotCommand {
     /// Keep the drive as it is now
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
     Create {
         /// Which.
         #[command(flatten)]
@@ -276,8 +288,10 @@ pub enum SnapshotCommand {
         label: Option<String>,
     },
     /// List a drive's snapshots
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
     List(Drive),
     /// Give up a snapshot; the drive stays as it is
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
     Delete {
         /// Which.
         #[command(flatten)]
@@ -291,12 +305,13 @@ pub enum SnapshotCommand {
 /// `drive serve`.
 #[derive(Debug, Args)]
 #[group(skip)]
+#[command(group = ArgGroup::new("where").required(true))]
 pub struct Serve {
     /// The drive
     #[arg(value_parser = name)]
     pub name: String,
     /// Serve on this Unix socket
-    #[arg(long, value_name = "PATH", group = "where", required_unless_present = "tcp")]
+    #[arg(long, value_name = "PATH", group = "where")]
     pub socket: Option<PathBuf>,
     /// Serve on this TCP address, such as 127.0.0.1:10809
     #[arg(long, value_name = "ADDR", group = "where")]

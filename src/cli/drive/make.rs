@@ -3,7 +3,7 @@
 use crate::api::{self, Code, Created, Failure, Secrets};
 use crate::cli::args::drive::{Add, Create};
 use crate::cli::drive::{Session, route};
-use crate::cli::failure::CliError;
+use crate::cli::failure::{CliError, why};
 use crate::cli::secrets::{self, RecoveryKeyFile};
 use crate::cli::terminal;
 use crate::sizes::format_bytes;
@@ -89,7 +89,7 @@ fn tell(
     };
     session.output.result(value, |created: &Created, _| {
         let mut text = format!("{what}\n");
-        if created.store_mode != "swap" {
+        if created.store_mode == "none" {
             text.push_str("This store cannot tell two computers apart: use the drive on one at a time\n");
         }
         match (&created.recovery_key, &written) {
@@ -103,7 +103,7 @@ fn tell(
     match written {
         Some(Err(error)) => Err(CliError::new(
             Code::Failed,
-            format!("Cannot write the recovery key: {error}."),
+            format!("Cannot write the recovery key: {}.", why(&error)),
             "The drive is made, and works.",
             "The recovery key is in the result above: keep it from there.",
         )),

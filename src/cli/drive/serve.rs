@@ -4,6 +4,7 @@ use crate::api::{self, Code, Line, Served};
 use crate::cli::args::drive::Serve;
 use crate::cli::drive::{Session, absolute, route};
 use crate::cli::failure::CliError;
+use crate::cli::progress::Phase;
 
 /// Serves until interrupted; returns only if the daemon ends it.
 pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError> {
@@ -14,7 +15,7 @@ pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError>
     };
     let mut answer = session.client.posting(&route(&serve.name, "serve"), &request).await?;
     let value = answer.wait_for_result(session.progress).await?;
-    session.progress.begin_serving();
+    session.progress.enter(Phase::Serving);
     session
         .output
         .result(&value, |served: &Served, _| format!("{} is served at {}", serve.name, served.uri))?;
