@@ -7,7 +7,7 @@ mod support;
 use holdall::api::AttachMode;
 use holdall::attach::filesystem::{self, MountOptions};
 use holdall::attach::{self, AttachError, Attached, Unfit};
-use holdall::privileged::{FreezeEnded, Holder, Privileged, PrivilegedError, Refused};
+use holdall::privileged::{Content, FreezeEnded, Holder, Outcome, Privileged, PrivilegedError, Refused};
 use holdall_core::device::BlockDevice;
 use holdall_nbd::testing::{MemoryDevice, Policy};
 use std::fs;
@@ -268,4 +268,57 @@ fn a_device_that_has_become_somebody_elses_is_not_touched() {
     }
     attached.detach().unwrap();
     bench.assert_nothing_left();
+}
+
+#[test]
+fn a_file_system_with_errors_is_checked_before_it_is_mounted() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    fs::write(bench.mountpoint().join("letter"), "dear").unwrap();
+    mounted.unmount().unwrap();
+    run("tune2fs", &["-E", "force_fsck"], attached.block_device());
+    let has_errors = || {
+        let probe = Privileged::Probe { target: attached.target().clone() };
+        match bench.site.deputy.perform(&probe, &[], PATIENCE).unwrap() {
+            Outcome::Content(Content::Ext4(superblock)) => superblock.has_errors,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(has_errors());
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(bench.mountpoint().join("letter")).unwrap(), b"dear");
+    mounted.unmount().unwrap();
+    assert!(!has_errors());
+
+    // What takes a decision is left to a person, and not mounted.
+    run("debugfs", &["-w", "-R", "clri <2>"], attached.block_device());
+    run("tune2fs", &["-E", "force_fsck"], attached.block_device());
+    match filesystem::mount(&attached, &options(&bench)) {
+        Err(AttachError::Privileged(error @ PrivilegedError::Refused(Refused::Damaged { .. }))) => {
+            assert_eq!(error.failure().code, holdall::api::Code::Corrupt);
+        }
+        other => panic!("{other:?}"),
+    }
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn the_kernel_keeps_little_that_is_dirty() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let bdi = format!("/sys/class/bdi/{}", attached.target().number().unwrap());
+    let read = |file: &str| fs::read_to_string(format!("{bdi}/{file}")).map(|text| text.trim().to_owned());
+    assert!(attached.tuned().read_ahead);
+    assert_eq!(read("read_ahead_kb").unwrap(), "1024");
+    assert_eq!(attached.tuned().dirty_limited, read("max_bytes").is_ok());
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+fn run(program: &str, arguments: &[&str], path: &std::path::Path) {
+    let output = std::process::Command::new(program).args(arguments).arg(path).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error} (apt-get install e2fsprogs)"));
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -55,7 +55,7 @@ impl Left {
             nbd,
             loop_device,
             disk: mounted.then(|| directory.clone()),
-            mountpoint: stale.filter(|path| mountinfo::at(&mounts, path).is_none() && is_there(path)),
+            mountpoint: stale.filter(|path| is_free(&mounts, path) && is_there(path)),
             mounts: mounts.into_iter().filter(|mount| numbers.contains(&mount.number)).collect(),
             directory: (!mounted && is_there(&directory)).then_some(directory),
         })
@@ -76,6 +76,11 @@ impl Left {
         what.extend(directories.map(|path| format!("the empty directory {}", path.display())));
         what
     }
+}
+
+/// Nothing is mounted there, and a look at it cannot hang.
+fn is_free(mounts: &[Mount], path: &Path) -> bool {
+    mountinfo::at(mounts, path).is_none() && mountinfo::is_safe_to_look_at(mounts, path)
 }
 
 /// Only where nothing is mounted may this be asked.
@@ -118,7 +123,7 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     onefile::leave(site, &directory)?;
     if let Some(record) = Record::load(&site.dirs.records(), uuid)
         && let Some(path) = record.mountpoint.filter(|_| record.made)
-        && mountinfo::at(&mountinfo::read()?, &path).is_none()
+        && is_free(&mountinfo::read()?, &path)
     {
         mountpoint::remove(&path)?;
     }
