@@ -47,6 +47,11 @@ fn a_drive_grows_under_a_writer() {
     in_guest("guest_grow");
 }
 
+#[test]
+fn without_resend_a_mount_survives_a_handover_and_nobody_waits_after_kill_9() {
+    in_guest("guest_cannot_resend");
+}
+
 fn start(bench: &Bench, how: &str) -> Daemon {
     let mut daemon = bench.start("auto", None);
     assert!(daemon.hear(how).starts_with("/dev/nbd"));
@@ -86,6 +91,32 @@ fn guest_replaced() {
     let written = writer.stop();
     close(&bench, daemon);
     let daemon = start(&bench, "attached");
+    verify(&path, written);
+    close(&bench, daemon);
+}
+
+/// The guest's kernel (6.1) cannot repeat requests that a dead daemon had taken, so that a mount survives a handover
+/// and not kill -9; what it may not do is to wait for ever.
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_cannot_resend() {
+    assert_guest();
+    let bench = Bench::new();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
+    let path = bench.mountpoint().join("records");
+    let writer = Writer::start(&path);
+    writer.progress(3);
+    daemon.say("hand-over");
+    daemon.hear("handed over");
+    daemon.finished();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("resumed");
+    writer.progress(3);
+    let written = writer.stop();
+    drop(daemon);
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
     verify(&path, written);
     close(&bench, daemon);
 }

@@ -159,8 +159,8 @@ impl Connections {
     }
 
     /// The kernel finds its connection dead and keeps what it is asked, for as long as `DEAD_CONNECTION_TIMEOUT`.
-    pub(super) fn hand_over(self, patience: Duration) {
-        if let Some(session) = self.session {
+    pub(super) fn hand_over(&mut self, patience: Duration) {
+        if let Some(session) = self.session.take() {
             session.close(patience);
         }
         self.server.shutdown(patience);

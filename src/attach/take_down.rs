@@ -29,7 +29,7 @@ pub struct TakenDown {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
     pub(super) nbd: Option<Target>,
-    pub(super) loop_device: Option<Target>,
+    pub(super) loop_devices: Vec<Target>,
     /// Where a one-file disk is mounted.
     pub(super) disk: Option<PathBuf>,
     /// Its file system.
@@ -44,16 +44,16 @@ impl Left {
     /// Looks, without touching any of it.
     pub(super) fn of(uuid: Uuid, site: &Site) -> Result<Self, AttachError> {
         let directory = site.dirs.disk(uuid);
-        let (nbd, loop_device) = (nbd::find(uuid)?, onefile::find(uuid, site)?);
+        let (nbd, loop_devices) = (nbd::find(uuid)?, onefile::find(uuid, site)?);
         let mounts = mountinfo::read()?;
         let numbers: Vec<DeviceNumber> =
-            [&nbd, &loop_device].into_iter().flatten().filter_map(|target| target.number().ok()).collect();
+            nbd.iter().chain(&loop_devices).filter_map(|target| target.number().ok()).collect();
         let mounted = fuse::connection_at(&directory).is_some();
         let made = Record::load(&site.dirs.records(), uuid).filter(|record| record.made);
         let stale = made.and_then(|record| record.mountpoint);
         Ok(Left {
             nbd,
-            loop_device,
+            loop_devices,
             disk: mounted.then(|| directory.clone()),
             mountpoint: stale.filter(|path| is_free(&mounts, path) && is_there(path)),
             mounts: mounts.into_iter().filter(|mount| numbers.contains(&mount.number)).collect(),
@@ -63,12 +63,12 @@ impl Left {
 
     /// Whether the kernel still has something of the drive.
     pub(super) fn is_attached(&self) -> bool {
-        self.nbd.is_some() || self.loop_device.is_some() || self.disk.is_some()
+        self.nbd.is_some() || !self.loop_devices.is_empty() || self.disk.is_some()
     }
 
     /// What there is, for people.
     pub(super) fn describe(&self) -> Vec<String> {
-        let devices = [&self.nbd, &self.loop_device].into_iter().flatten();
+        let devices = self.nbd.iter().chain(&self.loop_devices);
         let mut what: Vec<_> = devices.map(|target| target.device.display().to_string()).collect();
         what.extend(self.mounts.iter().map(|mount| format!("the mount at {}", mount.point.display())));
         what.extend(self.disk.iter().map(|path| format!("the one-file disk at {}", path.display())));
@@ -81,6 +81,11 @@ impl Left {
 /// Nothing is mounted there, and a look at it cannot hang.
 fn is_free(mounts: &[Mount], path: &Path) -> bool {
     mountinfo::at(mounts, path).is_none() && mountinfo::is_safe_to_look_at(mounts, path)
+}
+
+/// Removes a mount point that was made by us, unless something else is mounted there by now.
+pub(super) fn remove_mountpoint(path: &Path) -> Result<(), AttachError> {
+    if is_free(&mountinfo::read()?, path) { mountpoint::remove(path) } else { Ok(()) }
 }
 
 /// Only where nothing is mounted may this be asked.
@@ -109,7 +114,7 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     for mount in left.mounts.iter().rev() {
         unmount(site, mount, &mut taken.holders)?;
     }
-    if let Some(target) = left.loop_device {
+    for target in left.loop_devices {
         match site.perform(&Privileged::LoopDetach { target }, DEVICE_DEADLINE) {
             Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
             // It was told to go, and does when the last one closes it.
@@ -123,9 +128,8 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     onefile::leave(site, &directory)?;
     if let Some(record) = Record::load(&site.dirs.records(), uuid)
         && let Some(path) = record.mountpoint.filter(|_| record.made)
-        && is_free(&mountinfo::read()?, &path)
     {
-        mountpoint::remove(&path)?;
+        remove_mountpoint(&path)?;
     }
     Record::remove(&site.dirs.records(), uuid)
         .map_err(|error| AttachError::io("write to", &site.dirs.records(), error))?;

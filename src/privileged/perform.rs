@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     end_after(Duration::from_millis(request.deadline_ms));
-    if let Task::Privileged(Privileged::Mount { .. }) = &request.task
+    if makes_something(&request.task)
         && let Err(error) = end_with(&socket)
     {
         eprintln!("the daemon cannot be watched: {error}");
@@ -69,9 +69,18 @@ fn end_after(deadline: Duration) {
     unsafe { libc::alarm(u32::try_from(seconds).unwrap_or(u32::MAX)) };
 }
 
-/// Ends this process when nobody is at the socket's other end any more: a mount must not appear after the daemon that
-/// asked for it has died and another one has seen that there is none. An mkfs, a check or a resize is better brought to
-/// its end.
+/// Whether it makes what must not appear after the daemon that asked for it has died, and another one has seen that
+/// there is none. An mkfs, a check or a resize is better brought to its end.
+fn makes_something(task: &Task) -> bool {
+    matches!(
+        task,
+        Task::Privileged(
+            Privileged::Mount { .. } | Privileged::LoopAttach { .. } | Privileged::NbdAttach { .. }
+        )
+    )
+}
+
+/// Ends this process when nobody is at the socket's other end any more.
 fn end_with(socket: &UnixStream) -> std::io::Result<()> {
     let fd = socket.as_raw_fd();
     // SAFETY: these take numbers. O_ASYNC has the kernel send SIGIO when the peer closes, whose default action ends the
