@@ -173,6 +173,31 @@ fn replaced(replace: impl Fn(&Bench, support::Daemon) -> support::Daemon) {
 }
 
 #[test]
+fn the_doctor_looks_at_a_daemon_that_hangs_without_hanging_and_takes_it_down() {
+    let bench = Bench::new();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
+    let path = bench.mountpoint().join("letter");
+    let open = File::create(&path).unwrap();
+    daemon.stop();
+    // It waits for the daemon, in the kernel.
+    let waiting = std::thread::spawn(move || {
+        let mut open = open;
+        open.write_all(&pattern(1)).and_then(|()| open.sync_all())
+    });
+    let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+    assert!(about_drives(&findings)[0].detail.contains(bench.mountpoint().to_str().unwrap()));
+    let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+    assert!(about_drives(&findings).iter().all(|finding| finding.repaired), "{findings:#?}");
+    assert!(waiting.join().unwrap().is_err(), "who waited gets an error");
+    drop(daemon);
+    bench.assert_nothing_left();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
+    close(&bench, daemon);
+}
+
+#[test]
 fn what_was_fsynced_is_there_after_daemon_and_keeper_died_under_an_open_file() {
     let bench = Bench::new();
     let mut daemon = bench.start("loop", None);

@@ -52,6 +52,11 @@ fn without_resend_a_mount_survives_a_handover_and_nobody_waits_after_kill_9() {
     in_guest("guest_cannot_resend");
 }
 
+#[test]
+fn the_next_daemon_goes_on_wherever_its_predecessor_was_killed_with_nbd() {
+    in_guest("guest_killed_anywhere");
+}
+
 fn start(bench: &Bench, how: &str) -> Daemon {
     let mut daemon = bench.start("auto", None);
     assert!(daemon.hear(how).starts_with("/dev/nbd"));
@@ -139,6 +144,25 @@ fn guest_doctor() {
         bench.assert_nothing_left();
         assert_eq!(kernel::attached_devices().unwrap(), [], "{step}");
         let daemon = start(&bench, "attached");
+        close(&bench, daemon);
+    }
+}
+
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_killed_anywhere() {
+    assert_guest();
+    for step in ["Recorded", "DeviceMade", "Formatted", "Mounted", "Unmounted", "DeviceGone"] {
+        let bench = Bench::new();
+        let mut daemon = bench.start("nbd", Some(step));
+        if matches!(step, "Unmounted" | "DeviceGone") {
+            daemon.hear("attached");
+            daemon.say("close");
+        }
+        daemon.hear(step);
+        drop(daemon);
+        let daemon =
+            start(&bench, if matches!(step, "Recorded" | "DeviceGone") { "attached" } else { "resumed" });
         close(&bench, daemon);
     }
 }
