@@ -10,6 +10,8 @@ use holdall::attach::filesystem::{self, MountOptions};
 use holdall::attach::{self, doctor};
 use holdall_core::device::BlockDevice;
 use holdall_nbd::kernel;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -55,6 +57,11 @@ fn without_resend_a_mount_survives_a_handover_and_nobody_waits_after_kill_9() {
 #[test]
 fn the_next_daemon_goes_on_wherever_its_predecessor_was_killed_with_nbd() {
     in_guest("guest_killed_anywhere");
+}
+
+#[test]
+fn an_open_file_on_an_nbd_device_that_was_taken_down_is_in_nobodys_way() {
+    in_guest("guest_open_file");
 }
 
 fn start(bench: &Bench, how: &str) -> Daemon {
@@ -165,6 +172,33 @@ fn guest_killed_anywhere() {
             start(&bench, if matches!(step, "Recorded" | "DeviceGone") { "attached" } else { "resumed" });
         close(&bench, daemon);
     }
+}
+
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_open_file() {
+    assert_guest();
+    let bench = Bench::new();
+    let daemon = start(&bench, "attached");
+    let path = bench.mountpoint().join("letter");
+    let mut open = File::create(&path).unwrap();
+    open.write_all(b"dear").and_then(|()| open.sync_all()).unwrap();
+    drop(daemon);
+    let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+    let drive = findings.iter().find(|finding| finding.subject.starts_with("drive ")).unwrap();
+    let this = std::process::id().to_string();
+    assert!(drive.repaired && drive.action.as_ref().unwrap().contains(&this), "{drive:?}");
+    assert!(open.write_all(b"late").and_then(|()| open.sync_all()).is_err(), "late writers get errors");
+
+    let mut daemon = start(&bench, "attached");
+    assert_eq!(std::fs::read(&path).unwrap(), b"dear");
+    drop(daemon);
+    daemon = start(&bench, "resumed");
+    drop(open);
+    while kernel::attached_devices().unwrap().len() > 1 {
+        std::thread::yield_now();
+    }
+    close(&bench, daemon);
 }
 
 #[test]

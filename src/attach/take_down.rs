@@ -28,7 +28,7 @@ pub struct TakenDown {
 /// What is there of a drive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
-    pub(super) nbd: Option<Target>,
+    pub(super) nbd: Vec<Target>,
     pub(super) loop_devices: Vec<Target>,
     /// Where a one-file disk is mounted.
     pub(super) disk: Option<PathBuf>,
@@ -63,7 +63,7 @@ impl Left {
 
     /// Whether the kernel still has something of the drive.
     pub(super) fn is_attached(&self) -> bool {
-        self.nbd.is_some() || !self.loop_devices.is_empty() || self.disk.is_some()
+        !self.nbd.is_empty() || !self.loop_devices.is_empty() || self.disk.is_some()
     }
 
     /// What there is, for people.
@@ -93,9 +93,15 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|facts| facts.is_dir())
 }
 
-/// Whether the kernel still has something of the drive from an earlier time.
+/// Whether the kernel still has something of the drive from an earlier time. An nbd device that nobody has mounted is
+/// discarded; an open file may keep its name for a while, which is in nobody's way.
 pub(super) fn is_anything_left(uuid: Uuid, site: &Site) -> Result<bool, AttachError> {
-    Ok(Left::of(uuid, site)?.is_attached())
+    let left = Left::of(uuid, site)?;
+    if !left.mounts.is_empty() || !left.loop_devices.is_empty() || left.disk.is_some() {
+        return Ok(true);
+    }
+    left.nbd.iter().try_for_each(|target| nbd::discard(target, site))?;
+    Ok(false)
 }
 
 /// Takes down whatever is left of a drive that no process serves.
@@ -104,9 +110,7 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     let directory = site.dirs.disk(uuid);
     let mut taken = TakenDown { what: left.describe(), holders: Vec::new() };
 
-    if let Some(target) = &left.nbd {
-        site.perform(&Privileged::NbdDetach { target: target.clone(), force: true }, DEVICE_DEADLINE)?;
-    }
+    left.nbd.iter().try_for_each(|target| nbd::discard(target, site))?;
     if left.disk.is_some() {
         fail_waiters(site, &directory)?;
     }
