@@ -134,6 +134,12 @@ pub struct Site {
     pub on_step: Arc<dyn Fn(Step) + Send + Sync>,
 }
 
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").field("dirs", &self.dirs).field("deputy", &self.deputy).finish_non_exhaustive()
+    }
+}
+
 impl Site {
     /// One that tells nobody of its steps.
     pub fn new(dirs: Dirs, deputy: Deputy, runtime: Handle) -> Self {
@@ -296,12 +302,16 @@ impl Attached {
 
     /// Stops serving and leaves the kernel's device to the next daemon, which calls [`reattach`]. Requests in flight are
     /// finished for as long as `patience`; what is then left, and what comes, waits for the next daemon.
-    pub fn hand_over(self, patience: Duration) -> Result<(), AttachError> {
-        match self.served {
-            Served::Nbd(connections) => connections.hand_over(patience),
-            Served::Loop(disk) => return disk.hand_over(&self.site, patience),
+    ///
+    /// After an error that the keeper could not be started or reached, the drive is served on.
+    pub fn hand_over(&mut self, patience: Duration) -> Result<(), AttachError> {
+        match &mut self.served {
+            Served::Nbd(connections) => {
+                connections.hand_over(patience);
+                Ok(())
+            }
+            Served::Loop(disk) => disk.hand_over(&self.site, patience),
         }
-        Ok(())
     }
 
     /// Gives the keeper a copy again, for one that was started after its predecessor died. Nothing for nbd.

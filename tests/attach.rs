@@ -7,11 +7,14 @@ mod support;
 use holdall::api::AttachMode;
 use holdall::attach::filesystem::{self, MountOptions};
 use holdall::attach::{self, AttachError, Attached, Unfit};
-use holdall::privileged::{FreezeEnded, Holder, Privileged, PrivilegedError, Refused};
-use holdall_core::device::BlockDevice;
+use holdall::privileged::{Content, FreezeEnded, Holder, Outcome, Privileged, PrivilegedError, Refused};
+use holdall_core::device::{BlockDevice, Durability};
 use holdall_nbd::testing::{MemoryDevice, Policy};
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Bench, DRIVE_BYTES, PATIENCE, Writer};
@@ -105,7 +108,7 @@ fn no_file_system_is_made_over_anything() {
     attached.detach().unwrap();
 
     let device = MemoryDevice::new(DRIVE_BYTES);
-    let written = device.write(100 << 10, &[7; 4096], holdall_core::device::Durability::Ordered);
+    let written = device.write(100 << 10, &[7; 4096], Durability::Ordered);
     bench.runtime.block_on(written.wait()).unwrap();
     let mut attached = attach(&bench, &device);
     assert!(matches!(filesystem::mount(&attached, &options(&bench)), Err(AttachError::Foreign)));
@@ -228,7 +231,7 @@ fn an_operation_that_hangs_is_given_up_and_the_system_stays_clean() {
     let probe = Privileged::Probe { target: attached.target().clone() };
     let mount = Privileged::Mount { target: attached.target().clone(), read_only: false };
     for operation in [probe, mount] {
-        let fds = [std::os::fd::AsFd::as_fd(&directory)];
+        let fds = [directory.as_fd()];
         // Whether its process can die before the device answers is the kernel's affair.
         let hung = bench.site.deputy.perform(&operation, &fds, Duration::from_millis(300));
         assert!(matches!(hung, Err(PrivilegedError::Deadline { .. })), "{hung:?}");
@@ -268,4 +271,128 @@ fn a_device_that_has_become_somebody_elses_is_not_touched() {
     }
     attached.detach().unwrap();
     bench.assert_nothing_left();
+}
+
+#[test]
+fn a_file_system_with_errors_is_checked_before_it_is_mounted() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    fs::write(bench.mountpoint().join("letter"), "dear").unwrap();
+    mounted.unmount().unwrap();
+    run("tune2fs", &["-E", "force_fsck"], attached.block_device());
+    let has_errors = || {
+        let probe = Privileged::Probe { target: attached.target().clone() };
+        match bench.site.deputy.perform(&probe, &[], PATIENCE).unwrap() {
+            Outcome::Content(Content::Ext4(superblock)) => superblock.has_errors,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(has_errors());
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(bench.mountpoint().join("letter")).unwrap(), b"dear");
+    mounted.unmount().unwrap();
+    assert!(!has_errors());
+
+    // What takes a decision is left to a person, and not mounted.
+    run("debugfs", &["-w", "-R", "clri <2>"], attached.block_device());
+    run("tune2fs", &["-E", "force_fsck"], attached.block_device());
+    match filesystem::mount(&attached, &options(&bench)) {
+        Err(AttachError::Privileged(error @ PrivilegedError::Refused(Refused::Damaged { .. }))) => {
+            assert_eq!(error.failure().code, holdall::api::Code::Corrupt);
+        }
+        other => panic!("{other:?}"),
+    }
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn the_kernel_keeps_little_that_is_dirty() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let bdi = format!("/sys/class/bdi/{}", attached.target().number().unwrap());
+    let read = |file: &str| fs::read_to_string(format!("{bdi}/{file}")).map(|text| text.trim().to_owned());
+    assert!(attached.tuned().read_ahead);
+    assert_eq!(read("read_ahead_kb").unwrap(), "1024");
+    assert_eq!(attached.tuned().dirty_limited, read("max_bytes").is_ok());
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_version_that_was_cut_off_in_use_is_looked_at_read_only() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let path = bench.mountpoint().join("letter");
+    fs::write(&path, "dear").unwrap();
+    fs::File::open(&path).unwrap().sync_all().unwrap();
+
+    let other = Bench::new();
+    let version = MemoryDevice::new(DRIVE_BYTES);
+    let write = version.write(0, &device.bytes(0..DRIVE_BYTES), Durability::Ordered);
+    other.runtime.block_on(write.wait()).unwrap();
+    let mut looked_at = attach(&other, &version);
+    let read_only = MountOptions { read_only: true, ..options(&other) };
+    let view = filesystem::mount(&looked_at, &read_only).unwrap();
+    assert_eq!(fs::read(other.mountpoint().join("letter")).unwrap(), b"dear");
+    view.unmount().unwrap();
+    looked_at.detach().unwrap();
+    other.assert_nothing_left();
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+/// As a daemon that is killed while it waits for the mount: it must not appear when the device answers after all, for
+/// the next daemon has seen by then that there is none.
+#[test]
+fn a_mount_does_not_appear_after_who_asked_for_it_is_gone() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let attached = attach(&bench, &device);
+    filesystem::mount(&attached, &options(&bench)).unwrap().unmount().unwrap();
+    drop(attached);
+    attach::take_down(bench.identity.uuid, &bench.site).unwrap();
+    let mut attached = attach(&bench, &device);
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let directory = fs::File::open(bench.mountpoint()).unwrap();
+    let [reads, ..] = device.calls();
+    device.set_reads(Policy::Held);
+
+    let (here, there) = UnixStream::pair().unwrap();
+    let mut command = std::process::Command::new(support::daemon());
+    command.arg(holdall::privileged::SUBCOMMAND).stdin(OwnedFd::from(there));
+    let mut process = command.spawn().unwrap();
+    drop(command);
+    let mount = Privileged::Mount { target: attached.target().clone(), read_only: false };
+    let request = serde_json::json!({ "task": { "privileged": mount }, "deadline_ms": 60_000 }).to_string();
+    let bytes = [&(request.len() as u32).to_le_bytes(), request.as_bytes()].concat();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+    let fds = [directory.as_fd()];
+    assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds)));
+    let parts = [std::io::IoSlice::new(&bytes)];
+    rustix::net::sendmsg(&here, &parts, &mut control, rustix::net::SendFlags::empty()).unwrap();
+    // It has asked the device, and waits.
+    while device.calls()[0] == reads {
+        std::thread::yield_now();
+    }
+    drop(here);
+    device.set_reads(Policy::Now);
+    device.release();
+    assert_eq!(process.wait().unwrap().signal(), Some(libc::SIGIO));
+    drop(directory);
+    // Refused if it were mounted.
+    attached.detach().unwrap();
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    bench.assert_nothing_left();
+}
+
+fn run(program: &str, arguments: &[&str], path: &std::path::Path) {
+    let output = std::process::Command::new(program).args(arguments).arg(path).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error} (apt-get install e2fsprogs)"));
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
 }

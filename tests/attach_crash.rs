@@ -57,6 +57,38 @@ fn the_next_daemon_gets_on_wherever_its_predecessor_was_killed() {
 }
 
 #[test]
+fn the_next_daemon_gets_on_whenever_its_predecessor_was_killed() {
+    // At no step: wherever it is when the signal arrives, in the middle of mkfs or of the mount.
+    for after in ["Kept", "DeviceMade", "DeviceMade", "DeviceMade", "Formatted", "Formatted"] {
+        let bench = Bench::new();
+        let mut daemon = bench.start("loop", None);
+        daemon.hear(after);
+        drop(daemon);
+        let mut daemon = bench.start("loop", None);
+        daemon.hear("resumed");
+        fs::write(bench.mountpoint().join("letter"), after).unwrap();
+        close(&bench, daemon);
+    }
+}
+
+#[test]
+fn a_close_that_was_cut_short_is_taken_up() {
+    for step in ["Unmounted", "DeviceGone"] {
+        let bench = Bench::new();
+        let mut daemon = bench.start("loop", Some(step));
+        daemon.hear("attached");
+        fs::write(bench.mountpoint().join("letter"), step).unwrap();
+        daemon.say("close");
+        daemon.hear(step);
+        drop(daemon);
+        let mut daemon = bench.start("loop", None);
+        daemon.hear("resumed");
+        assert_eq!(fs::read_to_string(bench.mountpoint().join("letter")).unwrap(), step);
+        close(&bench, daemon);
+    }
+}
+
+#[test]
 fn the_doctor_takes_down_what_is_left_wherever_a_daemon_was_killed() {
     for (step, keeper_dies) in STEPS.into_iter().flat_map(|step| [(step, false), (step, true)]) {
         let bench = Bench::new();
@@ -137,6 +169,31 @@ fn replaced(replace: impl Fn(&Bench, support::Daemon) -> support::Daemon) {
     let mut daemon = bench.start("loop", None);
     daemon.hear("attached");
     verify(&path, written);
+    close(&bench, daemon);
+}
+
+#[test]
+fn the_doctor_looks_at_a_daemon_that_hangs_without_hanging_and_takes_it_down() {
+    let bench = Bench::new();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
+    let path = bench.mountpoint().join("letter");
+    let open = File::create(&path).unwrap();
+    daemon.stop();
+    // It waits for the daemon, in the kernel.
+    let waiting = std::thread::spawn(move || {
+        let mut open = open;
+        open.write_all(&pattern(1)).and_then(|()| open.sync_all())
+    });
+    let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+    assert!(about_drives(&findings)[0].detail.contains(bench.mountpoint().to_str().unwrap()));
+    let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+    assert!(about_drives(&findings).iter().all(|finding| finding.repaired), "{findings:#?}");
+    assert!(waiting.join().unwrap().is_err(), "who waited gets an error");
+    drop(daemon);
+    bench.assert_nothing_left();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
     close(&bench, daemon);
 }
 

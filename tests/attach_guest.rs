@@ -10,6 +10,8 @@ use holdall::attach::filesystem::{self, MountOptions};
 use holdall::attach::{self, doctor};
 use holdall_core::device::BlockDevice;
 use holdall_nbd::kernel;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -45,6 +47,21 @@ fn the_doctor_takes_down_an_nbd_device_that_nobody_serves() {
 #[test]
 fn a_drive_grows_under_a_writer() {
     in_guest("guest_grow");
+}
+
+#[test]
+fn without_resend_a_mount_survives_a_handover_and_nobody_waits_after_kill_9() {
+    in_guest("guest_cannot_resend");
+}
+
+#[test]
+fn the_next_daemon_goes_on_wherever_its_predecessor_was_killed_with_nbd() {
+    in_guest("guest_killed_anywhere");
+}
+
+#[test]
+fn an_open_file_on_an_nbd_device_that_was_taken_down_is_in_nobodys_way() {
+    in_guest("guest_open_file");
 }
 
 fn start(bench: &Bench, how: &str) -> Daemon {
@@ -90,6 +107,32 @@ fn guest_replaced() {
     close(&bench, daemon);
 }
 
+/// The guest's kernel (6.1) cannot repeat requests that a dead daemon had taken, so that a mount survives a handover
+/// and not kill -9; what it may not do is to wait for ever.
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_cannot_resend() {
+    assert_guest();
+    let bench = Bench::new();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
+    let path = bench.mountpoint().join("records");
+    let writer = Writer::start(&path);
+    writer.progress(3);
+    daemon.say("hand-over");
+    daemon.hear("handed over");
+    daemon.finished();
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("resumed");
+    writer.progress(3);
+    let written = writer.stop();
+    drop(daemon);
+    let mut daemon = bench.start("loop", None);
+    daemon.hear("attached");
+    verify(&path, written);
+    close(&bench, daemon);
+}
+
 #[test]
 #[ignore = "runs in a guest kernel"]
 fn guest_doctor() {
@@ -110,6 +153,52 @@ fn guest_doctor() {
         let daemon = start(&bench, "attached");
         close(&bench, daemon);
     }
+}
+
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_killed_anywhere() {
+    assert_guest();
+    for step in ["Recorded", "DeviceMade", "Formatted", "Mounted", "Unmounted", "DeviceGone"] {
+        let bench = Bench::new();
+        let mut daemon = bench.start("nbd", Some(step));
+        if matches!(step, "Unmounted" | "DeviceGone") {
+            daemon.hear("attached");
+            daemon.say("close");
+        }
+        daemon.hear(step);
+        drop(daemon);
+        let daemon =
+            start(&bench, if matches!(step, "Recorded" | "DeviceGone") { "attached" } else { "resumed" });
+        close(&bench, daemon);
+    }
+}
+
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_open_file() {
+    assert_guest();
+    let bench = Bench::new();
+    let daemon = start(&bench, "attached");
+    let path = bench.mountpoint().join("letter");
+    let mut open = File::create(&path).unwrap();
+    open.write_all(b"dear").and_then(|()| open.sync_all()).unwrap();
+    drop(daemon);
+    let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+    let drive = findings.iter().find(|finding| finding.subject.starts_with("drive ")).unwrap();
+    let this = std::process::id().to_string();
+    assert!(drive.repaired && drive.action.as_ref().unwrap().contains(&this), "{drive:?}");
+    assert!(open.write_all(b"late").and_then(|()| open.sync_all()).is_err(), "late writers get errors");
+
+    let mut daemon = start(&bench, "attached");
+    assert_eq!(std::fs::read(&path).unwrap(), b"dear");
+    drop(daemon);
+    daemon = start(&bench, "resumed");
+    drop(open);
+    while kernel::attached_devices().unwrap().len() > 1 {
+        std::thread::yield_now();
+    }
+    close(&bench, daemon);
 }
 
 #[test]

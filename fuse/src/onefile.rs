@@ -157,7 +157,7 @@ impl OneFileDisk {
         if !connected(&fd) {
             return Err(OneFileError::Over(Ended::Unmounted));
         }
-        if parameters.resend && std::env::var("NORESEND").is_err() {
+        if parameters.resend {
             // Before the first reader, so that what is sent again is taken by all of them. A clean handover may need
             // it too: what was abandoned after its patience.
             rustix::io::write(&fd, &crate::wire::reply::resend()).map_err(|errno| OneFileError::System {

@@ -53,8 +53,7 @@ pub struct Mounted {
     target: Target,
     uuid: Uuid,
     name: String,
-    dirs: super::Dirs,
-    deputy: crate::privileged::Deputy,
+    site: Site,
 }
 
 /// Mounts the drive, after making the file system on one that is blank, or mending one that says it has errors.
@@ -63,8 +62,10 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
     // What a person can mend at once is found before anything takes time.
     let point = MountPoint::resolve(&options.at)?;
     prepare(attached, options)?;
-    let mut record = Record::new(attached.identity().uuid, &attached.identity().name);
-    (record.mountpoint, record.made) = (Some(point.path.clone()), point.made);
+    let identity = attached.identity();
+    let mut record = Record::new(identity.uuid, &identity.name);
+    record.made = point.missing || left_by_us(site, identity.uuid, &point.path)?;
+    record.mountpoint = Some(point.path.clone());
     let mounted = Mounted::new(attached, &record, &point.path);
     mounted.save(&record)?;
     match mount_on(site, attached.target(), &point, options.read_only) {
@@ -77,6 +78,17 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
             let _ = mounted.forget();
             Err(error)
         }
+    }
+}
+
+/// Whether `path` is a mount point that a former daemon made, and died before it could remove it. One that it made
+/// somewhere else is removed now.
+fn left_by_us(site: &Site, uuid: Uuid, path: &Path) -> Result<bool, AttachError> {
+    let former = Record::load(&site.dirs.records(), uuid).filter(|record| record.made);
+    match former.and_then(|record| record.mountpoint) {
+        Some(former) if former == path => Ok(true),
+        Some(former) => super::take_down::remove_mountpoint(&former).map(|()| false),
+        None => Ok(false),
     }
 }
 
@@ -124,15 +136,13 @@ pub fn find(attached: &Attached) -> Result<Option<Mounted>, AttachError> {
 
 impl Mounted {
     fn new(attached: &Attached, record: &Record, mountpoint: &Path) -> Self {
-        let site = attached.site();
         Mounted {
             mountpoint: mountpoint.to_owned(),
             made: record.made && record.mountpoint.as_deref() == Some(mountpoint),
             target: attached.target().clone(),
             uuid: record.uuid,
             name: record.name.clone(),
-            dirs: site.dirs.clone(),
-            deputy: site.deputy.clone(),
+            site: attached.site().clone(),
         }
     }
 
@@ -144,13 +154,13 @@ impl Mounted {
     /// Writes everything back to the drive, which is to its journal.
     pub fn sync(&self, deadline: Duration) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
-        self.deputy.look(&Look::Sync { target, mountpoint }, deadline).map(drop)
+        self.site.deputy.look(&Look::Sync { target, mountpoint }, deadline).map(drop)
     }
 
     /// How full it is.
     pub fn usage(&self) -> Result<Usage, AttachError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
-        match self.deputy.look(&Look::Usage { target, mountpoint }, USAGE_DEADLINE)? {
+        match self.site.deputy.look(&Look::Usage { target, mountpoint }, USAGE_DEADLINE)? {
             Outcome::Usage(usage) => Ok(usage),
             _ => Err(AttachError::Confused),
         }
@@ -158,13 +168,13 @@ impl Mounted {
 
     /// Writes everything back, and has writers wait: for at most `hold`, whatever becomes of this process.
     pub fn freeze(&self, hold: Duration) -> Result<Frozen, PrivilegedError> {
-        self.deputy.freeze(&self.target, &self.mountpoint, hold, FREEZE_DEADLINE)
+        self.site.deputy.freeze(&self.target, &self.mountpoint, hold, FREEZE_DEADLINE)
     }
 
     /// Has every later access fail without writing anything back; it can then be unmounted whoever uses it.
     pub fn shut_down(&self) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
-        self.deputy.perform(&Privileged::ShutDown { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
+        self.site.deputy.perform(&Privileged::ShutDown { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
     }
 
     /// Takes over the size that the drive has now, while it is used.
@@ -184,7 +194,7 @@ impl Mounted {
             }
         }
         let grow = Privileged::Grow { target: self.target.clone() };
-        self.deputy.perform(&grow, &[], GROW_DEADLINE)?;
+        self.site.deputy.perform(&grow, &[], GROW_DEADLINE)?;
         Ok(())
     }
 
@@ -192,14 +202,15 @@ impl Mounted {
     pub fn unmount(&self) -> Result<(), AttachError> {
         let number = self.target.number()?;
         let operation = Privileged::Unmount { number, mountpoint: self.mountpoint.clone(), lazy: false };
-        self.deputy.perform(&operation, &[], UNMOUNT_DEADLINE)?;
+        self.site.deputy.perform(&operation, &[], UNMOUNT_DEADLINE)?;
+        self.site.done(Step::Unmounted);
         self.forget()
     }
 
     /// Lets writes go on after a freeze whose process may have been killed.
     pub(super) fn thaw(&self) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
-        self.deputy.perform(&Privileged::Thaw { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
+        self.site.deputy.perform(&Privileged::Thaw { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
     }
 
     /// Removes the mount point, if it was made by us, and what was noted of it.
@@ -211,7 +222,7 @@ impl Mounted {
     }
 
     fn save(&self, record: &Record) -> Result<(), AttachError> {
-        let records = self.dirs.records();
+        let records = self.site.dirs.records();
         record.save(&records).map_err(|error| AttachError::io("write to", &records, error))
     }
 }

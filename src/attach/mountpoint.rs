@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct MountPoint {
     /// Without symbolic links.
     pub(super) path: PathBuf,
-    /// Whether it was not there before.
-    pub(super) made: bool,
+    /// Whether it is yet to be made.
+    pub(super) missing: bool,
 }
 
 /// Why a directory is not mounted on.
@@ -61,14 +61,15 @@ impl MountPoint {
         if mountinfo::at(&mountinfo::read()?, &path).is_some() {
             return Err(unfit(&path, Unfit::Mounted));
         }
-        let made = matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound);
-        Ok(MountPoint { path, made })
+        let missing =
+            matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        Ok(MountPoint { path, missing })
     }
 
     /// Makes it if it was missing, and opens it: from now on it is this very directory, whatever happens to the path.
     pub(super) fn open(&self) -> Result<OwnedFd, AttachError> {
         let path = &self.path;
-        if self.made {
+        if self.missing {
             // Nobody but its owner sees what is written there by mistake while the drive is not mounted.
             let made = DirBuilder::new().mode(0o700).create(path);
             made.map_err(|error| AttachError::io("make", path, error))?;
@@ -130,9 +131,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("Holdall/photos");
         let point = MountPoint::resolve(&path).unwrap();
-        assert!(point.made && !path.exists());
+        assert!(point.missing && !path.exists());
         point.open().unwrap();
-        assert!(!MountPoint::resolve(&path).unwrap().made);
+        assert!(!MountPoint::resolve(&path).unwrap().missing);
         remove(&path).unwrap();
         assert!(!path.exists());
         remove(&path).unwrap();

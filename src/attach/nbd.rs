@@ -40,14 +40,27 @@ pub(super) fn is_available(site: &Site) -> bool {
     loaded.is_ok() && kernel::is_loaded()
 }
 
-/// The drive's device, if there is one.
-pub(super) fn find(uuid: Uuid) -> Result<Option<Target>, AttachError> {
+/// The drive's devices. Of several one may be alive: the others were taken down under an open file, and the kernel keeps
+/// their names until it is closed.
+pub(super) fn find(uuid: Uuid) -> Result<Vec<Target>, AttachError> {
     let identifier = identifier(uuid);
     let devices = kernel::attached_devices()
         .map_err(|error| AttachError::io("look into", Path::new("/sys/block"), error))?;
-    let ours = devices.iter().find(|device| device.identifier.as_deref() == Some(&identifier));
-    Ok(ours
-        .map(|device| Target { device: device.index.path(), proof: Proof::Identifier(identifier.clone()) }))
+    let ours = devices.iter().filter(|device| device.identifier.as_deref() == Some(&identifier));
+    let target = |index: kernel::DeviceIndex| Target {
+        device: index.path(),
+        proof: Proof::Identifier(identifier.clone()),
+    };
+    Ok(ours.map(|device| target(device.index)).collect())
+}
+
+/// Has a device go, mounted or not; that it has gone is no error.
+pub(super) fn discard(target: &Target, site: &Site) -> Result<(), AttachError> {
+    let operation = Privileged::NbdDetach { target: target.clone(), force: true };
+    match site.perform(&operation, DEVICE_DEADLINE) {
+        Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) fn attach(
@@ -76,17 +89,22 @@ pub(super) fn reattach(
     uuid: Uuid,
     site: &Site,
 ) -> Result<Option<(Served, Target)>, AttachError> {
-    let Some(target) = find(uuid)? else { return Ok(None) };
-    let mut connections = Connections::new(device, site)?;
-    let deadline = Instant::now() + NOTICE_PATIENCE;
-    while !connections.offer(&target, site)? {
-        if Instant::now() >= deadline {
-            return Err(AttachError::NotTaken { device: target.device });
-        }
-        // The kernel tells nobody when it has noticed.
-        std::thread::sleep(NOTICE_INTERVAL);
+    let targets = find(uuid)?;
+    if targets.is_empty() {
+        return Ok(None);
     }
-    Ok(Some((Served::Nbd(connections), target)))
+    let mut connections = Connections::new(device, site)?;
+    for target in targets {
+        if connections.offer_until_taken(&target, site)? {
+            return Ok(Some((Served::Nbd(connections), target)));
+        }
+    }
+    Ok(None)
+}
+
+/// "not configured, cannot reconfigure" in drivers/block/nbd.c.
+fn is_gone(refused: &Refused) -> bool {
+    matches!(refused, Refused::NotOurs { .. } | Refused::System { errno: Some(libc::EINVAL), .. })
 }
 
 fn perform_with(
@@ -115,6 +133,26 @@ impl Connections {
         let (ours, kernels) = kernel::socket_pairs(kernel::SOCKETS).map_err(failed)?;
         let session = self.server.serve_kernel(&self.export, ours).map_err(AttachError::Serve)?;
         Ok((session, kernels))
+    }
+
+    /// Offers the kernel new connections until it has noticed that its old ones are dead. False if the device was told to
+    /// go before, and only an open file keeps its name.
+    fn offer_until_taken(&mut self, target: &Target, site: &Site) -> Result<bool, AttachError> {
+        let deadline = Instant::now() + NOTICE_PATIENCE;
+        loop {
+            match self.offer(target, site) {
+                Ok(true) => return Ok(true),
+                Ok(false) if Instant::now() >= deadline => {
+                    return Err(AttachError::NotTaken { device: target.device.clone() });
+                }
+                // The kernel tells nobody when it has noticed.
+                Ok(false) => std::thread::sleep(NOTICE_INTERVAL),
+                Err(AttachError::Privileged(PrivilegedError::Refused(refused))) if is_gone(&refused) => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Offers the kernel new connections and the current size. It takes the connections if it knows its own to be dead:
@@ -159,8 +197,8 @@ impl Connections {
     }
 
     /// The kernel finds its connection dead and keeps what it is asked, for as long as `DEAD_CONNECTION_TIMEOUT`.
-    pub(super) fn hand_over(self, patience: Duration) {
-        if let Some(session) = self.session {
+    pub(super) fn hand_over(&mut self, patience: Duration) {
+        if let Some(session) = self.session.take() {
             session.close(patience);
         }
         self.server.shutdown(patience);

@@ -1,7 +1,7 @@
 //! A drive as a loop device over a one-file FUSE disk, with a keeper.
 
 use super::{AttachError, DEVICE_DEADLINE, Served, Site, Step, keeper};
-use crate::privileged::{Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
+use crate::privileged::{Outcome, Privileged, PrivilegedError, Proof, Refused, Target, mountinfo};
 use holdall_core::device::BlockDevice;
 use holdall_fuse::handover::Handover;
 use holdall_fuse::onefile::{OneFileDisk, OneFileError, Options};
@@ -24,12 +24,14 @@ pub(super) struct Disk {
     read_only: bool,
 }
 
-/// The drive's loop device, if there is one. The disk's file is not touched.
-pub(super) fn find(uuid: Uuid, site: &Site) -> Result<Option<Target>, AttachError> {
+/// The drive's loop devices, of which there is one at most, unless a daemon died while it made one, and the next was
+/// faster. The disk's file is not touched.
+pub(super) fn find(uuid: Uuid, site: &Site) -> Result<Vec<Target>, AttachError> {
     let file = site.dirs.disk(uuid).join(holdall_fuse::onefile::FILE_NAME);
     let devices =
         loopdev::over(&file).map_err(|error| AttachError::io("look into", Path::new("/sys/block"), error))?;
-    Ok(devices.into_iter().next().map(|device| Target { device, proof: Proof::Backing(file) }))
+    let target = |device| Target { device, proof: Proof::Backing(file.clone()) };
+    Ok(devices.into_iter().map(target).collect())
 }
 
 pub(super) fn attach(
@@ -65,19 +67,43 @@ pub(super) fn reattach(
     if mount::connection_at(&directory).is_none() {
         return Ok(None);
     }
-    let Some(handover) = take(site, &directory) else { return Ok(None) };
+    let Some(mut handover) = take(site, &directory) else { return Ok(None) };
+    // The keeper's copy says whether everything was answered. From now on it may not be.
+    let clean = std::mem::replace(&mut handover.clean, false);
+    put(site, &handover)?;
+    handover.clean = clean;
     let read_only = device.geometry().read_only;
     let disk = match OneFileDisk::resume(handover, device, &options(site), site.runtime.clone()) {
         Ok(disk) => Disk { disk: Some(disk), directory, read_only },
         Err(OneFileError::Over(_) | OneFileError::CannotResend { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let target = match find(uuid, site)? {
+    let target = match choose(find(uuid, site)?, site)? {
         Some(target) => target,
         // The former daemon died before it had made one.
         None => disk.make_loop(site)?,
     };
     Ok(Some((Served::Loop(disk), target)))
+}
+
+/// The loop device to go on with, which is the one that is mounted; others are detached.
+fn choose(mut targets: Vec<Target>, site: &Site) -> Result<Option<Target>, AttachError> {
+    if targets.len() < 2 {
+        return Ok(targets.pop());
+    }
+    let mounts = mountinfo::read()?;
+    let is_mounted = |target: &Target| {
+        target.number().is_ok_and(|number| mounts.iter().any(|mount| mount.number == number))
+    };
+    let chosen = targets.swap_remove(targets.iter().position(is_mounted).unwrap_or(0));
+    for target in targets {
+        site.perform(&Privileged::LoopDetach { target }, DEVICE_DEADLINE)?;
+    }
+    Ok(Some(chosen))
+}
+
+fn put(site: &Site, handover: &Handover) -> Result<(), AttachError> {
+    kept::put(&site.dirs.keeper_socket(), handover).map_err(|error| AttachError::Keeper { error })
 }
 
 fn take(site: &Site, directory: &Path) -> Option<Handover> {
@@ -104,9 +130,7 @@ impl Disk {
     pub(super) fn keep(&self, site: &Site) -> Result<(), AttachError> {
         keeper::ensure(site)?;
         let Some(disk) = &self.disk else { return Ok(()) };
-        let copy = disk.copy_for_keeper();
-        copy.and_then(|copy| kept::put(&site.dirs.keeper_socket(), &copy))
-            .map_err(|error| AttachError::Keeper { error })
+        put(site, &disk.copy_for_keeper().map_err(|error| AttachError::Keeper { error })?)
     }
 
     fn make_loop(&self, site: &Site) -> Result<Target, AttachError> {
@@ -139,12 +163,12 @@ impl Disk {
         leave(site, &self.directory)
     }
 
-    pub(super) fn hand_over(mut self, site: &Site, patience: Duration) -> Result<(), AttachError> {
+    pub(super) fn hand_over(&mut self, site: &Site, patience: Duration) -> Result<(), AttachError> {
         // While this process still serves: without a keeper the end of its service would be the mount's.
         self.keep(site)?;
         let Some(disk) = self.disk.take() else { return Ok(()) };
         let handover = site.runtime.block_on(disk.into_handover(patience))?;
-        kept::put(&site.dirs.keeper_socket(), &handover).map_err(|error| AttachError::Keeper { error })
+        put(site, &handover)
     }
 }
 

@@ -70,3 +70,18 @@ fn raise_descriptors() -> Result<(), Warning> {
     let had = if setrlimit(Resource::Nofile, most).is_ok() { limit.maximum } else { limit.current };
     Err(Warning::FewDescriptors(had.unwrap_or(u64::MAX)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_raised_as_far_as_is_allowed() {
+        let raised = raise_descriptors();
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        match raised {
+            Ok(()) => assert!(limit >= DESCRIPTORS),
+            Err(warning) => assert_eq!(warning, Warning::FewDescriptors(limit)),
+        }
+    }
+}

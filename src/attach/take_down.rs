@@ -28,8 +28,8 @@ pub struct TakenDown {
 /// What is there of a drive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
-    pub(super) nbd: Option<Target>,
-    pub(super) loop_device: Option<Target>,
+    pub(super) nbd: Vec<Target>,
+    pub(super) loop_devices: Vec<Target>,
     /// Where a one-file disk is mounted.
     pub(super) disk: Option<PathBuf>,
     /// Its file system.
@@ -44,18 +44,18 @@ impl Left {
     /// Looks, without touching any of it.
     pub(super) fn of(uuid: Uuid, site: &Site) -> Result<Self, AttachError> {
         let directory = site.dirs.disk(uuid);
-        let (nbd, loop_device) = (nbd::find(uuid)?, onefile::find(uuid, site)?);
+        let (nbd, loop_devices) = (nbd::find(uuid)?, onefile::find(uuid, site)?);
         let mounts = mountinfo::read()?;
         let numbers: Vec<DeviceNumber> =
-            [&nbd, &loop_device].into_iter().flatten().filter_map(|target| target.number().ok()).collect();
+            nbd.iter().chain(&loop_devices).filter_map(|target| target.number().ok()).collect();
         let mounted = fuse::connection_at(&directory).is_some();
         let made = Record::load(&site.dirs.records(), uuid).filter(|record| record.made);
         let stale = made.and_then(|record| record.mountpoint);
         Ok(Left {
             nbd,
-            loop_device,
+            loop_devices,
             disk: mounted.then(|| directory.clone()),
-            mountpoint: stale.filter(|path| mountinfo::at(&mounts, path).is_none() && is_there(path)),
+            mountpoint: stale.filter(|path| is_free(&mounts, path) && is_there(path)),
             mounts: mounts.into_iter().filter(|mount| numbers.contains(&mount.number)).collect(),
             directory: (!mounted && is_there(&directory)).then_some(directory),
         })
@@ -63,12 +63,12 @@ impl Left {
 
     /// Whether the kernel still has something of the drive.
     pub(super) fn is_attached(&self) -> bool {
-        self.nbd.is_some() || self.loop_device.is_some() || self.disk.is_some()
+        !self.nbd.is_empty() || !self.loop_devices.is_empty() || self.disk.is_some()
     }
 
     /// What there is, for people.
     pub(super) fn describe(&self) -> Vec<String> {
-        let devices = [&self.nbd, &self.loop_device].into_iter().flatten();
+        let devices = self.nbd.iter().chain(&self.loop_devices);
         let mut what: Vec<_> = devices.map(|target| target.device.display().to_string()).collect();
         what.extend(self.mounts.iter().map(|mount| format!("the mount at {}", mount.point.display())));
         what.extend(self.disk.iter().map(|path| format!("the one-file disk at {}", path.display())));
@@ -78,14 +78,30 @@ impl Left {
     }
 }
 
+/// Nothing is mounted there, and a look at it cannot hang.
+fn is_free(mounts: &[Mount], path: &Path) -> bool {
+    mountinfo::at(mounts, path).is_none() && mountinfo::is_safe_to_look_at(mounts, path)
+}
+
+/// Removes a mount point that was made by us, unless something else is mounted there by now.
+pub(super) fn remove_mountpoint(path: &Path) -> Result<(), AttachError> {
+    if is_free(&mountinfo::read()?, path) { mountpoint::remove(path) } else { Ok(()) }
+}
+
 /// Only where nothing is mounted may this be asked.
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|facts| facts.is_dir())
 }
 
-/// Whether the kernel still has something of the drive from an earlier time.
+/// Whether the kernel still has something of the drive from an earlier time. An nbd device that nobody has mounted is
+/// discarded; an open file may keep its name for a while, which is in nobody's way.
 pub(super) fn is_anything_left(uuid: Uuid, site: &Site) -> Result<bool, AttachError> {
-    Ok(Left::of(uuid, site)?.is_attached())
+    let left = Left::of(uuid, site)?;
+    if !left.mounts.is_empty() || !left.loop_devices.is_empty() || left.disk.is_some() {
+        return Ok(true);
+    }
+    left.nbd.iter().try_for_each(|target| nbd::discard(target, site))?;
+    Ok(false)
 }
 
 /// Takes down whatever is left of a drive that no process serves.
@@ -94,9 +110,7 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     let directory = site.dirs.disk(uuid);
     let mut taken = TakenDown { what: left.describe(), holders: Vec::new() };
 
-    if let Some(target) = &left.nbd {
-        site.perform(&Privileged::NbdDetach { target: target.clone(), force: true }, DEVICE_DEADLINE)?;
-    }
+    left.nbd.iter().try_for_each(|target| nbd::discard(target, site))?;
     if left.disk.is_some() {
         fail_waiters(site, &directory)?;
     }
@@ -104,7 +118,7 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     for mount in left.mounts.iter().rev() {
         unmount(site, mount, &mut taken.holders)?;
     }
-    if let Some(target) = left.loop_device {
+    for target in left.loop_devices {
         match site.perform(&Privileged::LoopDetach { target }, DEVICE_DEADLINE) {
             Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
             // It was told to go, and does when the last one closes it.
@@ -118,9 +132,8 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     onefile::leave(site, &directory)?;
     if let Some(record) = Record::load(&site.dirs.records(), uuid)
         && let Some(path) = record.mountpoint.filter(|_| record.made)
-        && mountinfo::at(&mountinfo::read()?, &path).is_none()
     {
-        mountpoint::remove(&path)?;
+        remove_mountpoint(&path)?;
     }
     Record::remove(&site.dirs.records(), uuid)
         .map_err(|error| AttachError::io("write to", &site.dirs.records(), error))?;

@@ -23,6 +23,7 @@ pub struct Deputy {
     /// Under which name this process can start it. /proc/self/exe is this very program even after an upgrade has put
     /// another one in its place.
     own: PathBuf,
+    sudo: PathBuf,
     rights: Rights,
 }
 
@@ -56,7 +57,7 @@ impl Deputy {
         } else {
             Rights::Sudo
         };
-        Deputy { program: program.to_owned(), own: program.to_owned(), rights }
+        Deputy { program: program.to_owned(), own: program.to_owned(), sudo: "sudo".into(), rights }
     }
 
     /// Under which name this process starts the program for other subcommands.
@@ -123,7 +124,7 @@ impl Deputy {
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
         let mut command = match rights {
             Rights::Own => Command::new(&self.own),
-            Rights::Sudo | Rights::SudoAsks => Command::new("sudo"),
+            Rights::Sudo | Rights::SudoAsks => Command::new(&self.sudo),
         };
         match rights {
             // A group of its own, which is killed as one; a terminal's ^C is not for it.
@@ -211,13 +212,11 @@ impl Running {
             return PrivilegedError::Died { doing: self.doing, said: String::new() };
         };
         let stderr = child.stderr.take();
-        // It has closed its end, so it has ended, or is about to.
-        let said = match child.wait() {
-            Ok(status) => {
-                stderr.map_or_else(|| status.to_string(), |pipe| printed(pipe, &status.to_string()))
-            }
-            Err(error) => error.to_string(),
-        };
+        // It has closed its end, so it has ended, or is about to, unless a device keeps it.
+        let status = ended(&child, DEATH_PATIENCE).then(|| child.try_wait().ok().flatten()).flatten();
+        let how = status.map_or_else(|| "it does not end".to_owned(), |status| status.to_string());
+        let said = stderr.map_or_else(|| how.clone(), |pipe| printed(pipe, &how));
+        reap(child);
         if self.by_sudo && said.starts_with("sudo:") {
             PrivilegedError::SudoRefused { doing: self.doing, said }
         } else {
@@ -272,4 +271,57 @@ fn reap(mut child: Child) {
     let thread = std::thread::Builder::new().name("reap".into());
     // Without a thread it stays a zombie until the daemon ends.
     let _ = thread.spawn(move || child.wait());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privileged::{Proof, Target};
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A deputy whose sudo is a script.
+    fn with_sudo(directory: &Path, script: Option<&str>) -> Deputy {
+        let test = std::env::current_exe().unwrap();
+        let program = test.parent().unwrap().parent().unwrap().join("examples/attach_daemon");
+        assert!(program.exists(), "{} is missing: cargo build --examples", program.display());
+        let sudo = directory.join("sudo");
+        if let Some(script) = script {
+            std::fs::write(&sudo, script).unwrap();
+            std::fs::set_permissions(&sudo, std::fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        Deputy { own: program.clone(), program, sudo, rights: Rights::Sudo }
+    }
+
+    fn perform(deputy: &Deputy) -> PrivilegedError {
+        let proof = Proof::Identifier("holdall:none".into());
+        let target = Target { device: "/dev/nbd-none".into(), proof };
+        deputy.perform(&Privileged::Probe { target }, &[], Duration::from_secs(20)).unwrap_err()
+    }
+
+    #[test]
+    fn sudo_is_not_asked_for_a_password_and_passes_the_socket_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = "#!/bin/sh\n[ \"$1 $2\" = '-n --' ] || exit 9\nshift 2\n\"$@\"\n";
+        let error = perform(&with_sudo(directory.path(), Some(script)));
+        assert!(matches!(error, PrivilegedError::Refused(Refused::NotOurs { .. })), "{error}");
+    }
+
+    #[test]
+    fn what_sudo_says_is_passed_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n";
+        let error = perform(&with_sudo(directory.path(), Some(script)));
+        assert!(matches!(error, PrivilegedError::SudoRefused { .. }), "{error}");
+        assert!(error.to_string().contains("a password is required"));
+        assert_eq!(error.failure().code, crate::api::Code::Privileges);
+    }
+
+    #[test]
+    fn a_missing_sudo_and_a_process_that_dies_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = perform(&with_sudo(directory.path(), None));
+        assert!(matches!(error, PrivilegedError::NoSudo { .. }), "{error}");
+        let error = perform(&with_sudo(directory.path(), Some("#!/bin/sh\nkill -9 $$\n")));
+        assert!(matches!(error, PrivilegedError::Died { .. }), "{error}");
+    }
 }

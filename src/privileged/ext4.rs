@@ -2,8 +2,12 @@
 
 use super::superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES};
 use super::{Refused, Target, tools};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 const PACKAGE: &str = "e2fsprogs";
 
@@ -14,14 +18,33 @@ const LARGE_JOURNAL_FROM_BYTES: u64 = 1 << 30;
 /// Exit status bits of e2fsck(8) that mean success: 0, errors corrected (1), reboot wanted (2; for root's own disk).
 const E2FSCK_WELL: i32 = 1 | 2;
 
-/// Reads what is on the device.
+/// How long somebody else may have the device for himself, and how often it is looked at.
+const EXCLUSIVE_PATIENCE: Duration = Duration::from_secs(60);
+const EXCLUSIVE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Reads what is on the device. Nobody may have it for himself: a daemon that died has perhaps left an mkfs or a check
+/// that goes on, and half a file system is no fact to decide on.
 pub(super) fn probe(target: &Target) -> Result<Content, Refused> {
     target.verify()?;
     let mut bytes = Vec::with_capacity(LOOKED_AT_BYTES);
-    let device = File::open(&target.device).map_err(Refused::system("open", &target.device))?;
+    let device = open_exclusive(&target.device)?;
     let read = device.take(LOOKED_AT_BYTES as u64).read_to_end(&mut bytes);
     read.map_err(Refused::system("read", &target.device))?;
     Ok(Content::of(&bytes))
+}
+
+fn open_exclusive(device: &Path) -> Result<File, Refused> {
+    let deadline = Instant::now() + EXCLUSIVE_PATIENCE;
+    loop {
+        let opened = rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
+        match opened {
+            Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(EXCLUSIVE_INTERVAL),
+            Err(Errno::BUSY) => {
+                return Err(Refused::Busy { what: device.to_owned(), holders: Vec::new() });
+            }
+            opened => return opened.map(File::from).map_err(Refused::system("open", device)),
+        }
+    }
 }
 
 /// Makes an ext4 on a device whose beginning is all zeros, and on no other.

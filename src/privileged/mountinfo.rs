@@ -32,6 +32,22 @@ pub(crate) fn at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == point)
 }
 
+/// Whether a look at `path` asks only this computer's own disks: not another drive of ours, which may wait for us (nbd,
+/// loop), nor FUSE or the network.
+pub(crate) fn is_safe_to_look_at(mounts: &[Mount], path: &Path) -> bool {
+    const LOOP_MAJOR: u32 = 7;
+    const NBD_MAJOR: u32 = 43;
+    const REMOTE: [&str; 6] = ["fuse", "nfs", "cifs", "smb", "9p", "ceph"];
+    let parent = path.parent().unwrap_or(path);
+    // The last one that is as deep as any: a later mount at the same place covers an earlier one.
+    let covering = mounts.iter().filter(|mount| parent.starts_with(&mount.point));
+    let deepest = covering.max_by_key(|mount| mount.point.components().count());
+    deepest.is_some_and(|mount| {
+        let remote = REMOTE.iter().any(|kind| mount.fs_type.starts_with(kind));
+        !remote && ![LOOP_MAJOR, NBD_MAJOR].contains(&mount.number.major)
+    })
+}
+
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let text = |field: &[u8]| std::str::from_utf8(field).ok().map(str::to_owned);
@@ -66,6 +82,10 @@ mod tests {
         let mount = parse(line).unwrap();
         assert_eq!((mount.id, mount.number), (36, DeviceNumber { major: 7, minor: 17 }));
         assert_eq!((mount.point.to_str(), mount.fs_type.as_str()), (Some("/mnt/a b\\"), "ext4"));
+        let root = parse(br"1 0 8:1 / / rw - ext4 /dev/sda1 rw").unwrap();
+        let mounts = [root, mount];
+        assert!(is_safe_to_look_at(&mounts, Path::new("/mnt/a b\\")), "it is on the root");
+        assert!(!is_safe_to_look_at(&mounts, Path::new("/mnt/a b\\/inner")));
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"1 2 3 4 5"), None);
     }

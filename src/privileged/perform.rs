@@ -2,8 +2,9 @@
 
 use super::{Look, Outcome, Privileged, Refused, Usage};
 use super::{ext4, frozen, kernel, mounting, tuning, wire};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,6 +45,12 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     end_after(Duration::from_millis(request.deadline_ms));
+    if makes_something(&request.task)
+        && let Err(error) = end_with(&socket)
+    {
+        eprintln!("the daemon cannot be watched: {error}");
+        return ExitCode::FAILURE;
+    }
     let answer = match request.task {
         Task::Privileged(operation) => perform(&operation, &fds),
         Task::Look(look) => perform_look(&look),
@@ -60,6 +67,36 @@ fn end_after(deadline: Duration) {
     let seconds = deadline.as_secs().saturating_add(1);
     // SAFETY: sets a timer of this process.
     unsafe { libc::alarm(u32::try_from(seconds).unwrap_or(u32::MAX)) };
+}
+
+/// Whether it makes what must not appear after the daemon that asked for it has died, and another one has seen that
+/// there is none. An mkfs, a check or a resize is better brought to its end.
+fn makes_something(task: &Task) -> bool {
+    matches!(
+        task,
+        Task::Privileged(
+            Privileged::Mount { .. } | Privileged::LoopAttach { .. } | Privileged::NbdAttach { .. }
+        )
+    )
+}
+
+/// Ends this process when nobody is at the socket's other end any more.
+fn end_with(socket: &UnixStream) -> std::io::Result<()> {
+    let fd = socket.as_raw_fd();
+    // SAFETY: these take numbers. O_ASYNC has the kernel send SIGIO when the peer closes, whose default action ends the
+    // process; it was not set before, and O_NONBLOCK, the only other flag that could be lost, is not wanted.
+    let set = unsafe {
+        libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) == 0
+            && libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC) == 0
+    };
+    if !set {
+        return Err(std::io::Error::last_os_error());
+    }
+    // Before there was anyone to be told.
+    let mut peer = [PollFd::new(socket, PollFlags::RDHUP)];
+    rustix::event::poll(&mut peer, Some(&Timespec::default()))?;
+    let gone = peer[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP);
+    if gone { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
 fn perform(operation: &Privileged, fds: &[OwnedFd]) -> Result<Outcome, Refused> {

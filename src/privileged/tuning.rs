@@ -24,9 +24,12 @@ pub struct Tuned {
 pub(super) fn tune(target: &Target) -> Result<Tuned, Refused> {
     target.verify()?;
     let bdi = Path::new("/sys/class/bdi").join(target.number()?.to_string());
-    let set = |file: &str, value: u64| std::fs::write(bdi.join(file), value.to_string()).is_ok();
-    // strict_limit has the limit hold at any time, and not only once the whole system has many dirty pages; so first
-    // the figure, then that it holds.
-    let dirty_limited = set("max_bytes", DIRTY_LIMIT_BYTES) && set("strict_limit", 1);
-    Ok(Tuned { dirty_limited, read_ahead: set("read_ahead_kb", READ_AHEAD_KB) })
+    let set = |file: &str, value: u64| std::fs::write(bdi.join(file), value.to_string());
+    let dirty_limited = match set("max_bytes", DIRTY_LIMIT_BYTES) {
+        // Without strict_limit the figure counts only once the whole system has many dirty pages.
+        Ok(()) => set("strict_limit", 1).is_ok(),
+        // The whole system may hold less than that (mm/page-writeback.c, bdi_set_max_bytes).
+        Err(error) => error.raw_os_error() == Some(libc::EINVAL),
+    };
+    Ok(Tuned { dirty_limited, read_ahead: set("read_ahead_kb", READ_AHEAD_KB).is_ok() })
 }

@@ -150,6 +150,12 @@ impl Daemon {
         writeln!(self.stdin, "{line} ").unwrap();
     }
 
+    /// Has it stand still, with all that it serves.
+    pub fn stop(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    }
+
     pub fn finished(mut self) {
         assert!(self.child.wait().unwrap().success());
     }

@@ -31,12 +31,6 @@ impl Session {
             }
         };
         tracing::trace!(%request);
-        if request.unique >> 63 == 1 {
-            eprintln!("RESENT {request}");
-        }
-        if request.unique >> 63 == 1 {
-            eprintln!("RESENT {request}");
-        }
         let ticket = self.ticket(request.unique);
         match request.operation {
             Operation::Read { offset, size } => self.read(ticket, offset, size),
