@@ -80,7 +80,8 @@ impl Machine {
         let output = self.run(arguments);
         // Progress may have come before.
         let errors = String::from_utf8_lossy(&output.stderr);
-        let failure: Value = errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        let failure: Value =
+            errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
         assert!(failure["code"].is_string(), "{arguments:?}: {errors}");
         for part in ["message", "consequence", "action"] {
             assert!(!failure[part].as_str().unwrap().is_empty(), "{arguments:?}: {failure}");
