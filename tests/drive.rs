@@ -129,6 +129,15 @@ impl Drop for Machine {
     }
 }
 
+/// Kills a process, and waits until it is dead.
+fn kill(pid: i32) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+    pidfd_send_signal(&process, Signal::KILL).unwrap();
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
+}
+
 fn write_files(at: &Path, count: usize) {
     for i in 0..count {
         let directory = at.join(format!("dir{}", i % 7));
@@ -208,11 +217,7 @@ fn a_mounted_drive_survives_an_upgrade_and_a_killed_daemon() {
     check_files(&a.mountpoint(), 100);
 
     // A killed one: the keeper has the connection.
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(a.pid()).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    kill(a.pid());
     assert_eq!(a.taken_up()["state"], "Paused");
     kept.write_all(b" after").unwrap();
     kept.sync_all().unwrap();

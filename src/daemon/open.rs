@@ -566,7 +566,7 @@ impl Drive {
             );
         }
         let Some(mut opened) = self.open.lock().await.take() else { return };
-        if let Some(at) = opened.attachment.take() {
+        if let Some(mut at) = opened.attachment.take() {
             let left = tokio::task::spawn_blocking(move || at.attached.hand_over(HAND_OVER_PATIENCE)).await;
             if let Ok(Err(error)) = left {
                 tracing::warn!(drive = self.name, %error, "the drive could not be handed over");
