@@ -5,7 +5,7 @@ use crate::cli::client::{self, Answer, not_understood};
 use crate::cli::failure::CliError;
 use crate::cli::output::Output;
 use crate::cli::show::status;
-use crate::cli::start;
+use crate::cli::{start, terminal};
 use crate::paths::Paths;
 use hyper::Method;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,7 +32,7 @@ async fn follow_daemons(paths: &Paths, output: Output) -> Result<(), CliError> {
             print_all(answer, output).await?;
         }
         if !output.json {
-            eprintln!("The background service has stopped; waiting for it.");
+            terminal::say("The background service has stopped; waiting for it.");
         }
         stream = loop {
             sleep(RECONNECT_INTERVAL).await;

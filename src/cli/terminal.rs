@@ -19,18 +19,21 @@ pub async fn confirm(question: &str) -> Result<bool, CliError> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Says something beside the result. `eprintln!` would panic where nobody reads it.
+pub fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
 /// A line, shown while it is typed.
 pub async fn ask(prompt: &str) -> Result<String, CliError> {
-    eprint!("{prompt}");
-    read_line().await.map_err(unreadable)
+    read_line(prompt).await.map_err(unreadable)
 }
 
 /// A line that is not shown while it is typed.
 pub async fn ask_secret(prompt: &str) -> Result<String, CliError> {
     let _silence = Silence::begin().map_err(unreadable)?;
-    eprint!("{prompt}");
-    let line = read_line().await;
-    eprintln!();
+    let line = read_line(prompt).await;
+    say("");
     let secret = line.map_err(unreadable)?;
     match secret.is_empty() {
         true => Err(CliError::usage("No passphrase was given.", "Run the command again.")),
@@ -46,13 +49,13 @@ pub async fn ask_new_passphrase(name: &str) -> Result<String, CliError> {
         if first == second {
             return Ok(first);
         }
-        eprintln!("These two differ.");
+        say("These two differ.");
     }
     Err(CliError::usage(format!("The two passphrases differed {TRIES} times."), "Run the command again."))
 }
 
-async fn read_line() -> io::Result<String> {
-    stderr().flush()?;
+async fn read_line(prompt: &str) -> io::Result<String> {
+    write!(stderr(), "{prompt}")?;
     // In a thread of its own, so that Ctrl-C is heard meanwhile and the echo comes back.
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

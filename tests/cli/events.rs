@@ -51,6 +51,7 @@ fn people_read_sentences() {
     let mut child = place.command("events").spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let lines: Vec<String> = lines.take(3).map(Result::unwrap).collect();
+    child.kill().unwrap();
     assert_eq!(lines, ["work: ✓ Ready, 12.3 MiB waiting to upload", "old: removed", "work: Moved"]);
     child.wait().unwrap();
 }
@@ -66,8 +67,8 @@ fn a_reader_who_leaves_ends_it_quietly_even_if_nothing_more_happens() {
         out.read_line(&mut line).unwrap();
         assert_eq!(line, "work: again\n");
         drop(out);
+        fake.left();
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
-        fake.left();
     }
 }

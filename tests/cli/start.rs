@@ -5,7 +5,7 @@ use crate::place::{Place, Ran};
 use crate::samples::*;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn lists_drives() -> [(&'static str, Reply); 1] {
     [("GET /v1/drives", Reply::document(json!([drive()])))]
@@ -114,12 +114,17 @@ fn stopped_by(pid: u32) -> (Place, Fake) {
 
 #[test]
 fn stopping_waits_for_the_process_to_end() {
-    let mut process = Command::new("sleep").arg("infinity").spawn().unwrap();
+    // It ends when its input does, so also if this test fails.
+    let mut process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let (place, fake) = stopped_by(process.id());
     let mut child = place.command("daemon stop").spawn().unwrap();
     fake.died();
+    // It has not ended in the time that other commands take from beginning to end.
+    for _ in 0..20 {
+        assert_eq!(place.run("--version").code, Some(0));
+    }
     assert_eq!(child.try_wait().unwrap(), None);
-    process.kill().unwrap();
+    drop(process.stdin.take());
     let ran = Ran::from(child.wait_with_output().unwrap());
     process.wait().unwrap();
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "The background service has stopped\n"), "{ran:?}");

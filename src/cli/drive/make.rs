@@ -67,7 +67,7 @@ pub async fn clone(
 
 async fn missed_passphrase(name: &str, failure: Failure) -> Result<String, CliError> {
     if terminal::is_there() {
-        eprintln!("{}", failure.message);
+        terminal::say(&failure.message);
         return terminal::ask_secret(&format!("Passphrase for {name}: ")).await;
     }
     let action = "Give --passphrase-file FILE or --recovery-key-file FILE.".to_owned();

@@ -45,11 +45,14 @@ async fn ask_to_remove(name: &str, remove: &Remove, session: &Session<'_>) -> Re
         serde_json::from_value(value).map_err(|error| not_understood(&error.to_string()))?;
     if remove.discard_unsent && waiting_bytes(&drive) > 0 {
         let waiting = format_bytes(waiting_bytes(&drive));
-        eprintln!("{waiting} of {name} are only on this computer, and will be lost.");
+        terminal::say(&format!("{waiting} of {name} are only on this computer, and will be lost."));
     }
     let sure = match remove.delete_data {
         true => {
-            eprintln!("This deletes {name} for all computers, with everything it has in {}.", drive.store);
+            terminal::say(&format!(
+                "This deletes {name} for all computers, with everything it has in {}.",
+                drive.store
+            ));
             terminal::ask("Type the drive's name to delete it: ").await? == name
         }
         false => {

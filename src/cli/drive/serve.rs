@@ -5,6 +5,7 @@ use crate::cli::args::drive::Serve;
 use crate::cli::drive::{Session, absolute, route};
 use crate::cli::failure::CliError;
 use crate::cli::progress::Phase;
+use crate::cli::terminal;
 
 /// Serves until interrupted; returns only if the daemon ends it.
 pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError> {
@@ -20,7 +21,7 @@ pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError>
         .output
         .result(&value, |served: &Served, _| format!("{} is served at {}", serve.name, served.uri))?;
     if !session.output.json {
-        eprintln!("Press Ctrl-C to end it.");
+        terminal::say("Press Ctrl-C to end it.");
     }
     // Lines that are no error have nothing to tell by now.
     while let Ok(Some(line)) = answer.line().await {
