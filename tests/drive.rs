@@ -288,15 +288,11 @@ fn a_served_drive_is_seen_by_nbdinfo_and_ends_with_its_command() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let socket = bench.text("socket");
-    let mut serving = a
-        .command(&["drive", "serve", "d", "--socket", &socket])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut serving =
+        a.command(&["drive", "serve", "d", "--socket", &socket]).stdout(Stdio::piped()).spawn().unwrap();
     // It says where it serves before anyone can know.
     let mut line = String::new();
-    BufReader::new(serving.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let size = Command::new("nbdinfo").args(["--size", &format!("nbd+unix:///?socket={socket}")]).output();
     let size = size.expect("nbdinfo, of the Debian package libnbd-bin");
     assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), (256u64 << 20).to_string(), "{line}");

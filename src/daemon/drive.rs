@@ -330,11 +330,10 @@ impl Drive {
         let uri = listener.serve(&server, opened.device())?;
         *open = Some(opened);
         let serving = Serving { drive: self.clone(), server: Some(server), open: Some(open) };
-        // Told first, as progress; the result would end the answer, and with it the serving.
-        work.progress(&uri, 0, 0, Unit::Items);
+        work.result(api::Served { uri }).await;
         std::future::pending::<()>().await;
         drop(serving);
-        Ok(api::Served { uri })
+        unreachable!("nobody ends this but whoever asked, by going away")
     }
 }
 

@@ -20,6 +20,11 @@ pub struct Work {
 }
 
 impl Work {
+    /// Tells the result of work that then goes on until whoever asked goes away.
+    pub async fn result<T: Serialize>(&self, value: T) {
+        let _ = self.lines.send(result_line(Ok(value))).await;
+    }
+
     /// So much of so much is done.
     pub fn progress(&self, stage: &str, done: u64, total: u64, unit: Unit) {
         let progress = Progress { stage: stage.to_owned(), done, total, unit };
