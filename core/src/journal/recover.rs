@@ -206,6 +206,10 @@ async fn find_end(files: Vec<(Arc<JournalFile>, FileHeader)>, uuid: Uuid) -> Res
             // The records between are missing, so that whatever follows is no part of the log.
             stale.push(file);
             stale.extend(chain.by_ref().map(|(file, _)| file));
+            // Unless one of their records says that what is missing had been durable.
+            for file in &stale {
+                durable = durable.max(durable_claimed_behind(file, uuid, FILE_HEADER_BYTES, next.prev())?);
+            }
             break;
         }
         let walked = walk(&file, uuid, next, prev_crc, first_of_next).await?;

@@ -343,7 +343,8 @@ fn answer<T>(
 ) -> Result<(), PushError> {
     let fatal = match &result {
         Err(PushError::Paused | PushError::Label(_)) | Ok(_) => None,
-        Err(PushError::Read(error)) if error.is_transient() => None,
+        // What cannot be read stops what was asked for: pushing itself reads nothing.
+        Err(PushError::Read(_)) => None,
         Err(error) => Some(error.clone()),
     };
     // Who asked may have gone away.

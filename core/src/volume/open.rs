@@ -181,7 +181,7 @@ async fn take(
     let map = Arc::new(map?);
 
     let cache = Cache::open(&*disks.cache, drive, capacity, &opened.local.generation_numbers())?;
-    let foreign = wrote_since(&root, &opened) && !planted::has(Bug::CacheOfAnotherVersion);
+    let foreign = wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     if foreign {
         invalidate(&cache, &opened, &objects, &map, &root).await?;
         if !planted::has(Bug::ReplayOverForeign) {
@@ -275,9 +275,14 @@ async fn open_journal(
     if let Some(local) = local {
         let (journal, recovered) =
             Journal::open(disks.journal.clone(), limits.journal, capacity, local.journal).await?;
-        match fence::descent(root, journal.uuid()) {
+        match descent(root, &local) {
             Descent::Forked(cut) if recovered.last > cut => {
                 return Err(OpenError::Forked { unsent: recovered.last.0 - cut.0 });
+            }
+            // Records between the history and what is here are gone.
+            Descent::Forked(cut) | Descent::Continues(cut) if recovered.first > cut.next() => {
+                let (lsn, durable) = (cut.next(), recovered.last);
+                return Err(JournalError::Damaged { lsn, durable }.into());
             }
             Descent::Forked(cut) | Descent::Continues(cut) if recovered.last >= cut => {
                 return Ok(Opened { local, journal, recovered, cut });
@@ -294,11 +299,20 @@ async fn open_journal(
     Ok(Opened { local, journal, recovered, cut: Lsn(0) })
 }
 
-/// Whether the cache may hold blocks of another version than `root`, besides what the journal says.
-fn wrote_since(root: &Root, opened: &Opened) -> bool {
-    let Some(base) = &opened.local.base else { return true };
-    let own = opened.journal.uuid();
-    root.lineage.iter().any(|lineage| lineage.journal != own && lineage.epoch.0 > base.epoch)
+/// How this device's journal stands to `root`. Where nobody else has committed since this device last took the drive,
+/// its records continue what it took then, also if it has committed none of them yet.
+fn descent(root: &Root, local: &Local) -> Descent {
+    match fence::descent(root, local.journal) {
+        Descent::Forked(cut) if !wrote_since(root, local) => Descent::Continues(cut),
+        descent => descent,
+    }
+}
+
+/// Whether others have committed since this device last took the drive. The epoch is remembered before any write is
+/// accepted; who commits later has a higher one.
+fn wrote_since(root: &Root, local: &Local) -> bool {
+    let Some(base) = &local.base else { return true };
+    root.lineage.iter().any(|lineage| lineage.journal != local.journal && lineage.epoch.0 > base.epoch)
 }
 
 async fn swap_epoch(
