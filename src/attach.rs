@@ -9,7 +9,7 @@
 //! **A crash at any arrow** leaves a prefix of that line. All of it can be found from the drive's identity alone, with
 //! nothing remembered: the nbd device by its identifier, the one-file disk by its place in the runtime directory, the
 //! loop device by its file, the mount by its device number. So the next daemon either goes on with it ([`reattach`]: the
-//! mount never notices) or takes it down ([`take_down`]), and the doctor shows what is left.
+//! mount never notices) or takes it down ([`take_down()`]), and the doctor shows what is left.
 //!
 //! **Everything here blocks**: it runs on `spawn_blocking`, never on a runtime's own thread. One daemon uses a runtime
 //! directory, and it sees to it that nobody else does.

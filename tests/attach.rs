@@ -12,7 +12,7 @@ use holdall_core::device::{BlockDevice, Durability};
 use holdall_nbd::testing::{MemoryDevice, Policy};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
@@ -264,9 +264,17 @@ fn a_device_that_has_become_somebody_elses_is_not_touched() {
     for operation in [
         Privileged::LoopDetach { target: target.clone() },
         Privileged::Check { target: target.clone() },
+        Privileged::Probe { target: target.clone() },
+        Privileged::Tune { target: target.clone() },
+        Privileged::LoopResize { target: target.clone() },
+        Privileged::Mount { target: target.clone(), read_only: false },
+        Privileged::Thaw { target: target.clone(), mountpoint: bench.mountpoint() },
+        Privileged::ShutDown { target: target.clone(), mountpoint: bench.mountpoint() },
+        Privileged::Grow { target: target.clone() },
         Privileged::MakeFileSystem { target, label: String::new(), uid: 0, gid: 0 },
     ] {
-        let refused = bench.site.deputy.perform(&operation, &[], PATIENCE).unwrap_err();
+        let directory = fs::File::open(bench.path("run")).unwrap();
+        let refused = bench.site.deputy.perform(&operation, &[directory.as_fd()], PATIENCE).unwrap_err();
         assert!(matches!(refused, PrivilegedError::Refused(Refused::NotOurs { .. })), "{refused}");
     }
     attached.detach().unwrap();
@@ -303,6 +311,24 @@ fn a_file_system_with_errors_is_checked_before_it_is_mounted() {
         }
         other => panic!("{other:?}"),
     }
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn what_is_on_a_device_is_not_decided_while_an_mkfs_of_a_dead_daemon_goes_on() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    // As mkfs has it.
+    let mut exclusive = fs::File::options();
+    exclusive.read(true).custom_flags(libc::O_EXCL);
+    let exclusive = exclusive.open(attached.block_device()).unwrap();
+    let probe = Privileged::Probe { target: attached.target().clone() };
+    let waits = bench.site.deputy.perform(&probe, &[], Duration::from_millis(200));
+    assert!(matches!(waits, Err(PrivilegedError::Deadline { .. })), "{waits:?}");
+    drop(exclusive);
+    let content = bench.site.deputy.perform(&probe, &[], PATIENCE).unwrap();
+    assert_eq!(content, Outcome::Content(Content::Blank));
     attached.detach().unwrap();
     bench.assert_nothing_left();
 }

@@ -142,6 +142,17 @@ fn kill_9_while_frozen_leaves_nobody_waiting() {
 }
 
 #[test]
+fn a_freeze_that_nobody_is_left_to_end_is_ended_by_the_next_daemon() {
+    replaced(|bench, mut daemon| {
+        daemon.say("freeze 3600000");
+        daemon.hear("frozen");
+        daemon.kill_children("perform");
+        drop(daemon);
+        bench.start("auto", None)
+    });
+}
+
+#[test]
 fn a_keeper_that_dies_before_the_daemon_is_replaced_at_a_handover() {
     replaced(|bench, mut daemon| {
         kill_keeper(bench);

@@ -14,6 +14,12 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a mount may be in use before that is an answer, and how often it is tried: a process between fork and exec
+/// holds its parent's files for a moment, and a file manager looks at what it shows.
+const BUSY_PATIENCE: Duration = Duration::from_millis(500);
+const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Mounts the target's ext4 on the open directory `at`.
 pub(super) fn mount(target: &Target, at: BorrowedFd<'_>, read_only: bool) -> Result<(), Refused> {
@@ -69,10 +75,14 @@ pub(super) fn unmount(number: DeviceNumber, mountpoint: &Path, lazy: bool) -> Re
         return Err(Refused::NotOurs { what: mountpoint.to_owned() });
     }
     let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW | how) {
-        Ok(()) => Ok(()),
-        Err(Errno::BUSY) => Err(busy(mount, &mounts)),
-        Err(errno) => Err(Refused::system("umount", mountpoint)(errno)),
+    let deadline = Instant::now() + BUSY_PATIENCE;
+    loop {
+        match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW | how) {
+            Ok(()) => return Ok(()),
+            Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(BUSY_INTERVAL),
+            Err(Errno::BUSY) => return Err(busy(mount, &mounts)),
+            Err(errno) => return Err(Refused::system("umount", mountpoint)(errno)),
+        }
     }
 }
 

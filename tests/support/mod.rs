@@ -156,6 +156,26 @@ impl Daemon {
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     }
 
+    /// Kills the processes that it has started for `subcommand`, and waits until they are gone.
+    pub fn kill_children(&self, subcommand: &str) {
+        let mut killed = 0;
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+            let parent = read("status").lines().find_map(|line| line.strip_prefix("PPid:\t")?.parse().ok());
+            if parent != Some(self.child.id()) || read("cmdline").split('\0').nth(1) != Some(subcommand) {
+                continue;
+            }
+            let pid: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+            rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL).unwrap();
+            let mut gone = [rustix::event::PollFd::new(&handle, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut gone, None).unwrap();
+            killed += 1;
+        }
+        assert!(killed > 0, "there is no process for {subcommand}");
+    }
+
     pub fn finished(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
