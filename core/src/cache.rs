@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use uuid::Uuid;
 
 mod hold;
@@ -43,6 +44,10 @@ pub struct Cache {
     /// than what was evicted.
     pulling: Mutex<BTreeMap<ChunkIndex, usize>>,
     persist: tokio::sync::Mutex<persist::Persisted>,
+    /// The drive was closed: the files may belong to the next opening, with a bitmap of its own.
+    retired: AtomicBool,
+    /// A sync of the file failed: what it holds is not believed until all of it has been made invalid.
+    suspect: AtomicBool,
 }
 
 /// Keeps the chunks of a pull from being evicted.
@@ -68,6 +73,8 @@ impl Cache {
             shards: [const { Mutex::new(()) }; SHARDS],
             pulling: Mutex::default(),
             persist: tokio::sync::Mutex::new(persisted),
+            retired: AtomicBool::new(false),
+            suspect: AtomicBool::new(false),
         }))
     }
 
@@ -140,6 +147,7 @@ impl Cache {
         store: impl Fn(BlockRange) -> io::Result<()>,
     ) -> io::Result<()> {
         let _chunk = self.shard(blocks).lock();
+        self.check_current()?;
         let absent = if planted::has(Bug::FillOverValid) { vec![blocks] } else { self.absent(blocks) };
         for run in absent {
             store(run)?;
@@ -167,6 +175,7 @@ impl Cache {
                     for part in run.by_chunk() {
                         let from = ((part.start - run.start) * BLOCK_BYTES) as usize;
                         let _chunk = self.shard(part).lock();
+                        self.check_current()?;
                         self.file.write_at(
                             &buffer[from..from + part.byte_len() as usize],
                             part.start * BLOCK_BYTES,
@@ -192,9 +201,32 @@ impl Cache {
                 indices.into_iter().map(|index| self.shards[index].lock()).collect()
             }
         };
+        self.check_current()?;
         self.file.punch(run.bytes())?;
         self.valid.set(run);
         Ok(())
+    }
+
+    /// Ends writing to the files for good. A pull that is still under way ends in an error from here on: what it brings
+    /// may be older than what the next opening has written, whose bitmap it does not see.
+    pub async fn retire(&self) {
+        let _bitmap = self.persist.lock().await;
+        self.retired.store(true, Ordering::SeqCst);
+        // Whoever looked before the flag was set holds one of these.
+        self.shards.iter().for_each(|shard| drop(shard.lock()));
+    }
+
+    /// Whether a sync of the file failed and what it holds was not made invalid yet.
+    pub fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::SeqCst)
+    }
+
+    fn check_current(&self) -> io::Result<()> {
+        if self.retired.load(Ordering::SeqCst) {
+            Err(io::Error::other("the drive was closed"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Takes chunks out of the cache and gives their space back. `keep` tells, under the chunk's lock, which blocks
@@ -202,6 +234,7 @@ impl Cache {
     pub async fn evict(&self, chunks: &[ChunkIndex], keep: impl Fn(BlockRange) -> bool) -> io::Result<u64> {
         // One owner of the bitmap on disk: no snapshot that was taken before may be written after.
         let mut persisted = self.persist.lock().await;
+        self.check_current()?;
         let mut cleared = Vec::new();
         for chunk in chunks {
             let blocks = chunk.blocks().intersect(&BlockRange { start: 0, end: self.valid.capacity() });
@@ -235,9 +268,17 @@ impl Cache {
         Ok(freed)
     }
 
+    /// Takes everything out of a cache that is suspect. Only then is it believed again.
+    pub async fn invalidate_all(&self) -> io::Result<()> {
+        self.invalidate(&[BlockRange { start: 0, end: self.valid.capacity() }]).await?;
+        self.suspect.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Takes blocks out of the cache durably, without giving space back: another version of the drive is current.
     pub async fn invalidate(&self, runs: &[BlockRange]) -> io::Result<()> {
         let mut persisted = self.persist.lock().await;
+        self.check_current()?;
         runs.iter().for_each(|run| self.valid.clear(*run));
         persisted.clear(runs);
         persisted.write(&self.bitmap_file, self.drive).await

@@ -120,7 +120,8 @@ pub struct Pusher {
     requests: mpsc::UnboundedSender<Request>,
     state: watch::Receiver<PushState>,
     paused: watch::Sender<bool>,
-    task: tokio::task::AbortHandle,
+    // Held to take it out.
+    task: parking_lot::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 /// Is told of every commit.
@@ -157,7 +158,7 @@ impl Pusher {
         let (publish, state) = watch::channel(state);
         let (paused, pause) = watch::channel(false);
         let task = task::Task::new(parts, publish, pause);
-        let task = tokio::spawn(task.run(receive)).abort_handle();
+        let task = parking_lot::Mutex::new(Some(tokio::spawn(task.run(receive))));
         Self { requests, state, paused, task }
     }
 
@@ -201,6 +202,16 @@ impl Pusher {
         self.ask(Request::Release).await
     }
 
+    /// Ends pushing, and waits until it has ended. A swap that is under way is applied or not; the next opening's
+    /// comes after it either way.
+    pub async fn stop(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+
     async fn ask<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, PushError>>) -> Request,
@@ -213,6 +224,8 @@ impl Pusher {
 
 impl Drop for Pusher {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &*self.task.lock() {
+            task.abort();
+        }
     }
 }

@@ -90,8 +90,7 @@ async fn read(volume: &Arc<Volume>, at: u64) -> u8 {
 
 async fn close(volume: Arc<Volume>) {
     volume.release().await.unwrap();
-    volume.stop_serving();
-    volume.settle().await.unwrap();
+    volume.shut_down().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,4 +208,21 @@ async fn a_family_opens_for_whoever_has_a_secret() {
     family::change_passphrase(store, &bench.unlocked, Zeroizing::new("new".into())).await.unwrap();
     assert!(matches!(family::unlock(store, pass("secret")).await, Err(FamilyError::WrongSecret)));
     assert!(family::unlock(store, pass("new")).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_that_outlives_its_opening_does_not_reach_the_next_ones_cache() {
+    let bench = Bench::new().await;
+    let volume = bench.open("a", bench.drive).await.unwrap();
+    write(&volume, 0, 1, MIB).await;
+    let cache = volume.cache().clone();
+    close(volume).await;
+    let next = bench.open("a", bench.drive).await.unwrap();
+    write(&next, 0, 9, 4096).await;
+    next.settle().await.unwrap();
+    // What a late pull of the former opening would do: to its own bitmap the block is absent.
+    let block = holdall_core::units::BlockRange::new(0, 1);
+    cache.valid().clear(block);
+    assert!(cache.fill(block, &[1; 4096]).is_err());
+    assert_eq!(read(&next, 0).await, 9);
 }

@@ -446,8 +446,7 @@ impl Drive {
     async fn put_down(&self, opened: OpenDrive) {
         // The last figures are shown while it is closed.
         let _ = self.status().await;
-        opened.volume.stop_serving();
-        if let Err(error) = opened.volume.settle().await {
+        if let Err(error) = opened.volume.shut_down().await {
             tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");
         }
         *self.live.write() = None;

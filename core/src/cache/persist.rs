@@ -8,6 +8,7 @@ use crate::units::BlockRange;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use uuid::Uuid;
 
 const PAGE_BYTES: usize = 4096;
@@ -68,11 +69,18 @@ impl Cache {
     /// Makes what is valid now survive a crash: the file's data first, then the bits that stand for it.
     pub async fn persist(&self) -> io::Result<()> {
         let mut persisted = self.persist.lock().await;
+        self.check_current()?;
+        // The kernel reports a lost page once: a sync that succeeds after one that failed proves nothing.
+        if self.is_suspect() {
+            return Err(io::Error::other("an earlier sync failed"));
+        }
         // A bit that is set while the sync runs may stand for data that the sync does not cover: it has to wait for
         // the next time. None is cleared meanwhile: whoever does that holds the lock.
         let snapshot = persisted.snapshot(&self.valid);
         if !planted::has(Bug::BitsBeforeData) {
-            self.file.clone().sync().await?;
+            let synced = self.file.clone().sync().await;
+            self.suspect.store(synced.is_err(), Ordering::SeqCst);
+            synced?;
         }
         persisted.adopt(snapshot);
         persisted.write(&self.bitmap_file, self.drive).await

@@ -83,6 +83,18 @@ impl Volume {
         super::keeper::persist(&self.journal, &self.cache).await.map_err(DeviceError::Failed)
     }
 
+    /// Ends everything that works on this device's files of the drive, so that the next opening is alone with them.
+    pub async fn shut_down(&self) -> Result<(), DeviceError> {
+        self.stop_serving();
+        if let Some(pusher) = &self.pusher {
+            pusher.stop().await;
+        }
+        self.keeper.stop().await;
+        let settled = self.settle().await;
+        self.cache.retire().await;
+        settled
+    }
+
     /// Pushes what is left and tells the store that nobody has the drive open any more.
     pub async fn release(&self) -> Result<(), PushError> {
         let Some(pusher) = &self.pusher else { return Ok(()) };

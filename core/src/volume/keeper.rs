@@ -4,11 +4,13 @@
 use crate::cache::Cache;
 use crate::journal::Journal;
 use crate::planted::{self, Bug};
-use crate::units::{BlockRange, Lsn};
+use crate::units::Lsn;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// A client that never flushes loses at most this much time of writes to a power cut ...
@@ -25,7 +27,8 @@ const SPACE_WANTED: u64 = 500;
 /// The background task, and what it publishes.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
-    tasks: [tokio::task::AbortHandle; 2],
+    // Held to take them out.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -63,9 +66,16 @@ impl Keeper {
             applied,
             persisted_at: Instant::now(),
         };
-        let apply = tokio::spawn(work.run()).abort_handle();
-        let spare = tokio::spawn(keep_spare(journal, shared.clone())).abort_handle();
-        Self { shared, tasks: [apply, spare] }
+        let apply = tokio::spawn(work.run());
+        let spare = tokio::spawn(keep_spare(journal, shared.clone()));
+        Self { shared, tasks: Mutex::new(vec![apply, spare]) }
+    }
+
+    /// Ends its work, and waits until it has ended.
+    pub async fn stop(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.iter().for_each(JoinHandle::abort);
+        futures_util::future::join_all(tasks).await;
     }
 
     /// How full the journal is, as of a moment ago.
@@ -81,7 +91,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+        self.tasks.lock().iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -162,12 +172,16 @@ pub(super) async fn apply(journal: &Journal, cache: &Cache, upto: Lsn) -> Result
 /// has is applied anew; everything else is in the store.
 pub(super) async fn persist(journal: &Journal, cache: &Cache) -> Result<(), String> {
     let Err(error) = cache.persist().await else { return Ok(()) };
+    if !cache.is_suspect() {
+        // Only the bitmap was not written: its pages are written the next time.
+        return Err(format!("the cache's bitmap cannot be written: {error}"));
+    }
     tracing::error!(%error, "the cache could not be made durable: it is filled anew");
     let _turn = journal.applying.lock().await;
-    // The index first: from here on the journal's blocks are read from the journal again.
+    // The index first: from here on the journal's blocks are read from the journal again. If this fails, the cache
+    // stays suspect, nothing of it is made durable, and no journal space is given back.
     journal.unapply().await.map_err(|error| error.to_string())?;
-    let everything = BlockRange { start: 0, end: cache.valid().capacity() };
-    let cleared = cache.invalidate(&[everything]).await;
+    let cleared = cache.invalidate_all().await;
     cleared.map_err(|error| format!("the cache's bitmap cannot be written: {error}"))?;
     Err(format!("the cache could not be made durable: {error}"))
 }

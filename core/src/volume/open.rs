@@ -189,6 +189,8 @@ async fn take(
         }
     }
     remember(&disks, &cache, &mut opened.local, &head).await?;
+    // What is not replayed must not be read from the journal later either.
+    opened.journal.free(Lsn(opened.local.replay_from).prev());
     let size = replay(&opened, &cache).await?;
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
     cache.set_size(size_blocks)?;
