@@ -44,6 +44,8 @@ pub struct Cache {
     /// than what was evicted.
     pulling: Mutex<BTreeMap<ChunkIndex, usize>>,
     persist: tokio::sync::Mutex<persist::Persisted>,
+    /// One eviction at a time waits for the readers before it.
+    evicting: tokio::sync::Mutex<()>,
     /// The drive was closed: the files may belong to the next opening, with a bitmap of its own.
     retired: AtomicBool,
     /// A sync of the file failed: what it holds is not believed until all of it has been made invalid.
@@ -73,6 +75,7 @@ impl Cache {
             shards: [const { Mutex::new(()) }; SHARDS],
             pulling: Mutex::default(),
             persist: tokio::sync::Mutex::new(persisted),
+            evicting: tokio::sync::Mutex::default(),
             retired: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
         }))
@@ -232,6 +235,7 @@ impl Cache {
     /// Takes chunks out of the cache and gives their space back. `keep` tells, under the chunk's lock, which blocks
     /// must stay (dirty or pinned ones). Chunks that are being pulled stay too. Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[ChunkIndex], keep: impl Fn(BlockRange) -> bool) -> io::Result<u64> {
+        let _turn = self.evicting.lock().await;
         // One owner of the bitmap on disk: no snapshot that was taken before may be written after.
         let mut persisted = self.persist.lock().await;
         self.check_current()?;
@@ -251,14 +255,17 @@ impl Cache {
         if cleared.is_empty() {
             return Ok(0);
         }
-        self.holds.wait_for_earlier().await;
         if !planted::has(Bug::HoleBeforeBits) {
             persisted.clear(&cleared);
             persisted.write(&self.bitmap_file, self.drive).await?;
         }
+        // A reader that takes its time holds up evictions, and nothing else.
+        drop(persisted);
+        self.holds.wait_for_earlier().await;
         let mut freed = 0;
         for blocks in cleared {
             let _chunk = self.shard(blocks).lock();
+            self.check_current()?;
             // It may have been written or pulled again: what is valid now is newer than this eviction.
             for run in self.absent(blocks) {
                 self.file.punch(run.bytes())?;

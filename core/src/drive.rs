@@ -167,7 +167,8 @@ pub async fn rollback(
         taken_ms: now_ms(),
         size_blocks: root.geometry.size_blocks,
     });
-    let lineage = fence::extend(&root.lineage, epoch, crate::entropy::uuid(), Lsn(0));
+    let entry = Lineage { epoch, journal: crate::entropy::uuid(), cut: Lsn(0), crc: 0 };
+    let lineage = fence::extend(&root.lineage, entry);
     let next = successor(&root, &head, epoch, lineage, device);
     let next = Root {
         geometry: old.geometry,

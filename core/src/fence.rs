@@ -65,11 +65,11 @@ pub fn descent(root: &Root, journal: Uuid) -> Descent {
     }
 }
 
-/// The lineage of a version that adds the records of `journal` up to `cut` in `epoch`. One entry for each journal
+/// The lineage of a version that adds the records that `entry` tells of. One entry for each journal
 /// says all there is to know: the last of it that is contained, and who wrote last.
-pub fn extend(lineage: &[Lineage], epoch: Epoch, journal: Uuid, cut: Lsn) -> Vec<Lineage> {
-    let others = lineage.iter().filter(|lineage| lineage.journal != journal).copied();
-    others.chain([Lineage { epoch, journal, cut }]).collect()
+pub fn extend(lineage: &[Lineage], entry: Lineage) -> Vec<Lineage> {
+    let others = lineage.iter().filter(|lineage| lineage.journal != entry.journal).copied();
+    others.chain([entry]).collect()
 }
 
 #[cfg(test)]
@@ -106,10 +106,11 @@ mod tests {
     #[test]
     fn a_journal_continues_only_where_nobody_wrote_since() {
         let (mine, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let first = extend(&[], Epoch(1), mine, Lsn(10));
-        let second = extend(&first, Epoch(3), mine, Lsn(20));
-        assert_eq!(second, [Lineage { epoch: Epoch(3), journal: mine, cut: Lsn(20) }]);
-        let third = extend(&second, Epoch(4), other, Lsn(5));
+        let entry = |epoch, journal, cut| Lineage { epoch: Epoch(epoch), journal, cut: Lsn(cut), crc: 0 };
+        let first = extend(&[], entry(1, mine, 10));
+        let second = extend(&first, entry(3, mine, 20));
+        assert_eq!(second, [entry(3, mine, 20)]);
+        let third = extend(&second, entry(4, other, 5));
         let descent = |lineage: &[Lineage], journal| {
             let own = lineage.iter().find(|l| l.journal == journal).copied();
             (own, lineage.iter().max_by_key(|l| l.epoch).copied())

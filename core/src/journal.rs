@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 mod append;
+mod aside;
 mod files;
 mod record;
 mod recover;
@@ -27,6 +28,7 @@ mod scan;
 mod sync;
 
 pub use append::Writer;
+pub use aside::{found, set_aside};
 pub use files::{JournalFile, SpaceUse};
 pub use record::Operation;
 pub use recover::Recovered;
@@ -168,6 +170,8 @@ pub struct Record {
     pub operation: Operation,
     /// Its data.
     pub place: Place,
+    /// Its own CRC, which stands for all records up to it.
+    pub crc: u32,
 }
 
 impl Journal {
@@ -293,6 +297,21 @@ impl Journal {
             appender.unapplied.push_front(record);
         }
         Ok(())
+    }
+
+    /// Has records read from here, though they were written in a former life, until they are applied. In order, and
+    /// behind all that are here already.
+    pub fn hold_back(&self, records: Vec<Record>) {
+        let mut appender = self.appender.lock();
+        let mut index = self.index.write();
+        for record in records {
+            if let Operation::Data(blocks) | Operation::Zero(blocks) = record.operation {
+                index.insert(blocks, Entry { lsn: record.lsn, place: record.place.clone() });
+                self.journaled.set(blocks);
+            }
+            appender.unapplied_bytes += append::bytes_of(&record);
+            appender.unapplied.push_back(record);
+        }
     }
 
     /// Keeps the local disk's failure: no write or flush succeeds from here on.

@@ -133,7 +133,11 @@ impl Map {
                 None => None,
                 // The overlay may cover it all, so that the page need not be loaded.
                 Some(_) if self.state.lock().covered(part) => None,
-                Some(place) => Some(self.objects.page(place, index, self.page_range(index)).await?),
+                Some(place) => match self.objects.page(place, index, self.page_range(index)).await {
+                    // A checkpoint has replaced it meanwhile, and a collection has deleted it.
+                    Err(error) if error.is_missing() && !self.is_current(index, place) => continue,
+                    page => Some(page?),
+                },
             };
             let state = self.state.lock();
             // A checkpoint may have replaced the page meanwhile and emptied the overlay: then both are read again.
@@ -182,6 +186,10 @@ impl Map {
         state.overlay.segments.len() > tail_segments_max
             || directories > TAIL_DIRECTORY_BYTES_MAX
             || state.overlay.runs.len() > OVERLAY_RUNS_MAX
+    }
+
+    fn is_current(&self, index: u32, place: BoxRef) -> bool {
+        self.state.lock().pages.get(&index) == Some(&place)
     }
 
     fn page_range(&self, index: u32) -> BlockRange {

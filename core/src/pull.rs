@@ -8,15 +8,20 @@ use crate::journal::Journal;
 use crate::map::{Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
 use crate::units::BlockRange;
+use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::watch;
 
 mod queue;
+mod sink;
 
 pub use queue::{Class, Job, Queue};
+use sink::Sink;
+pub use sink::{Buffer, Fetched};
 
 /// Why a pull did not bring its blocks.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -130,7 +135,8 @@ impl Puller {
             let Some(job) = self.queue.lock().begin_next() else { return };
             let puller = self.clone();
             tokio::spawn(async move {
-                let result = puller.run(job).await;
+                let pulled = AssertUnwindSafe(puller.run(job)).catch_unwind().await;
+                let result = pulled.unwrap_or_else(|_| Err(PullError::Cache("an internal error".into())));
                 puller.queue.lock().ended(&job, result);
                 puller.ended.send_modify(|count| *count += 1);
                 puller.pump();
@@ -138,11 +144,25 @@ impl Puller {
         }
     }
 
-    /// Pulls until it succeeds or cannot succeed.
+    /// Fetches what is missing of `range` for one reader, past a cache that has no room for it.
+    pub async fn fetch_past_cache(&self, range: BlockRange) -> Result<Fetched, PullError> {
+        let fetched = Fetched::default();
+        for run in self.missing(range) {
+            self.pull_until_done(run, &fetched).await?;
+        }
+        Ok(fetched)
+    }
+
     async fn run(&self, job: Job) -> Result<(), PullError> {
+        self.pull_until_done(job.blocks, &*self.cache).await
+    }
+
+    /// Pulls until it succeeds or cannot succeed.
+    async fn pull_until_done(&self, blocks: BlockRange, sink: &impl Sink) -> Result<(), PullError> {
         let mut backoff = Backoff::new();
+        let mut damaged = false;
         loop {
-            match self.pull(job.blocks).await {
+            match self.pull(blocks, sink).await {
                 Ok(()) => {
                     self.health.send_if_modified(|health| std::mem::take(health) != Health::default());
                     return Ok(());
@@ -150,6 +170,11 @@ impl Puller {
                 Err(PullError::Read(error)) if error.is_transient() => {
                     self.health.send_replace(Health { trouble: Some(error.to_string()) });
                     tokio::time::sleep(backoff.next(crate::retry::hint(&error))).await;
+                }
+                // What does not open may have been damaged on its way.
+                Err(PullError::Read(error)) if !damaged && !error.is_missing() => {
+                    tracing::warn!(%error, "fetching it once more");
+                    damaged = true;
                 }
                 Err(error) => {
                     self.health.send_replace(Health { trouble: Some(error.to_string()) });
@@ -159,25 +184,36 @@ impl Puller {
         }
     }
 
-    async fn pull(&self, blocks: BlockRange) -> Result<(), PullError> {
+    async fn pull(&self, blocks: BlockRange, sink: &impl Sink) -> Result<(), PullError> {
+        let _stays = self.cache.begin_pull(blocks);
+        loop {
+            let found = self.map.look_up(blocks).await?;
+            match self.pull_found(&found, sink).await {
+                // A collection has moved the blocks since they were looked up.
+                Err(PullError::Read(error))
+                    if error.is_missing() && self.map.look_up(blocks).await? != found => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn pull_found(&self, found: &[(BlockRange, Content)], sink: &impl Sink) -> Result<(), PullError> {
         /// Ranged requests of one job at once.
         const REQUESTS: usize = 8;
-        let _stays = self.cache.begin_pull(blocks);
-        let found = self.map.look_up(blocks).await?;
         let mut frames: Vec<Frame> = Vec::new();
         for (run, content) in found {
             match content {
-                Content::Zero => self.cache.fill_zero(run).map_err(cache_failed)?,
-                Content::Frame(frame) if frames.last() != Some(&frame) => frames.push(frame),
+                Content::Zero => sink.zero(*run).map_err(cache_failed)?,
+                Content::Frame(frame) if frames.last() != Some(frame) => frames.push(*frame),
                 Content::Frame(_) => {}
             }
         }
-        let fetches: Vec<_> = requests(frames).into_iter().map(|frames| self.fetch(frames)).collect();
+        let fetches: Vec<_> = requests(frames).into_iter().map(|frames| self.fetch(frames, sink)).collect();
         futures_util::stream::iter(fetches).buffer_unordered(REQUESTS).try_collect().await
     }
 
     /// Fetches frames that lie side by side in one segment, in one ranged request.
-    async fn fetch(&self, frames: Vec<Frame>) -> Result<(), PullError> {
+    async fn fetch(&self, frames: Vec<Frame>, sink: &impl Sink) -> Result<(), PullError> {
         let objects = self.map.objects();
         let range = extent(&frames);
         let name = frames[0].segment.name(crate::format::id::ObjectKind::Segment);
@@ -185,19 +221,19 @@ impl Puller {
         for frame in &frames {
             let at = (u64::from(frame.offset) - range.start) as usize;
             let data = objects.open_frame(frame, &body[at..at + frame.stored_len as usize])?;
-            self.fill(frame, &data).await?;
+            self.fill(frame, &data, sink).await?;
         }
         Ok(())
     }
 
     /// Fills from a frame what the map still takes from it: other blocks of it may have been committed since. The
     /// chunk is protected from eviction, so a block that was written since is not absent.
-    async fn fill(&self, frame: &Frame, data: &[u8]) -> Result<(), PullError> {
+    async fn fill(&self, frame: &Frame, data: &[u8], sink: &impl Sink) -> Result<(), PullError> {
         for (run, content) in self.map.look_up(frame.blocks).await? {
             if content == Content::Frame(*frame) {
                 let from = ((run.start - frame.blocks.start) * crate::units::BLOCK_BYTES) as usize;
                 let bytes = &data[from..from + run.byte_len() as usize];
-                self.cache.fill(run, bytes).map_err(cache_failed)?;
+                sink.data(run, bytes).map_err(cache_failed)?;
             }
         }
         Ok(())

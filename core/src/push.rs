@@ -136,6 +136,8 @@ pub(crate) struct Parts {
     pub etag: Etag,
     pub root: Root,
     pub committed: Lsn,
+    /// Own CRC of the record `committed`.
+    pub committed_crc: u32,
     pub limits: VolumeLimits,
     /// Told of every commit before anything relies on it.
     pub on_commit: OnCommit,

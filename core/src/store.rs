@@ -113,15 +113,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether time alone may mend it.
+    /// Whether it says nothing about the object itself, so that the same request may succeed later: once the network
+    /// is back, there is room, or a person has given new credentials.
     pub fn is_transient(&self) -> bool {
         match self {
-            StoreError::Unreachable { .. } | StoreError::Busy { .. } => true,
-            StoreError::NotFound { .. } | StoreError::Precondition { .. } | StoreError::Denied { .. } => {
+            StoreError::Unreachable { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Full { .. }
+            | StoreError::Denied { .. } => true,
+            StoreError::NotFound { .. } | StoreError::Precondition { .. } | StoreError::Damaged { .. } => {
                 false
             }
-            StoreError::Full { .. } => true,
-            StoreError::Damaged { .. } => false,
         }
     }
 }

@@ -22,6 +22,8 @@ mod keeper;
 mod local;
 mod open;
 mod read;
+mod reconcile;
+mod remember;
 mod status;
 mod write;
 
@@ -43,6 +45,8 @@ pub struct Volume {
     size_blocks: AtomicU64,
     closed: AtomicBool,
     keeper: keeper::Keeper,
+    /// None for a version that is only looked at.
+    rememberer: Option<Arc<remember::Rememberer>>,
     limits: VolumeLimits,
     /// What the applier has made durable in the cache file.
     applied_durable: Arc<AtomicU64>,

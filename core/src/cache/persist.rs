@@ -78,9 +78,10 @@ impl Cache {
         // the next time. None is cleared meanwhile: whoever does that holds the lock.
         let snapshot = persisted.snapshot(&self.valid);
         if !planted::has(Bug::BitsBeforeData) {
-            let synced = self.file.clone().sync().await;
-            self.suspect.store(synced.is_err(), Ordering::SeqCst);
-            synced?;
+            // Until the outcome is known, for whoever gives up waiting for it.
+            self.suspect.store(true, Ordering::SeqCst);
+            self.file.clone().sync().await?;
+            self.suspect.store(false, Ordering::SeqCst);
         }
         persisted.adopt(snapshot);
         persisted.write(&self.bitmap_file, self.drive).await

@@ -58,6 +58,9 @@ pub struct Lineage {
     pub journal: Uuid,
     /// The last record that is contained.
     pub cut: Lsn,
+    /// That record's own CRC, which stands for all records up to it: a copy of a device's files that went its own
+    /// way is told by it.
+    pub crc: u32,
 }
 
 /// A box inside an object.
@@ -185,8 +188,8 @@ impl Root {
         let Geometry { size_blocks, frame_blocks, page_blocks, segment_bytes } = self.geometry;
         w.varint(size_blocks).varint(frame_blocks).varint(page_blocks).varint(segment_bytes);
         w.varint(self.lineage.len() as u64);
-        for Lineage { epoch, journal, cut } in &self.lineage {
-            w.varint(epoch.0).raw(journal.as_bytes()).varint(cut.0);
+        for Lineage { epoch, journal, cut, crc } in &self.lineage {
+            w.varint(epoch.0).raw(journal.as_bytes()).varint(cut.0).raw(&crc.to_le_bytes());
         }
         objects.write(&mut w);
         w.varint(pages.len() as u64);
@@ -243,9 +246,9 @@ impl Root {
             segment_bytes: r.varint()?,
         };
         geometry.check()?;
-        let lineage = r.list(18, |r| {
+        let lineage = r.list(22, |r| {
             let (epoch, journal) = (Epoch(r.varint()?), Uuid::from_bytes(r.array()?));
-            Ok(Lineage { epoch, journal, cut: Lsn(r.varint()?) })
+            Ok(Lineage { epoch, journal, cut: Lsn(r.varint()?), crc: u32::from_le_bytes(r.array()?) })
         })?;
         let objects = Objects::read(&mut r)?;
         let pages = read_pages(&mut r, &objects, &geometry)?;
@@ -383,7 +386,7 @@ mod tests {
             device: Uuid::from_u128(6),
             device_name: "laptop".into(),
             geometry: Geometry::standard(1 << 24),
-            lineage: vec![Lineage { epoch: Epoch(3), journal: Uuid::from_u128(7), cut: Lsn(8) }],
+            lineage: vec![Lineage { epoch: Epoch(3), journal: Uuid::from_u128(7), cut: Lsn(8), crc: 9 }],
             pages: [(0, place(1)), (5, place(1)), (6, place(2))].into(),
             tail: vec![TailSegment { object: id(3), object_len: 77, directory_len: 20 }],
             usage: Some(place(2)),

@@ -114,7 +114,7 @@ impl Writer<'_> {
             Operation::Data(_) => Place::Data { file, offset: offset + record::HEADER_BYTES },
             Operation::Zero(_) | Operation::Resize(_) => Place::Zero,
         };
-        journal.admit(appender, Record { lsn, durable, operation, place });
+        journal.admit(appender, Record { lsn, durable, operation, place, crc });
         journal.appended.store(lsn.0, Ordering::Release);
         Ok(lsn)
     }
@@ -177,6 +177,7 @@ impl Appender {
         self.files.push(LiveFile {
             file,
             seq: header.seq,
+            incarnation: header.incarnation,
             prev_crc: header.prev_crc,
             first,
             last: first.prev(),

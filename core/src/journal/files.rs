@@ -21,6 +21,8 @@ pub struct JournalFile {
 pub(super) struct LiveFile {
     pub file: Arc<JournalFile>,
     pub seq: u64,
+    /// The incarnation that began it and wrote its records.
+    pub incarnation: u32,
     /// Own CRC of the record before its first.
     pub prev_crc: u32,
     /// Its first record.
@@ -201,7 +203,12 @@ impl Journal {
     ///
     /// A retired file's header is erased before the file is written again, the oldest file first: so the files that
     /// a recovery finds are always a log without a gap. (Readers may still hold the file; they read its data.)
-    pub async fn keep_spare(&self) -> Result<(), JournalError> {
+    pub async fn keep_spare(self: &Arc<Self>) -> Result<(), JournalError> {
+        if self.next_to_erase().is_some() {
+            // The header of the file that follows may still be in memory only: without either, a power cut would
+            // leave a journal that has no beginning.
+            self.flush().await?;
+        }
         while let Some(file) = self.next_to_erase() {
             erase(&file.file).await?;
             self.appender.lock().files.set_erased(&file);

@@ -11,7 +11,8 @@
 use super::append::Appender;
 use super::files::{self, FileSet, LiveFile};
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, RECORD_ALIGN, RECORD_BYTES_MAX};
-use super::{Dirty, Journal, JournalError, JournalFile, Limits, scan};
+use super::scan::{self, Wanted};
+use super::{Dirty, Journal, JournalError, JournalFile, Limits, aside};
 use crate::bitmap::Bitmap;
 use crate::disk::Disk;
 use crate::planted::{self, Bug};
@@ -47,13 +48,14 @@ struct End {
 }
 
 impl Journal {
-    /// Makes an empty journal for a drive of at most `capacity` blocks. Whatever lies in `disk` is removed.
+    /// Makes an empty journal for a drive of at most `capacity` blocks. Whatever lies in `disk` is removed, but for
+    /// what was set aside.
     pub async fn create(
         disk: Arc<dyn Disk>,
         limits: Limits,
         capacity: u64,
     ) -> Result<Arc<Self>, JournalError> {
-        for name in disk.list()? {
+        for name in aside::names(&*disk)? {
             disk.remove(&name)?;
         }
         let end = End { last: Lsn(0), prev_crc: 0, live: Vec::new(), stale: Vec::new(), incarnation: 0 };
@@ -71,7 +73,7 @@ impl Journal {
         let log = read_headers(&*disk, uuid)?;
         let Log { files, others } = log;
         let first = files.first().map_or(Lsn(1), |(_, header)| header.first);
-        let end = find_end(files, uuid).await?;
+        let end = find_end(files, &others, uuid).await?;
         let recovered = Recovered { first, last: end.last };
         Ok((Self::start(disk, limits, capacity, uuid, end, others).await?, recovered))
     }
@@ -91,7 +93,9 @@ impl Journal {
         }
         // The same goes for the names of files that it had just made.
         disk.sync_names().await?;
-        for file in &end.stale {
+        // Also those whose header is empty already: a process that was killed may have emptied it in memory only, and
+        // a cut would bring the old header back, in front of new records.
+        for file in end.stale.iter().chain(&spare) {
             files::erase(&file.file).await?;
         }
         let mut set = FileSet::default();
@@ -138,7 +142,7 @@ impl Journal {
     }
 
     /// Begins a file of this incarnation's own.
-    async fn begin(&self, first: Lsn) -> Result<(), JournalError> {
+    async fn begin(self: &Arc<Self>, first: Lsn) -> Result<(), JournalError> {
         self.set_durable(first.prev());
         let mut spare = self.appender.lock().files.take_spare(usize::MAX);
         if spare.is_none() {
@@ -171,9 +175,7 @@ async fn make_durable(file: &JournalFile) -> Result<(), JournalError> {
 
 fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
     let (mut files, mut others) = (Vec::new(), Vec::new());
-    let mut names = disk.list()?;
-    names.sort();
-    for name in names {
+    for name in aside::names(disk)? {
         let file = Arc::new(JournalFile { file: disk.open(&name, false)?, name });
         match files::read_header(&*file.file)? {
             Some(header) if header.journal == uuid => files.push((file, header)),
@@ -185,7 +187,11 @@ fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
 }
 
 /// Reads the log from its first record to its last.
-async fn find_end(files: Vec<(Arc<JournalFile>, FileHeader)>, uuid: Uuid) -> Result<End, JournalError> {
+async fn find_end(
+    files: Vec<(Arc<JournalFile>, FileHeader)>,
+    others: &[Arc<JournalFile>],
+    uuid: Uuid,
+) -> Result<End, JournalError> {
     let incarnation = files.iter().map(|(_, header)| header.incarnation).max().unwrap_or(0);
     // A later file that begins no later takes the place of an earlier one.
     let (mut chain, mut stale): (Vec<(Arc<JournalFile>, FileHeader)>, Vec<_>) = (Vec::new(), Vec::new());
@@ -212,15 +218,18 @@ async fn find_end(files: Vec<(Arc<JournalFile>, FileHeader)>, uuid: Uuid) -> Res
             }
             break;
         }
-        let walked = walk(&file, uuid, next, prev_crc, first_of_next).await?;
+        let walked = walk(&file, uuid, &header, first_of_next).await?;
         durable = durable.max(walked.durable);
         if walked.last.next() <= durable || first_of_next.is_none_or(|first| walked.last.next() != first) {
             durable = durable.max(durable_claimed_behind(&file, uuid, walked.end, walked.last)?);
         }
         let (first, last, end) = (header.first, walked.last, walked.end);
         (next, prev_crc) = (last.next(), walked.crc);
-        let (seq, prev_crc) = (header.seq, header.prev_crc);
-        live.push(LiveFile { file, seq, prev_crc, first, last, end, synced: last });
+        let FileHeader { seq, incarnation, prev_crc, .. } = header;
+        live.push(LiveFile { file, seq, incarnation, prev_crc, first, last, end, synced: last });
+    }
+    for file in others {
+        durable = durable.max(durable_claimed_without_header(file, uuid, next.prev())?);
     }
     if durable >= next {
         return Err(JournalError::Damaged { lsn: next, durable });
@@ -239,15 +248,14 @@ struct Walked {
 async fn walk(
     file: &JournalFile,
     uuid: Uuid,
-    first: Lsn,
-    prev_crc: u32,
+    FileHeader { first, prev_crc, incarnation, .. }: &FileHeader,
     until: Option<Lsn>,
 ) -> Result<Walked, JournalError> {
-    let mut walked = Walked { last: first.prev(), crc: prev_crc, end: FILE_HEADER_BYTES, durable: Lsn(0) };
+    let mut walked = Walked { last: first.prev(), crc: *prev_crc, end: FILE_HEADER_BYTES, durable: Lsn(0) };
     let mut buffer = Vec::new();
     while until.is_none_or(|until| walked.last.next() < until) {
-        let next = (walked.last.next(), walked.crc);
-        let Some((header, crc, offset)) = scan::find(file, walked.end, uuid, next)? else { break };
+        let next = Wanted { lsn: walked.last.next(), prev_crc: walked.crc, incarnation: *incarnation };
+        let Some((header, crc, offset)) = scan::find(file, walked.end, uuid, &next)? else { break };
         let checks = scan::data_checks(file, offset, &header, &mut buffer)?;
         if !checks && !planted::has(Bug::TornRecordAccepted) {
             break;
@@ -259,6 +267,20 @@ async fn walk(
         tokio::task::coop::consume_budget().await;
     }
     Ok(walked)
+}
+
+/// What the records of a file whose header does not check say was durable. A spare file has an empty header, and
+/// what is left in it is older than the end of the log.
+fn durable_claimed_without_header(file: &JournalFile, uuid: Uuid, last: Lsn) -> Result<Lsn, JournalError> {
+    let len = file.file.len()?;
+    if len < FILE_HEADER_BYTES {
+        return Ok(Lsn(0));
+    }
+    let mut page = [0; FILE_HEADER_BYTES as usize];
+    file.read(&mut page, 0)?;
+    let first = scan::read_header(file, FILE_HEADER_BYTES, len, uuid)?;
+    let spare = page.iter().all(|byte| *byte == 0) && first.is_none_or(|(header, _)| header.lsn <= last);
+    if spare { Ok(Lsn(0)) } else { durable_claimed_behind(file, uuid, FILE_HEADER_BYTES, last) }
 }
 
 /// What the records behind the end of a file's log say was durable. Older bytes of a recycled file have lower

@@ -16,7 +16,8 @@ pub(super) struct Found {
 
 /// A walk over the records of an open journal.
 pub(super) struct Cursor {
-    files: Vec<(Arc<JournalFile>, Lsn)>,
+    /// Each with its last record and its incarnation.
+    files: Vec<(Arc<JournalFile>, Lsn, u32)>,
     at: usize,
     offset: u64,
     next: Lsn,
@@ -25,18 +26,31 @@ pub(super) struct Cursor {
     from: Lsn,
 }
 
+/// Which record is looked for. A recycled file may hold others with the same LSN, which a cut took out of the log:
+/// they have another record before them, or were written by a process before the one that began the file.
+pub(super) struct Wanted {
+    pub lsn: Lsn,
+    /// Own CRC of the record before.
+    pub prev_crc: u32,
+    /// That of the file.
+    pub incarnation: u32,
+}
+
 impl Cursor {
-    /// Walks from the record `from` on.
-    pub fn new<'a>(live: impl Iterator<Item = &'a LiveFile>, from: Lsn) -> Self {
+    /// Walks from the record `from` on. Records that were freed already are an error, never skipped.
+    pub fn new<'a>(live: impl Iterator<Item = &'a LiveFile>, from: Lsn) -> Result<Self, JournalError> {
         let mut live = live.filter(|live| live.last >= from && live.last >= live.first).peekable();
         let (next, prev_crc) = live.peek().map_or((from, 0), |live| (live.first, live.prev_crc));
-        let files = live.map(|live| (live.file.clone(), live.last)).collect();
-        Self { files, at: 0, offset: FILE_HEADER_BYTES, next, prev_crc, from }
+        if next > from {
+            return Err(JournalError::Damaged { lsn: from, durable: next });
+        }
+        let files = live.map(|live| (live.file.clone(), live.last, live.incarnation)).collect();
+        Ok(Self { files, at: 0, offset: FILE_HEADER_BYTES, next, prev_crc, from })
     }
 
     /// The next record up to `upto`.
     pub fn next(&mut self, journal: Uuid, upto: Lsn) -> Result<Option<(Header, Found)>, JournalError> {
-        while let Some((file, last)) = self.files.get(self.at) {
+        while let Some((file, last, incarnation)) = self.files.get(self.at) {
             if self.next > *last {
                 self.at += 1;
                 self.offset = FILE_HEADER_BYTES;
@@ -46,7 +60,8 @@ impl Cursor {
                 return Ok(None);
             }
             let damaged = JournalError::Damaged { lsn: self.next, durable: *last };
-            let found = find(file, self.offset, journal, (self.next, self.prev_crc))?;
+            let wanted = Wanted { lsn: self.next, prev_crc: self.prev_crc, incarnation: *incarnation };
+            let found = find(file, self.offset, journal, &wanted)?;
             let (header, crc, offset) = found.ok_or(damaged)?;
             self.offset = offset + record::record_len(header.data_len());
             (self.next, self.prev_crc) = (header.lsn.next(), crc);
@@ -58,20 +73,20 @@ impl Cursor {
     }
 }
 
-/// The record `(LSN, CRC of the record before)`, which begins at `offset` or, where a sync came between, at the next
-/// page. The CRC matters: a recycled file may hold a record of the same LSN that a cut took out of the log.
+/// The record that is `wanted`, which begins at `offset` or, where a sync came between, at the next page.
 pub(super) fn find(
     file: &JournalFile,
     offset: u64,
     journal: Uuid,
-    (lsn, prev_crc): (Lsn, u32),
+    wanted: &Wanted,
 ) -> io::Result<Option<(Header, u32, u64)>> {
     let file_len = file.file.len()?;
     let aligned = offset.next_multiple_of(SYNC_ALIGN);
     let places = if aligned == offset { [Some(offset), None] } else { [Some(offset), Some(aligned)] };
     for offset in places.into_iter().flatten() {
         if let Some((header, crc)) = read_header(file, offset, file_len, journal)?
-            && (header.lsn, header.prev_crc) == (lsn, prev_crc)
+            && (header.lsn, header.prev_crc) == (wanted.lsn, wanted.prev_crc)
+            && header.incarnation == wanted.incarnation
             && offset + record::record_len(header.data_len()) <= file_len.next_multiple_of(RECORD_ALIGN)
         {
             return Ok(Some((header, crc, offset)));
@@ -108,12 +123,29 @@ pub(super) fn data_checks(
 }
 
 impl Journal {
+    /// Own CRC of the record `lsn`, which stands for all records up to it; `None` where it is not here. That of the
+    /// record before the first one here is known too.
+    pub fn crc_of(&self, lsn: Lsn) -> Result<Option<u32>, JournalError> {
+        let mut cursor = {
+            let appender = self.appender.lock();
+            let follower = appender.files.live().find(|live| live.first == lsn.next());
+            if let Some(follower) = follower {
+                return Ok(Some(follower.prev_crc));
+            }
+            if lsn < appender.files.first() || lsn > self.appended() {
+                return Ok(None);
+            }
+            Cursor::new(appender.files.live(), lsn)?
+        };
+        Ok(cursor.next(self.uuid, lsn)?.map(|_| cursor.prev_crc))
+    }
+
     /// The records from `from` to `upto`, until their data exceeds `bytes` (at least one record), each checked
     /// against its checksum.
     pub async fn records(&self, from: Lsn, upto: Lsn, bytes: u64) -> Result<Vec<Record>, JournalError> {
         /// Checksums of so much are computed without letting others run: about a millisecond.
         const YIELD_BYTES: u64 = 4 << 20;
-        let mut cursor = Cursor::new(self.appender.lock().files.live(), from);
+        let mut cursor = Cursor::new(self.appender.lock().files.live(), from)?;
         let mut records = Vec::new();
         let mut buffer = Vec::new();
         let (mut total, mut since_yield) = (0, 0);
@@ -125,7 +157,7 @@ impl Journal {
             if total > bytes && !records.is_empty() {
                 break;
             }
-            records.push(record_at(&header, &found));
+            records.push(record_at(&header, &found, cursor.prev_crc));
             since_yield += header.data_len();
             if since_yield > YIELD_BYTES {
                 since_yield = 0;
@@ -136,10 +168,10 @@ impl Journal {
     }
 }
 
-fn record_at(header: &Header, found: &Found) -> Record {
+fn record_at(header: &Header, found: &Found, crc: u32) -> Record {
     let place = match header.operation {
         Operation::Data(_) => Place::Data { file: found.file.clone(), offset: found.offset + HEADER_BYTES },
         Operation::Zero(_) | Operation::Resize(_) => Place::Zero,
     };
-    Record { lsn: header.lsn, durable: header.durable, operation: header.operation, place }
+    Record { lsn: header.lsn, durable: header.durable, operation: header.operation, place, crc }
 }

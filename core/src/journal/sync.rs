@@ -15,19 +15,26 @@ use std::sync::atomic::Ordering;
 
 impl Journal {
     /// Ready when every record that was appended before the call is durable.
-    pub async fn flush(&self) -> Result<Lsn, JournalError> {
+    pub async fn flush(self: &Arc<Self>) -> Result<Lsn, JournalError> {
         let target = self.appended();
         loop {
             self.check()?;
             if self.durable() >= target {
                 return Ok(self.durable());
             }
-            // In order of arrival. Whoever gets here behind a sync that began after its own call has nothing to do.
-            let _turn = self.syncing.lock().await;
-            if self.durable() < target {
-                self.sync().await?;
-            }
+            // A task of its own: whoever waits may go away, but the outcome of an fdatasync must be looked at. The
+            // kernel tells of a failure once, so that the next sync would succeed and prove nothing.
+            let journal = self.clone();
+            let synced = tokio::spawn(async move { journal.sync_up_to(target).await });
+            synced.await.map_err(|stopped| self.fail(stopped.to_string()))??;
         }
+    }
+
+    async fn sync_up_to(&self, target: Lsn) -> Result<(), JournalError> {
+        // In order of arrival. Whoever gets here behind a sync that began after its own call has nothing to do.
+        let _turn = self.syncing.lock().await;
+        self.check()?;
+        if self.durable() < target { self.sync().await } else { Ok(()) }
     }
 
     async fn sync(&self) -> Result<(), JournalError> {
@@ -57,7 +64,7 @@ impl Journal {
     async fn rewrite(&self) -> Result<(), JournalError> {
         // The lock on syncs is held, so `durable` stands still. The one on appends cannot be held while the new
         // file is made; it is then held while records move, so none is missed.
-        let name = format!("r{:08x}", self.appended().0);
+        let name = self.appender.lock().files.new_slot();
         let moved = async {
             let file = files::create(&*self.disk, &name, self.limits.file_bytes).await?;
             self.move_unsynced(file)
@@ -76,7 +83,7 @@ impl Journal {
     fn move_unsynced(&self, file: Arc<super::JournalFile>) -> Result<Arc<super::JournalFile>, JournalError> {
         let mut appender = self.appender.lock();
         let first = self.durable().next();
-        let mut cursor = Cursor::new(appender.files.live(), first);
+        let mut cursor = Cursor::new(appender.files.live(), first)?;
         let mut end = record::FILE_HEADER_BYTES;
         let mut moved = Vec::new();
         let mut buffer = Vec::new();
@@ -114,10 +121,12 @@ impl Journal {
         appender.files.push(LiveFile {
             file: file.clone(),
             seq: header.seq,
+            incarnation: header.incarnation,
             prev_crc: header.prev_crc,
             first,
             last,
-            end,
+            // The records that moved are about to be synced: what follows begins on a page of its own.
+            end: end.next_multiple_of(record::SYNC_ALIGN),
             synced: first.prev(),
         });
         self.point_to(&mut appender, &file, &moved);

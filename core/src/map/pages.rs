@@ -37,12 +37,17 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether time alone may mend it.
+    /// Whether it says nothing about the object itself: see [`StoreError::is_transient`].
     pub fn is_transient(&self) -> bool {
         match self {
             ReadError::Store(error) => error.is_transient(),
             ReadError::Format { .. } => false,
         }
+    }
+
+    /// Whether the object is not there, perhaps because it was collected since its name was read.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, ReadError::Store(StoreError::NotFound { .. }))
     }
 }
 

@@ -37,6 +37,8 @@ const BACKGROUND_BYTES: u64 = 32 << 20;
 const READER_JOB_BLOCKS: u64 = 256;
 /// A background job: small enough that a reader that comes meanwhile waits for little.
 const BACKGROUND_JOB_BLOCKS: u64 = 256;
+/// Jobs of read-ahead that may wait: it is a hint, and what is hinted at long before its turn is stale.
+const READ_AHEAD_JOBS_MAX: usize = 1024;
 /// Errors kept for the readers that wait for them.
 const ERRORS_MAX: usize = 256;
 
@@ -94,6 +96,9 @@ impl Queue {
                 let piece = BlockRange { start: at, end: ((at / most + 1) * most).min(run.end) };
                 at = piece.end;
                 let waiting = &mut self.waiting[class as usize];
+                if class == Class::ReadAhead && waiting.len() >= READ_AHEAD_JOBS_MAX {
+                    return;
+                }
                 if !waiting.iter().rev().take(64).any(|other| other.intersect(&piece) == piece) {
                     waiting.push_back(piece);
                 }
@@ -156,7 +161,8 @@ impl Queue {
             }
         }
         self.errors.retain(|(blocks, _)| blocks.intersect(&job.blocks).is_empty());
-        if let Err(error) = result {
+        // What failed in the background nobody has waited for: a reader that comes has it tried again.
+        if let (Err(error), Class::Reader) = (result, job.class) {
             self.errors.push_back((job.blocks, error));
             if self.errors.len() > ERRORS_MAX {
                 self.errors.pop_front();

@@ -259,20 +259,7 @@ pub(crate) async fn reached_from_elsewhere(
 ) -> Result<BTreeSet<(ObjectKind, ObjectId)>, ReadError> {
     let store = objects.store();
     let mut reached = BTreeSet::new();
-    for listed in store.list("head/").await? {
-        if listed.name == head::name(drive) {
-            continue;
-        }
-        let bytes = store.get(&listed.name, None).await?.bytes;
-        let head = Head::decode(objects.sealer(), &bytes)
-            .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
-        if head.state != HeadState::Removed {
-            let root = objects.root(head.root, Some(head.root_hash)).await?;
-            reached.insert((ObjectKind::Root, head.root));
-            reach(objects, &root, &mut reached).await?;
-            reach_kept(objects, &root, &mut reached).await?;
-        }
-    }
+    // Refs first: who makes a clone puts its HEAD before taking its ref away, so that one of the two is seen.
     for listed in store.list("ref/").await? {
         let bytes = match store.get(&listed.name, None).await {
             // It was withdrawn since the listing.
@@ -293,6 +280,20 @@ pub(crate) async fn reached_from_elsewhere(
             // Whoever put it came too late, and will notice.
             Err(ReadError::Store(StoreError::NotFound { .. })) => {}
             Err(error) => return Err(error),
+        }
+    }
+    for listed in store.list("head/").await? {
+        if listed.name == head::name(drive) {
+            continue;
+        }
+        let bytes = store.get(&listed.name, None).await?.bytes;
+        let head = Head::decode(objects.sealer(), &bytes)
+            .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
+        if head.state != HeadState::Removed {
+            let root = objects.root(head.root, Some(head.root_hash)).await?;
+            reached.insert((ObjectKind::Root, head.root));
+            reach(objects, &root, &mut reached).await?;
+            reach_kept(objects, &root, &mut reached).await?;
         }
     }
     Ok(reached)

@@ -6,7 +6,7 @@ use super::policy::{self, Decision, Facts};
 use super::{Committed, OnCommit, Parts, PushError, PushState, Request};
 use crate::fence;
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::{BoxRef, Root, Snapshot, TailSegment};
+use crate::format::root::{BoxRef, Lineage, Root, Snapshot, TailSegment};
 use crate::format::segment::{Directory, SegmentBuilder};
 use crate::format::usage::{self, Usage};
 use crate::journal::Journal;
@@ -31,6 +31,8 @@ pub(super) struct Task {
     publish: watch::Sender<PushState>,
     pause: watch::Receiver<bool>,
     committed: Lsn,
+    /// Own CRC of the record `committed`.
+    committed_crc: u32,
     limits: VolumeLimits,
     /// Up to where the dirty set is frozen, while batches of it are being pushed.
     frozen: Option<Lsn>,
@@ -50,6 +52,7 @@ impl Task {
             publish,
             pause,
             committed: parts.committed,
+            committed_crc: parts.committed_crc,
             limits: parts.limits,
             frozen: None,
             waiting_since: None,
@@ -162,7 +165,8 @@ impl Task {
         // LSN would be given to another.
         self.journal.flush().await?;
         let records = self.journal.records(self.committed.next(), frozen, self.limits.batch_bytes).await?;
-        let cut = records.last().map_or(frozen, |record| record.lsn);
+        let (cut, crc) =
+            records.last().map_or((frozen, self.committed_crc), |record| (record.lsn, record.crc));
         let mut batch = Batch::new(&records, &self.committer.root().geometry);
         drop(records);
         let total = batch.data_bytes;
@@ -174,14 +178,14 @@ impl Task {
         let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
         self.committer
             .commit(move |root| {
-                root.lineage = fence::extend(&root.lineage, epoch, journal, cut);
+                root.lineage = fence::extend(&root.lineage, Lineage { epoch, journal, cut, crc });
                 root.tail.extend(tail);
                 root.geometry.size_blocks = resized.unwrap_or(root.geometry.size_blocks);
             })
             .await?;
         // The map first: once the blocks do not count as dirty they may be evicted, and are then read through it.
         self.map.commit(&segments);
-        self.committed = cut;
+        (self.committed, self.committed_crc) = (cut, crc);
         if cut >= frozen {
             self.journal.thaw();
             self.frozen = None;

@@ -44,6 +44,7 @@ struct World {
     syncs: u64,
     /// Bytes beyond the ends of files that may still be written.
     free: u64,
+    full: bool,
     /// Raised at each crash: files of a former life are dead.
     life: u64,
 }
@@ -88,6 +89,7 @@ impl SimDisk {
             next_file: 0,
             syncs: 0,
             free: u64::MAX,
+            full: false,
             life: 0,
         };
         Self { world: Arc::new(Mutex::new(world)), syncs: Arc::new(Notify::new()), prefix: String::new() }
@@ -115,6 +117,26 @@ impl SimDisk {
     /// Leaves room for only so many more bytes.
     pub fn set_free(&self, bytes: u64) {
         self.world.lock().free = bytes;
+    }
+
+    /// Has no room for anything, wherever in a file, until it is told otherwise.
+    pub fn set_full(&self, full: bool) {
+        self.world.lock().full = full;
+    }
+
+    /// A disk with the same files, as after copying them to another computer.
+    pub fn copy(&self, seed: u64) -> Self {
+        let copy = Self::new(seed, DiskFaults::default());
+        {
+            let (mut theirs, ours) = (copy.world.lock(), self.world.lock());
+            theirs.files = ours.files.clone();
+            for file in theirs.files.values_mut() {
+                (file.durable, file.unsynced) = (file.live.clone(), Vec::new());
+            }
+            (theirs.live_names, theirs.durable_names) = (ours.live_names.clone(), ours.live_names.clone());
+            theirs.next_file = ours.next_file;
+        }
+        copy
     }
 
     /// Waits until so many more syncs were begun.
@@ -350,6 +372,9 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        if self.disk.world.lock().full {
+            return Err(ErrorKind::StorageFull.into());
+        }
         self.change(Change::Write(offset, buf.to_vec()))
     }
 
@@ -363,28 +388,36 @@ impl DiskFile for SimFile {
 
     fn sync(self: Arc<Self>) -> Sync {
         Box::pin(async move {
-            // What is written while the sync runs is not covered by it.
-            let count = self.with(|file, _| Ok(file.unsynced.len()))?;
-            self.disk.sync_takes_its_time().await;
-            let world = &mut *self.disk.world.lock();
-            if world.life != self.life {
-                return Err(io::Error::other("the power was cut"));
-            }
-            let fails = world.rng.random_ratio(world.faults.sync_fails, 1000);
-            let file = world.files.get_mut(&self.id).ok_or(ErrorKind::NotFound)?;
-            let count = count.min(file.unsynced.len());
-            for change in file.unsynced.drain(..count) {
-                if fails {
-                    change.apply_torn(&mut file.durable, &mut world.rng);
-                } else {
-                    change.apply(&mut file.durable);
-                }
-            }
-            if fails { Err(io::Error::other("a sync fails by chance")) } else { Ok(()) }
+            // As with a real disk, it runs to its end whether or not anybody waits for it.
+            let synced = tokio::spawn(self.sync_now()).await;
+            synced.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
         })
     }
 
     fn as_file(&self) -> Option<&File> {
         None
+    }
+}
+
+impl SimFile {
+    async fn sync_now(self: Arc<Self>) -> io::Result<()> {
+        // What is written while the sync runs is not covered by it.
+        let count = self.with(|file, _| Ok(file.unsynced.len()))?;
+        self.disk.sync_takes_its_time().await;
+        let world = &mut *self.disk.world.lock();
+        if world.life != self.life {
+            return Err(io::Error::other("the power was cut"));
+        }
+        let fails = world.rng.random_ratio(world.faults.sync_fails, 1000);
+        let file = world.files.get_mut(&self.id).ok_or(ErrorKind::NotFound)?;
+        let count = count.min(file.unsynced.len());
+        for change in file.unsynced.drain(..count) {
+            if fails {
+                change.apply_torn(&mut file.durable, &mut world.rng);
+            } else {
+                change.apply(&mut file.durable);
+            }
+        }
+        if fails { Err(io::Error::other("a sync fails by chance")) } else { Ok(()) }
     }
 }

@@ -26,6 +26,8 @@ pub struct StoreFaults {
     pub answer_lost: u32,
     /// A put or delete seems to fail, and is done some requests later.
     pub zombie: u32,
+    /// Access is refused.
+    pub denied: u32,
     /// A request is answered with "busy".
     pub busy: u32,
     /// The store goes away for some requests.
@@ -111,6 +113,9 @@ impl SimStore {
         }
         if world.requests < world.away_until || world.chance(world.faults.refused) {
             return Err(StoreError::Unreachable { reason: "it is away".into() });
+        }
+        if world.chance(world.faults.denied) {
+            return Err(StoreError::Denied { reason: "the key was revoked".into() });
         }
         if world.chance(world.faults.busy) {
             let retry_after = Some(Duration::from_secs(world.rng.random_range(0..5)));

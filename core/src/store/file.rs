@@ -12,26 +12,43 @@ use crate::format::family;
 use async_trait::async_trait;
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, RenameFlags};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 const LOCK: &str = ".lock";
 const TEMPORARY: &str = ".tmp";
+
+/// A temporary file of this age was left behind by a process that was killed.
+const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A directory of objects.
 #[derive(Clone)]
 pub struct FileStore {
     root: PathBuf,
+    directories: Arc<Mutex<Directories>>,
+}
+
+/// What this process knows of the store's directories.
+#[derive(Default)]
+struct Directories {
+    /// Their names are durable.
+    known: BTreeSet<PathBuf>,
+    /// A sync of them failed: a name that is seen in them may be gone after a power cut.
+    unsynced: BTreeSet<PathBuf>,
 }
 
 impl FileStore {
     /// The store in the directory `root`, which need not be there yet.
     pub fn new(root: PathBuf) -> Self {
-        Self { root }
+        Self { root, directories: Arc::default() }
     }
 
     /// Makes the directory, for a store that is about to be created.
@@ -75,6 +92,7 @@ impl FileStore {
 
     fn get_now(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         let explain = |error| self.explain(name, &error);
+        self.settle(name).map_err(explain)?;
         let file = File::open(self.path(name)).map_err(explain)?;
         let len = file.metadata().map_err(explain)?.len();
         let whole = range.is_none();
@@ -96,7 +114,7 @@ impl FileStore {
         }
         let target = self.path(name);
         let parent = target.parent().expect("an object lies in the store's directory").to_owned();
-        make_directory(&self.root, &parent).map_err(explain)?;
+        self.make_directory(&parent).map_err(explain)?;
         let temporary = self.write_temporary(body).map_err(explain)?;
         let named = match when {
             When::Always => std::fs::rename(&temporary, &target).map_err(explain),
@@ -110,9 +128,44 @@ impl FileStore {
             // It may be gone with the whole store; then there is nothing to tidy up.
             let _ = std::fs::remove_file(&temporary);
         }
+        // Also where the name was taken: it may have been by an earlier try of this very put.
+        let synced = sync_directory(&parent);
+        if synced.is_err() {
+            self.directories.lock().unsynced.insert(parent);
+        }
+        synced.map_err(explain)?;
         named?;
-        sync_directory(&parent).map_err(explain)?;
         Ok(etag(body))
+    }
+
+    /// Sees to it that what is read of a directory is durable, where a sync of it has failed.
+    fn settle(&self, name: &str) -> io::Result<()> {
+        let mut path = self.path(name);
+        path.pop();
+        if self.directories.lock().unsynced.contains(&path) {
+            sync_directory(&path)?;
+            self.directories.lock().unsynced.remove(&path);
+        }
+        Ok(())
+    }
+
+    /// Makes `directory` below the root, which itself must be there. One that is there may have been made a moment
+    /// ago by another process, so its name is made durable once by each.
+    fn make_directory(&self, directory: &Path) -> io::Result<()> {
+        if directory == self.root || self.directories.lock().known.contains(directory) && directory.is_dir() {
+            return Ok(());
+        }
+        let parent = directory.parent().expect("it lies below the root");
+        self.make_directory(parent)?;
+        match std::fs::create_dir(directory) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => sync_directory(parent)?,
+        }
+        if directory.file_name().is_some_and(|name| name == TEMPORARY) {
+            remove_old_files(directory)?;
+        }
+        self.directories.lock().known.insert(directory.to_owned());
+        Ok(())
     }
 
     fn swap(&self, name: &str, temporary: &Path, target: &Path, expected: &Etag) -> Result<(), StoreError> {
@@ -130,7 +183,7 @@ impl FileStore {
 
     fn write_temporary(&self, body: &[u8]) -> io::Result<PathBuf> {
         let directory = self.root.join(TEMPORARY);
-        make_directory(&self.root, &directory)?;
+        self.make_directory(&directory)?;
         let path = directory.join(format!("{:032x}", crate::entropy::u128()));
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let written = file.write_all(body).and_then(|()| file.sync_all());
@@ -224,17 +277,17 @@ fn etag(bytes: &[u8]) -> Etag {
     Etag(HEXLOWER.encode(&blake3::hash(bytes).as_bytes()[..16]))
 }
 
-/// Makes `directory` below `root`, which itself must be there.
-fn make_directory(root: &Path, directory: &Path) -> io::Result<()> {
-    if directory == root || directory.is_dir() {
-        return Ok(());
+/// Removes what killed processes left behind.
+fn remove_old_files(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let age = entry.metadata().and_then(|metadata| metadata.modified()).map(|time| time.elapsed());
+        if age.is_ok_and(|age| age.is_ok_and(|age| age > TEMPORARY_AGE_MAX)) {
+            // Another process may have been faster.
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
-    let parent = directory.parent().expect("it lies below the root");
-    make_directory(root, parent)?;
-    match std::fs::create_dir(directory) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => sync_directory(parent),
-    }
+    Ok(())
 }
 
 /// Renames only if nothing has the name yet.

@@ -90,6 +90,9 @@ impl Volume {
             pusher.stop().await;
         }
         self.keeper.stop().await;
+        if let Some(rememberer) = &self.rememberer {
+            rememberer.stop().await;
+        }
         let settled = self.settle().await;
         self.cache.retire().await;
         settled

@@ -27,8 +27,10 @@ const SPACE_WANTED: u64 = 500;
 /// The background task, and what it publishes.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
-    // Held to take them out.
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    stop: watch::Sender<bool>,
+    // Held to take it out.
+    work: Mutex<Option<JoinHandle<()>>>,
+    spare: JoinHandle<()>,
 }
 
 struct Shared {
@@ -39,7 +41,7 @@ struct Shared {
 struct Work {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
-    /// What is in the store; everything, where nothing is pushed.
+    /// What is in the store, in a version that is remembered here; everything, where nothing is pushed.
     committed: Box<dyn Fn() -> Lsn + Send + Sync>,
     applied_durable: Arc<AtomicU64>,
     shared: Arc<Shared>,
@@ -66,16 +68,21 @@ impl Keeper {
             applied,
             persisted_at: Instant::now(),
         };
-        let apply = tokio::spawn(work.run());
+        let (stop, stopped) = watch::channel(false);
+        let work = Mutex::new(Some(tokio::spawn(work.run(stopped))));
         let spare = tokio::spawn(keep_spare(journal, shared.clone()));
-        Self { shared, tasks: Mutex::new(vec![apply, spare]) }
+        Self { shared, stop, work, spare }
     }
 
-    /// Ends its work, and waits until it has ended.
+    /// Ends its work between two rounds, and waits until it has ended: a sync that is under way has an outcome, which
+    /// must not be lost.
     pub async fn stop(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock());
-        tasks.iter().for_each(JoinHandle::abort);
-        futures_util::future::join_all(tasks).await;
+        self.spare.abort();
+        self.stop.send_replace(true);
+        let work = self.work.lock().take();
+        if let Some(work) = work {
+            let _ = work.await;
+        }
     }
 
     /// How full the journal is, as of a moment ago.
@@ -91,7 +98,10 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.tasks.lock().iter().for_each(JoinHandle::abort);
+        self.spare.abort();
+        if let Some(work) = &*self.work.lock() {
+            work.abort();
+        }
     }
 }
 
@@ -107,11 +117,15 @@ async fn keep_spare(journal: Arc<Journal>, shared: Arc<Shared>) {
 }
 
 impl Work {
-    async fn run(mut self) {
+    async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         let mut last = Instant::now();
         loop {
             let idle = self.journal.unapplied_bytes() == 0;
-            tokio::time::sleep(if idle { SYNC_EVERY } else { LOOK_EVERY }).await;
+            let pause = tokio::time::sleep(if idle { SYNC_EVERY } else { LOOK_EVERY });
+            tokio::select! { biased;
+                _ = stopped.changed() => return,
+                () = pause => {}
+            }
             self.shared.journal_per_mille.store(self.journal.space().per_mille(), Ordering::Relaxed);
             let due = last.elapsed() >= SYNC_EVERY || self.journal.unapplied_bytes() >= APPLY_BYTES;
             if !due {

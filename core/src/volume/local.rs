@@ -38,6 +38,8 @@ pub struct Base {
     pub hash: String,
     /// The epoch of the HEAD that named it.
     pub epoch: u64,
+    /// The last record of this device's journal that it contains.
+    pub lsn: u64,
 }
 
 impl Local {
@@ -80,9 +82,9 @@ impl Local {
 
 impl Base {
     /// Remembers a version.
-    pub fn new(root: ObjectId, hash: &[u8; 32], epoch: u64) -> Self {
+    pub fn new(root: ObjectId, hash: &[u8; 32], epoch: u64, lsn: u64) -> Self {
         let hash = data_encoding::HEXLOWER.encode(hash);
-        Self { root: root.name(ObjectKind::Root), hash, epoch }
+        Self { root: root.name(ObjectKind::Root), hash, epoch, lsn }
     }
 
     /// The version's id.

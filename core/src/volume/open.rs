@@ -11,24 +11,26 @@
 //! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
 
 use super::keeper::Keeper;
-use super::{Base, Local, Volume, VolumeLimits};
+use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
+use super::remember::Rememberer;
+use super::{Local, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
-use crate::fence::{self, Descent, Swap};
+use crate::fence::{self, Swap};
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::ObjectId;
 use crate::format::root::Root;
-use crate::journal::{Journal, JournalError, Operation, Recovered};
-use crate::map::{self, Map, Objects, PageCache, ReadError};
+use crate::journal::{Journal, JournalError};
+use crate::map::{Map, Objects, PageCache, ReadError};
 use crate::planted::{self, Bug};
 use crate::pull::Puller;
-use crate::push::{Device, OnCommit, Parts, Pusher, now_ms};
+use crate::push::{Device, Parts, Pusher, now_ms};
 use crate::retry::Backoff;
 use crate::seal::Sealer;
 use crate::store::meter::Metered;
 use crate::store::{Etag, Store, StoreError, When};
-use crate::units::{BlockRange, Epoch, Lsn};
+use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::io;
@@ -38,8 +40,6 @@ use uuid::Uuid;
 
 /// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
 const SWAP_TRIES: u32 = 5;
-/// Bytes of journal that are replayed at once.
-const REPLAY_BYTES: u64 = 64 << 20;
 
 /// Where a drive lives on this device, and its store.
 pub struct Environment {
@@ -135,10 +135,11 @@ pub async fn open(
     }
 }
 
-struct Disks {
-    state: Arc<dyn Disk>,
-    journal: Arc<dyn Disk>,
-    cache: Arc<dyn Disk>,
+/// The directories of a drive on this device.
+pub(super) struct Disks {
+    pub state: Arc<dyn Disk>,
+    pub journal: Arc<dyn Disk>,
+    pub cache: Arc<dyn Disk>,
 }
 
 async fn look(
@@ -154,7 +155,8 @@ async fn look(
     let journal = Journal::create(disks.journal, limits.journal, capacity).await?;
     let cache = Cache::open(&*disks.cache, root.drive, capacity, &[])?;
     cache.set_size(root.geometry.size_blocks)?;
-    Ok(assemble(Assembly { journal, cache, map, store, limits, root, applied: Lsn(0), size: None }, |_| None))
+    let (applied, size, writer) = (Lsn(0), None, None);
+    Ok(assemble(Assembly { journal, cache, map, store, limits, root, applied, size, writer }))
 }
 
 async fn take(
@@ -171,7 +173,7 @@ async fn take(
     check_head(&before, &device, over_others, local.as_ref())?;
     let root = objects.root(before.root, Some(before.root_hash)).await?;
     let capacity = capacity(root.geometry.size_blocks);
-    let mut opened = open_journal(&disks, local, drive, &root, limits, capacity).await?;
+    let mut opened: Opened = open_journal(&disks, local, drive, &root, limits, capacity).await?;
 
     let (taken, map) = tokio::join!(
         swap_epoch(&store, objects.sealer(), &before, etag, &device),
@@ -181,22 +183,21 @@ async fn take(
     let map = Arc::new(map?);
 
     let cache = Cache::open(&*disks.cache, drive, capacity, &opened.local.generation_numbers())?;
-    let foreign = wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
+    let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     if foreign {
         invalidate(&cache, &opened, &objects, &map, &root).await?;
         if !planted::has(Bug::ReplayOverForeign) {
             opened.local.replay_from = opened.cut.next().0;
         }
     }
-    remember(&disks, &cache, &mut opened.local, &head).await?;
+    reconcile::remember(&disks, &cache, &mut opened, &head).await?;
     // What is not replayed must not be read from the journal later either.
     opened.journal.free(Lsn(opened.local.replay_from).prev());
-    let size = replay(&opened, &cache).await?;
-    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
-    cache.set_size(size_blocks)?;
+    let Replayed { size_blocks: size, applied } = replay(&opened, &cache).await?;
+    cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
 
     let journal = opened.journal.clone();
-    let on_commit = rememberer(disks.state, opened.local);
+    let rememberer = Rememberer::start(disks.state, opened.local);
     let parts = Parts {
         journal: journal.clone(),
         map: map.clone(),
@@ -205,12 +206,12 @@ async fn take(
         etag,
         root: root.clone(),
         committed: opened.cut,
+        committed_crc: opened.cut_crc,
         limits,
-        on_commit,
+        on_commit: rememberer.on_commit(),
     };
-    let applied = opened.recovered.last;
-    let assembly = Assembly { journal, cache, map, store, limits, root, applied, size };
-    Ok(assemble(assembly, |_| Some(Pusher::start(parts))))
+    let writer = Some((Pusher::start(parts), rememberer));
+    Ok(assemble(Assembly { journal, cache, map, store, limits, root, applied, size, writer }))
 }
 
 /// Blocks that there is room for in bitmaps: a drive may grow while it is open.
@@ -258,65 +259,6 @@ fn check_head(
     }
 }
 
-struct Opened {
-    local: Local,
-    journal: Arc<Journal>,
-    recovered: Recovered,
-    /// The last record that is in the store.
-    cut: Lsn,
-}
-
-async fn open_journal(
-    disks: &Disks,
-    local: Option<Local>,
-    drive: Uuid,
-    root: &Root,
-    limits: VolumeLimits,
-    capacity: u64,
-) -> Result<Opened, OpenError> {
-    if let Some(local) = local {
-        let (journal, recovered) =
-            Journal::open(disks.journal.clone(), limits.journal, capacity, local.journal).await?;
-        match descent(root, &local) {
-            Descent::Forked(cut) if recovered.last > cut => {
-                return Err(OpenError::Forked { unsent: recovered.last.0 - cut.0 });
-            }
-            // Records between the history and what is here are gone.
-            Descent::Forked(cut) | Descent::Continues(cut) if recovered.first > cut.next() => {
-                let (lsn, durable) = (cut.next(), recovered.last);
-                return Err(JournalError::Damaged { lsn, durable }.into());
-            }
-            Descent::Forked(cut) | Descent::Continues(cut) if recovered.last >= cut => {
-                return Ok(Opened { local, journal, recovered, cut });
-            }
-            // The store has more of this journal than the journal itself: an old copy of it was put back. Its LSNs
-            // are used up, so a new journal begins, and nothing that the cache holds is believed.
-            Descent::Forked(_) | Descent::Continues(_) => {}
-        }
-    }
-    let journal = Journal::create(disks.journal.clone(), limits.journal, capacity).await?;
-    let local = Local::new(drive, journal.uuid());
-    local.save(&*disks.state).await?;
-    let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
-    Ok(Opened { local, journal, recovered, cut: Lsn(0) })
-}
-
-/// How this device's journal stands to `root`. Where nobody else has committed since this device last took the drive,
-/// its records continue what it took then, also if it has committed none of them yet.
-fn descent(root: &Root, local: &Local) -> Descent {
-    match fence::descent(root, local.journal) {
-        Descent::Forked(cut) if !wrote_since(root, local) => Descent::Continues(cut),
-        descent => descent,
-    }
-}
-
-/// Whether others have committed since this device last took the drive. The epoch is remembered before any write is
-/// accepted; who commits later has a higher one.
-fn wrote_since(root: &Root, local: &Local) -> bool {
-    let Some(base) = &local.base else { return true };
-    root.lineage.iter().any(|lineage| lineage.journal != local.journal && lineage.epoch.0 > base.epoch)
-}
-
 async fn swap_epoch(
     store: &Metered,
     sealer: &Sealer,
@@ -357,101 +299,6 @@ async fn swap_epoch(
     }
 }
 
-/// Makes invalid what the cache holds of another version: where the maps differ, and where the journal wrote (its
-/// records up to the cut may have been overwritten by others since).
-async fn invalidate(
-    cache: &Cache,
-    opened: &Opened,
-    objects: &Arc<Objects>,
-    map: &Map,
-    root: &Root,
-) -> Result<(), OpenError> {
-    let everything = vec![BlockRange { start: 0, end: cache.valid().capacity() }];
-    let base = opened.local.base.as_ref().and_then(Base::id);
-    let mut runs = match base {
-        None => everything,
-        Some(base) => match differing_from(objects, base, map).await {
-            Ok(runs) => runs,
-            Err(error) if error.is_transient() => return Err(error.into()),
-            // That version is gone, in part or whole, so nothing tells what differs.
-            Err(_) => everything,
-        },
-    };
-    let mut next = opened.recovered.first;
-    while next <= opened.cut.min(opened.recovered.last) {
-        let records = opened.journal.records(next, opened.cut, REPLAY_BYTES).await?;
-        let Some(last) = records.last() else { break };
-        next = last.lsn.next();
-        runs.extend(records.iter().filter_map(|record| match record.operation {
-            Operation::Data(blocks) | Operation::Zero(blocks) => Some(blocks),
-            Operation::Resize(_) => None,
-        }));
-    }
-    let all = BlockRange { start: 0, end: cache.valid().capacity().max(root.geometry.size_blocks) };
-    let runs: Vec<_> =
-        runs.into_iter().map(|run| run.intersect(&all)).filter(|run| !run.is_empty()).collect();
-    Ok(cache.invalidate(&runs).await?)
-}
-
-async fn differing_from(
-    objects: &Arc<Objects>,
-    base: ObjectId,
-    map: &Map,
-) -> Result<Vec<BlockRange>, ReadError> {
-    let root = objects.root(base, None).await?;
-    let old = Map::open(objects.clone(), &root).await?;
-    map::differing(&old, map).await
-}
-
-/// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save either
-/// generation is believed, so a crash between costs nothing.
-async fn remember(disks: &Disks, cache: &Cache, local: &mut Local, head: &Head) -> Result<(), OpenError> {
-    let generation = crate::entropy::u128();
-    local.generations.truncate(1);
-    local.generations.push(format!("{generation:032x}"));
-    local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0));
-    local.save(&*disks.state).await?;
-    cache.set_generation(generation).await?;
-    local.generations = vec![format!("{generation:032x}")];
-    Ok(local.save(&*disks.state).await?)
-}
-
-/// Carries the journal's records to the cache. Returns the size that they give the drive, if they change it.
-async fn replay(opened: &Opened, cache: &Cache) -> Result<Option<u64>, OpenError> {
-    let mut next = opened.recovered.first.max(Lsn(opened.local.replay_from));
-    let mut size = None;
-    while next <= opened.recovered.last {
-        let records = opened.journal.records(next, opened.recovered.last, REPLAY_BYTES).await?;
-        let Some(last) = records.last() else { break };
-        next = last.lsn.next();
-        for record in records.iter().filter(|record| record.lsn > opened.cut) {
-            match record.operation {
-                Operation::Data(blocks) | Operation::Zero(blocks) => opened.journal.mark_dirty(blocks),
-                Operation::Resize(blocks) => size = Some(blocks),
-            }
-        }
-        cache.apply(&records).await?;
-    }
-    Ok(size)
-}
-
-/// Remembers each commit's version, so that a store which goes back in time is noticed. Until it is written an
-/// older base is remembered, which is as good: whatever was committed since came from this very journal.
-fn rememberer(state: Arc<dyn Disk>, local: Local) -> OnCommit {
-    let (send, mut receive) = tokio::sync::watch::channel(local);
-    tokio::spawn(async move {
-        while receive.changed().await.is_ok() {
-            let local = receive.borrow_and_update().clone();
-            if let Err(error) = local.save(&*state).await {
-                tracing::warn!(%error, "the version that was committed could not be remembered");
-            }
-        }
-    });
-    Arc::new(move |head, _root| {
-        send.send_modify(|local| local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0)));
-    })
-}
-
 struct Assembly {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
@@ -461,15 +308,16 @@ struct Assembly {
     root: Root,
     applied: Lsn,
     size: Option<u64>,
+    writer: Option<(Pusher, Arc<Rememberer>)>,
 }
 
-fn assemble(assembly: Assembly, pusher: impl FnOnce(&Arc<Map>) -> Option<Pusher>) -> Arc<Volume> {
-    let Assembly { journal, cache, map, store, limits, root, applied, size } = assembly;
+fn assemble(assembly: Assembly) -> Arc<Volume> {
+    let Assembly { journal, cache, map, store, limits, root, applied, size, writer } = assembly;
     let puller = Puller::new(map.clone(), cache.clone(), journal.clone());
-    let pusher = pusher(&map);
-    let committed = pusher.as_ref().map(Pusher::state);
+    let (pusher, rememberer) = writer.unzip();
+    let remembered = rememberer.clone();
     // Nothing of a version that is only looked at is ever pushed: its journal keeps what the cache does not take.
-    let committed = move || committed.as_ref().map_or(Lsn(u64::MAX), |state| state.borrow().committed);
+    let committed = move || remembered.as_ref().map_or(Lsn(u64::MAX), |remembered| remembered.lsn());
     let applied_durable = Arc::new(AtomicU64::new(0));
     let keeper = Keeper::start(journal.clone(), cache.clone(), committed, applied, applied_durable.clone());
     let size_blocks = AtomicU64::new(size.unwrap_or(root.geometry.size_blocks));
@@ -484,6 +332,7 @@ fn assemble(assembly: Assembly, pusher: impl FnOnce(&Arc<Map>) -> Option<Pusher>
         size_blocks,
         closed: AtomicBool::new(false),
         keeper,
+        rememberer,
         limits,
         applied_durable,
         resizing: Mutex::new(()),

@@ -4,7 +4,7 @@ use super::Volume;
 use crate::device::{Answer, DeviceError, Piece, ReadLease};
 use crate::journal::Place;
 use crate::map::Content;
-use crate::pull::PullError;
+use crate::pull::{Fetched, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,11 @@ impl Volume {
 
     async fn pull_and_lease(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
         loop {
-            self.puller.demand(BlockRange::covering(&range)).await.map_err(pull_failed)?;
+            match self.puller.demand(BlockRange::covering(&range)).await {
+                // What cannot be kept can still be read.
+                Err(PullError::Cache(_)) => return self.read_past_cache(range).await,
+                pulled => pulled.map_err(pull_failed)?,
+            }
             // Between the pull and here the blocks may have been evicted again; then they are pulled again.
             if let Some(lease) = self.lease(&range) {
                 return Ok(lease);
@@ -35,16 +39,31 @@ impl Volume {
         }
     }
 
+    /// Reads blocks that the cache does not take from the store, for this reader alone.
+    async fn read_past_cache(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
+        loop {
+            self.check_open()?;
+            let fetched = self.puller.fetch_past_cache(BlockRange::covering(&range)).await;
+            let fetched = fetched.map_err(pull_failed)?;
+            // What was local may have been evicted meanwhile.
+            if let Some(lease) = self.lease_with(&range, Some(&fetched)) {
+                return Ok(lease);
+            }
+        }
+    }
+
     /// A lease over `range`, if every block of it is local.
     pub(super) fn lease(&self, range: &Range<u64>) -> Option<ReadLease> {
+        self.lease_with(range, None)
+    }
+
+    /// A lease over `range`, if every block of it is local or `fetched`. What is local is newer.
+    fn lease_with(&self, range: &Range<u64>, fetched: Option<&Fetched>) -> Option<ReadLease> {
         let blocks = BlockRange::covering(range);
         // Before validity is looked at: what is seen valid from here on stays in place.
         let hold = self.cache.hold();
         let (mut pieces, mut files) = (Vec::with_capacity(1), Vec::new());
-        if !self.journal.holds_any(blocks) {
-            if !self.cache.valid().all(blocks) {
-                return None;
-            }
+        if !self.journal.holds_any(blocks) && self.cache.valid().all(blocks) {
             pieces.push(self.cached(range.clone()));
         } else {
             for (run, entry) in self.journal.look_up(blocks) {
@@ -52,8 +71,7 @@ impl Volume {
                 let len = part.end - part.start;
                 match entry.map(|entry| entry.place) {
                     // Applied since we looked, or never in the journal.
-                    None if !self.cache.valid().all(run) => return None,
-                    None => pieces.push(self.cached(part)),
+                    None => pieces.extend(self.cached_or(part, fetched)?),
                     Some(Place::Zero) => pieces.push(Piece::Zero { len }),
                     Some(Place::Data { file, offset }) => {
                         let offset = offset + (part.start - run.start * BLOCK_BYTES);
@@ -65,6 +83,27 @@ impl Volume {
             }
         }
         Some(ReadLease::new(pieces, (hold, files)))
+    }
+
+    /// Pieces of the cache, or else of what was fetched.
+    fn cached_or(&self, range: Range<u64>, fetched: Option<&Fetched>) -> Option<Vec<Piece>> {
+        let blocks = BlockRange::covering(&range);
+        if self.cache.valid().all(blocks) {
+            return Some(vec![self.cached(range)]);
+        }
+        let fetched = fetched?;
+        let mut pieces = Vec::new();
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let (valid, run) = self.cache.valid().run(BlockRange { start: at, end: blocks.end });
+            let part = run.bytes().start.max(range.start)..run.bytes().end.min(range.end);
+            match valid {
+                true => pieces.push(self.cached(part)),
+                false => pieces.extend(fetched.pieces(part)?),
+            }
+            at = run.end;
+        }
+        Some(pieces)
     }
 
     fn cached(&self, range: Range<u64>) -> Piece {

@@ -1,0 +1,45 @@
+//! Journals that are not gone on with: their files are kept under other names. Nothing here reads, reuses or deletes
+//! them again; what is in them can still be looked at by a person.
+
+use super::files;
+use crate::disk::Disk;
+use std::collections::BTreeSet;
+use std::io;
+use uuid::Uuid;
+
+const PREFIX: &str = "aside-";
+
+/// The names of the journal's directory, without what was set aside.
+pub(super) fn names(disk: &dyn Disk) -> io::Result<Vec<String>> {
+    let mut names = disk.list()?;
+    names.retain(|name| !name.starts_with(PREFIX));
+    names.sort();
+    Ok(names)
+}
+
+/// The one journal whose files lie in `disk`; `None` where there is none, or more than one.
+pub fn found(disk: &dyn Disk) -> io::Result<Option<Uuid>> {
+    let uuids: BTreeSet<_> = with_header(disk)?.into_iter().map(|(_, journal)| journal).collect();
+    Ok(uuids.first().copied().filter(|_| uuids.len() == 1))
+}
+
+/// Gives every journal file another name, durably. Returns how many there were.
+pub async fn set_aside(disk: &dyn Disk) -> io::Result<usize> {
+    let files = with_header(disk)?;
+    for (name, journal) in &files {
+        let (journal, unique) = (journal.simple(), crate::entropy::u128() as u32);
+        disk.rename(name, &format!("{PREFIX}{journal}-{name}-{unique:08x}"))?;
+    }
+    disk.sync_names().await?;
+    Ok(files.len())
+}
+
+fn with_header(disk: &dyn Disk) -> io::Result<Vec<(String, Uuid)>> {
+    let mut found = Vec::new();
+    for name in names(disk)? {
+        if let Some(header) = files::read_header(&*disk.open(&name, false)?)? {
+            found.push((name, header.journal));
+        }
+    }
+    Ok(found)
+}

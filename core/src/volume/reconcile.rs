@@ -1,0 +1,205 @@
+//! What this device has of a drive, against what the store has: which records of the journal go on with the history,
+//! which blocks of the cache are no longer true, and what has to be carried from the journal to the cache.
+
+use super::open::{Disks, OpenError};
+use super::{Base, Local, VolumeLimits};
+use crate::cache::Cache;
+use crate::fence::{self, Descent};
+use crate::format::head::Head;
+use crate::format::id::ObjectId;
+use crate::format::root::Root;
+use crate::journal::{self, Journal, JournalError, Operation, Record, Recovered};
+use crate::map::{self, Map, Objects, ReadError};
+use crate::units::{BlockRange, Lsn};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Bytes of journal that are replayed at once.
+const REPLAY_BYTES: u64 = 64 << 20;
+
+/// This device's part of a drive.
+pub(super) struct Opened {
+    pub local: Local,
+    pub journal: Arc<Journal>,
+    pub recovered: Recovered,
+    /// The last record that is in the store.
+    pub cut: Lsn,
+    /// That record's own CRC.
+    pub cut_crc: u32,
+}
+
+/// Opens the journal, and finds out how it stands to `root`.
+pub(super) async fn open_journal(
+    disks: &Disks,
+    local: Option<Local>,
+    drive: Uuid,
+    root: &Root,
+    limits: VolumeLimits,
+    capacity: u64,
+) -> Result<Opened, OpenError> {
+    // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
+    let local = match local {
+        None => journal::found(&*disks.journal)?.map(|uuid| Local::new(drive, uuid)),
+        known => known,
+    };
+    if let Some(local) = local {
+        let (journal, recovered) =
+            Journal::open(disks.journal.clone(), limits.journal, capacity, local.journal).await?;
+        let (Descent::Continues(cut) | Descent::Forked(cut)) = descent(root, &local);
+        let lineage = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
+        let cut_crc = lineage.map_or(0, |lineage| lineage.crc);
+        let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
+        match descent(root, &local) {
+            Descent::Forked(cut) if recovered.last > cut && same_history => {
+                return Err(OpenError::Forked { unsent: recovered.last.0 - cut.0 });
+            }
+            // Records between the history and what is here are gone.
+            _ if recovered.first > cut.next() => {
+                let (lsn, durable) = (cut.next(), recovered.last);
+                return Err(JournalError::Damaged { lsn, durable }.into());
+            }
+            _ if recovered.last >= cut && same_history => {
+                return Ok(Opened { local, journal, recovered, cut, cut_crc });
+            }
+            // The store has more of this journal than the journal itself, or something else under the same LSNs:
+            // two copies of one device's files have each gone their way.
+            _ => {
+                let sent = local.base.as_ref().map_or(Lsn(0), |base| Lsn(base.lsn));
+                if recovered.last > sent {
+                    return Err(OpenError::Forked { unsent: recovered.last.0 - sent.0 });
+                }
+            }
+        }
+        drop(journal);
+        // All of it is in the store. But its LSNs are used up, so a new journal begins, and nothing that the cache
+        // holds is believed.
+    }
+    let kept = journal::set_aside(&*disks.journal).await?;
+    if kept > 0 {
+        tracing::warn!(files = kept, "the journal does not go on with the drive's history: it was set aside");
+    }
+    let journal = Journal::create(disks.journal.clone(), limits.journal, capacity).await?;
+    let local = Local::new(drive, journal.uuid());
+    local.save(&*disks.state).await?;
+    let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
+    Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })
+}
+
+/// How this device's journal stands to `root`. Where nobody else has committed since this device last took the drive,
+/// its records continue what it took then, also if it has committed none of them yet.
+fn descent(root: &Root, local: &Local) -> Descent {
+    match fence::descent(root, local.journal) {
+        Descent::Forked(cut) if !wrote_since(root, local) => Descent::Continues(cut),
+        descent => descent,
+    }
+}
+
+/// Whether others have committed since this device last took the drive. The epoch is remembered before any write is
+/// accepted; who commits later has a higher one.
+pub(super) fn wrote_since(root: &Root, local: &Local) -> bool {
+    let Some(base) = &local.base else { return true };
+    root.lineage.iter().any(|lineage| lineage.journal != local.journal && lineage.epoch.0 > base.epoch)
+}
+
+/// Makes invalid what the cache holds of another version: where the maps differ, and where the journal wrote (its
+/// records up to the cut may have been overwritten by others since).
+pub(super) async fn invalidate(
+    cache: &Cache,
+    opened: &Opened,
+    objects: &Arc<Objects>,
+    map: &Map,
+    root: &Root,
+) -> Result<(), OpenError> {
+    let everything = vec![BlockRange { start: 0, end: cache.valid().capacity() }];
+    let base = opened.local.base.as_ref().and_then(Base::id);
+    let mut runs = match base {
+        None => everything,
+        Some(base) => match differing_from(objects, base, map).await {
+            Ok(runs) => runs,
+            Err(error) if error.is_transient() => return Err(error.into()),
+            // That version is gone, in part or whole, so nothing tells what differs.
+            Err(_) => everything,
+        },
+    };
+    let mut next = opened.recovered.first;
+    while next <= opened.cut.min(opened.recovered.last) {
+        let records = opened.journal.records(next, opened.cut, REPLAY_BYTES).await?;
+        let Some(last) = records.last() else { break };
+        next = last.lsn.next();
+        runs.extend(records.iter().filter_map(|record| match record.operation {
+            Operation::Data(blocks) | Operation::Zero(blocks) => Some(blocks),
+            Operation::Resize(_) => None,
+        }));
+    }
+    let all = BlockRange { start: 0, end: cache.valid().capacity().max(root.geometry.size_blocks) };
+    let runs: Vec<_> =
+        runs.into_iter().map(|run| run.intersect(&all)).filter(|run| !run.is_empty()).collect();
+    Ok(cache.invalidate(&runs).await?)
+}
+
+async fn differing_from(
+    objects: &Arc<Objects>,
+    base: ObjectId,
+    map: &Map,
+) -> Result<Vec<BlockRange>, ReadError> {
+    let root = objects.root(base, None).await?;
+    let old = Map::open(objects.clone(), &root).await?;
+    map::differing(&old, map).await
+}
+
+/// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save either
+/// generation is believed, so a crash between costs nothing.
+pub(super) async fn remember(
+    disks: &Disks,
+    cache: &Cache,
+    opened: &mut Opened,
+    head: &Head,
+) -> Result<(), OpenError> {
+    let (cut, local) = (opened.cut, &mut opened.local);
+    let generation = crate::entropy::u128();
+    local.generations.truncate(1);
+    local.generations.push(format!("{generation:032x}"));
+    local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0, cut.0));
+    local.save(&*disks.state).await?;
+    cache.set_generation(generation).await?;
+    local.generations = vec![format!("{generation:032x}")];
+    Ok(local.save(&*disks.state).await?)
+}
+
+/// What a replay came to.
+pub(super) struct Replayed {
+    /// The size that the records give the drive, if they change it.
+    pub size_blocks: Option<u64>,
+    /// The last record that is in the cache file.
+    pub applied: Lsn,
+}
+
+/// Carries the journal's records to the cache. Where that has no room for them they are read from the journal, as
+/// they are between a write and its being applied.
+pub(super) async fn replay(opened: &Opened, cache: &Cache) -> Result<Replayed, OpenError> {
+    let first = opened.recovered.first.max(Lsn(opened.local.replay_from));
+    let (mut next, mut size_blocks) = (first, None);
+    let mut applied = first.prev();
+    while next <= opened.recovered.last {
+        let records = opened.journal.records(next, opened.recovered.last, REPLAY_BYTES).await?;
+        let Some(Record { lsn: last, .. }) = records.last().cloned() else { break };
+        for record in records.iter().filter(|record| record.lsn > opened.cut) {
+            match record.operation {
+                Operation::Data(blocks) | Operation::Zero(blocks) => opened.journal.mark_dirty(blocks),
+                Operation::Resize(blocks) => size_blocks = Some(blocks),
+            }
+        }
+        // In order: behind a batch that was not applied, none is.
+        if applied.next() == next {
+            match cache.apply(&records).await {
+                Ok(()) => applied = last,
+                Err(error) => tracing::warn!(%error, "the cache takes no records; they stay in the journal"),
+            }
+        }
+        next = last.next();
+        if applied < last {
+            opened.journal.hold_back(records);
+        }
+    }
+    Ok(Replayed { size_blocks, applied })
+}

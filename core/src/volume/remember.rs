@@ -1,0 +1,98 @@
+//! Remembering each version that was committed, on this device's disk.
+//!
+//! Two things rely on it. A store that goes back in time is noticed by it. And the next opening compares the current
+//! version with the one that is remembered, and with the journal's records, to find out which blocks of the cache are
+//! no longer true: so no record is freed from the journal before a version that contains it is remembered.
+
+use super::{Base, Local};
+use crate::disk::Disk;
+use crate::format::head::Head;
+use crate::format::root::Root;
+use crate::push::OnCommit;
+use crate::units::Lsn;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Between tries of a save that fails.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Keeps `drive.json` up with the commits.
+pub(super) struct Rememberer {
+    state: Arc<dyn Disk>,
+    latest: watch::Sender<Local>,
+    saved: watch::Sender<Lsn>,
+    // Held to take it out.
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Rememberer {
+    /// Goes on from `local`, which was just saved.
+    pub fn start(state: Arc<dyn Disk>, local: Local) -> Arc<Self> {
+        let saved = watch::Sender::new(Lsn(local.base.as_ref().map_or(0, |base| base.lsn)));
+        let latest = watch::Sender::new(local);
+        let task = tokio::spawn(keep_saved(state.clone(), latest.subscribe(), saved.clone()));
+        Arc::new(Self { state, latest, saved, task: Mutex::new(Some(task)) })
+    }
+
+    /// The last record of this device's journal that a remembered version contains.
+    pub fn lsn(&self) -> Lsn {
+        *self.saved.borrow()
+    }
+
+    /// To be told of every commit.
+    pub fn on_commit(self: &Arc<Self>) -> OnCommit {
+        let this = self.clone();
+        Arc::new(move |head, root| {
+            this.latest.send_modify(|local| local.base = Some(base_of(head, root, local)))
+        })
+    }
+
+    /// Ends its work, with a last try where something is not saved yet.
+    pub async fn stop(&self) {
+        let Some(task) = self.task.lock().take() else { return };
+        task.abort();
+        let _ = task.await;
+        let local = self.latest.borrow().clone();
+        if local.base.as_ref().is_some_and(|base| base.lsn > self.lsn().0)
+            && let Err(error) = local.save(&*self.state).await
+        {
+            // What is remembered is an older version, and the journal still has what came after it.
+            tracing::warn!(%error, "the version that was committed last could not be remembered");
+        }
+    }
+}
+
+impl Drop for Rememberer {
+    fn drop(&mut self) {
+        if let Some(task) = &*self.task.lock() {
+            task.abort();
+        }
+    }
+}
+
+fn base_of(head: &Head, root: &Root, local: &Local) -> Base {
+    let own = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
+    let before = local.base.as_ref().map_or(0, |base| base.lsn);
+    Base::new(head.root, &head.root_hash, head.epoch.0, own.map_or(before, |own| own.cut.0))
+}
+
+async fn keep_saved(state: Arc<dyn Disk>, mut latest: watch::Receiver<Local>, saved: watch::Sender<Lsn>) {
+    while latest.changed().await.is_ok() {
+        loop {
+            let local = latest.borrow_and_update().clone();
+            match local.save(&*state).await {
+                Ok(()) => {
+                    saved.send_replace(Lsn(local.base.map_or(0, |base| base.lsn)));
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the version that was committed cannot be remembered yet");
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                }
+            }
+        }
+    }
+}
