@@ -65,7 +65,7 @@ impl Computer {
     }
 
     fn power_cut(&self) {
-        [&self.state, &self.journal, &self.cache].map(SimDisk::power_cut);
+        [&self.state, &self.journal, &self.cache].into_iter().for_each(SimDisk::power_cut);
     }
 }
 
@@ -130,7 +130,7 @@ fn a_version_that_could_not_be_remembered_keeps_its_records() {
         // From here on no version is remembered. Block 1 is written, committed, and would be freed.
         computer.state.set_faults(SYNCS_FAIL);
         put(&volume, 1, 5).await;
-        for block in 50..150 {
+        for block in 50..90 {
             put(&volume, block, 3).await;
             if block % 10 == 0 {
                 volume.pusher().unwrap().sync().await.unwrap();
@@ -156,7 +156,7 @@ fn a_flush_that_nobody_waits_for_any_more_still_counts_its_failure() {
     for seed in 0..50 {
         let (world, mut computer) = (World::new(), Computer::new(1));
         computer.journal = SimDisk::new(seed, DiskFaults::default());
-        run(async {
+        let flushed = run(async {
             let volume = world.open(&computer).await.unwrap();
             volume.pusher().unwrap().set_paused(true);
             let device = VolumeDevice(volume.clone());
@@ -167,17 +167,13 @@ fn a_flush_that_nobody_waits_for_any_more_still_counts_its_failure() {
             // The failure happens now, unseen. Then the disk is well again, as far as anyone can tell.
             tokio::time::sleep(Duration::from_millis(2)).await;
             computer.journal.set_faults(DiskFaults::default());
-            let flushed = device.flush().wait().await;
-            computer.power_cut();
-            flushed
-        })
-        .map_or((), |()| {
-            let volume = run(async {
-                let volume = world.open(&computer).await.unwrap();
-                get(&volume, 0).await
-            });
-            assert_eq!(volume, 7, "seed {seed}: a flush succeeded, and the write is gone");
+            device.flush().wait().await
         });
+        computer.power_cut();
+        if flushed.is_ok() {
+            let read = run(async { get(&world.open(&computer).await.unwrap(), 0).await });
+            assert_eq!(read, 7, "seed {seed}: a flush succeeded, and the write is gone");
+        }
     }
 }
 
@@ -310,7 +306,7 @@ fn what_a_full_disk_cannot_keep_can_still_be_read_and_written() {
         put(&volume, 9, 98).await;
     });
     // Nor does it keep the drive from opening.
-    [&second.state, &second.journal, &second.cache].map(SimDisk::kill);
+    [&second.state, &second.journal, &second.cache].into_iter().for_each(SimDisk::kill);
     run(async {
         let volume = world.open(&second).await.unwrap();
         assert_eq!((get(&volume, 8).await, get(&volume, 9).await, get(&volume, 10).await), (99, 98, 11));

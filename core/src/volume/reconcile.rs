@@ -161,7 +161,11 @@ pub(super) async fn remember(
     local.generations.push(format!("{generation:032x}"));
     local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0, cut.0));
     local.save(&*disks.state).await?;
-    cache.set_generation(generation).await?;
+    if let Err(error) = cache.set_generation(generation).await {
+        // A full disk. Either generation goes on being believed.
+        tracing::warn!(%error, "the cache's bitmap was not given a new generation");
+        return Ok(());
+    }
     local.generations = vec![format!("{generation:032x}")];
     Ok(local.save(&*disks.state).await?)
 }
