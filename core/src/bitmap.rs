@@ -1,104 +1,202 @@
-//! One bit for each block of a drive, read and changed without locks, in pages that exist only once a bit in them
-//! was set. A 1 TiB drive that nothing was read from costs 128 KiB.
+//! One bit for each block of a drive, read and changed without locks, in pages. A page whose bits are all alike has no
+//! memory of its own: a 1 TiB drive that nothing was read from, or that was trimmed from end to end, costs its table
+//! of pages only.
 
 use crate::units::BlockRange;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-const WORDS: usize = 512;
-const PAGE_BLOCKS: u64 = WORDS as u64 * 64;
+/// As many as fit a page of the bitmap on disk.
+const WORDS: usize = 510;
+/// Blocks whose bits are in one page.
+pub const PAGE_BLOCKS: u64 = WORDS as u64 * 64;
 
 type Page = Box<[AtomicU64; WORDS]>;
 
 /// Bits by block index.
 pub struct Bitmap {
-    pages: Box<[OnceLock<Page>]>,
+    slots: Box<[Slot]>,
+}
+
+/// A page. Once it has bits it keeps them, whatever they are.
+#[derive(Default)]
+struct Slot {
+    /// `EMPTY`, `FULL` or `BITS`.
+    state: AtomicU8,
+    bits: OnceLock<Page>,
+}
+
+const EMPTY: u8 = 0;
+const FULL: u8 = 1;
+/// The bits are there, or are just being made by whoever set this.
+const BITS: u8 = 2;
+
+enum View<'a> {
+    Empty,
+    Full,
+    Bits(&'a Page),
+}
+
+impl Slot {
+    fn view(&self) -> View<'_> {
+        if let Some(page) = self.bits.get() {
+            return View::Bits(page);
+        }
+        match self.state.load(Ordering::Acquire) {
+            EMPTY => View::Empty,
+            FULL => View::Full,
+            _ => View::Bits(self.bits.wait()),
+        }
+    }
+
+    /// The bits, which begin as what the page was as a whole.
+    fn bits(&self) -> &Page {
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            if state == BITS {
+                return self.bits.wait();
+            }
+            if self.become_state(state, BITS) {
+                let word = if state == FULL { u64::MAX } else { 0 };
+                return self.bits.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU64::new(word))));
+            }
+        }
+    }
+
+    fn become_state(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn fill(&self, set: bool) {
+        let (from, to, word) = if set { (EMPTY, FULL, u64::MAX) } else { (FULL, EMPTY, 0) };
+        loop {
+            match (self.view(), set) {
+                (View::Empty, false) | (View::Full, true) => return,
+                (View::Bits(page), _) => {
+                    return page.iter().for_each(|bits| bits.store(word, Ordering::Release));
+                }
+                (View::Empty, true) | (View::Full, false) => {
+                    if self.become_state(from, to) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn word(&self, block: u64) -> u64 {
+        match self.view() {
+            View::Empty => 0,
+            View::Full => u64::MAX,
+            View::Bits(page) => word(page, block).load(Ordering::Acquire),
+        }
+    }
 }
 
 impl Bitmap {
     /// All bits clear, for blocks below `capacity`.
     pub fn new(capacity: u64) -> Self {
-        Self { pages: (0..capacity.div_ceil(PAGE_BLOCKS)).map(|_| OnceLock::new()).collect() }
+        Self { slots: (0..capacity.div_ceil(PAGE_BLOCKS)).map(|_| Slot::default()).collect() }
     }
 
     /// Blocks that there are bits for.
     pub fn capacity(&self) -> u64 {
-        self.pages.len() as u64 * PAGE_BLOCKS
+        self.slots.len() as u64 * PAGE_BLOCKS
     }
 
     /// The bit of one block.
     pub fn get(&self, block: u64) -> bool {
-        let page = self.pages[(block / PAGE_BLOCKS) as usize].get();
-        page.is_some_and(|page| word(page, block).load(Ordering::Acquire) & (1 << (block % 64)) != 0)
+        self.slots[(block / PAGE_BLOCKS) as usize].word(block) & (1 << (block % 64)) != 0
     }
 
     /// Sets the bits of a range.
     pub fn set(&self, range: BlockRange) {
-        for (page, block, mask) in words(range) {
-            word(self.page(page), block).fetch_or(mask, Ordering::AcqRel);
+        for (slot, part) in self.parts(range) {
+            match slot.view() {
+                View::Full => {}
+                View::Empty | View::Bits(_) if part.count() == PAGE_BLOCKS => slot.fill(true),
+                View::Empty | View::Bits(_) => {
+                    for (block, mask) in words(part) {
+                        word(slot.bits(), block).fetch_or(mask, Ordering::AcqRel);
+                    }
+                }
+            }
         }
     }
 
     /// Clears the bits of a range.
     pub fn clear(&self, range: BlockRange) {
-        for (page, part) in self.present(range) {
-            for (_, block, mask) in words(part) {
-                word(page, block).fetch_and(!mask, Ordering::AcqRel);
+        for (slot, part) in self.parts(range) {
+            match slot.view() {
+                View::Empty => {}
+                View::Full | View::Bits(_) if part.count() == PAGE_BLOCKS => slot.fill(false),
+                View::Full | View::Bits(_) => {
+                    for (block, mask) in words(part) {
+                        word(slot.bits(), block).fetch_and(!mask, Ordering::AcqRel);
+                    }
+                }
             }
         }
     }
 
     /// Clears every bit.
     pub fn clear_all(&self) {
-        for page in self.pages.iter().filter_map(OnceLock::get) {
-            page.iter().for_each(|word| word.store(0, Ordering::Release));
-        }
+        self.slots.iter().for_each(|slot| slot.fill(false));
     }
 
     /// Whether every bit of a range is set.
     pub fn all(&self, range: BlockRange) -> bool {
-        words(range).all(|(page, block, mask)| {
-            self.pages[page]
-                .get()
-                .is_some_and(|page| word(page, block).load(Ordering::Acquire) & mask == mask)
+        self.parts(range).all(|(slot, part)| match slot.view() {
+            View::Empty => false,
+            View::Full => true,
+            View::Bits(page) => {
+                words(part).all(|(block, mask)| word(page, block).load(Ordering::Acquire) & mask == mask)
+            }
         })
     }
 
     /// Whether any bit of a range is set.
     pub fn any(&self, range: BlockRange) -> bool {
-        self.present(range).any(|(page, part)| {
-            words(part).any(|(_, block, mask)| word(page, block).load(Ordering::Acquire) & mask != 0)
+        self.parts(range).any(|(slot, part)| match slot.view() {
+            View::Empty => false,
+            View::Full => true,
+            View::Bits(page) => {
+                words(part).any(|(block, mask)| word(page, block).load(Ordering::Acquire) & mask != 0)
+            }
         })
     }
 
     /// Number of bits set in a range.
     pub fn count(&self, range: BlockRange) -> u64 {
-        let in_page = |(page, part): (&Page, BlockRange)| -> u64 {
-            let ones = |(_, block, mask): (usize, u64, u64)| {
-                (word(page, block).load(Ordering::Acquire) & mask).count_ones()
-            };
-            words(part).map(|piece| u64::from(ones(piece))).sum()
+        let in_part = |(slot, part): (&Slot, BlockRange)| -> u64 {
+            match slot.view() {
+                View::Empty => 0,
+                View::Full => part.count(),
+                View::Bits(page) => {
+                    let ones = |(block, mask): (u64, u64)| {
+                        (word(page, block).load(Ordering::Acquire) & mask).count_ones()
+                    };
+                    words(part).map(|piece| u64::from(ones(piece))).sum()
+                }
+            }
         };
-        self.present(range).map(in_page).sum()
+        self.parts(range).map(in_part).sum()
     }
 
     /// Number of bits set.
     pub fn count_all(&self) -> u64 {
-        let ones = |page: &Page| {
-            page.iter().map(|word| u64::from(word.load(Ordering::Acquire).count_ones())).sum::<u64>()
-        };
-        self.pages.iter().filter_map(OnceLock::get).map(ones).sum()
+        self.count(BlockRange { start: 0, end: self.capacity() })
     }
 
     /// The first run of like bits in `range`, which must not be empty: its value and its blocks.
     pub fn run(&self, range: BlockRange) -> (bool, BlockRange) {
         let value = self.get(range.start);
         let mut end = range.end;
-        for (page, part) in by_page(range) {
-            let found = match self.pages[page].get() {
-                // Of a page that is not there all bits are clear.
-                None => value.then_some(part.start),
-                Some(page) => words(part).find_map(|(_, block, mask)| {
+        for (slot, part) in self.parts(range) {
+            let found = match slot.view() {
+                View::Empty => value.then_some(part.start),
+                View::Full => (!value).then_some(part.start),
+                View::Bits(page) => words(part).find_map(|(block, mask)| {
                     let bits = word(page, block).load(Ordering::Acquire);
                     let unlike = if value { !bits } else { bits } & mask;
                     (unlike != 0).then(|| block / 64 * 64 + u64::from(unlike.trailing_zeros()))
@@ -130,11 +228,15 @@ impl Bitmap {
 
     /// Sets every bit that is set in `other`, which has the same capacity.
     pub fn union(&self, other: &Bitmap) {
-        for (index, theirs) in other.pages.iter().enumerate() {
-            let Some(theirs) = theirs.get() else { continue };
-            let ours = self.page(index);
-            for (ours, theirs) in ours.iter().zip(theirs.iter()) {
-                ours.fetch_or(theirs.load(Ordering::Acquire), Ordering::AcqRel);
+        for (ours, theirs) in self.slots.iter().zip(&other.slots) {
+            match theirs.view() {
+                View::Empty => {}
+                View::Full => ours.fill(true),
+                View::Bits(theirs) => {
+                    for (ours, theirs) in ours.bits().iter().zip(theirs.iter()) {
+                        ours.fetch_or(theirs.load(Ordering::Acquire), Ordering::AcqRel);
+                    }
+                }
             }
         }
     }
@@ -142,40 +244,50 @@ impl Bitmap {
     /// The first blocks of the words that differ from those of `other`, which has the same capacity.
     pub fn differing_words(&self, other: &Bitmap) -> Vec<u64> {
         let mut differing = Vec::new();
-        for (index, (ours, theirs)) in self.pages.iter().zip(&other.pages).enumerate() {
-            if ours.get().is_none() && theirs.get().is_none() {
+        for (index, (ours, theirs)) in self.slots.iter().zip(&other.slots).enumerate() {
+            if let (View::Empty, View::Empty) | (View::Full, View::Full) = (ours.view(), theirs.view()) {
                 continue;
             }
             let first = index as u64 * PAGE_BLOCKS;
             let blocks = (first..first + PAGE_BLOCKS).step_by(64);
-            differing.extend(blocks.filter(|block| self.word(*block) != other.word(*block)));
+            differing.extend(blocks.filter(|block| ours.word(*block) != theirs.word(*block)));
         }
         differing
     }
 
     /// Replaces the 64 bits from `block` (a multiple of 64) on.
     pub fn set_word(&self, block: u64, bits: u64) {
-        let index = (block / PAGE_BLOCKS) as usize;
-        if bits != 0 || self.pages.get(index).is_some_and(|page| page.get().is_some()) {
-            word(self.page(index), block).store(bits, Ordering::Release);
+        if let Some(slot) = self.slots.get((block / PAGE_BLOCKS) as usize)
+            && slot.word(block) != bits
+        {
+            word(slot.bits(), block).store(bits, Ordering::Release);
         }
     }
 
-    /// The pages that are there, with the part of `range` in each.
-    fn present(&self, range: BlockRange) -> impl Iterator<Item = (&Page, BlockRange)> {
-        by_page(range).filter_map(|(page, part)| Some((self.pages[page].get()?, part)))
-    }
-
-    fn page(&self, index: usize) -> &Page {
-        self.pages[index].get_or_init(|| Box::new([const { AtomicU64::new(0) }; WORDS]))
+    /// Replaces the bits of the page `index`.
+    pub fn set_page(&self, index: u64, words: &[u64; WORDS]) {
+        let first = index * PAGE_BLOCKS;
+        match words[0] {
+            u64::MAX if *words == [u64::MAX; WORDS] => self.set(BlockRange::new(first, PAGE_BLOCKS)),
+            _ => {
+                words.iter().zip((first..).step_by(64)).for_each(|(bits, block)| self.set_word(block, *bits))
+            }
+        }
     }
 
     /// Copies the 64 bits from `block` (a multiple of 64) on.
     pub fn word(&self, block: u64) -> u64 {
-        match self.pages.get((block / PAGE_BLOCKS) as usize).and_then(OnceLock::get) {
-            Some(page) => word(page, block).load(Ordering::Acquire),
-            None => 0,
-        }
+        self.slots.get((block / PAGE_BLOCKS) as usize).map_or(0, |slot| slot.word(block))
+    }
+
+    /// The pages of a range, with the part of it in each.
+    fn parts(&self, range: BlockRange) -> impl Iterator<Item = (&Slot, BlockRange)> {
+        let first = range.start / PAGE_BLOCKS;
+        let pages = if range.is_empty() { first..first } else { first..(range.end - 1) / PAGE_BLOCKS + 1 };
+        pages.map(move |page| {
+            let blocks = BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS);
+            (&self.slots[page as usize], range.intersect(&blocks))
+        })
     }
 }
 
@@ -183,15 +295,8 @@ fn word(page: &Page, block: u64) -> &AtomicU64 {
     &page[(block % PAGE_BLOCKS / 64) as usize]
 }
 
-/// A range cut at the borders of pages.
-fn by_page(range: BlockRange) -> impl Iterator<Item = (usize, BlockRange)> {
-    let first = range.start / PAGE_BLOCKS;
-    let pages = if range.is_empty() { first..first } else { first..(range.end - 1) / PAGE_BLOCKS + 1 };
-    pages.map(move |page| (page as usize, range.intersect(&BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS))))
-}
-
-/// A range as masks of words: page, a block of the word, bits.
-fn words(range: BlockRange) -> impl Iterator<Item = (usize, u64, u64)> {
+/// A range as masks of words: a block of the word, bits.
+fn words(range: BlockRange) -> impl Iterator<Item = (u64, u64)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
         (at < range.end).then(|| {
@@ -199,7 +304,7 @@ fn words(range: BlockRange) -> impl Iterator<Item = (usize, u64, u64)> {
             let count = (64 - bit).min(range.end - at);
             at += count;
             let ones = if count == 64 { u64::MAX } else { (1 << count) - 1 };
-            ((block / PAGE_BLOCKS) as usize, block, ones << bit)
+            (block, ones << bit)
         })
     })
 }
@@ -219,7 +324,7 @@ mod tests {
             let mut model = vec![false; N as usize];
             for _ in 0..40 {
                 let start = rng.random_range(0..N);
-                let longest = 1 << rng.random_range(0..17);
+                let longest = 1 << rng.random_range(0..18);
                 let len = rng.random_range(0..=longest.min(N - start));
                 let range = BlockRange::new(start, len);
                 let slice = &mut model[range.start as usize..range.end as usize];
@@ -247,6 +352,42 @@ mod tests {
             let all = BlockRange { start: 0, end: N };
             let set: u64 = bitmap.runs(all).map(|run| run.count()).sum();
             assert_eq!((set, bitmap.count_all()), (bitmap.count(all), set), "seed {seed}");
+            let copy = Bitmap::new(N);
+            copy.union(&bitmap);
+            assert_eq!(copy.differing_words(&bitmap), Vec::<u64>::new(), "seed {seed}");
+            copy.set_word(64, !bitmap.word(64));
+            assert_eq!(copy.differing_words(&bitmap), [64], "seed {seed}");
+        }
+    }
+    #[test]
+    fn pages_that_are_all_alike_take_no_memory() {
+        let bitmap = Bitmap::new(10_000 * PAGE_BLOCKS);
+        let all = BlockRange { start: 0, end: bitmap.capacity() };
+        bitmap.set(all);
+        assert_eq!(bitmap.count(all), all.end);
+        assert!(bitmap.slots.iter().all(|slot| slot.bits.get().is_none()));
+        bitmap.clear(BlockRange::new(70_000, 1));
+        assert_eq!(bitmap.count_all(), all.end - 1);
+        assert_eq!(bitmap.slots.iter().filter(|slot| slot.bits.get().is_some()).count(), 1);
+        bitmap.clear_all();
+        assert_eq!(bitmap.count_all(), 0);
+    }
+
+    #[test]
+    fn threads_that_set_and_clear_their_own_blocks_do_not_disturb_each_other() {
+        for _ in 0..200 {
+            let bitmap = Bitmap::new(PAGE_BLOCKS);
+            let whole = BlockRange::new(0, PAGE_BLOCKS);
+            std::thread::scope(|scope| {
+                scope.spawn(|| bitmap.set(whole));
+                for own in 0..3 {
+                    let bitmap = &bitmap;
+                    scope.spawn(move || bitmap.clear(BlockRange::new(own * 64 + 1, 1)));
+                }
+            });
+            // Each block of its own is clear or was set after; all others are set.
+            assert!(bitmap.count_all() >= PAGE_BLOCKS - 3);
+            (0..3).for_each(|own| assert!(bitmap.get(own * 64) && bitmap.get(own * 64 + 2)));
         }
     }
 }

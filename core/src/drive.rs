@@ -196,26 +196,18 @@ pub async fn clone(
         Some(label) => snapshot(&root, label).map(|kept| (kept.root, kept.root_hash))?,
         None => (head.root, head.root_hash),
     };
-    let reference = hold(objects.store().as_ref(), drive, source, ReferenceKind::Clone, device).await?;
-    let made = clone_of(objects, drive, (source, hash), name, device).await;
+    let reference = hold(objects, drive, source, ReferenceKind::Clone, device).await?;
+    let made = clone_of(objects, (source, hash), name, device).await;
     objects.store().delete(&reference).await?;
     made
 }
 
 async fn clone_of(
     objects: &Objects,
-    drive: Uuid,
     (source, hash): (ObjectId, [u8; 32]),
     name: &str,
     device: &Device,
 ) -> Result<Uuid, DriveError> {
-    // Whether it was still kept when the ref was put: if not, a collection may not have seen the ref.
-    let (head, _, now) = current(objects, drive).await?;
-    let kept =
-        head.root == source || head.parent == source || now.snapshots.iter().any(|kept| kept.root == source);
-    if !kept {
-        return Err(DriveError::Raced);
-    }
     let old = objects.root(source, Some(hash)).await?;
     let new = crate::entropy::uuid();
     let root = Root {
@@ -236,8 +228,34 @@ async fn clone_of(
     Ok(new)
 }
 
-/// Puts a hold on a version. Returns the ref's name, for letting go.
+/// Puts a hold on a version. Returns the ref's name, for letting go. A version that is not kept any more when the ref
+/// is there cannot be held: a collection may not have seen the ref.
 pub async fn hold(
+    objects: &Objects,
+    drive: Uuid,
+    root: ObjectId,
+    kind: ReferenceKind,
+    device: &Device,
+) -> Result<String, DriveError> {
+    let store = objects.store().as_ref();
+    let name = put_reference(store, drive, root, kind, device).await?;
+    let kept = match current(objects, drive).await {
+        Ok((head, _, now)) => {
+            head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root)
+        }
+        Err(error) => {
+            store.delete(&name).await?;
+            return Err(error);
+        }
+    };
+    if !kept {
+        store.delete(&name).await?;
+        return Err(DriveError::Raced);
+    }
+    Ok(name)
+}
+
+async fn put_reference(
     store: &dyn Store,
     drive: Uuid,
     root: ObjectId,

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 mod append;
 mod aside;
+mod compact;
 mod files;
 mod record;
 mod recover;
@@ -29,6 +30,7 @@ mod sync;
 
 pub use append::Writer;
 pub use aside::{found, set_aside};
+pub use compact::Progress;
 pub use files::{JournalFile, SpaceUse};
 pub use record::Operation;
 pub use recover::Recovered;

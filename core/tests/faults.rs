@@ -364,3 +364,36 @@ fn a_damaged_frame_is_an_error_for_its_reader_and_no_one_else() {
         assert_eq!((get(&volume, 1).await, get(&volume, 100).await), (1, 2));
     });
 }
+
+#[test]
+fn rewriting_the_same_blocks_while_the_store_is_away_never_fills_the_journal() {
+    let (world, first, second) = (World::new(), Computer::new(1), Computer::new(2));
+    run(async {
+        let volume = world.open(&first).await.unwrap();
+        for block in 100..110 {
+            put(&volume, block, 1).await;
+        }
+        world.store.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
+        // Ten times what the journal holds, at a pace that leaves the background its turns.
+        for round in 0..1000_u64 {
+            put(&volume, round % 5, round as u8).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        let status = volume.status();
+        assert!(status.journal_bytes <= status.journal_limit_bytes * 8 / 10, "{status:?}");
+    });
+    first.power_cut();
+    world.store.set_faults(StoreFaults::default());
+    run(async {
+        let volume = world.open(&first).await.unwrap();
+        for round in 995..1000_u64 {
+            assert_eq!(get(&volume, round % 5).await, round as u8);
+        }
+        close(volume).await;
+        let volume = world.open(&second).await.unwrap();
+        for round in 995..1000_u64 {
+            assert_eq!(get(&volume, round % 5).await, round as u8);
+        }
+        assert_eq!(get(&volume, 105).await, 1);
+    });
+}

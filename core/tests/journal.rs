@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use holdall_core::disk::Disk;
-use holdall_core::journal::{Journal, JournalError, Limits, Operation, Place};
+use holdall_core::journal::{Journal, JournalError, Limits, Operation, Place, Progress};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::units::{BlockRange, Lsn};
 use rand::rngs::StdRng;
@@ -211,4 +211,109 @@ fn a_full_journal_takes_no_more_until_some_is_freed_and_the_reserve_is_for_closi
         journal.keep_spare().await.unwrap();
         assert!(journal.append_data(0, &block(1)).is_ok());
     });
+}
+
+/// Writes to a few blocks again and again, compacting, until a crash at a random sync. The journal is never freed.
+async fn rewrite(
+    disk: &SimDisk,
+    journal: &Arc<Journal>,
+    rng: &mut StdRng,
+    writes: &mut Vec<(u64, u64)>,
+) -> Lsn {
+    let crash = disk.after_syncs(rng.random_range(10..120));
+    let work = async {
+        let mut progress = Progress::default();
+        for _ in 0..rng.random_range(50..300) {
+            let (first, stamp) = (rng.random_range(0..8), rng.random::<u64>());
+            let full = match rng.random_bool(0.9) {
+                true => journal.append_data(first, &block(stamp)),
+                false => journal.writer().zero(BlockRange::new(first, 1)),
+            };
+            if let Err(JournalError::Full) = full {
+                journal.flush().await.unwrap();
+                journal.applied(journal.durable());
+                journal.compact(&mut progress, journal.durable()).await.unwrap();
+                journal.keep_spare().await.unwrap();
+                continue;
+            }
+            let is_zero = journal.look_up(BlockRange::new(first, 1))[0].1.clone().unwrap().place;
+            writes.push((first, if matches!(is_zero, Place::Zero) { 0 } else { stamp }));
+            assert_eq!(full.unwrap().0 as usize, writes.len());
+            if rng.random_bool(0.1) {
+                journal.flush().await.unwrap();
+            }
+        }
+    };
+    tokio::select! { biased; () = work => {}, () = crash => {} }
+    journal.durable()
+}
+
+/// What the blocks hold after the records, in their order.
+async fn replayed(journal: &Journal, from: Lsn, upto: Lsn, blocks: &mut [u64; 8]) {
+    let mut next = from;
+    while next <= upto {
+        let records = journal.records(next, upto, 64 << 10).await.unwrap();
+        for record in &records {
+            let (Operation::Data(run) | Operation::Zero(run)) = record.operation else { continue };
+            for at in run.iter() {
+                let mut data = block(0);
+                if let Place::Data { file, offset } = &record.place {
+                    file.read(&mut data, offset + (at - run.start) * 4096).unwrap();
+                }
+                let stamp = u64::from_le_bytes(*data.first_chunk().unwrap());
+                assert_eq!(data, block(stamp));
+                blocks[at as usize] = stamp;
+            }
+        }
+        next = records.last().unwrap().lsn.next();
+    }
+}
+
+#[test]
+fn a_compacted_journal_comes_to_the_same_and_never_fills() {
+    let (mut groups, mut written) = (0, 0);
+    for seed in 0..500 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let disk = SimDisk::new(seed, DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(2) });
+        let mut writes = Vec::new();
+        let (uuid, mut durable) = run(async {
+            let journal = Journal::create(Arc::new(disk.clone()), LIMITS, CAPACITY).await.unwrap();
+            (journal.uuid(), rewrite(&disk, &journal, &mut rng, &mut writes).await)
+        });
+        for _ in 0..3 {
+            if rng.random_bool(0.7) {
+                disk.power_cut()
+            } else {
+                disk.kill()
+            }
+            durable = run(async {
+                let opened = Journal::open(Arc::new(disk.clone()), LIMITS, CAPACITY, uuid).await;
+                let (journal, recovered) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                assert_eq!(recovered.first, Lsn(1), "seed {seed}: nothing was freed");
+                assert!(recovered.last >= durable, "seed {seed}: {recovered:?} after {durable} was durable");
+                writes.truncate(recovered.last.0 as usize);
+                let mut expected = [0; 8];
+                writes.iter().for_each(|(first, stamp)| expected[*first as usize] = *stamp);
+                let mut found = [0; 8];
+                replayed(&journal, Lsn(1), recovered.last, &mut found).await;
+                assert_eq!(found, expected, "seed {seed}");
+                // Over a state that already has some of it, from anywhere, it comes to the same.
+                let middle = rng.random_range(0..=writes.len());
+                let mut state = [0; 8];
+                writes[..middle].iter().for_each(|(first, stamp)| state[*first as usize] = *stamp);
+                replayed(&journal, Lsn(middle as u64 + 1), recovered.last, &mut state).await;
+                assert_eq!(state, expected, "seed {seed} from {middle}");
+                rewrite(&disk, &journal, &mut rng, &mut writes).await
+            });
+            let is_group = |name: &String| {
+                let mut magic = [0; 8];
+                let file = disk.open(name, false).unwrap();
+                file.len().unwrap() > 4096 && file.read_at(&mut magic, 0).is_ok() && magic == *b"HLDJCMP\x01"
+            };
+            groups += disk.list().unwrap().iter().filter(|name| is_group(name)).count();
+        }
+        written = written.max(writes.len() as u64 * 4096);
+    }
+    assert!(groups > 50, "{groups} groups were met");
+    assert!(written > LIMITS.file_bytes * LIMITS.files as u64, "{written} bytes fit the journal as they are");
 }

@@ -50,6 +50,7 @@ const STORE_FAULTS: StoreFaults = StoreFaults {
     answer_lost: 20,
     zombie: 20,
     busy: 10,
+    denied: 0,
     away: 3,
     time: Duration::from_millis(40),
 };

@@ -329,8 +329,8 @@ impl Drive {
         let directory = self.registry.directory(&self.name).join("look");
         let lock = lock(&self.registry.directory(&self.name))?;
         let store = objects.store().clone();
-        let held = core_drive::hold(&*store, self.uuid(), version.0, ReferenceKind::Reader, device).await;
-        let reference = (store.clone(), held.map_err(|error| failure::store(&error))?);
+        let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
+        let reference = (store.clone(), held.map_err(drive_failed)?);
         remove_directory(&directory).map_err(local)?;
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
         let free = journal.free_bytes().map_err(local)?;

@@ -1,7 +1,7 @@
 //! The bitmap on disk (`core/FORMAT.md`, "Bitmap").
 
 use super::Cache;
-use crate::bitmap::Bitmap;
+use crate::bitmap::{Bitmap, PAGE_BLOCKS};
 use crate::disk::DiskFile;
 use crate::planted::{self, Bug};
 use crate::units::BlockRange;
@@ -14,9 +14,8 @@ use uuid::Uuid;
 const PAGE_BYTES: usize = 4096;
 const BITS_AT: usize = 12;
 const CRC_AT: usize = PAGE_BYTES - 4;
-/// Blocks whose bits fit a page: whole words of 64.
-const PAGE_BLOCKS: u64 = ((CRC_AT - BITS_AT) / 8 * 64) as u64;
 const MAGIC: &[u8; 8] = b"HLDBMAP\x01";
+const _: () = assert!(PAGE_BLOCKS as usize == (CRC_AT - BITS_AT) / 8 * 64, "a page holds whole words of 64");
 
 /// What is known of the file.
 pub(super) struct Persisted {
@@ -113,9 +112,7 @@ impl Persisted {
 
     fn adopt(&mut self, snapshot: Vec<(u64, Words)>) {
         for (index, words) in snapshot {
-            for (word, bits) in words.iter().enumerate() {
-                self.bits.set_word(index * PAGE_BLOCKS + word as u64 * 64, *bits);
-            }
+            self.bits.set_page(index, &words);
             self.stale.insert(index);
         }
     }
@@ -154,12 +151,9 @@ impl Persisted {
 }
 
 fn read_bits(page: &[u8; PAGE_BYTES], index: u64, into: &Bitmap) {
-    for (word, bytes) in page[BITS_AT..CRC_AT].chunks_exact(8).enumerate() {
-        let bits = u64::from_le_bytes(*bytes.first_chunk().expect("chunks have eight bytes"));
-        let first = index * PAGE_BLOCKS + word as u64 * 64;
-        if bits != 0 && first + 64 <= into.capacity() {
-            into.set_word(first, bits);
-        }
+    if (index + 1) * PAGE_BLOCKS <= into.capacity() {
+        let word = |word: usize| page[BITS_AT + word * 8..].first_chunk().expect("a page has so many words");
+        into.set_page(index, &std::array::from_fn(|at| u64::from_le_bytes(*word(at))));
     }
 }
 

@@ -172,6 +172,7 @@ impl Appender {
             prev_crc: self.prev_crc,
             first,
             durable: journal.durable(),
+            group: None,
         };
         file.file.write_at(&header.encode(), 0).map_err(|error| journal.fail(error.to_string()))?;
         self.files.push(LiveFile {
@@ -183,6 +184,7 @@ impl Appender {
             last: first.prev(),
             end: record::FILE_HEADER_BYTES,
             synced: first.prev(),
+            group: None,
         });
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The journal's files: live ones in order, spare ones to go on with, and retired ones that a reader still holds.
 
-use super::record::{FILE_HEADER_BYTES, FileHeader};
+use super::record::{FILE_HEADER_BYTES, FileHeader, Group};
 use super::{Journal, JournalError};
 use crate::disk::{Disk, DiskFile};
 use crate::units::Lsn;
@@ -33,6 +33,8 @@ pub(super) struct LiveFile {
     pub end: u64,
     /// The last of its records that is durable.
     pub synced: Lsn,
+    /// Set where it is a compacted group.
+    pub group: Option<Group>,
 }
 
 /// All files.
@@ -117,6 +119,18 @@ impl FileSet {
             let live = self.live.pop_front().expect("there are two");
             self.retired.push_back(Retired { file: live.file, erased: false });
         }
+    }
+
+    /// Puts a group in the place of the files whose records it stands for, which are retired; unless one of them is
+    /// gone by now.
+    pub fn replace(&mut self, group: LiveFile) -> Result<(), LiveFile> {
+        let from = self.live.iter().position(|live| live.first == group.first);
+        let to = self.live.iter().position(|live| live.last == group.last && live.last >= live.first);
+        let (Some(from), Some(to)) = (from, to) else { return Err(group) };
+        let replaced = self.live.drain(from..=to).map(|live| Retired { file: live.file, erased: false });
+        self.retired.extend(replaced);
+        self.live.insert(from, group);
+        Ok(())
     }
 
     /// Nothing refers to a retired file but the list itself and readers. No new reader can come: the index no

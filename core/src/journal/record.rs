@@ -15,6 +15,7 @@ pub const SYNC_ALIGN: u64 = 4096;
 pub const RECORD_BLOCKS_MAX: u64 = 256;
 
 const FILE_MAGIC: &[u8; 8] = b"HLDJRNL\x01";
+const GROUP_MAGIC: &[u8; 8] = b"HLDJCMP\x01";
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"HREC");
 
 /// The start of a journal file.
@@ -32,31 +33,53 @@ pub struct FileHeader {
     pub first: Lsn,
     /// What was durable when it was begun.
     pub durable: Lsn,
+    /// Set where the file is a compacted group.
+    pub group: Option<Group>,
+}
+
+/// What a file of records was compacted to: the latest version of each block that they wrote. It stands for all of
+/// them at once, and its own records carry the LSN of the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The last record that it stands for.
+    pub last: Lsn,
+    /// Own CRC of that record, as it was.
+    pub last_crc: u32,
+    /// Records in the file.
+    pub records: u32,
 }
 
 impl FileHeader {
     /// The header's page.
     pub fn encode(&self) -> [u8; FILE_HEADER_BYTES as usize] {
         let mut page = [0; FILE_HEADER_BYTES as usize];
-        page[..8].copy_from_slice(FILE_MAGIC);
+        page[..8].copy_from_slice(if self.group.is_some() { GROUP_MAGIC } else { FILE_MAGIC });
         page[8..24].copy_from_slice(self.journal.as_bytes());
         page[24..32].copy_from_slice(&self.seq.to_le_bytes());
         page[32..36].copy_from_slice(&self.incarnation.to_le_bytes());
         page[36..40].copy_from_slice(&self.prev_crc.to_le_bytes());
         page[40..48].copy_from_slice(&self.first.0.to_le_bytes());
         page[48..56].copy_from_slice(&self.durable.0.to_le_bytes());
-        let crc = crc32c::crc32c(&page[..56]);
-        page[56..60].copy_from_slice(&crc.to_le_bytes());
+        if let Some(Group { last, last_crc, records }) = self.group {
+            page[56..64].copy_from_slice(&last.0.to_le_bytes());
+            page[64..68].copy_from_slice(&last_crc.to_le_bytes());
+            page[68..72].copy_from_slice(&records.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&page[..72]);
+        page[72..76].copy_from_slice(&crc.to_le_bytes());
         page
     }
 
     /// Reads a header; `None` where there is none, or a damaged one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 60] = bytes.first_chunk()?;
-        if bytes[..8] != *FILE_MAGIC || crc32c::crc32c(&bytes[..56]) != u32_at(bytes, 56) {
+        let bytes: &[u8; 76] = bytes.first_chunk()?;
+        let is_group = bytes[..8] == *GROUP_MAGIC;
+        if bytes[..8] != *FILE_MAGIC && !is_group || crc32c::crc32c(&bytes[..72]) != u32_at(bytes, 72) {
             return None;
         }
+        let (last, last_crc, records) = (Lsn(u64_at(bytes, 56)), u32_at(bytes, 64), u32_at(bytes, 68));
         Some(Self {
+            group: is_group.then_some(Group { last, last_crc, records }),
             journal: Uuid::from_bytes(*bytes[8..].first_chunk()?),
             seq: u64_at(bytes, 24),
             incarnation: u32_at(bytes, 32),
@@ -195,11 +218,16 @@ mod tests {
                 assert_eq!(Header::decode(&damaged, journal), None, "bit {bit}");
             }
         }
-        let header =
-            FileHeader { journal, seq: 1, incarnation: 2, prev_crc: 3, first: Lsn(4), durable: Lsn(3) };
-        let mut page = header.encode();
-        assert_eq!(FileHeader::decode(&page), Some(header));
-        page[30] ^= 1;
-        assert_eq!(FileHeader::decode(&page), None);
+        for group in [None, Some(Group { last: Lsn(9), last_crc: 10, records: 5 })] {
+            let (first, durable) = (Lsn(4), Lsn(3));
+            let header = FileHeader { journal, seq: 1, incarnation: 2, prev_crc: 3, first, durable, group };
+            let page = header.encode();
+            assert_eq!(FileHeader::decode(&page), Some(header));
+            for bit in 0..76 * 8 {
+                let mut damaged = page;
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(FileHeader::decode(&damaged), None, "bit {bit}");
+            }
+        }
     }
 }

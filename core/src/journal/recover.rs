@@ -10,7 +10,7 @@
 
 use super::append::Appender;
 use super::files::{self, FileSet, LiveFile};
-use super::record::{self, FILE_HEADER_BYTES, FileHeader, RECORD_ALIGN, RECORD_BYTES_MAX};
+use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, RECORD_ALIGN, RECORD_BYTES_MAX};
 use super::scan::{self, Wanted};
 use super::{Dirty, Journal, JournalError, JournalFile, Limits, aside};
 use crate::bitmap::Bitmap;
@@ -40,6 +40,7 @@ struct Log {
 }
 
 struct End {
+    first: Lsn,
     last: Lsn,
     prev_crc: u32,
     live: Vec<LiveFile>,
@@ -58,7 +59,14 @@ impl Journal {
         for name in aside::names(&*disk)? {
             disk.remove(&name)?;
         }
-        let end = End { last: Lsn(0), prev_crc: 0, live: Vec::new(), stale: Vec::new(), incarnation: 0 };
+        let end = End {
+            first: Lsn(1),
+            last: Lsn(0),
+            prev_crc: 0,
+            live: Vec::new(),
+            stale: Vec::new(),
+            incarnation: 0,
+        };
         Self::start(disk, limits, capacity, crate::entropy::uuid(), end, Vec::new()).await
     }
 
@@ -72,9 +80,8 @@ impl Journal {
     ) -> Result<(Arc<Self>, Recovered), JournalError> {
         let log = read_headers(&*disk, uuid)?;
         let Log { files, others } = log;
-        let first = files.first().map_or(Lsn(1), |(_, header)| header.first);
         let end = find_end(files, &others, uuid).await?;
-        let recovered = Recovered { first, last: end.last };
+        let recovered = Recovered { first: end.first, last: end.last };
         Ok((Self::start(disk, limits, capacity, uuid, end, others).await?, recovered))
     }
 
@@ -193,15 +200,9 @@ async fn find_end(
     uuid: Uuid,
 ) -> Result<End, JournalError> {
     let incarnation = files.iter().map(|(_, header)| header.incarnation).max().unwrap_or(0);
-    // A later file that begins no later takes the place of an earlier one.
-    let (mut chain, mut stale): (Vec<(Arc<JournalFile>, FileHeader)>, Vec<_>) = (Vec::new(), Vec::new());
-    for (file, header) in files {
-        while let Some((replaced, _)) = chain.pop_if(|(_, earlier)| earlier.first >= header.first) {
-            stale.push(replaced);
-        }
-        chain.push((file, header));
-    }
-    let mut next = chain.first().map_or(Lsn(1), |(_, header)| header.first);
+    let (chain, mut stale) = in_order(files);
+    let first = chain.first().map_or(Lsn(1), |(_, header)| header.first);
+    let mut next = first;
     let mut prev_crc = chain.first().map_or(0, |(_, header)| header.prev_crc);
     let mut live = Vec::new();
     let mut durable = chain.iter().map(|(_, header)| header.durable).max().unwrap_or(Lsn(0));
@@ -220,13 +221,15 @@ async fn find_end(
         }
         let walked = walk(&file, uuid, &header, first_of_next).await?;
         durable = durable.max(walked.durable);
-        if walked.last.next() <= durable || first_of_next.is_none_or(|first| walked.last.next() != first) {
+        if header.group.is_none() && walked.last.next() <= durable
+            || first_of_next.is_none_or(|first| walked.last.next() != first)
+        {
             durable = durable.max(durable_claimed_behind(&file, uuid, walked.end, walked.last)?);
         }
         let (first, last, end) = (header.first, walked.last, walked.end);
         (next, prev_crc) = (last.next(), walked.crc);
-        let FileHeader { seq, incarnation, prev_crc, .. } = header;
-        live.push(LiveFile { file, seq, incarnation, prev_crc, first, last, end, synced: last });
+        let FileHeader { seq, incarnation, prev_crc, group, .. } = header;
+        live.push(LiveFile { file, seq, incarnation, prev_crc, first, last, end, synced: last, group });
     }
     for file in others {
         durable = durable.max(durable_claimed_without_header(file, uuid, next.prev())?);
@@ -234,7 +237,7 @@ async fn find_end(
     if durable >= next {
         return Err(JournalError::Damaged { lsn: next, durable });
     }
-    Ok(End { last: next.prev(), prev_crc, live, stale, incarnation })
+    Ok(End { first, last: next.prev(), prev_crc, live, stale, incarnation })
 }
 
 struct Walked {
@@ -244,17 +247,45 @@ struct Walked {
     durable: Lsn,
 }
 
+type Headed = (Arc<JournalFile>, FileHeader);
+
+/// The files, given by sequence number, in the order of their records, and those whose place others have taken.
+fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
+    let (groups, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, header)| header.group.is_some());
+    let (mut chain, mut stale): (Vec<Headed>, Vec<_>) = Default::default();
+    // A later file that begins no later takes the place of an earlier one.
+    for (file, header) in files {
+        while let Some((replaced, _)) = chain.pop_if(|(_, earlier)| earlier.first >= header.first) {
+            stale.push(replaced);
+        }
+        chain.push((file, header));
+    }
+    // A group takes the place of what it stands for.
+    for (file, header) in groups {
+        let last = header.group.map_or(header.first, |group| group.last);
+        let replaced = chain.extract_if(.., |(_, other)| (header.first..=last).contains(&other.first));
+        stale.extend(replaced.map(|(file, _)| file));
+        let place = chain.partition_point(|(_, other)| other.first < header.first);
+        chain.insert(place, (file, header));
+    }
+    (chain, stale)
+}
+
 /// Follows the records of one file as long as they check, and not into what a later file begins with.
 async fn walk(
     file: &JournalFile,
     uuid: Uuid,
-    FileHeader { first, prev_crc, incarnation, .. }: &FileHeader,
+    header: &FileHeader,
     until: Option<Lsn>,
 ) -> Result<Walked, JournalError> {
-    let mut walked = Walked { last: first.prev(), crc: *prev_crc, end: FILE_HEADER_BYTES, durable: Lsn(0) };
+    if let Some(group) = header.group {
+        return walk_group(file, uuid, header, group).await;
+    }
+    let FileHeader { first, prev_crc, incarnation, .. } = *header;
+    let mut walked = Walked { last: first.prev(), crc: prev_crc, end: FILE_HEADER_BYTES, durable: Lsn(0) };
     let mut buffer = Vec::new();
     while until.is_none_or(|until| walked.last.next() < until) {
-        let next = Wanted { lsn: walked.last.next(), prev_crc: walked.crc, incarnation: *incarnation };
+        let next = Wanted { lsn: walked.last.next(), prev_crc: walked.crc, incarnation };
         let Some((header, crc, offset)) = scan::find(file, walked.end, uuid, &next)? else { break };
         let checks = scan::data_checks(file, offset, &header, &mut buffer)?;
         if !checks && !planted::has(Bug::TornRecordAccepted) {
@@ -267,6 +298,29 @@ async fn walk(
         tokio::task::coop::consume_budget().await;
     }
     Ok(walked)
+}
+
+/// Follows the records of a group. It was durable before it had a header, so that every one of them must check.
+async fn walk_group(
+    file: &JournalFile,
+    uuid: Uuid,
+    header: &FileHeader,
+    group: Group,
+) -> Result<Walked, JournalError> {
+    let (lsn, incarnation) = (group.last, header.incarnation);
+    let (mut end, mut prev_crc) = (FILE_HEADER_BYTES, header.prev_crc);
+    let mut buffer = Vec::new();
+    for _ in 0..group.records {
+        let damaged = JournalError::Damaged { lsn, durable: group.last };
+        let found = scan::find(file, end, uuid, &Wanted { lsn, prev_crc, incarnation })?;
+        let (header, crc, offset) = found.ok_or(damaged.clone())?;
+        if !scan::data_checks(file, offset, &header, &mut buffer)? {
+            return Err(damaged);
+        }
+        (end, prev_crc) = (offset + record::record_len(header.data_len()), crc);
+        tokio::task::coop::consume_budget().await;
+    }
+    Ok(Walked { last: group.last, crc: group.last_crc, end, durable: header.durable })
 }
 
 /// What the records of a file whose header does not check say was durable. A spare file has an empty header, and

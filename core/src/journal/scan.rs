@@ -1,9 +1,10 @@
 //! Walking over records in order.
 
 use super::files::LiveFile;
-use super::record::{self, FILE_HEADER_BYTES, HEADER_BYTES, Header, RECORD_ALIGN, SYNC_ALIGN};
+use super::record::{self, FILE_HEADER_BYTES, Group, HEADER_BYTES, Header, RECORD_ALIGN, SYNC_ALIGN};
 use super::{Journal, JournalError, JournalFile, Operation, Place, Record};
 use crate::units::Lsn;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -14,16 +15,26 @@ pub(super) struct Found {
     pub offset: u64,
 }
 
-/// A walk over the records of an open journal.
+/// A walk over the records of an open journal. A group is walked as a whole, if any of what it stands for is wanted.
 pub(super) struct Cursor {
-    /// Each with its last record and its incarnation.
-    files: Vec<(Arc<JournalFile>, Lsn, u32)>,
-    at: usize,
+    spans: VecDeque<Span>,
+    /// In the first span: where the next record is, and how many were found.
     offset: u64,
+    found: u32,
     next: Lsn,
-    /// Own CRC of the record before `next`.
+    /// Own CRC of the record before the next.
     prev_crc: u32,
     from: Lsn,
+}
+
+/// A file to be walked.
+struct Span {
+    file: Arc<JournalFile>,
+    incarnation: u32,
+    first: Lsn,
+    last: Lsn,
+    prev_crc: u32,
+    group: Option<Group>,
 }
 
 /// Which record is looked for. A recycled file may hold others with the same LSN, which a cut took out of the log:
@@ -39,37 +50,61 @@ pub(super) struct Wanted {
 impl Cursor {
     /// Walks from the record `from` on. Records that were freed already are an error, never skipped.
     pub fn new<'a>(live: impl Iterator<Item = &'a LiveFile>, from: Lsn) -> Result<Self, JournalError> {
-        let mut live = live.filter(|live| live.last >= from && live.last >= live.first).peekable();
-        let (next, prev_crc) = live.peek().map_or((from, 0), |live| (live.first, live.prev_crc));
+        let live = live.filter(|live| live.last >= from && live.last >= live.first);
+        let spans: VecDeque<_> = live.map(Span::of).collect();
+        let (next, prev_crc) = spans.front().map_or((from, 0), |span| (span.first, span.prev_crc));
         if next > from {
             return Err(JournalError::Damaged { lsn: from, durable: next });
         }
-        let files = live.map(|live| (live.file.clone(), live.last, live.incarnation)).collect();
-        Ok(Self { files, at: 0, offset: FILE_HEADER_BYTES, next, prev_crc, from })
+        Ok(Self { spans, offset: FILE_HEADER_BYTES, found: 0, next, prev_crc, from })
+    }
+
+    /// Own CRC of the record that was found last; of a group, that of the last record that it stands for.
+    pub fn last_crc(&self) -> u32 {
+        let group = self.spans.front().and_then(|span| span.group).filter(|_| self.found > 0);
+        group.map_or(self.prev_crc, |group| group.last_crc)
     }
 
     /// The next record up to `upto`.
     pub fn next(&mut self, journal: Uuid, upto: Lsn) -> Result<Option<(Header, Found)>, JournalError> {
-        while let Some((file, last, incarnation)) = self.files.get(self.at) {
-            if self.next > *last {
-                self.at += 1;
-                self.offset = FILE_HEADER_BYTES;
+        while let Some(span) = self.spans.front() {
+            if span.ends_before(self.next, self.found) {
+                self.spans.pop_front();
+                (self.offset, self.found) = (FILE_HEADER_BYTES, 0);
+                if let Some(span) = self.spans.front() {
+                    (self.next, self.prev_crc) = (span.first, span.prev_crc);
+                }
                 continue;
             }
             if self.next > upto {
                 return Ok(None);
             }
-            let damaged = JournalError::Damaged { lsn: self.next, durable: *last };
-            let wanted = Wanted { lsn: self.next, prev_crc: self.prev_crc, incarnation: *incarnation };
-            let found = find(file, self.offset, journal, &wanted)?;
+            let damaged = JournalError::Damaged { lsn: self.next, durable: span.last };
+            let lsn = span.group.map_or(self.next, |group| group.last);
+            let wanted = Wanted { lsn, prev_crc: self.prev_crc, incarnation: span.incarnation };
+            let found = find(&span.file, self.offset, journal, &wanted)?;
             let (header, crc, offset) = found.ok_or(damaged)?;
             self.offset = offset + record::record_len(header.data_len());
-            (self.next, self.prev_crc) = (header.lsn.next(), crc);
+            (self.found, self.prev_crc) = (self.found + 1, crc);
+            if span.group.is_none() {
+                self.next = header.lsn.next();
+            }
             if header.lsn >= self.from {
-                return Ok(Some((header, Found { file: file.clone(), offset })));
+                return Ok(Some((header, Found { file: span.file.clone(), offset })));
             }
         }
         Ok(None)
+    }
+}
+
+impl Span {
+    fn of(live: &LiveFile) -> Self {
+        let LiveFile { incarnation, first, last, prev_crc, group, .. } = *live;
+        Self { file: live.file.clone(), incarnation, first, last, prev_crc, group }
+    }
+
+    fn ends_before(&self, next: Lsn, found: u32) -> bool {
+        self.group.map_or(next > self.last, |group| found == group.records)
     }
 }
 
@@ -137,11 +172,12 @@ impl Journal {
             }
             Cursor::new(appender.files.live(), lsn)?
         };
-        Ok(cursor.next(self.uuid, lsn)?.map(|_| cursor.prev_crc))
+        let found = cursor.next(self.uuid, lsn)?.filter(|(header, _)| header.lsn == lsn);
+        Ok(found.map(|_| cursor.last_crc()))
     }
 
     /// The records from `from` to `upto`, until their data exceeds `bytes` (at least one record), each checked
-    /// against its checksum.
+    /// against its checksum. A compacted group that any of them belongs to is given as a whole.
     pub async fn records(&self, from: Lsn, upto: Lsn, bytes: u64) -> Result<Vec<Record>, JournalError> {
         /// Checksums of so much are computed without letting others run: about a millisecond.
         const YIELD_BYTES: u64 = 4 << 20;
@@ -154,10 +190,11 @@ impl Journal {
                 return Err(JournalError::Damaged { lsn: header.lsn, durable: self.durable() });
             }
             total += record::record_len(header.data_len());
-            if total > bytes && !records.is_empty() {
+            // What has one LSN is one group, and stays together.
+            if total > bytes && records.last().is_some_and(|last: &Record| last.lsn != header.lsn) {
                 break;
             }
-            records.push(record_at(&header, &found, cursor.prev_crc));
+            records.push(record_at(&header, &found, cursor.last_crc()));
             since_yield += header.data_len();
             if since_yield > YIELD_BYTES {
                 since_yield = 0;

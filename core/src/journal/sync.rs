@@ -112,6 +112,7 @@ impl Journal {
             prev_crc: prev_crc.unwrap_or(appender.prev_crc),
             first,
             durable: first.prev(),
+            group: None,
         };
         file.file.write_at(&header.encode(), 0)?;
         for live in appender.files.live_mut().filter(|live| live.last >= first) {
@@ -128,6 +129,7 @@ impl Journal {
             // The records that moved are about to be synced: what follows begins on a page of its own.
             end: end.next_multiple_of(record::SYNC_ALIGN),
             synced: first.prev(),
+            group: None,
         });
         self.point_to(&mut appender, &file, &moved);
         Ok(file)

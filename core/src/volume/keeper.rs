@@ -2,7 +2,7 @@
 //! gives journal space back.
 
 use crate::cache::Cache;
-use crate::journal::Journal;
+use crate::journal::{Journal, Progress};
 use crate::planted::{self, Bug};
 use crate::units::Lsn;
 use parking_lot::Mutex;
@@ -30,7 +30,7 @@ pub(super) struct Keeper {
     stop: watch::Sender<bool>,
     // Held to take it out.
     work: Mutex<Option<JoinHandle<()>>>,
-    spare: JoinHandle<()>,
+    others: [JoinHandle<()>; 2],
 }
 
 struct Shared {
@@ -38,11 +38,13 @@ struct Shared {
     trouble: watch::Sender<Option<String>>,
 }
 
+type Committed = Arc<dyn Fn() -> Lsn + Send + Sync>;
+
 struct Work {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
     /// What is in the store, in a version that is remembered here; everything, where nothing is pushed.
-    committed: Box<dyn Fn() -> Lsn + Send + Sync>,
+    committed: Committed,
     applied_durable: Arc<AtomicU64>,
     shared: Arc<Shared>,
     applied: Lsn,
@@ -57,27 +59,29 @@ impl Keeper {
         applied: Lsn,
         applied_durable: Arc<AtomicU64>,
     ) -> Self {
+        let committed: Committed = Arc::new(committed);
         let shared =
             Arc::new(Shared { journal_per_mille: AtomicU64::new(0), trouble: watch::Sender::new(None) });
         let work = Work {
             journal: journal.clone(),
             cache,
-            committed: Box::new(committed),
-            applied_durable,
+            committed: committed.clone(),
+            applied_durable: applied_durable.clone(),
             shared: shared.clone(),
             applied,
             persisted_at: Instant::now(),
         };
         let (stop, stopped) = watch::channel(false);
         let work = Mutex::new(Some(tokio::spawn(work.run(stopped))));
-        let spare = tokio::spawn(keep_spare(journal, shared.clone()));
-        Self { shared, stop, work, spare }
+        let spare = tokio::spawn(keep_spare(journal.clone(), shared.clone()));
+        let compact = tokio::spawn(keep_compact(journal, committed, applied_durable));
+        Self { shared, stop, work, others: [spare, compact] }
     }
 
     /// Ends its work between two rounds, and waits until it has ended: a sync that is under way has an outcome, which
     /// must not be lost.
     pub async fn stop(&self) {
-        self.spare.abort();
+        self.others.iter().for_each(JoinHandle::abort);
         self.stop.send_replace(true);
         let work = self.work.lock().take();
         if let Some(work) = work {
@@ -98,7 +102,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.spare.abort();
+        self.others.iter().for_each(JoinHandle::abort);
         if let Some(work) = &*self.work.lock() {
             work.abort();
         }
@@ -112,6 +116,22 @@ async fn keep_spare(journal: Arc<Journal>, shared: Arc<Shared>) {
             // A full disk: writes wait until there is room, and are told why.
             shared.trouble.send_replace(Some(error.to_string()));
             tokio::time::sleep(SYNC_EVERY).await;
+        }
+    }
+}
+
+/// While the store takes nothing, what was overwritten since is taken out of the journal.
+async fn keep_compact(journal: Arc<Journal>, committed: Committed, applied_durable: Arc<AtomicU64>) {
+    let mut progress = Progress::default();
+    let mut known = committed();
+    loop {
+        tokio::time::sleep(SYNC_EVERY).await;
+        let stuck = std::mem::replace(&mut known, committed()) == known;
+        if stuck && journal.space().per_mille() >= SPACE_WANTED {
+            let upto = Lsn(applied_durable.load(Ordering::Acquire));
+            if let Err(error) = journal.compact(&mut progress, upto).await {
+                tracing::warn!(%error, "the journal could not be compacted");
+            }
         }
     }
 }
