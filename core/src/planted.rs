@@ -39,10 +39,12 @@ pub enum Bug {
     ZeroWithoutPunch,
     /// What is dirty may be evicted.
     DirtyEvicted,
+    /// A device that took the drive over and has not committed since takes its own records for a fork.
+    TakeOverTakenForFork,
 }
 
 /// All of them.
-pub const ALL: [Bug; 17] = [
+pub const ALL: [Bug; 18] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
     Bug::BitsBeforeData,
@@ -60,6 +62,7 @@ pub const ALL: [Bug; 17] = [
     Bug::TornRecordAccepted,
     Bug::ZeroWithoutPunch,
     Bug::DirtyEvicted,
+    Bug::TakeOverTakenForFork,
 ];
 
 #[cfg(feature = "planted")]

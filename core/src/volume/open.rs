@@ -305,6 +305,7 @@ async fn open_journal(
 /// its records continue what it took then, also if it has committed none of them yet.
 fn descent(root: &Root, local: &Local) -> Descent {
     match fence::descent(root, local.journal) {
+        forked @ Descent::Forked(_) if planted::has(Bug::TakeOverTakenForFork) => forked,
         Descent::Forked(cut) if !wrote_since(root, local) => Descent::Continues(cut),
         descent => descent,
     }
