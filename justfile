@@ -23,7 +23,8 @@ sim-planted:
 # One target of fuzz/src/lib.rs under libFuzzer, for so many seconds: what it finds is in fuzz/artifacts, what it learns
 # in fuzz/learnt. It needs `cargo install cargo-fuzz`; the stable compiler is told to act as a nightly one.
 fuzz target seconds='60':
-    mkdir -p fuzz/learnt/{{target}} fuzz/corpus/{{target}}
+    cargo test -p holdall-fuzz --test corpus -- --ignored write_seeds
+    mkdir -p fuzz/corpus/{{target}} fuzz/artifacts
     HOLDALL_FUZZ={{target}} RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none --features libfuzzer target \
         fuzz/learnt/{{target}} fuzz/corpus/{{target}} -- \
         -max_total_time={{seconds}} -rss_limit_mb=2048 -artifact_prefix=fuzz/artifacts/{{target}}-

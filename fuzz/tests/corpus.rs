@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 static ALLOCATOR: allocated::Counting = allocated::Counting;
 
 /// Inputs of one target in a run of all tests.
-const INPUTS: u64 = 400;
+const INPUTS: u64 = 4000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
@@ -67,6 +67,18 @@ fn no_input_does_harm() {
             count += 1;
         }
         println!("{}: {count} inputs in {:?}", target.name, begun.elapsed());
+    }
+}
+
+/// What `just fuzz` begins from.
+#[test]
+#[ignore = "writes the well-formed seeds to fuzz/learnt: just fuzz"]
+fn write_seeds() {
+    for target in TARGETS {
+        std::fs::create_dir_all(at("learnt", target)).unwrap();
+        for (index, seed) in (target.seeds)().into_iter().enumerate() {
+            std::fs::write(at("learnt", target).join(format!("seed-{index}")), seed).unwrap();
+        }
     }
 }
 

@@ -70,8 +70,9 @@ impl Journal {
     ) -> Result<(Arc<Self>, Recovered), JournalError> {
         let log = read_headers(&*disk, uuid)?;
         let Log { files, others } = log;
-        let first = files.first().map_or(Lsn(1), |(_, header)| header.first);
         let end = find_end(files, uuid).await?;
+        // Of the files that make up the log: an older one may have been replaced by one that begins earlier.
+        let first = end.live.first().map_or(Lsn(1), |live| live.first);
         let recovered = Recovered { first, last: end.last };
         Ok((Self::start(disk, limits, capacity, uuid, end, others).await?, recovered))
     }
