@@ -19,3 +19,24 @@ sim:
 # Compiles classic bugs in, one after another: the simulation has to find every one.
 sim-planted:
     cargo test -p holdall-core --features planted --test sim -- --nocapture
+
+# One target of fuzz/src/lib.rs under libFuzzer, for so many seconds: what it finds is in fuzz/artifacts, what it learns
+# in fuzz/learnt. It needs `cargo install cargo-fuzz`; the stable compiler is told to act as a nightly one.
+fuzz target seconds='60':
+    cargo test -p holdall-fuzz --test corpus -- --ignored write_seeds
+    mkdir -p fuzz/corpus/{{target}} fuzz/artifacts
+    HOLDALL_FUZZ={{target}} RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none --features libfuzzer target \
+        fuzz/learnt/{{target}} fuzz/corpus/{{target}} -- \
+        -max_total_time={{seconds}} -rss_limit_mb=2048 -artifact_prefix=fuzz/artifacts/{{target}}-
+
+# The same targets on stable Rust with a simple mutator, for so many seconds each.
+fuzz-all seconds='60':
+    HOLDALL_FUZZ_SECONDS={{seconds}} cargo test -p holdall-fuzz --test corpus -- --nocapture
+
+# Writes the fixtures of today's format, where there are none yet.
+fixtures:
+    cargo test -p holdall-core --test fixtures -- --ignored regenerate
+
+# Several threads on one drive, for minutes instead of seconds.
+threads:
+    HOLDALL_OPERATIONS=100000 cargo test -p holdall-core --test threads

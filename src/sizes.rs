@@ -132,6 +132,7 @@ fn size_unit(unit: &str) -> Option<u64> {
         "g" => 3,
         "t" => 4,
         "p" => 5,
+        "e" => 6,
         _ => return None,
     };
     match rest {
@@ -192,6 +193,7 @@ mod tests {
             ("0.5K", 512),
             ("0.3K", 307),
             ("16383P", 16383 << 50),
+            ("1.5EiB", 3 << 59),
             ("18446744073709551615", u64::MAX),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");

@@ -39,12 +39,14 @@ pub enum Bug {
     ZeroWithoutPunch,
     /// What is dirty may be evicted.
     DirtyEvicted,
-    /// A compacted group gets its header before its records are durable.
-    GroupHeaderBeforeItsRecords,
+    /// A compacted group takes the place of its files before it is durable.
+    GroupBeforeItIsDurable,
+    /// A device that took the drive over and has not committed since takes its own records for a fork.
+    TakeOverTakenForFork,
 }
 
 /// All of them.
-pub const ALL: [Bug; 18] = [
+pub const ALL: [Bug; 19] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
     Bug::BitsBeforeData,
@@ -62,7 +64,8 @@ pub const ALL: [Bug; 18] = [
     Bug::TornRecordAccepted,
     Bug::ZeroWithoutPunch,
     Bug::DirtyEvicted,
-    Bug::GroupHeaderBeforeItsRecords,
+    Bug::GroupBeforeItIsDurable,
+    Bug::TakeOverTakenForFork,
 ];
 
 #[cfg(feature = "planted")]

@@ -7,7 +7,8 @@
 //! * that prefix holds every write whose flush was acknowledged on this device, and every write whose commit was
 //!   acknowledged on any;
 //! * the store alone, on an empty machine, is such a state too, at any time, and so is each snapshot;
-//! * a device that was fenced never commits again.
+//! * a device that was fenced never commits again;
+//! * what a device has is called a fork only where the other one has committed since.
 //!
 //! `HOLDALL_SEED=n` runs one seed, `HOLDALL_SEEDS=n` so many.
 
@@ -17,6 +18,7 @@ mod model;
 
 use holdall_core::device::{Answer, BlockDevice, Durability, Zeroing};
 use holdall_core::drive;
+use holdall_core::format::head::Head;
 use holdall_core::format::root::Geometry;
 use holdall_core::journal::Limits;
 use holdall_core::map::PageCache;
@@ -65,6 +67,8 @@ struct World {
     model: Model,
     /// Content of the drive under each label.
     snapshots: BTreeMap<String, Vec<u64>>,
+    /// How many HEADs had been put when each device last opened the drive: what it took then is what it goes on from.
+    known: [usize; 2],
 }
 
 /// How a life ended.
@@ -99,7 +103,17 @@ impl World {
             sync_time: Duration::from_millis(rng.random_range(0..10)),
         };
         let disks = [2, 3].map(|salt| SimDisk::new(seed ^ salt, faults(&mut rng)));
-        Self { seed, rng, store, sealer, drive, disks, model: Model::new(BLOCKS), snapshots: BTreeMap::new() }
+        Self {
+            seed,
+            rng,
+            store,
+            sealer,
+            drive,
+            disks,
+            model: Model::new(BLOCKS),
+            snapshots: BTreeMap::new(),
+            known: [0; 2],
+        }
     }
 
     fn environment(&self, disk: &SimDisk, store: SimStore) -> Environment {
@@ -121,6 +135,7 @@ impl World {
             let access = Access::Write { over_others: true };
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {
+                    self.known[index] = self.store.heads().len();
                     let root = volume.opened_root();
                     let (journal, lineage) = (volume.journal(), &root.lineage);
                     let end = journal.appended();
@@ -136,6 +151,11 @@ impl World {
                 }
                 Err(OpenError::Forked { unsent }) => {
                     trace(|| format!("device {index} gives up {unsent} records"));
+                    assert!(
+                        self.other_has_committed(index),
+                        "seed {}: {unsent} records of device {index} are called a fork, and nobody else has committed",
+                        self.seed
+                    );
                     let faults = DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(5) };
                     self.disks[index] = SimDisk::new(self.rng.random(), faults);
                     self.model.forget(index);
@@ -153,6 +173,17 @@ impl World {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         panic!("seed {}: the drive cannot be opened", self.seed)
+    }
+
+    /// Whether another device has committed since this one last opened the drive. A HEAD that names the root of the
+    /// one before it only takes the drive, or releases it.
+    fn other_has_committed(&self, index: usize) -> bool {
+        let heads: Vec<_> = (self.store.heads().iter())
+            .map(|bytes| Head::decode(&self.sealer, bytes).expect("only HEADs are put under their name"))
+            .collect();
+        let commits = heads.windows(2).enumerate().filter(|(_, pair)| pair[0].root != pair[1].root);
+        let foreign = commits.filter(|(_, pair)| pair[1].device != device(index).id);
+        foreign.map(|(at, _)| at + 1).any(|at| at >= self.known[index])
     }
 
     fn disk_fails(&self, index: usize) -> bool {
@@ -305,12 +336,34 @@ impl World {
                 }
                 true
             }
+            97 if self.rng.random_ratio(1, 3) => self.rewrite_while_paused(index, volume, device).await,
             _ => {
                 let collected =
                     tokio::time::timeout(Duration::from_secs(900), pusher(volume).collect()).await;
                 !matches!(collected, Ok(Err(PushError::Journal(_))))
             }
         }
+    }
+
+    /// The same few blocks, again and again, while nothing is pushed: the journal is compacted.
+    async fn rewrite_while_paused(
+        &mut self,
+        index: usize,
+        volume: &Arc<Volume>,
+        device: &VolumeDevice,
+    ) -> bool {
+        pusher(volume).set_paused(true);
+        let first = self.rng.random_range(0..BLOCKS - 8);
+        for _ in 0..self.rng.random_range(40..160) {
+            let start = first + self.rng.random_range(0..6);
+            let range = BlockRange::new(start, self.rng.random_range(1..3));
+            if !self.write(index, device, range).await {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..600))).await;
+        }
+        pusher(volume).set_paused(false);
+        true
     }
 
     async fn write(&mut self, index: usize, device: &VolumeDevice, range: BlockRange) -> bool {

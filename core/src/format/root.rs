@@ -166,13 +166,14 @@ impl Root {
         let mut r = Reader::new(object);
         r.magic(MAGIC, "a root")?;
         let len = r.u32()? as usize;
-        r.u32()?;
+        r.reserved()?;
         let sealed = r.raw(len)?;
         r.end()?;
         Self::decode(&sealer.open(Purpose::Root, name, &[], sealed, ROOT_BYTES_MAX)?)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// The root as it is sealed.
+    pub fn encode(&self) -> Vec<u8> {
         let mut objects = Objects::default();
         let pages: Vec<_> =
             self.pages.iter().map(|(index, page)| (*index, objects.index_of(page), *page)).collect();
@@ -235,6 +236,9 @@ impl Root {
         let version = r.varint()?;
         if version > VERSION {
             return Err(FormatError::Newer { found: version, known: VERSION });
+        }
+        if version != VERSION {
+            return Err(FormatError::Invalid("a root has no such version"));
         }
         let (drive, family, name) = (Uuid::from_bytes(r.array()?), Uuid::from_bytes(r.array()?), r.str()?);
         let (epoch, seq, parent) = (Epoch(r.varint()?), r.varint()?, ObjectId::read(&mut r)?);
@@ -358,11 +362,14 @@ impl Objects {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let mut list = Vec::with_capacity(r.count(ID_BYTES + 1)?);
-        for _ in 0..list.capacity() {
-            list.push((ObjectId::read(r)?, r.varint()?));
+        let mut objects = Self::default();
+        for index in 0..r.count(ID_BYTES + 1)? {
+            let (id, len) = (ObjectId::read(r)?, r.varint()?);
+            if objects.insert(id, len) != index as u64 {
+                return Err(FormatError::Invalid("an object is listed twice"));
+            }
         }
-        Ok(Self { list, index: BTreeMap::new() })
+        Ok(objects)
     }
 }
 

@@ -139,7 +139,7 @@ impl<'a> SegmentBuilder<'a> {
     /// The finished object, its directory (with offsets in the object) and the directory's sealed length.
     pub fn finish(self) -> (Bytes, Directory, u32) {
         let Self { sealer, name, mut directory, body } = self;
-        let sealed = sealer.seal(Purpose::Directory, &name, &[], &encode(&directory));
+        let sealed = sealer.seal(Purpose::Directory, &name, &[], &encode_plain(&directory));
         let start = (HEADER_BYTES + sealed.len()) as u32;
         directory.for_each_offset(|offset| *offset += start);
         let mut object = Vec::with_capacity(start as usize + body.len());
@@ -157,7 +157,7 @@ pub fn decode(sealer: &Sealer, name: &str, front: &[u8]) -> Result<Directory, Fo
     let mut r = Reader::new(front);
     r.magic(MAGIC, "a segment")?;
     let sealed_len = r.u32()?;
-    r.u32()?;
+    r.reserved()?;
     let sealed = r.raw(sealed_len as usize)?;
     let plain = sealer.open(Purpose::Directory, name, &[], sealed, DIRECTORY_BYTES_MAX)?;
     let mut directory = decode_plain(&plain)?;
@@ -179,7 +179,8 @@ impl Directory {
     }
 }
 
-fn encode(directory: &Directory) -> Vec<u8> {
+/// A directory as it is sealed.
+pub fn encode_plain(directory: &Directory) -> Vec<u8> {
     let mut w = Writer::new();
     match directory {
         Directory::Data { frames, zeros } => {
@@ -300,6 +301,6 @@ mod tests {
             frames: vec![FrameEntry { blocks: BlockRange::new(15, 2), offset: 0, stored_len: 1 }],
             zeros: vec![],
         };
-        assert!(matches!(decode_plain(&encode(&directory)), Err(FormatError::Invalid(_))));
+        assert!(matches!(decode_plain(&encode_plain(&directory)), Err(FormatError::Invalid(_))));
     }
 }

@@ -31,7 +31,11 @@ pub fn decode(bytes: &[u8]) -> Result<BTreeMap<ObjectId, Usage>, FormatError> {
     let count = r.count(ID_BYTES + 2)?;
     let mut table = BTreeMap::new();
     for _ in 0..count {
-        table.insert(ObjectId::read(&mut r)?, Usage { len: r.varint()?, reached: r.varint()? });
+        let (id, usage) = (ObjectId::read(&mut r)?, Usage { len: r.varint()?, reached: r.varint()? });
+        if table.last_key_value().is_some_and(|(last, _)| *last >= id) {
+            return Err(FormatError::Invalid("a usage table does not ascend"));
+        }
+        table.insert(id, usage);
     }
     r.end()?;
     Ok(table)

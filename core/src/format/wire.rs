@@ -1,6 +1,7 @@
 //! Integers, strings and lengths on the wire: little-endian, LEB128, all reads checked.
 
 use super::FormatError;
+use std::cmp::Ordering;
 
 /// Appends fields to a buffer.
 #[derive(Default)]
@@ -101,7 +102,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A LEB128 integer.
+    /// A LEB128 integer in its shortest form, so that what decodes is encoded to the same bytes again.
     pub fn varint(&mut self) -> Result<u64, FormatError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -111,6 +112,9 @@ impl<'a> Reader<'a> {
                 return Err(FormatError::Invalid("an integer does not fit 64 bits"));
             }
             value |= bits << shift;
+            if byte == 0 && shift > 0 {
+                return Err(FormatError::Invalid("an integer is longer than it need be"));
+            }
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
@@ -156,10 +160,16 @@ impl<'a> Reader<'a> {
         if found[..7] != magic[..7] {
             return Err(FormatError::Magic { expected });
         }
-        if found[7] > magic[7] {
-            return Err(FormatError::Newer { found: found[7].into(), known: magic[7].into() });
+        match found[7].cmp(&magic[7]) {
+            Ordering::Less => Err(FormatError::Magic { expected }),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(FormatError::Newer { found: found[7].into(), known: magic[7].into() }),
         }
-        Ok(())
+    }
+
+    /// Four bytes that mean nothing yet.
+    pub fn reserved(&mut self) -> Result<(), FormatError> {
+        if self.u32()? == 0 { Ok(()) } else { Err(FormatError::Invalid("a reserved field is not zero")) }
     }
 
     /// Nothing may follow.
@@ -188,6 +198,7 @@ mod tests {
     fn overlong_and_truncated_integers_are_refused() {
         assert!(Reader::new(&[0xff; 10]).varint().is_err());
         assert!(Reader::new(&[0x80; 11]).varint().is_err());
+        assert!(Reader::new(&[0x80, 0]).varint().is_err());
         assert_eq!(Reader::new(&[0x80]).varint(), Err(FormatError::Truncated));
     }
 

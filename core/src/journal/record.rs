@@ -1,6 +1,6 @@
 //! The bytes of journal files and records (`core/FORMAT.md`, section 2).
 
-use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
+use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX, Lsn};
 use uuid::Uuid;
 
 /// Bytes before the first record of a file.
@@ -161,6 +161,9 @@ impl Header {
         }
         let (first, blocks) = (u64_at(bytes, 24), u64_at(bytes, 32));
         let range = BlockRange { start: first, end: first.checked_add(blocks)? };
+        if range.end > DRIVE_BYTES_MAX / BLOCK_BYTES {
+            return None;
+        }
         let operation = match bytes[4] {
             1 if blocks <= RECORD_BLOCKS_MAX && blocks > 0 => Operation::Data(range),
             2 => Operation::Zero(range),

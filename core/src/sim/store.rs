@@ -44,6 +44,8 @@ struct World {
     requests: u64,
     away_until: u64,
     puts: u64,
+    /// Every HEAD that was ever put, in order.
+    heads: Vec<Bytes>,
 }
 
 enum Change {
@@ -56,7 +58,8 @@ impl SimStore {
     pub fn new(seed: u64, faults: StoreFaults) -> Self {
         let rng = StdRng::seed_from_u64(seed);
         let (objects, zombies) = (BTreeMap::new(), Vec::new());
-        let world = World { rng, faults, objects, zombies, requests: 0, away_until: 0, puts: 0 };
+        let world =
+            World { rng, faults, objects, zombies, requests: 0, away_until: 0, puts: 0, heads: Vec::new() };
         Self { world: Arc::new(Mutex::new(world)) }
     }
 
@@ -77,6 +80,11 @@ impl SimStore {
     /// Puts that took effect.
     pub fn puts(&self) -> u64 {
         self.world.lock().puts
+    }
+
+    /// Every HEAD that was put from the beginning on, in order.
+    pub fn heads(&self) -> Vec<Bytes> {
+        self.world.lock().heads.clone()
     }
 
     /// Names of what is in it.
@@ -168,6 +176,9 @@ impl World {
                 }
                 self.puts += 1;
                 let etag = etag(&body);
+                if name.starts_with("head/") {
+                    self.heads.push(body.clone());
+                }
                 self.objects.insert(name, body);
                 Ok(etag)
             }

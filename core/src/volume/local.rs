@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 const NAME: &str = "drive.json";
 const TEMPORARY: &str = "drive.json.new";
+/// The version that this program writes, and the latest that it reads.
+const VERSION: u32 = 1;
 /// A file that is longer is none of ours.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -45,7 +47,7 @@ pub struct Base {
 impl Local {
     /// What a device knows that has never opened the drive.
     pub fn new(drive: Uuid, journal: Uuid) -> Self {
-        Self { version: 1, drive, journal, base: None, replay_from: 0, generations: Vec::new() }
+        Self { version: VERSION, drive, journal, base: None, replay_from: 0, generations: Vec::new() }
     }
 
     /// Reads it; `None` where there is none.
@@ -60,7 +62,21 @@ impl Local {
         }
         let mut bytes = vec![0; len as usize];
         file.read_at(&mut bytes, 0)?;
-        serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from)
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        // The version first: a later one may have fields that do not parse here, and a journal of another format.
+        match serde_json::from_slice(&bytes)? {
+            Versioned { version } if version > VERSION => {
+                let reason = format!(
+                    "drive.json has format {version}, which is newer than this program knows ({VERSION}); \
+                     nothing was changed, and a newer program can open the drive"
+                );
+                Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+            }
+            Versioned { .. } => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from),
+        }
     }
 
     /// Replaces it: a crash leaves the old one or the new one.

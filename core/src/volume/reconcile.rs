@@ -10,6 +10,7 @@ use crate::format::id::ObjectId;
 use crate::format::root::Root;
 use crate::journal::{self, Journal, JournalError, Operation, Record, Recovered};
 use crate::map::{self, Map, Objects, ReadError};
+use crate::planted::{self, Bug};
 use crate::units::{BlockRange, Lsn};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -89,6 +90,7 @@ pub(super) async fn open_journal(
 /// its records continue what it took then, also if it has committed none of them yet.
 fn descent(root: &Root, local: &Local) -> Descent {
     match fence::descent(root, local.journal) {
+        forked @ Descent::Forked(_) if planted::has(Bug::TakeOverTakenForFork) => forked,
         Descent::Forked(cut) if !wrote_since(root, local) => Descent::Continues(cut),
         descent => descent,
     }

@@ -1,0 +1,154 @@
+//! Two devices and a store, simulated, in virtual time: for tests of one situation at a time.
+
+use holdall_core::device::{BlockDevice, DeviceError, Durability};
+use holdall_core::disk::Disk;
+use holdall_core::drive;
+use holdall_core::format::root::Geometry;
+use holdall_core::journal::Limits;
+use holdall_core::map::PageCache;
+use holdall_core::push::Device;
+use holdall_core::seal::{Cipher, DataKey, Sealer};
+use holdall_core::sim::disk::{DiskFaults, SimDisk};
+use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::units::BLOCK_BYTES;
+use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use std::sync::Arc;
+use uuid::Uuid;
+
+pub const FAMILY: Uuid = Uuid::from_u128(9);
+pub const GEOMETRY: Geometry =
+    Geometry { size_blocks: 256, frame_blocks: 4, page_blocks: 32, segment_bytes: 24 << 10 };
+pub const LIMITS: VolumeLimits = VolumeLimits {
+    journal: Limits { file_bytes: 96 << 10, files: 8, reserve_files: 2 },
+    cache_bytes: 1 << 20,
+    batch_bytes: 128 << 10,
+    tail_segments: 12,
+};
+
+/// In virtual time: hours take no time, and nothing depends on how fast this machine is.
+pub fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(future)
+}
+
+pub fn device(index: usize) -> Device {
+    Device { id: Uuid::from_u128(index as u128 + 1), name: format!("device {index}") }
+}
+
+/// One drive, which two devices may open.
+pub struct Bench {
+    pub store: SimStore,
+    pub sealer: Arc<Sealer>,
+    pub drive: Uuid,
+    pub limits: VolumeLimits,
+    pub devices: [Disks; 2],
+}
+
+/// The local disks of a device, each of which may fail for itself.
+pub struct Disks {
+    pub state: SimDisk,
+    pub journal: SimDisk,
+    pub cache: SimDisk,
+}
+
+impl Disks {
+    fn new(seed: u64) -> Self {
+        let disk = |salt| SimDisk::new(seed ^ salt, DiskFaults::default());
+        Self { state: disk(1), journal: disk(2), cache: disk(3) }
+    }
+
+    pub fn power_cut(&self) {
+        [&self.state, &self.journal, &self.cache].into_iter().for_each(SimDisk::power_cut);
+    }
+
+    /// The cache is gone, as if a person had deleted it.
+    pub fn lose_cache(&mut self) {
+        self.cache = SimDisk::new(77, DiskFaults::default());
+    }
+
+    /// The journal's files, with the LSN that each begins with, in order.
+    pub fn journal_files(&self) -> Vec<(u64, String)> {
+        let journal = self.journal.directory("journal");
+        let mut files = Vec::new();
+        for name in journal.list().unwrap() {
+            let mut header = [0; 64];
+            journal.open(&name, false).unwrap().read_at(&mut header, 0).unwrap();
+            if header[..7] == *b"HLDJRNL" {
+                files.push((u64::from_le_bytes(header[40..48].try_into().unwrap()), name));
+            }
+        }
+        files.sort();
+        files
+    }
+
+    pub fn flip_journal_bit(&self, name: &str, byte: u64) {
+        self.journal.directory("journal").flip_bit(name, byte * 8);
+    }
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::of(GEOMETRY, LIMITS)
+    }
+
+    pub fn of(geometry: Geometry, limits: VolumeLimits) -> Self {
+        holdall_core::entropy::seed_this_thread(1);
+        let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
+        let store = SimStore::new(1, StoreFaults::default());
+        let drive = run(drive::create(&store, &sealer, FAMILY, "d", geometry, &device(0))).unwrap();
+        Self { store, sealer, drive, limits, devices: [Disks::new(16), Disks::new(32)] }
+    }
+
+    pub async fn open(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
+        self.open_with(index, Access::Write { over_others: false }).await
+    }
+
+    /// Opens the drive, fencing whoever has it open.
+    pub async fn take(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
+        self.open_with(index, Access::Write { over_others: true }).await
+    }
+
+    async fn open_with(&self, index: usize, access: Access) -> Result<Arc<Volume>, OpenError> {
+        let disks = &self.devices[index];
+        let environment = Environment {
+            state: Arc::new(disks.state.directory("state")),
+            journal: Arc::new(disks.journal.directory("journal")),
+            cache: Arc::new(disks.cache.directory("cache")),
+            store: Arc::new(self.store.clone()),
+            sealer: self.sealer.clone(),
+            pages: PageCache::none(),
+        };
+        volume::open(environment, self.drive, device(index), access, self.limits).await
+    }
+}
+
+pub async fn write(volume: &Arc<Volume>, block: u64, byte: u8, durability: Durability) {
+    let data = [byte; BLOCK_BYTES as usize];
+    VolumeDevice(volume.clone()).write(block * BLOCK_BYTES, &data, durability).wait().await.unwrap();
+}
+
+/// Writes a block, and waits until it is durable here.
+pub async fn put(volume: &Arc<Volume>, block: u64, byte: u8) {
+    write(volume, block, byte, Durability::Forced).await;
+}
+
+/// The byte that a block holds all over.
+pub async fn get(volume: &Arc<Volume>, block: u64) -> u8 {
+    try_get(volume, block).await.unwrap()
+}
+
+pub async fn try_get(volume: &Arc<Volume>, block: u64) -> Result<u8, DeviceError> {
+    let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+    let lease = VolumeDevice(volume.clone()).read(range).wait().await?;
+    let mut data = vec![0; BLOCK_BYTES as usize];
+    lease.copy_to(&mut data)?;
+    assert!(data.iter().all(|byte| *byte == data[0]), "block {block} is torn");
+    Ok(data[0])
+}
+
+pub async fn close(volume: Arc<Volume>) {
+    volume.stop_serving();
+    volume.release().await.unwrap();
+    volume.shut_down().await.unwrap();
+}

@@ -1,0 +1,232 @@
+//! How much is asked of the store: a request costs a round trip, and with most providers money.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "no test uses all of the bench")]
+
+mod bench;
+
+use async_trait::async_trait;
+use bench::{Bench, GEOMETRY, LIMITS, close, device, get, put, run, write};
+use bytes::Bytes;
+use holdall_core::device::{BlockDevice, Durability, Zeroing};
+use holdall_core::disk::real::Directory;
+use holdall_core::format::root::Geometry;
+use holdall_core::map::PageCache;
+use holdall_core::store::meter::Requests;
+use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use holdall_core::units::ChunkIndex;
+use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+fn asked(volume: &Volume) -> Requests {
+    volume.status().requests
+}
+
+fn since(volume: &Volume, before: Requests) -> Requests {
+    let now = asked(volume);
+    Requests {
+        get: now.get - before.get,
+        put: now.put - before.put,
+        head: now.head - before.head,
+        list: now.list - before.list,
+        delete: now.delete - before.delete,
+    }
+}
+
+#[test]
+fn an_idle_drive_asks_for_nothing() {
+    const HOURS: u64 = 12;
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        let before = asked(&volume);
+        tokio::time::sleep(Duration::from_secs(HOURS * 3600)).await;
+        let Requests { get, put, head, list, delete } = since(&volume, before);
+        assert_eq!((put, head, list, delete), (0, 0, 0, 0));
+        assert!(get <= HOURS * 12, "one look at HEAD in five minutes at most: {get}");
+    });
+}
+
+#[test]
+fn a_small_commit_is_a_segment_a_root_and_a_swap() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        for round in 1..5 {
+            let before = asked(&volume);
+            for block in 0..4 {
+                put(&volume, block, round).await;
+            }
+            volume.pusher().unwrap().sync().await.unwrap();
+            assert_eq!(since(&volume, before), Requests { put: 3, ..Requests::default() }, "round {round}");
+        }
+        let before = asked(&volume);
+        volume.pusher().unwrap().sync().await.unwrap();
+        assert_eq!(since(&volume, before), Requests::default(), "nothing new is nothing to say");
+    });
+}
+
+#[test]
+fn only_a_collection_lists() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        let device = VolumeDevice(volume.clone());
+        for round in 0..30 {
+            for block in 0..20 {
+                put(&volume, block * 7, round).await;
+            }
+            device.zero(0..40_960, Zeroing::Trim, Durability::Forced).wait().await.unwrap();
+            volume.pusher().unwrap().sync().await.unwrap();
+        }
+        assert!(!volume.map().pages().is_empty(), "the map was written at least once");
+        volume.pusher().unwrap().snapshot("kept").await.unwrap();
+        volume.pusher().unwrap().drop_snapshot("kept").await.unwrap();
+        volume.settle().await.unwrap();
+        assert!(volume.evict(&(0..16).map(ChunkIndex).collect::<Vec<_>>()).await.unwrap() > 0);
+        assert_eq!(get(&volume, 70).await, 29);
+        let requests = asked(&volume);
+        assert!(requests.get > 0 && requests.put > 60, "{requests:?}");
+        assert_eq!((requests.list, requests.delete), (0, 0));
+        volume.pusher().unwrap().collect().await.unwrap();
+        let collected = since(&volume, requests);
+        assert!(collected.list > 0 && collected.delete > 0, "{collected:?}");
+        close(volume).await;
+        let volume = bench.open(1).await.unwrap();
+        assert_eq!(get(&volume, 70).await, 29);
+        assert_eq!(asked(&volume).list, 0);
+    });
+}
+
+/// A store that is one round trip away, however much is asked at once.
+struct Far(Arc<dyn Store>);
+
+const ROUND_TRIP: Duration = Duration::from_secs(1);
+
+#[async_trait]
+impl Store for Far {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.get(name, range).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.put(name, body, when).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.delete(name).await
+    }
+}
+
+/// A drive of 1 TiB with data all over it, most of it in map pages, some in a tail. Its caches are sparse files of the
+/// real disk.
+struct Large {
+    bench: Bench,
+    dir: TempDir,
+}
+
+impl Large {
+    fn new() -> Self {
+        const TIB_BLOCKS: u64 = 1 << 28;
+        let limits = VolumeLimits { tail_segments: 32, ..LIMITS };
+        let geometry = Geometry { segment_bytes: GEOMETRY.segment_bytes, ..Geometry::standard(TIB_BLOCKS) };
+        let large = Self { bench: Bench::of(geometry, limits), dir: tempfile::tempdir().unwrap() };
+        run(async {
+            let volume = large.open(0, Arc::new(large.bench.store.clone())).await;
+            for round in 0..60 {
+                for place in 0..8 {
+                    let block = (round * 8 + place) * (TIB_BLOCKS / 500);
+                    write(&volume, block, 7, Durability::Ordered).await;
+                }
+                volume.pusher().unwrap().sync().await.unwrap();
+            }
+            let (pages, tail) = (volume.map().pages().len(), volume.map().tail().len());
+            assert!(pages > 200 && tail > 10, "{pages} pages, a tail of {tail}");
+            close(volume).await;
+        });
+        large
+    }
+
+    async fn open(&self, index: usize, store: Arc<dyn Store>) -> Arc<Volume> {
+        let path = self.dir.path().join(index.to_string());
+        let disk = Arc::new(Directory::create(&path).unwrap());
+        let cache = Arc::new(Directory::create(&path.join("cache")).unwrap());
+        let journal = Arc::new(Directory::create(&path.join("journal")).unwrap());
+        let environment = Environment {
+            state: disk,
+            journal,
+            cache,
+            store,
+            sealer: self.bench.sealer.clone(),
+            pages: PageCache::none(),
+        };
+        let access = Access::Write { over_others: false };
+        volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
+    }
+
+    /// Opens the drive over a store that is far away: round trips one after another, and requests.
+    async fn open_from_afar(&self, index: usize) -> (f64, Requests, Arc<Volume>) {
+        let begun = Instant::now();
+        let volume = self.open(index, Arc::new(Far(Arc::new(self.bench.store.clone())))).await;
+        (begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64(), asked(&volume), volume)
+    }
+}
+
+#[test]
+fn a_large_drive_opens_in_three_round_trips() {
+    let large = Large::new();
+    run(async {
+        for (index, what) in [(0, "where it was written"), (1, "on another device"), (1, "there once more")] {
+            let (trips, requests, volume) = large.open_from_afar(index).await;
+            // HEAD; its root; then the swap, and at the same time the directories of the tail.
+            assert!(trips < 3.01, "{what}: {trips} round trips, {requests:?}");
+            let tail = volume.map().tail().len() as u64;
+            assert_eq!(requests, Requests { get: 2 + tail, put: 1, ..Requests::default() }, "{what}");
+            close(volume).await;
+        }
+    });
+}
+
+#[test]
+fn what_another_device_has_changed_costs_an_opening_what_the_change_takes() {
+    let large = Large::new();
+    run(async {
+        let volume = large.open(1, Arc::new(large.bench.store.clone())).await;
+        put(&volume, 5, 9).await;
+        close(volume).await;
+        let (trips, requests, volume) = large.open_from_afar(0).await;
+        // As above; then the root that was known, the directories of its tail, and the map pages that differ.
+        assert!(trips < 6.01, "{trips} round trips, {requests:?}");
+        let tail = volume.map().tail().len() as u64;
+        assert_eq!((requests.put, requests.list, requests.head), (1, 0, 0));
+        assert!(requests.get <= 3 + 2 * tail + 1, "{requests:?} with a tail of {tail}, and one page");
+        let (before, begun) = (asked(&volume), Instant::now());
+        assert_eq!(get(&volume, 5).await, 9);
+        assert_eq!(
+            since(&volume, before),
+            Requests { get: 1, ..Requests::default() },
+            "the tail knows the frame"
+        );
+        assert!(begun.elapsed() < ROUND_TRIP * 101 / 100);
+        close(volume).await;
+    });
+}

@@ -1,0 +1,126 @@
+//! An open drive whose local disk or store fails: what was acknowledged stays readable, and nothing stale is served.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "no test uses all of the bench")]
+
+mod bench;
+
+use bench::{Bench, FAMILY, GEOMETRY, close, device, get, put, run, try_get};
+use holdall_core::drive;
+use holdall_core::sim::disk::DiskFaults;
+use holdall_core::sim::store::StoreFaults;
+use std::time::Duration;
+
+const ALL_SYNCS_FAIL: DiskFaults = DiskFaults { sync_fails: 1000, sync_time: Duration::ZERO };
+const STORE_AWAY: StoreFaults = StoreFaults {
+    refused: 1000,
+    answer_lost: 0,
+    zombie: 0,
+    busy: 0,
+    denied: 0,
+    away: 0,
+    time: Duration::ZERO,
+};
+/// More than a file of the journal holds.
+const BLOCKS: u64 = 30;
+/// Longer than anything that is done every so often while a drive is open.
+const A_WHILE: Duration = Duration::from_secs(15);
+
+#[test]
+fn what_others_have_overwritten_does_not_come_back_when_the_cache_is_emptied() {
+    let bench = Bench::new();
+    run(async {
+        for (index, byte) in [(0, 1), (1, 2)] {
+            let volume = bench.open(index).await.unwrap();
+            put(&volume, 1, byte).await;
+            close(volume).await;
+        }
+    });
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        assert_eq!(get(&volume, 1).await, 2);
+        // The record that wrote 1 is still in the journal, and is not to be replayed.
+        let cache = &bench.devices[0].cache;
+        cache.set_faults(ALL_SYNCS_FAIL);
+        put(&volume, 9, 9).await;
+        tokio::time::sleep(A_WHILE).await;
+        cache.set_faults(DiskFaults::default());
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!((get(&volume, 1).await, get(&volume, 9).await), (2, 9));
+    });
+}
+
+#[test]
+fn a_cache_whose_sync_failed_is_believed_neither_before_nor_after_a_power_cut() {
+    for seed in 0..8 {
+        let mut bench = Bench::new();
+        bench.devices[0].cache = holdall_core::sim::disk::SimDisk::new(seed, DiskFaults::default());
+        run(async {
+            let volume = bench.open(0).await.unwrap();
+            for block in 0..BLOCKS {
+                put(&volume, block, 1).await;
+            }
+            volume.pusher().unwrap().sync().await.unwrap();
+            tokio::time::sleep(A_WHILE).await;
+            assert!(volume.applied_durable() >= volume.journal().durable(), "the cache is durable");
+            bench.devices[0].cache.set_faults(ALL_SYNCS_FAIL);
+            for block in 0..BLOCKS {
+                put(&volume, block, 2).await;
+            }
+            volume.pusher().unwrap().sync().await.unwrap();
+            tokio::time::sleep(A_WHILE).await;
+            assert!(volume.status().local_trouble.is_some(), "a person is told");
+            for block in 0..BLOCKS {
+                assert_eq!(get(&volume, block).await, 2, "seed {seed}: block {block} while it is open");
+            }
+        });
+        bench.devices[0].cache.set_faults(DiskFaults::default());
+        bench.devices[0].power_cut();
+        run(async {
+            let volume = bench.open(0).await.unwrap();
+            for block in 0..BLOCKS {
+                assert_eq!(get(&volume, block).await, 2, "seed {seed}: block {block} after the cut");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_bitmap_keeps_what_is_local() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 1, 1).await;
+        close(volume).await;
+        let volume = bench.open(1).await.unwrap();
+        assert_eq!(get(&volume, 1).await, 1);
+        bench.devices[1].cache.set_free(0);
+        bench.store.set_faults(STORE_AWAY);
+        put(&volume, 5, 5).await;
+        tokio::time::sleep(A_WHILE).await;
+        let read = tokio::time::timeout(Duration::from_secs(30), try_get(&volume, 1)).await;
+        let trouble = volume.status().local_trouble;
+        assert!(matches!(read, Ok(Ok(1))), "it was local, and is not any more: {trouble:?}");
+        assert_eq!(get(&volume, 5).await, 5);
+    });
+}
+
+#[test]
+fn a_collection_that_fails_does_not_end_pushing() {
+    let bench = Bench::new();
+    run(async {
+        let before = bench.store.names();
+        drive::create(&bench.store, &bench.sealer, FAMILY, "e", GEOMETRY, &device(0)).await.unwrap();
+        let names = bench.store.names();
+        let root = names.iter().find(|name| name.starts_with("root/") && !before.contains(name)).unwrap();
+        let volume = bench.open(0).await.unwrap();
+        // Nobody can tell what the other drive reaches.
+        bench.store.lose(root);
+        assert!(volume.pusher().unwrap().collect().await.is_err());
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        close(volume).await;
+        let volume = bench.open(1).await.unwrap();
+        assert_eq!(get(&volume, 1).await, 1);
+    });
+}

@@ -1,0 +1,73 @@
+//! Hostile bytes for everything that decodes any.
+//!
+//! A target takes arbitrary bytes. It panics where a decoder does, and where a promise of the format does not hold:
+//! what decodes is encoded to the very same bytes again, or, where the format leaves a choice, to bytes that decode to
+//! the same. Checksums and seals are put right by the target, so that the code behind them is reached: that they
+//! guard against damage is what the tests beside the decoders show.
+//!
+//! `tests/corpus.rs` runs each target for a moment, from what is kept under `corpus/` and with a seeded mutator.
+//! `just fuzz TARGET` runs one under libFuzzer for as long as wanted.
+
+mod sealed;
+mod targets;
+
+/// One way in for arbitrary bytes.
+pub struct Target {
+    /// Its name, which its directory under `corpus/` has too.
+    pub name: &'static str,
+    /// Takes the bytes; panics where a promise is broken.
+    pub run: fn(&[u8]),
+    /// Well-formed inputs to begin from.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Bytes that one input may have the target hold at once.
+    pub memory_bytes: usize,
+}
+
+use targets::{formats, keys, local, nbd, text, wire};
+
+const MIB: usize = 1 << 20;
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "family", run: formats::family, seeds: formats::family_seeds, memory_bytes: MIB },
+    Target { name: "head", run: formats::head, seeds: formats::head_seeds, memory_bytes: MIB },
+    Target { name: "root", run: formats::root, seeds: formats::root_seeds, memory_bytes: 8 * MIB },
+    Target { name: "page", run: formats::page, seeds: formats::page_seeds, memory_bytes: 8 * MIB },
+    Target { name: "usage", run: formats::usage, seeds: formats::usage_seeds, memory_bytes: 4 * MIB },
+    Target {
+        name: "directory",
+        run: formats::directory,
+        seeds: formats::directory_seeds,
+        memory_bytes: 4 * MIB,
+    },
+    Target { name: "segment", run: formats::segment, seeds: formats::segment_seeds, memory_bytes: 8 * MIB },
+    // A box may unpack to a root of 32 MiB.
+    Target { name: "sealed", run: formats::sealed, seeds: formats::sealed_seeds, memory_bytes: 80 * MIB },
+    Target { name: "key", run: keys::key, seeds: keys::key_seeds, memory_bytes: MIB },
+    Target { name: "recovery", run: keys::recovery, seeds: keys::recovery_seeds, memory_bytes: MIB },
+    Target {
+        name: "journal_file",
+        run: local::journal_file,
+        seeds: local::journal_file_seeds,
+        memory_bytes: 64 * MIB,
+    },
+    Target {
+        name: "journal_damage",
+        run: local::journal_damage,
+        seeds: local::journal_damage_seeds,
+        memory_bytes: 64 * MIB,
+    },
+    Target { name: "bitmap", run: local::bitmap, seeds: local::bitmap_seeds, memory_bytes: 16 * MIB },
+    Target { name: "drive_json", run: local::drive_json, seeds: local::drive_json_seeds, memory_bytes: MIB },
+    Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },
+    Target { name: "nbd_server", run: nbd::server, seeds: nbd::server_seeds, memory_bytes: 256 * MIB },
+    Target { name: "nbd_client", run: nbd::client, seeds: nbd::client_seeds, memory_bytes: 64 * MIB },
+    Target { name: "nbd_codec", run: nbd::codec, seeds: nbd::codec_seeds, memory_bytes: MIB },
+    Target { name: "fuse_wire", run: wire::fuse, seeds: wire::fuse_seeds, memory_bytes: MIB },
+    Target { name: "handover", run: wire::handover, seeds: wire::handover_seeds, memory_bytes: MIB },
+];
+
+/// The target of that name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

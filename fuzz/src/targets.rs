@@ -1,0 +1,8 @@
+//! The targets, by what they decode.
+
+pub mod formats;
+pub mod keys;
+pub mod local;
+pub mod nbd;
+pub mod text;
+pub mod wire;

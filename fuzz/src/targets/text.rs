@@ -1,0 +1,45 @@
+//! What people write: addresses of stores, sizes, durations; and names of objects.
+
+use holdall::sizes::{format_bytes, format_duration, parse_duration, parse_size};
+use holdall_core::format::id::ObjectId;
+
+/// All of them, on the same text.
+pub fn text(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    if holdall_core::store::url::connect(text).is_ok() {
+        assert!(text.starts_with("file:///"), "{text}");
+    }
+    match parse_size(text) {
+        Ok(bytes) => {
+            let written = format_bytes(bytes);
+            // The largest rounds up to what 64 bits do not hold.
+            let again = parse_size(&written).ok();
+            assert!(
+                again.is_some_and(|again| again.abs_diff(bytes) <= bytes / 20) || bytes > 15 << 60,
+                "{written}"
+            );
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Ok(duration) = parse_duration(text) {
+        assert!(!duration.is_zero() && !format_duration(duration).is_empty());
+    }
+    if let Some((kind, id)) = ObjectId::parse(text) {
+        assert_eq!(id.name(kind), text);
+    }
+}
+
+/// One of each.
+pub fn seeds() -> Vec<Vec<u8>> {
+    [
+        "file:///srv/holdall",
+        "1.5TiB",
+        "18446744073709551615",
+        "16383P",
+        "500ms",
+        "2.5 h",
+        "seg/ab/00000000000000000000000000000001-0000000000000001-0000000000000002-ab000000000000000000000000000000",
+    ]
+    .map(Vec::from)
+    .into()
+}

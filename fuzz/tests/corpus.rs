@@ -1,0 +1,96 @@
+//! Every target for a moment: what is kept under `corpus/`, the well-formed seeds, and what a seeded mutator makes of both.
+//!
+//! `HOLDALL_FUZZ=name` runs one target alone, `HOLDALL_SEED=n` begins elsewhere, `HOLDALL_FUZZ_SECONDS=n` sets how long
+//! each runs. An input that fails is written to `fuzz/artifacts/<target>/`; once mended it belongs into the corpus.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod allocated;
+mod mutator;
+
+use holdall_fuzz::{TARGETS, Target};
+use mutator::Mutator;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: allocated::Counting = allocated::Counting;
+
+/// Inputs of one target in a run of all tests.
+const INPUTS: u64 = 4000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+fn at(directory: &str, target: &Target) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join(target.name)
+}
+
+/// What is kept, in a fixed order.
+fn corpus(target: &Target) -> Vec<Vec<u8>> {
+    let Ok(entries) = std::fs::read_dir(at("corpus", target)) else { return Vec::new() };
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+fn feed(target: &Target, input: &[u8]) {
+    let outcome = catch_unwind(|| allocated::most(|| (target.run)(input)));
+    let held = match outcome {
+        Ok(held) if held <= target.memory_bytes => return,
+        Ok(held) => format!("held {held} bytes where {} are allowed", target.memory_bytes),
+        Err(_) => "panicked".to_owned(),
+    };
+    let directory = at("artifacts", target);
+    let path = directory.join(&blake3::hash(input).to_hex()[..16]);
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(&path, input).unwrap();
+    panic!("the target {} {held}; the input is in {}", target.name, path.display());
+}
+
+#[test]
+fn no_input_does_harm() {
+    let only = std::env::var("HOLDALL_FUZZ").ok();
+    let seconds = number("HOLDALL_FUZZ_SECONDS").map(Duration::from_secs);
+    let chosen = |target: &&Target| only.as_ref().is_none_or(|only| target.name == *only);
+    for target in TARGETS.iter().filter(chosen) {
+        let mut known = corpus(target);
+        known.extend((target.seeds)());
+        known.iter().for_each(|input| feed(target, input));
+        feed(target, &[]);
+        let mut mutator = Mutator::new(number("HOLDALL_SEED").unwrap_or(1), known);
+        let (begun, mut count) = (Instant::now(), 0);
+        while seconds.map_or(count < INPUTS, |seconds| begun.elapsed() < seconds) {
+            feed(target, &mutator.next());
+            count += 1;
+        }
+        println!("{}: {count} inputs in {:?}", target.name, begun.elapsed());
+    }
+}
+
+/// What `just fuzz` begins from.
+#[test]
+#[ignore = "writes the well-formed seeds to fuzz/learnt: just fuzz"]
+fn write_seeds() {
+    for target in TARGETS {
+        std::fs::create_dir_all(at("learnt", target)).unwrap();
+        for (index, seed) in (target.seeds)().into_iter().enumerate() {
+            std::fs::write(at("learnt", target).join(format!("seed-{index}")), seed).unwrap();
+        }
+    }
+}
+
+#[test]
+fn seeds_are_what_they_seem() {
+    for target in TARGETS {
+        assert!(!(target.seeds)().is_empty(), "{} begins from nothing", target.name);
+    }
+    let names: std::collections::BTreeSet<_> = TARGETS.iter().map(|target| target.name).collect();
+    assert_eq!(names.len(), TARGETS.len(), "each target has its own name");
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(holdall_fuzz::find(&name).is_some(), "corpus/{name} belongs to no target");
+    }
+}
