@@ -26,7 +26,6 @@ mod drive;
 mod drives;
 mod events;
 mod failure;
-mod open;
 mod registry;
 mod routes;
 mod status;

@@ -1,0 +1,109 @@
+//! Serving a drive by NBD, attached to nothing.
+
+use super::Drive;
+use super::opened::OpenDrive;
+use crate::api::{self, Code, Failure};
+use crate::daemon::failure::{self, failure};
+use crate::daemon::work::Work;
+use holdall_core::device::BlockDevice;
+use holdall_nbd::server::Server;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long requests in flight may take when serving ends.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl Drive {
+    /// Serves the drive by NBD until whoever asked goes away.
+    pub async fn serve(self: &Arc<Self>, request: api::Serve, work: Work) -> Result<api::Served, Failure> {
+        let mut open = self.open.lock().await;
+        if open.is_some() {
+            let action = format!("Run holdall drive close {} --wait first.", self.name);
+            return Err(failure::state("The drive is open.", action));
+        }
+        let listener = Listener::bind(&request)?;
+        let opened = self.open_engine().await?;
+        let server = Server::new(tokio::runtime::Handle::current());
+        let uri = listener.serve(&server, opened.device())?;
+        *open = Some(opened);
+        let serving = Serving { drive: self.clone(), server: Some(server), open: Some(open) };
+        work.result(api::Served { uri }).await;
+        std::future::pending::<()>().await;
+        drop(serving);
+        unreachable!("nobody ends this but whoever asked, by going away")
+    }
+}
+
+enum Listener {
+    Unix(UnixListener, String),
+    Tcp(TcpListener, SocketAddr),
+}
+
+impl Listener {
+    fn bind(request: &api::Serve) -> Result<Self, Failure> {
+        let local = |error: std::io::Error| {
+            failure(
+                Code::Failed,
+                format!("Cannot listen: {error}."),
+                "Nothing was changed.",
+                "Choose another address.",
+            )
+        };
+        match (&request.socket, &request.tcp) {
+            (Some(path), None) => Ok(Listener::Unix(UnixListener::bind(path).map_err(local)?, path.clone())),
+            (None, Some(address)) => {
+                let address: SocketAddr =
+                    address.parse().map_err(|_| failure::usage(format!("{address} is not ADDRESS:PORT.")))?;
+                if !address.ip().is_loopback() && !request.insecure {
+                    return Err(failure::usage(
+                        "Whoever reaches that address could read and write the drive. Use a loopback address, or --insecure.",
+                    ));
+                }
+                let listener = TcpListener::bind(address).map_err(local)?;
+                let address = listener.local_addr().map_err(local)?;
+                Ok(Listener::Tcp(listener, address))
+            }
+            _ => Err(failure::usage("Give either a socket or a TCP address.")),
+        }
+    }
+
+    fn serve(self, server: &Server, device: Arc<dyn BlockDevice>) -> Result<String, Failure> {
+        let failed = |error: String| failure(Code::Failed, error, "Nothing was changed.", "Try again.");
+        server.export("", device).map_err(|error| failed(error.to_string()))?;
+        match self {
+            Listener::Unix(listener, path) => {
+                server.listen_unix(listener).map_err(|error| failed(error.to_string()))?;
+                Ok(format!("nbd+unix:///?socket={path}"))
+            }
+            Listener::Tcp(listener, address) => {
+                server.listen_tcp(listener).map_err(|error| failed(error.to_string()))?;
+                Ok(format!("nbd://{address}"))
+            }
+        }
+    }
+}
+
+/// Ends serving when whoever asked has gone: the server first, then the engine.
+struct Serving<'a> {
+    drive: Arc<Drive>,
+    server: Option<Server>,
+    open: Option<tokio::sync::MutexGuard<'a, Option<OpenDrive>>>,
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        // The lock cannot move into a task; the drive is taken out of it, and put back to be finished.
+        let opened = self.open.take().and_then(|mut open| open.take());
+        let (drive, server) = (self.drive.clone(), self.server.take());
+        tokio::spawn(async move {
+            let mut open = drive.open.lock().await;
+            if let Some(server) = server {
+                let _ = tokio::task::spawn_blocking(move || server.shutdown(GRACE)).await;
+            }
+            *open = opened;
+            drive.finish(&mut open).await;
+        });
+    }
+}
