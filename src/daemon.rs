@@ -24,12 +24,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 mod drive;
 mod drives;
+mod endpoints;
 mod events;
 mod failure;
+mod openapi;
 mod registry;
 mod routes;
 mod status;
 mod work;
+
+pub use openapi::document as openapi;
 
 /// How the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +94,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         let site = Site::new(dirs, Deputy::this_program()?, tokio::runtime::Handle::current());
         let (drives, mut stop) = Drives::new(registry, site)?;
         let listener = bind(&paths.runtime.join("daemon.sock"))?;
-        let router = routes::router(drives.clone());
+        let router = endpoints::router(drives.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         drives.resume_all().await;
         // Under systemd this says that drives are back; elsewhere it does nothing.

@@ -171,7 +171,7 @@ fn an_encrypted_drive_moves_to_another_computer() {
     let add = ["drive", "add", "d", "--store", &store];
     std::fs::write(bench.path("wrong"), "battery staple").unwrap();
     let wrong = bench.text("wrong");
-    assert_eq!(b.fails(&[&add[..], &["--passphrase-file", &wrong]].concat()), (6, "credentials".into()));
+    assert_eq!(b.fails(&[&add[..], &["--passphrase-file", &wrong]].concat()), (6, "passphrase_wrong".into()));
     b.ok(&[&add[..], &["--recovery-key-file", &key]].concat());
     assert_eq!(b.fails(&["drive", "open", "d"]), (4, "held".into()));
     b.open(&["--read-only"]);

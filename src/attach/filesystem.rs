@@ -46,7 +46,7 @@ pub struct MountOptions {
 }
 
 /// A mounted drive. Dropping it leaves it mounted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Mounted {
     mountpoint: PathBuf,
     made: bool,

@@ -121,4 +121,7 @@ pub enum DaemonCommand {
     /// Show whether it runs
     #[command(after_help = "Example:\n  holdall daemon status")]
     Status,
+    /// Print what programs can ask of it, as an OpenAPI document; it need not run
+    #[command(after_help = "Example:\n  holdall daemon openapi | jq '.paths | keys'")]
+    Openapi,
 }

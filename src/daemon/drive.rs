@@ -10,9 +10,10 @@ use holdall_core::family::{self, Unlocked};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::volume::Volume;
-use opened::OpenDrive;
+use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
+use usage::Usage;
 use uuid::Uuid;
 
 mod change;
@@ -24,6 +25,7 @@ mod opened;
 mod resume;
 mod serve;
 mod upload;
+mod usage;
 mod versions;
 
 /// A drive.
@@ -39,6 +41,10 @@ pub struct Drive {
     /// The engine of the open drive, for those who only look.
     pub(super) live: RwLock<Option<Arc<Volume>>>,
     pub(super) shown: Mutex<Shown>,
+    /// Where it is mounted. It is known also while somebody holds `open`.
+    pub(super) place: RwLock<Option<Place>>,
+    /// How full its file system is.
+    pub(super) usage: Arc<Usage>,
 }
 
 impl Drive {
@@ -59,6 +65,8 @@ impl Drive {
             open: tokio::sync::Mutex::new(None),
             live: RwLock::new(None),
             shown: Mutex::new(Shown::closed()),
+            place: RwLock::new(None),
+            usage: Arc::default(),
         })
     }
 
@@ -99,20 +107,23 @@ impl Drive {
         Ok((Arc::new(Objects::new(store, unlocked.sealer.clone(), PageCache::none())), unlocked))
     }
 
-    /// Runs `work` with the engine for writing: the open drive's, or one that is opened for this alone.
+    /// Runs `work` with the engine for writing: the open drive's, or one that is opened for this alone. An open drive can
+    /// be closed meanwhile, which ends what its engine does; nobody waits behind whoever waits for a store.
     async fn with_volume<T>(
         self: &Arc<Self>,
         work: impl AsyncFnOnce(&Arc<Volume>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut open = self.open.lock().await;
-        if let Some(open) = &*open {
+        let mut lock = self.open.lock().await;
+        if let Some(open) = &*lock {
             open.check_writable(&self.name)?;
-            return work(open.volume()).await;
+            let volume = open.volume.clone();
+            drop(lock);
+            return work(&volume).await;
         }
         let opened = self.open_engine().await?;
-        let result = work(opened.volume()).await;
-        *open = Some(opened);
-        self.finish(&mut open).await;
+        let result = work(&opened.volume).await;
+        *lock = Some(opened);
+        self.finish(&mut lock).await;
         result
     }
 

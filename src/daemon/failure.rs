@@ -31,6 +31,17 @@ pub fn usage(message: impl Into<String>) -> Failure {
     failure(Code::Usage, message, NOTHING_CHANGED, "See holdall drive --help.")
 }
 
+/// A request that the API does not know.
+pub fn request(message: impl Into<String>) -> Failure {
+    failure(Code::Usage, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")
+}
+
+/// No such path in the API.
+pub fn no_route(path: &str) -> Failure {
+    let message = format!("The API has no {path}.");
+    failure(Code::NotFound, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")
+}
+
 /// No such drive.
 pub fn no_drive(name: &str) -> Failure {
     let message = format!("There is no drive \"{name}\" on this computer.");
@@ -142,13 +153,13 @@ pub fn family(error: &FamilyError) -> Failure {
             "Check the address, or use holdall drive create.",
         ),
         FamilyError::SecretNeeded => failure(
-            Code::Credentials,
-            "The drive is encrypted.",
+            Code::PassphraseNeeded,
+            "The drive is encrypted, and neither its passphrase nor its recovery key was given.",
             NOTHING_CHANGED,
             "Give its passphrase with --passphrase-file, or its recovery key with --recovery-key-file.",
         ),
         FamilyError::WrongSecret => failure(
-            Code::Credentials,
+            Code::PassphraseWrong,
             "The passphrase or recovery key is wrong.",
             NOTHING_CHANGED,
             "Try again. Without one of the two nobody can read the drive.",

@@ -10,6 +10,8 @@ use crate::attach;
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
+use holdall_core::push::PushError;
+use holdall_core::volume::Volume;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,38 +19,39 @@ use tokio::sync::MutexGuard;
 
 /// How long requests in flight may take at a hand-over.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a closed drive tries to upload what its store did not take.
+const DRAIN_EVERY: Duration = Duration::from_secs(2);
+/// What it means that nobody waits for a close any more.
+const GOES_ON_UNMOUNTED: &str =
+    "The drive is unmounted. What was not uploaded is safe on this computer, and goes on being uploaded.";
 
 impl Drive {
     /// Unmounts it. What is left is pushed: now, or in the background.
     pub async fn close(self: &Arc<Self>, wait: bool, work: Work) -> Result<(), Failure> {
-        let drive = self.clone();
-        let unmounting = tokio::spawn(async move {
-            let mut open = drive.open.lock().await;
-            drive.unmount(&mut open).await
-        });
-        let unmounted = unmounting.await;
-        unmounted.unwrap_or_else(|error| Err(failure::local(&io::Error::other(error))))?;
-        let mut open = self.open.lock().await;
-        let Some(opened) = &*open else { return Ok(()) };
-        if !wait {
-            drop(open);
-            let drive = self.clone();
-            tokio::spawn(async move { drive.drain().await });
-            return Ok(());
-        }
-        if let Some(pusher) = opened.volume.pusher() {
-            if pusher.is_paused() {
-                return Err(failure(
-                    Code::Unsent,
-                    "Uploading is paused, and changes are only on this computer.",
-                    "They are safe here; the drive is unmounted.",
-                    format!("Run holdall drive resume {}, then close it again.", self.name),
-                ));
+        let volume = {
+            let mut open = self.open.lock().await;
+            self.unmount(&mut open).await?;
+            match &mut *open {
+                Some(open) => {
+                    self.drain_in_background(open);
+                    open.volume.clone()
+                }
+                None => return Ok(()),
             }
-            let released = with_progress(pusher, &work, opened.volume.release()).await;
-            released.map_err(|error| failure::push(&error))?;
+        };
+        let Some(pusher) = volume.pusher().filter(|_| wait) else { return Ok(()) };
+        if pusher.is_paused() {
+            return Err(failure(
+                Code::Unsent,
+                "Uploading is paused, and changes are only on this computer.",
+                "They are safe here; the drive is unmounted.",
+                format!("Run holdall drive resume {}, then close it again.", self.name),
+            ));
         }
-        self.finish(&mut open).await;
+        let releasing = with_progress(pusher, &work, volume.release());
+        let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
+        released.map_err(|error| failure::push(&error))?;
+        self.finish_if_still(&volume).await;
         Ok(())
     }
 
@@ -64,6 +67,7 @@ impl Drive {
             }
             return Ok(());
         };
+        opened.check_not_serving()?;
         opened.volume.prepare_to_close();
         if let Some(mut at) = opened.attachment.take() {
             let work = move || {
@@ -76,6 +80,7 @@ impl Drive {
                 opened.attachment = Some(at);
                 return Err(error.failure());
             }
+            *self.place.write() = None;
         }
         if opened.writable {
             self.remember(|config| config.open = None)?;
@@ -84,20 +89,33 @@ impl Drive {
         Ok(())
     }
 
-    /// Pushes what a closed drive has left, as long as it takes, and puts it down then.
-    async fn drain(self: &Arc<Self>) {
-        let volume = {
-            let open = self.open.lock().await;
-            open.as_ref().filter(|open| open.attachment.is_none()).map(|open| open.volume.clone())
-        };
-        let Some(volume) = volume else { return };
-        if let Err(error) = volume.release().await {
-            tracing::warn!(drive = self.name, %error, "not all of a closed drive could be uploaded");
-            return;
+    /// Pushes what a closed drive has left, however long its store is away, and puts it down then.
+    fn drain_in_background(self: &Arc<Self>, open: &mut OpenDrive) {
+        if !std::mem::replace(&mut open.draining, true) {
+            let (drive, volume) = (self.clone(), open.volume.clone());
+            tokio::spawn(async move { drive.drain(volume).await });
         }
+    }
+
+    async fn drain(self: &Arc<Self>, volume: Arc<Volume>) {
+        loop {
+            match volume.release().await {
+                Ok(()) => return self.finish_if_still(&volume).await,
+                Err(PushError::Read(_) | PushError::Paused) => tokio::time::sleep(DRAIN_EVERY).await,
+                // It was opened again with another engine.
+                Err(PushError::Closed) => return,
+                Err(error @ (PushError::Fenced(_) | PushError::Journal(_) | PushError::Label(_))) => {
+                    tracing::warn!(drive = self.name, %error, "not all of a closed drive could be uploaded");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Puts down an unmounted drive, unless it was opened again meanwhile, with another engine.
+    async fn finish_if_still(self: &Arc<Self>, volume: &Arc<Volume>) {
         let mut open = self.open.lock().await;
-        // It may have been opened again meanwhile, with another engine.
-        if open.as_ref().is_some_and(|open| open.attachment.is_none() && Arc::ptr_eq(&open.volume, &volume)) {
+        if open.as_ref().is_some_and(|open| open.attachment.is_none() && Arc::ptr_eq(&open.volume, volume)) {
             self.finish(&mut open).await;
         }
     }
@@ -113,6 +131,7 @@ impl Drive {
         }
         let Some(mut opened) = self.open.lock().await.take() else { return };
         if let Some(mut at) = opened.attachment.take() {
+            *self.place.write() = None;
             let left = tokio::task::spawn_blocking(move || at.attached.hand_over(HAND_OVER_PATIENCE)).await;
             if let Ok(Err(error)) = left {
                 tracing::warn!(drive = self.name, %error, "the drive could not be handed over");

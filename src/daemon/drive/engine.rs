@@ -52,7 +52,15 @@ impl Drive {
         pusher(&volume).set_paused(paused);
         volume.puller().set_background(!paused);
         *self.live.write() = Some(volume.clone());
-        Ok(OpenDrive { volume, attachment: None, reference: None, writable: true, _lock: lock })
+        Ok(OpenDrive {
+            volume,
+            attachment: None,
+            reference: None,
+            writable: true,
+            serving: false,
+            draining: false,
+            _lock: lock,
+        })
     }
 
     /// Opens one version to look at: it is held in the store while it is open, and what the file system writes to
@@ -89,7 +97,15 @@ impl Drive {
         let opened = volume::open(env, self.uuid(), device.clone(), access, limits).await;
         let volume = opened.map_err(|error| failure::open(&error, &self.name))?;
         *self.live.write() = Some(volume.clone());
-        Ok(OpenDrive { volume, attachment: None, reference: Some(reference), writable: false, _lock: lock })
+        Ok(OpenDrive {
+            volume,
+            attachment: None,
+            reference: Some(reference),
+            writable: false,
+            serving: false,
+            draining: false,
+            _lock: lock,
+        })
     }
 
     /// Puts a drive down that is attached to nothing, after telling the store if nothing is left to push.

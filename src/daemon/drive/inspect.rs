@@ -40,9 +40,10 @@ impl Drive {
     /// Reads and checks every object of the drive.
     pub async fn check(self: &Arc<Self>, work: Work) -> Result<api::Checked, Failure> {
         let (objects, _) = self.objects().await?;
-        let progress = move |done, total| work.progress("Checking objects", done, total, Unit::Items);
-        let checked = check::check(&objects, self.uuid(), &progress).await;
-        let checked = checked.map_err(|error| failure::drive(&error))?;
+        let progress = |done, total| work.progress("Checking objects", done, total, Unit::Items);
+        let checking = check::check(&objects, self.uuid(), &progress);
+        let checked = work.unless_interrupted("Nothing was changed; the check is not complete.", checking);
+        let checked = checked.await?.map_err(|error| failure::drive(&error))?;
         let ok = checked.errors.is_empty();
         Ok(api::Checked { ok, objects: checked.objects, errors: checked.errors })
     }

@@ -10,7 +10,6 @@ use crate::attach::{self, Identity};
 use crate::daemon::failure;
 use crate::daemon::registry::OpenAs;
 use crate::daemon::status::Phase;
-use crate::daemon::work::Work;
 use holdall_core::device::BlockDevice;
 use std::io;
 use std::path::PathBuf;
@@ -19,13 +18,9 @@ use tokio::sync::MutexGuard;
 
 impl Drive {
     /// Opens and mounts it.
-    pub async fn open(self: Arc<Self>, request: api::Open, _work: Work) -> Result<api::Opened, Failure> {
-        let drive = self.clone();
-        let opening = tokio::spawn(async move {
-            let mut open = drive.open.lock().await;
-            drive.open_now(&mut open, &request).await
-        });
-        opening.await.unwrap_or_else(|error| Err(failure::local(&io::Error::other(error))))
+    pub async fn open(self: &Arc<Self>, request: &api::Open) -> Result<api::Opened, Failure> {
+        let mut open = self.open.lock().await;
+        self.open_now(&mut open, request).await
     }
 
     async fn open_now(
@@ -36,6 +31,9 @@ impl Drive {
         if open.as_ref().is_some_and(|open| open.attachment.is_some()) {
             let action = format!("Close it first with holdall drive close {}.", self.name);
             return Err(failure::state("The drive is open already.", action));
+        }
+        if let Some(open) = &**open {
+            open.check_not_serving()?;
         }
         // Closed, but still uploading: it starts anew from its journal.
         if let Some(draining) = open.take() {
@@ -71,17 +69,18 @@ impl Drive {
             None => default_mountpoint(&self.name)?,
         };
         let attached = self.attach(opened.device(), request.attach, at, look).await;
-        match attached {
-            Ok(attachment) => opened.attachment = Some(attachment),
+        let attachment = match attached {
+            Ok(attachment) => attachment,
             Err(failure) => {
                 self.put_down(opened).await;
                 return Err(failure);
             }
-        }
-        let places = opened.places();
-        let attach = places.attach.unwrap_or_default();
-        let (block_device, mountpoint) =
-            (places.block_device.unwrap_or_default(), places.mountpoint.unwrap_or_default());
+        };
+        let place = attachment.place();
+        let (block_device, mountpoint, attach) =
+            (place.block_device.clone(), place.mountpoint(), place.attach);
+        opened.attachment = Some(attachment);
+        *self.place.write() = Some(place);
         if !look {
             let (mountpoint, block_device) = (PathBuf::from(&mountpoint), PathBuf::from(&block_device));
             self.remember(|config| config.open = Some(OpenAs { mountpoint, attach, block_device }))?;

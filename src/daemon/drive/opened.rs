@@ -1,17 +1,14 @@
 //! A drive that is open: its engine, its block device, its mount.
 
-use super::upload::pusher;
 use crate::api::{self, Code, Failure};
 use crate::attach::Attached;
 use crate::attach::filesystem::Mounted;
 use crate::daemon::failure::{self, failure};
 use crate::privileged::{FreezeEnded, Frozen};
 use holdall_core::device::BlockDevice;
-use holdall_core::push::Pusher;
 use holdall_core::store::Store;
 use holdall_core::volume::{Volume, VolumeDevice};
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +24,10 @@ pub struct OpenDrive {
     /// For a version that is only looked at: the hold on it in the store.
     pub(super) reference: Option<(Arc<dyn Store>, String)>,
     pub(super) writable: bool,
+    /// It is served by NBD, for as long as somebody's request lasts.
+    pub(super) serving: bool,
+    /// It is unmounted, and a task uploads what is left.
+    pub(super) draining: bool,
     /// Nobody else opens this device's files of the drive while it lives.
     pub(super) _lock: File,
 }
@@ -37,39 +38,36 @@ pub(super) struct Attachment {
     pub(super) mounted: Mounted,
 }
 
-/// Where an open drive is to be found.
-pub struct Places {
-    pub block_device: Option<String>,
-    pub mountpoint: Option<String>,
-    pub attach: Option<api::AttachMode>,
-}
-
-impl Places {
-    /// Bytes that files on it take. Asked of the mounted file system by a process of its own, since it may hang.
-    pub async fn used_bytes(&self) -> u64 {
-        let Some(mountpoint) = self.mountpoint.clone() else { return 0 };
-        let asked = tokio::task::spawn_blocking(move || rustix::fs::statvfs(Path::new(&mountpoint)));
-        match tokio::time::timeout(Duration::from_millis(100), asked).await {
-            Ok(Ok(Ok(stat))) => (stat.f_blocks - stat.f_bfree) * stat.f_frsize,
-            _ => 0,
+impl Attachment {
+    /// Where it is to be found.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            block_device: self.attached.block_device().display().to_string(),
+            mounted: self.mounted.clone(),
+            attach: self.attached.mode(),
         }
     }
 }
 
-impl OpenDrive {
-    /// Its engine.
-    pub fn volume(&self) -> &Arc<Volume> {
-        &self.volume
-    }
+/// Where a mounted drive is to be found.
+#[derive(Clone)]
+pub struct Place {
+    pub block_device: String,
+    pub mounted: Mounted,
+    pub attach: api::AttachMode,
+}
 
+impl Place {
+    /// Where its file system is mounted.
+    pub fn mountpoint(&self) -> String {
+        self.mounted.mountpoint().display().to_string()
+    }
+}
+
+impl OpenDrive {
     /// Its block device.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         Arc::new(VolumeDevice(self.volume.clone()))
-    }
-
-    /// Who pushes it. It is open for writing.
-    pub fn pusher(&self) -> &Pusher {
-        pusher(&self.volume)
     }
 
     /// Whether it is open for writing.
@@ -88,13 +86,11 @@ impl OpenDrive {
         }
     }
 
-    /// Where it is to be found.
-    pub fn places(&self) -> Places {
-        let at = self.attachment.as_ref();
-        Places {
-            block_device: at.map(|at| at.attached.block_device().display().to_string()),
-            mountpoint: at.map(|at| at.mounted.mountpoint().display().to_string()),
-            attach: at.map(|at| at.attached.mode()),
+    /// Refuses what cannot be done to a drive that is being served.
+    pub fn check_not_serving(&self) -> Result<(), Failure> {
+        match self.serving {
+            true => Err(failure::state("The drive is being served.", "End holdall drive serve first.")),
+            false => Ok(()),
         }
     }
 

@@ -76,12 +76,14 @@ impl Drive {
             }
         });
         let found = found.await.map_err(|error| failure::local(&io::Error::other(error)))?;
-        opened.attachment = match found.map_err(|error| error.failure())? {
-            Some(attachment) => Some(attachment),
-            None => Some(self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?),
+        let attachment = match found.map_err(|error| error.failure())? {
+            Some(attachment) => attachment,
+            None => self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?,
         };
-        let places = opened.places();
-        let block_device = PathBuf::from(places.block_device.unwrap_or_default());
+        let place = attachment.place();
+        let block_device = PathBuf::from(&place.block_device);
+        opened.attachment = Some(attachment);
+        *self.place.write() = Some(place);
         self.remember(|config| {
             if let Some(open) = &mut config.open {
                 open.block_device = block_device;

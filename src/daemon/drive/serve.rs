@@ -4,6 +4,7 @@ use super::Drive;
 use super::opened::OpenDrive;
 use crate::api::{self, Code, Failure};
 use crate::daemon::failure::{self, failure};
+use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
 use holdall_core::device::BlockDevice;
 use holdall_nbd::server::Server;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 /// How long requests in flight may take when serving ends.
 const GRACE: Duration = Duration::from_secs(10);
+/// What it means that serving ends.
+const NO_LONGER_SERVED: &str = "The drive is no longer served. What was written is safe on this computer.";
 
 impl Drive {
     /// Serves the drive by NBD until whoever asked goes away.
@@ -26,13 +29,30 @@ impl Drive {
         let listener = Listener::bind(&request)?;
         let opened = self.open_engine().await?;
         let server = Server::new(tokio::runtime::Handle::current());
-        let uri = listener.serve(&server, opened.device())?;
-        *open = Some(opened);
-        let serving = Serving { drive: self.clone(), server: Some(server), open: Some(open) };
-        work.result(api::Served { uri }).await;
-        std::future::pending::<()>().await;
-        drop(serving);
-        unreachable!("nobody ends this but whoever asked, by going away")
+        let served = listener.serve(&server, opened.device());
+        let volume = opened.volume.clone();
+        *open = Some(OpenDrive { serving: true, ..opened });
+        let ended = match served {
+            Ok(uri) => {
+                self.set_phase(Phase::Open);
+                drop(open);
+                work.result(api::Served { uri }).await;
+                let ended = work.unless_interrupted(NO_LONGER_SERVED, std::future::pending()).await;
+                open = self.open.lock().await;
+                ended
+            }
+            Err(failure) => Err(failure),
+        };
+        // The server first, then the engine. At the daemon's end somebody else may have put the drive down already.
+        let _ = tokio::task::spawn_blocking(move || server.shutdown(GRACE)).await;
+        if open.as_ref().is_some_and(|open| Arc::ptr_eq(&open.volume, &volume)) {
+            self.finish(&mut open).await;
+        }
+        if let Some(path) = &request.socket {
+            // The next one could not listen there.
+            let _ = std::fs::remove_file(path);
+        }
+        ended
     }
 }
 
@@ -82,28 +102,5 @@ impl Listener {
                 Ok(format!("nbd://{address}"))
             }
         }
-    }
-}
-
-/// Ends serving when whoever asked has gone: the server first, then the engine.
-struct Serving<'a> {
-    drive: Arc<Drive>,
-    server: Option<Server>,
-    open: Option<tokio::sync::MutexGuard<'a, Option<OpenDrive>>>,
-}
-
-impl Drop for Serving<'_> {
-    fn drop(&mut self) {
-        // The lock cannot move into a task; the drive is taken out of it, and put back to be finished.
-        let opened = self.open.take().and_then(|mut open| open.take());
-        let (drive, server) = (self.drive.clone(), self.server.take());
-        tokio::spawn(async move {
-            let mut open = drive.open.lock().await;
-            if let Some(server) = server {
-                let _ = tokio::task::spawn_blocking(move || server.shutdown(GRACE)).await;
-            }
-            *open = opened;
-            drive.finish(&mut open).await;
-        });
     }
 }

@@ -11,43 +11,46 @@ use std::time::Duration;
 
 /// How often a progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// What it means that nobody waits for an upload any more.
+pub(super) const GOES_ON: &str =
+    "What was uploaded stays. The rest is safe on this computer and is uploaded later.";
+/// What it means that nobody waits for a collection any more.
+const COLLECTED_IN_PART: &str = "What was deleted was needed by no version. The rest can be deleted later.";
 
 impl Drive {
     /// Writes everything to the journal, pushes it, and waits for the commit.
     pub async fn sync(self: &Arc<Self>, work: Work) -> Result<api::Synced, Failure> {
-        let open = self.open.lock().await;
-        if let Some(open) = &*open {
+        if let Some(open) = &*self.open.lock().await {
             open.check_writable(&self.name)?;
             open.sync_file_system().await?;
-            let committed = with_progress(open.pusher(), &work, open.pusher().sync()).await;
-            return committed.map(synced).map_err(|error| failure::push(&error));
         }
-        drop(open);
         self.with_volume(async |volume| {
             let pusher = pusher(volume);
-            with_progress(pusher, &work, pusher.sync())
-                .await
-                .map(synced)
-                .map_err(|error| failure::push(&error))
+            let committed = work.unless_interrupted(GOES_ON, with_progress(pusher, &work, pusher.sync()));
+            committed.await?.map(synced).map_err(|error| failure::push(&error))
         })
         .await
     }
 
     /// Pushes what an open drive holds, so that what is in the store is what a person sees.
-    pub async fn push_if_open(self: &Arc<Self>) -> Result<(), Failure> {
-        match &*self.open.lock().await {
+    pub async fn push_if_open(self: &Arc<Self>, work: &Work) -> Result<(), Failure> {
+        let volume = match &*self.open.lock().await {
             Some(open) if open.is_writable() => {
                 open.sync_file_system().await?;
-                open.pusher().sync().await.map(drop).map_err(|error| failure::push(&error))
+                open.volume.clone()
             }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        let pusher = pusher(&volume);
+        let pushed = work.unless_interrupted(GOES_ON, with_progress(pusher, work, pusher.sync()));
+        pushed.await?.map(drop).map_err(|error| failure::push(&error))
     }
 
     /// Collects garbage.
-    pub async fn collect(self: &Arc<Self>) -> Result<api::Collected, Failure> {
+    pub async fn collect(self: &Arc<Self>, work: Work) -> Result<api::Collected, Failure> {
         self.with_volume(async |volume| {
-            let collected = pusher(volume).collect().await.map_err(|error| failure::push(&error))?;
+            let collected = work.unless_interrupted(COLLECTED_IN_PART, pusher(volume).collect()).await?;
+            let collected = collected.map_err(|error| failure::push(&error))?;
             Ok(api::Collected {
                 deleted: collected.deleted,
                 bytes_freed: collected.bytes_freed,

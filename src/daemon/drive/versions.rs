@@ -9,6 +9,11 @@ use crate::daemon::{failure, status};
 use holdall_core::drive;
 use std::sync::Arc;
 
+/// What it means that nobody waits for a snapshot any more: an open drive's is taken with the next commit.
+const MAY_STILL_BE_TAKEN: &str = "The drive itself is unchanged. The snapshot may still be taken.";
+/// The same, of giving one up.
+const MAY_STILL_GO: &str = "The drive itself is unchanged. The snapshot may still be given up.";
+
 impl Drive {
     /// The versions that are kept.
     pub async fn snapshots(&self) -> Result<Vec<api::Snapshot>, Failure> {
@@ -23,33 +28,31 @@ impl Drive {
         if label.is_empty() || label.len() > 200 || label.contains('/') {
             return Err(failure::usage("A label has 1 to 200 characters, and no slash."));
         }
-        let open = self.open.lock().await;
-        if let Some(open) = &*open {
+        if let Some(open) = &*self.open.lock().await {
             open.check_writable(&self.name)?;
             let frozen = open.freeze().await?;
             // What is written from here on is not part of it: a cut at this moment is what is wanted.
-            let volume = open.volume();
-            let flushed = volume.journal().flush().await;
+            let flushed = open.volume.journal().flush().await;
             thaw(frozen).await?;
             flushed.map_err(|error| failure::journal(&error))?;
-            let taken = with_progress(open.pusher(), &work, open.pusher().snapshot(label)).await;
-            return taken.map(|taken| status::snapshot(&taken)).map_err(|error| failure::push(&error));
         }
-        drop(open);
         self.with_volume(async |volume| {
-            let taken = pusher(volume).snapshot(label).await.map_err(|error| failure::push(&error))?;
-            Ok(status::snapshot(&taken))
+            let pusher = pusher(volume);
+            let taken = with_progress(pusher, &work, pusher.snapshot(label));
+            let taken = work.unless_interrupted(MAY_STILL_BE_TAKEN, taken).await?;
+            taken.map(|taken| status::snapshot(&taken)).map_err(|error| failure::push(&error))
         })
         .await
     }
 
     /// Stops keeping a version.
-    pub async fn drop_snapshot(self: &Arc<Self>, label: &str) -> Result<(), Failure> {
+    pub async fn drop_snapshot(self: &Arc<Self>, label: &str, work: Work) -> Result<(), Failure> {
         if !self.snapshots().await?.iter().any(|snapshot| snapshot.label == label) {
             return Err(failure::drive(&drive::DriveError::NoSnapshot(label.to_owned())));
         }
         self.with_volume(async |volume| {
-            pusher(volume).drop_snapshot(label).await.map_err(|error| failure::push(&error))
+            let dropped = work.unless_interrupted(MAY_STILL_GO, pusher(volume).drop_snapshot(label));
+            dropped.await?.map_err(|error| failure::push(&error))
         })
         .await
     }
