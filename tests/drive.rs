@@ -266,6 +266,25 @@ fn versions_are_kept_brought_back_and_cloned() {
 }
 
 #[test]
+fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    write_files(&a.mountpoint(), 20);
+    a.close();
+    assert_eq!(a.ok(&["drive", "resize", "d", "1G"])["size_bytes"], 1u64 << 30);
+    // On another computer, which has to learn it from the store.
+    a.ok(&["drive", "sync", "d"]);
+    let b = bench.machine("b");
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    b.open(&[]);
+    let room = rustix::fs::statvfs(b.mountpoint()).unwrap();
+    assert!(room.f_blocks * room.f_frsize > 900 << 20, "{} blocks", room.f_blocks);
+    check_files(&b.mountpoint(), 20);
+    b.close();
+}
+
+#[test]
 fn what_is_only_here_is_not_given_up_by_accident() {
     let bench = Bench::new();
     let a = bench.with_drive();

@@ -23,6 +23,9 @@ const CHECK_DEADLINE: Duration = Duration::from_secs(4 * 3600);
 const UNMOUNT_DEADLINE: Duration = Duration::from_secs(300);
 /// Resizing writes the descriptors of the new part.
 const GROW_DEADLINE: Duration = Duration::from_secs(600);
+/// What a device has beyond its file system, and is worth growing for: a last group of blocks that would hold little
+/// beside its own tables is left away by resize2fs.
+const GROW_FROM_BYTES: u64 = 1 << 20;
 /// How full it is is in memory; whoever asks is at a prompt.
 const USAGE_DEADLINE: Duration = Duration::from_secs(5);
 /// A freeze writes back first.
@@ -61,7 +64,7 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
     let site = attached.site();
     // What a person can mend at once is found before anything takes time.
     let point = MountPoint::resolve(&options.at)?;
-    prepare(attached, options)?;
+    let is_small = prepare(attached, options)?;
     let identity = attached.identity();
     let mut record = Record::new(identity.uuid, &identity.name);
     record.made = point.missing || left_by_us(site, identity.uuid, &point.path)?;
@@ -71,6 +74,9 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
     match mount_on(site, attached.target(), &point, options.read_only) {
         Ok(()) => {
             site.done(Step::Mounted);
+            if is_small {
+                mounted.fill_device();
+            }
             Ok(mounted)
         }
         Err(error) => {
@@ -99,7 +105,9 @@ fn mount_on(site: &Site, target: &Target, point: &MountPoint, read_only: bool) -
     Ok(())
 }
 
-fn prepare(attached: &Attached, options: &MountOptions) -> Result<(), AttachError> {
+/// Makes the file system ready to be mounted. Whether it is smaller than its device, which was then resized while it was
+/// not mounted, or on another machine.
+fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachError> {
     let (site, target) = (attached.site(), attached.target().clone());
     let probe = Privileged::Probe { target: target.clone() };
     let Outcome::Content(content) = site.deputy.perform(&probe, &[], FORMAT_DEADLINE)? else {
@@ -113,13 +121,22 @@ fn prepare(attached: &Attached, options: &MountOptions) -> Result<(), AttachErro
             let (uid, gid) = (options.uid, options.gid);
             site.perform(&Privileged::MakeFileSystem { target, label, uid, gid }, FORMAT_DEADLINE)?;
             site.done(Step::Formatted);
-            Ok(())
+            Ok(false)
         }
         // Only where the kernel has met an inconsistency. An unclean end is the mount's business, which replays.
-        Content::Ext4(superblock) if superblock.has_errors => {
-            Ok(site.perform(&Privileged::Check { target }, CHECK_DEADLINE)?)
+        Content::Ext4(superblock) => {
+            if superblock.has_errors {
+                site.perform(&Privileged::Check { target: target.clone() }, CHECK_DEADLINE)?;
+            }
+            let size_bytes = target.size_bytes()?;
+            let is_small = !options.read_only && superblock.size_bytes + GROW_FROM_BYTES <= size_bytes;
+            if is_small
+                && let Err(error) = site.perform(&Privileged::GrowUnmounted { target }, CHECK_DEADLINE)
+            {
+                tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
+            }
+            Ok(is_small)
         }
-        Content::Ext4(_) => Ok(()),
     }
 }
 
@@ -196,6 +213,14 @@ impl Mounted {
         let grow = Privileged::Grow { target: self.target.clone() };
         self.site.deputy.perform(&grow, &[], GROW_DEADLINE)?;
         Ok(())
+    }
+
+    /// Has the file system take all of its device. It can be used as it is where that fails.
+    fn fill_device(&self) {
+        let grow = Privileged::Grow { target: self.target.clone() };
+        if let Err(error) = self.site.perform(&grow, GROW_DEADLINE) {
+            tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
+        }
     }
 
     /// Unmounts. What uses it is named by the error, and it stays mounted.

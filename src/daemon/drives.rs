@@ -124,7 +124,8 @@ impl Drives {
         let size = check_size(request.size_bytes)?;
         let store = self.connect(&request.store)?;
         if let Some(path) = request.store.strip_prefix("file://") {
-            FileStore::new(path.into()).prepare().map_err(|error| failure::local(&error))?;
+            let made = FileStore::new(path.into()).prepare();
+            made.map_err(|error| failure::no_directory(&request.store, &error))?;
         }
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, _) => None,

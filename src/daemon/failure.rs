@@ -2,6 +2,7 @@
 //! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
 
 use crate::api::{Code, Failure};
+use crate::words::why;
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
 use holdall_core::format::FormatError;
@@ -241,10 +242,25 @@ pub fn local(error: &io::Error) -> Failure {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     failure(
         if full { Code::Full } else { Code::Failed },
-        format!("This computer's files of the drive cannot be used: {error}."),
+        format!("This computer's files of the drive cannot be used: {}.", why(error)),
         "Nothing was changed in the store.",
         if full { "Make room on the local disk." } else { "Check the local disk and its permissions." },
     )
+}
+
+/// A store's directory that cannot be made.
+pub fn no_directory(url: &str, error: &io::Error) -> Failure {
+    failure(
+        Code::Failed,
+        format!("The directory of {url} cannot be made: {}.", why(error)),
+        NOTHING_CHANGED,
+        "Check the address, and that you may write there.",
+    )
+}
+
+/// Names the drive in an action that says NAME, as the errors of what lies below know no name.
+pub fn named(failure: Failure, name: &str) -> Failure {
+    Failure { action: failure.action.replace("NAME", name), ..failure }
 }
 
 /// Errors of pushing.
@@ -308,6 +324,9 @@ pub fn drive(error: &DriveError) -> Failure {
 /// Errors of store addresses.
 pub fn url(error: &UrlError) -> Failure {
     match error {
-        UrlError::Scheme { .. } | UrlError::Relative { .. } => usage(format!("{error}.")),
+        UrlError::Scheme { url } => {
+            usage(format!("{url} is not the address of a store: that begins with file:///."))
+        }
+        UrlError::Relative { .. } => usage(format!("{error}.")),
     }
 }

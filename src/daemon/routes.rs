@@ -57,7 +57,9 @@ where
     T: Serialize + Send,
     F: Future<Output = Result<T, Failure>> + Send + 'static,
 {
-    work(drives, move |drives, progress| async move { doing(drives.get(&name)?, progress).await })
+    work(drives, move |drives, progress| async move {
+        doing(drives.get(&name)?, progress).await.map_err(|failure| failure::named(failure, &name))
+    })
 }
 
 fn plain<T: Serialize>(result: Result<T, Failure>) -> Response {
@@ -155,7 +157,7 @@ pub async fn resize(
 
 pub async fn snapshots(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     match drives.get(&name) {
-        Ok(drive) => plain(drive.snapshots().await),
+        Ok(drive) => plain(drive.snapshots().await.map_err(|failure| failure::named(failure, &name))),
         Err(failure) => failure.into_response(),
     }
 }
@@ -173,7 +175,8 @@ pub async fn drop_snapshot(
     Path((name, label)): Path<(String, String)>,
 ) -> Response {
     work(drives, |drives, work| async move {
-        drives.get(&name)?.drop_snapshot(&label, work).await?;
+        let dropped = drives.get(&name)?.drop_snapshot(&label, work).await;
+        dropped.map_err(|failure| failure::named(failure, &name))?;
         Ok(api::Nothing {})
     })
 }

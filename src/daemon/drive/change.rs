@@ -39,7 +39,7 @@ impl Drive {
             return Err(failure::state("The drive is open.", action));
         }
         if !request.discard_unsent {
-            self.check_nothing_unsent().await?;
+            self.check_nothing_unsent(", or give --discard-unsent").await?;
         }
         if request.delete_data {
             let (objects, _) = self.objects().await?;

@@ -90,7 +90,7 @@ impl Drive {
     }
 
     /// Pushes what a closed drive has left, however long its store is away, and puts it down then.
-    fn drain_in_background(self: &Arc<Self>, open: &mut OpenDrive) {
+    pub(super) fn drain_in_background(self: &Arc<Self>, open: &mut OpenDrive) {
         if !std::mem::replace(&mut open.draining, true) {
             let (drive, volume) = (self.clone(), open.volume.clone());
             tokio::spawn(async move { drive.drain(volume).await });

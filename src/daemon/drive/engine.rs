@@ -131,8 +131,9 @@ impl Drive {
         }
     }
 
-    /// Whether changes are only on this computer: what the journal has beyond the store.
-    pub(super) async fn check_nothing_unsent(self: &Arc<Self>) -> Result<(), Failure> {
+    /// Refuses while changes are only on this computer: what the journal has beyond the store. `or_else` is how one gives
+    /// them up.
+    pub(super) async fn check_nothing_unsent(self: &Arc<Self>, or_else: &str) -> Result<(), Failure> {
         let directory = Directory::create(&self.registry.directory(&self.name))
             .map_err(|error| failure::local(&error))?;
         let known = volume::Local::load(&directory).map_err(|error| failure::local(&error))?;
@@ -152,7 +153,7 @@ impl Drive {
                 Code::Unsent,
                 format!("{} of changes are only on this computer.", crate::sizes::format_bytes(bytes)),
                 "Nothing was changed. They would be lost.",
-                format!("Run holdall drive sync {} first, or give --discard-unsent.", self.name),
+                format!("Run holdall drive sync {} first{}.", self.name, or_else),
             )),
         }
     }

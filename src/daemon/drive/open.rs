@@ -40,7 +40,7 @@ impl Drive {
             self.put_down(draining).await;
         }
         self.set_phase(Phase::Connecting);
-        let opened = self.open_and_mount(request).await;
+        let opened = self.open_and_mount(open, request).await;
         match opened {
             Ok((opened, answer)) => {
                 **open = Some(opened);
@@ -48,8 +48,10 @@ impl Drive {
                 Ok(answer)
             }
             Err(failure) => {
-                *self.live.write() = None;
-                self.set_phase(Phase::Closed);
+                if open.is_none() {
+                    *self.live.write() = None;
+                    self.set_phase(Phase::Closed);
+                }
                 Err(failure)
             }
         }
@@ -57,6 +59,7 @@ impl Drive {
 
     async fn open_and_mount(
         self: &Arc<Self>,
+        open: &mut MutexGuard<'_, Option<OpenDrive>>,
         request: &api::Open,
     ) -> Result<(OpenDrive, api::Opened), Failure> {
         let look = request.read_only || request.snapshot.is_some();
@@ -72,7 +75,10 @@ impl Drive {
         let attachment = match attached {
             Ok(attachment) => attachment,
             Err(failure) => {
-                self.put_down(opened).await;
+                // What the attempt has written is uploaded, and the drive is free for others then.
+                self.set_phase(Phase::Draining);
+                self.drain_in_background(&mut opened);
+                **open = Some(opened);
                 return Err(failure);
             }
         };

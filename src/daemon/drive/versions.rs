@@ -64,7 +64,7 @@ impl Drive {
             let action = format!("Run holdall drive close {} --wait first.", self.name);
             return Err(failure::state("The drive is open.", action));
         }
-        self.check_nothing_unsent().await?;
+        self.check_nothing_unsent("").await?;
         let (objects, _) = self.objects().await?;
         let device = self.registry.device();
         drive::rollback(&objects, self.uuid(), label, device)
