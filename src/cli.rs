@@ -2,7 +2,7 @@
 //!
 //! One command goes like this: `args` reads it, `drive` (or `events`, `service`) turns it into a request, `client` sends
 //! that (`start` starts the daemon where none runs), `show` words the result, `output` prints it. Errors come up as
-//! [`CliError`], and only here become an exit code.
+//! `CliError`, and only here become an exit code.
 
 use crate::api::{Code, Failure};
 use crate::cli::args::{Arguments, Command, DaemonCommand};

@@ -6,7 +6,8 @@ use super::mountpoint::{self, MountPoint};
 use super::{AttachError, Attached, Record, Site, Step};
 use crate::api::AttachMode;
 use crate::privileged::{
-    Content, FreezeEnded, Frozen, Look, Outcome, Privileged, PrivilegedError, Target, Usage, mountinfo,
+    Content, FreezeEnded, Frozen, Look, Outcome, Privileged, PrivilegedError, Superblock, Target, Usage,
+    mountinfo,
 };
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ const MOUNT_DEADLINE: Duration = Duration::from_secs(300);
 const CHECK_DEADLINE: Duration = Duration::from_secs(4 * 3600);
 /// An unmount writes back what is dirty: [`crate::privileged::DIRTY_LIMIT_BYTES`] where the kernel limits it.
 const UNMOUNT_DEADLINE: Duration = Duration::from_secs(300);
+/// The same at open, where somebody waits, and a file system that stays small does no harm.
+const FILL_DEADLINE: Duration = Duration::from_secs(60);
 /// Resizing writes the descriptors of the new part.
 const GROW_DEADLINE: Duration = Duration::from_secs(600);
 /// What a device has beyond its file system, and is worth growing for: a last group of blocks that would hold little
@@ -109,11 +112,7 @@ fn mount_on(site: &Site, target: &Target, point: &MountPoint, read_only: bool) -
 /// not mounted, or on another machine.
 fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachError> {
     let (site, target) = (attached.site(), attached.target().clone());
-    let probe = Privileged::Probe { target: target.clone() };
-    let Outcome::Content(content) = site.deputy.perform(&probe, &[], FORMAT_DEADLINE)? else {
-        return Err(AttachError::Confused);
-    };
-    match content {
+    match probe(site, &target)? {
         Content::Foreign => Err(AttachError::Foreign),
         Content::Blank if options.read_only => Err(AttachError::NoFileSystem),
         Content::Blank => {
@@ -128,16 +127,31 @@ fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachEr
             if superblock.has_errors {
                 site.perform(&Privileged::Check { target: target.clone() }, CHECK_DEADLINE)?;
             }
-            let size_bytes = target.size_bytes()?;
-            let is_small = !options.read_only && superblock.size_bytes + GROW_FROM_BYTES <= size_bytes;
-            if is_small
-                && let Err(error) = site.perform(&Privileged::GrowUnmounted { target }, CHECK_DEADLINE)
-            {
+            if options.read_only || !is_small(&superblock, &target)? {
+                return Ok(false);
+            }
+            let grow = Privileged::GrowUnmounted { target: target.clone() };
+            if let Err(error) = site.perform(&grow, CHECK_DEADLINE) {
                 tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
             }
-            Ok(is_small)
+            match probe(site, &target)? {
+                Content::Ext4(superblock) => is_small(&superblock, &target),
+                Content::Blank | Content::Foreign => Err(AttachError::Confused),
+            }
         }
     }
+}
+
+fn probe(site: &Site, target: &Target) -> Result<Content, AttachError> {
+    let probe = Privileged::Probe { target: target.clone() };
+    match site.deputy.perform(&probe, &[], FORMAT_DEADLINE)? {
+        Outcome::Content(content) => Ok(content),
+        _ => Err(AttachError::Confused),
+    }
+}
+
+fn is_small(superblock: &Superblock, target: &Target) -> Result<bool, AttachError> {
+    Ok(superblock.size_bytes + GROW_FROM_BYTES <= target.size_bytes()?)
 }
 
 /// The drive's mount, if it has one: after [`super::reattach`].
@@ -218,7 +232,7 @@ impl Mounted {
     /// Has the file system take all of its device. It can be used as it is where that fails.
     fn fill_device(&self) {
         let grow = Privileged::Grow { target: self.target.clone() };
-        if let Err(error) = self.site.perform(&grow, GROW_DEADLINE) {
+        if let Err(error) = self.site.perform(&grow, FILL_DEADLINE) {
             tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
         }
     }
