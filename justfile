@@ -7,6 +7,10 @@ default:
 test:
     tests/run
 
+# Bans, licences, sources and advisories of what it is built of.
+audit:
+    packaging/audit
+
 # Format and lint.
 lint:
     cargo fmt --all --check

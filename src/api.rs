@@ -1,44 +1,21 @@
 //! What the daemon and its clients say to each other: JSON over HTTP on a Unix socket.
 //!
-//! The socket is `daemon.sock` in the runtime directory, which only its owner can enter. Requests:
+//! The socket is `daemon.sock` in the runtime directory, which only its owner can enter. `holdall daemon openapi` prints
+//! the requests and these types as an OpenAPI document, as GET /v1/openapi.json does.
 //!
-//! | method, path | body | result |
-//! | --- | --- | --- |
-//! | GET /v1/daemon | | [`DaemonStatus`] |
-//! | POST /v1/daemon/stop | | `{}`; open drives stay mounted for the next daemon where that is possible |
-//! | GET /v1/drives | | list of [`DriveStatus`] |
-//! | POST /v1/drives | [`Create`] | [`Created`] |
-//! | POST /v1/drives/add | [`Add`] | [`Created`] |
-//! | GET /v1/drives/NAME | | [`DriveStatus`] |
-//! | POST /v1/drives/NAME/open | [`Open`] | [`Opened`] |
-//! | POST /v1/drives/NAME/close | [`Close`] | [`DriveStatus`] |
-//! | POST /v1/drives/NAME/sync | | [`Synced`] |
-//! | POST /v1/drives/NAME/pause, resume | | [`DriveStatus`] |
-//! | GET /v1/drives/NAME/map | | [`ChunkMap`] |
-//! | POST /v1/drives/NAME/check | | [`Checked`] |
-//! | POST /v1/drives/NAME/gc | | [`Collected`] |
-//! | POST /v1/drives/NAME/resize | [`Resize`] | [`DriveStatus`] |
-//! | GET /v1/drives/NAME/snapshots | | list of [`Snapshot`] |
-//! | POST /v1/drives/NAME/snapshots | [`Label`] | [`Snapshot`] |
-//! | DELETE /v1/drives/NAME/snapshots/LABEL | | `{}` |
-//! | POST /v1/drives/NAME/rollback | [`Label`] | [`Synced`] |
-//! | POST /v1/drives/NAME/clone | [`Clone`] | [`Created`] |
-//! | POST /v1/drives/NAME/passphrase | [`Passphrase`] | `{}` |
-//! | POST /v1/drives/NAME/remove | [`Remove`] | `{}` |
-//! | POST /v1/drives/NAME/serve | [`Serve`] | [`Served`]; served until the connection of the request ends |
-//! | GET /v1/doctor | | [`Diagnosis`] |
-//! | POST /v1/doctor/repair | | [`Diagnosis`] |
-//! | GET /v1/events | | server-sent events, each with an [`Event`] as data |
-//! | GET /v1/openapi.json | | the OpenAPI document |
+//! A GET answers with one JSON document. What does something (POST, DELETE) answers with newline-delimited JSON: any
+//! number of [`Line::Progress`], then one [`Line::Result`] or [`Line::Error`]. What is refused before it began is a
+//! [`Failure`] with its HTTP status.
 //!
-//! A POST answers with newline-delimited JSON: any number of [`Line::Progress`], then one [`Line::Result`] or
-//! [`Line::Error`]. Closing the connection cancels what has not been committed. A GET answers with plain JSON, or
-//! with an [`Failure`] and its HTTP status.
+//! **Closing the connection** of a request does not stop what would be left half done: that goes on to its end. It ends
+//! the wait for the store: what is uploaded goes on in the background, what is only read (a check) ends, and what is
+//! served by NBD ends.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One line of a POST's answer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
     /// How far it is.
@@ -50,7 +27,7 @@ pub enum Line {
 }
 
 /// How far a long operation is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
     /// What is being done, for people: "Uploading", "Checking objects".
     pub stage: String,
@@ -63,7 +40,7 @@ pub struct Progress {
 }
 
 /// What a progress counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Bytes.
@@ -73,7 +50,7 @@ pub enum Unit {
 }
 
 /// Why a request failed: the cause, what it means for one's data, and what to do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// Stable, for programs.
@@ -87,7 +64,7 @@ pub struct Failure {
 }
 
 /// Kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// It did not work.
@@ -102,8 +79,12 @@ pub enum Code {
     Held,
     /// The store cannot be reached.
     Offline,
-    /// Passphrase, recovery key or access key are wrong or missing.
+    /// The access key of the store is wrong, or does not allow this.
     Credentials,
+    /// The drive is encrypted, and neither its passphrase nor its recovery key was given.
+    PassphraseNeeded,
+    /// The passphrase or the recovery key is wrong.
+    PassphraseWrong,
     /// Something is damaged.
     Corrupt,
     /// The store was written by a later version.
@@ -122,9 +103,34 @@ pub enum Code {
     Full,
     /// The daemon does not run.
     NoDaemon,
+    /// It was stopped before it was done.
+    Interrupted,
 }
 
 impl Code {
+    /// Every one.
+    pub const ALL: [Code; 19] = [
+        Code::Failed,
+        Code::Usage,
+        Code::NotFound,
+        Code::Exists,
+        Code::Held,
+        Code::Offline,
+        Code::Credentials,
+        Code::PassphraseNeeded,
+        Code::PassphraseWrong,
+        Code::Corrupt,
+        Code::Newer,
+        Code::Unsent,
+        Code::Conflict,
+        Code::Paused,
+        Code::State,
+        Code::Privileges,
+        Code::Full,
+        Code::NoDaemon,
+        Code::Interrupted,
+    ];
+
     /// The exit code of a command that fails so.
     pub fn exit_code(self) -> u8 {
         match self {
@@ -134,9 +140,11 @@ impl Code {
             Code::NotFound => 3,
             Code::Held => 4,
             Code::Offline => 5,
-            Code::Credentials => 6,
+            Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong => 6,
             Code::Corrupt => 7,
             Code::Unsent => 8,
+            // As a shell has it for a program that Ctrl-C has ended.
+            Code::Interrupted => 130,
         }
     }
 
@@ -147,8 +155,8 @@ impl Code {
             Code::Usage => 400,
             Code::NotFound => 404,
             Code::Exists | Code::Held | Code::Unsent | Code::Conflict | Code::Paused | Code::State => 409,
-            Code::Offline => 503,
-            Code::Credentials | Code::Privileges => 403,
+            Code::Offline | Code::Interrupted => 503,
+            Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong | Code::Privileges => 403,
             Code::Newer => 422,
             Code::Full => 507,
         }
@@ -156,7 +164,7 @@ impl Code {
 }
 
 /// The daemon.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonStatus {
     /// Its version.
     pub version: String,
@@ -166,8 +174,12 @@ pub struct DaemonStatus {
     pub uptime_ms: u64,
 }
 
+/// A result that says nothing but that it is done.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Nothing {}
+
 /// What unlocks a family.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Secrets {
     /// The passphrase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,7 +190,7 @@ pub struct Secrets {
 }
 
 /// Makes a drive.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Create {
     /// Its name on this device.
     pub name: String,
@@ -194,7 +206,7 @@ pub struct Create {
 }
 
 /// Makes a drive that exists already known on this device.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Add {
     /// Its name on this device.
     pub name: String,
@@ -206,7 +218,7 @@ pub struct Add {
 }
 
 /// A drive that is known now.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Created {
     /// Its identity.
     pub uuid: String,
@@ -218,7 +230,7 @@ pub struct Created {
 }
 
 /// Opens a drive.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Open {
     /// Where to mount it; without, `~/Holdall/NAME`.
     #[serde(default)]
@@ -235,7 +247,7 @@ pub struct Open {
 }
 
 /// How the kernel gets at a drive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachMode {
     /// nbd where the kernel has it, else loop.
@@ -248,7 +260,7 @@ pub enum AttachMode {
 }
 
 /// An open drive.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Opened {
     /// The block device.
     pub block_device: String,
@@ -263,7 +275,7 @@ pub struct Opened {
 }
 
 /// Closes a drive.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Close {
     /// Wait until everything is in the store.
     #[serde(default)]
@@ -271,7 +283,7 @@ pub struct Close {
 }
 
 /// A version that is in the store.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Synced {
     /// Name of its root.
     pub root: String,
@@ -284,7 +296,7 @@ pub struct Synced {
 }
 
 /// The state of a drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriveState {
     /// Open, and everything is in the store or on its way.
     Ready,
@@ -311,7 +323,7 @@ pub enum DriveState {
 }
 
 /// Who has a drive.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// The device's name.
     pub name: String,
@@ -322,7 +334,7 @@ pub struct Holder {
 }
 
 /// Requests to the store since the drive was opened.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Requests {
     /// GETs.
     pub get: u64,
@@ -337,7 +349,7 @@ pub struct Requests {
 }
 
 /// A branch that only this device has.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Fork {
     /// Changes that it holds.
     pub records: u64,
@@ -346,7 +358,7 @@ pub struct Fork {
 }
 
 /// How a drive is. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DriveStatus {
     /// Its name on this device.
     pub name: String,
@@ -411,7 +423,7 @@ pub struct DriveStatus {
 }
 
 /// Where the chunks of a drive are.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChunkMap {
     /// Bytes that a cell stands for.
     pub cell_bytes: u64,
@@ -420,7 +432,7 @@ pub struct ChunkMap {
 }
 
 /// What most of a cell is; the more remarkable wins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
     /// Only in the store (or never written).
@@ -434,7 +446,7 @@ pub enum Cell {
 }
 
 /// What a check found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// Whether all is well.
     pub ok: bool,
@@ -445,7 +457,7 @@ pub struct Checked {
 }
 
 /// What a collection did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Collected {
     /// Objects that were deleted.
     pub deleted: u64,
@@ -458,21 +470,21 @@ pub struct Collected {
 }
 
 /// Grows a drive.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Resize {
     /// The new size.
     pub size_bytes: u64,
 }
 
 /// Names a snapshot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Label {
     /// The label.
     pub label: String,
 }
 
 /// A version that is kept.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     /// Its label.
     pub label: String,
@@ -485,7 +497,7 @@ pub struct Snapshot {
 }
 
 /// Makes a drive from a version of another.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Clone {
     /// The new drive's name.
     pub name: String,
@@ -495,14 +507,14 @@ pub struct Clone {
 }
 
 /// Changes the passphrase.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Passphrase {
     /// The new one.
     pub new_passphrase: String,
 }
 
 /// Removes a drive from this device.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Remove {
     /// Delete its data in the store too.
     #[serde(default)]
@@ -513,7 +525,7 @@ pub struct Remove {
 }
 
 /// Serves a drive by NBD, without attaching it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Serve {
     /// On this Unix socket ...
     #[serde(default)]
@@ -527,14 +539,14 @@ pub struct Serve {
 }
 
 /// A drive that is being served.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Served {
     /// Where: an NBD URI.
     pub uri: String,
 }
 
 /// What a look at the system found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// Whether nothing is wrong.
     pub ok: bool,
@@ -543,7 +555,7 @@ pub struct Diagnosis {
 }
 
 /// One thing that was looked at.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// What.
     pub subject: String,
@@ -559,7 +571,7 @@ pub struct Finding {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Event {
     /// A drive's status, at most four times a second for each drive, and only when it changed.

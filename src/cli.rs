@@ -2,7 +2,7 @@
 //!
 //! One command goes like this: `args` reads it, `drive` (or `events`, `service`) turns it into a request, `client` sends
 //! that (`start` starts the daemon where none runs), `show` words the result, `output` prints it. Errors come up as
-//! [`CliError`], and only here become an exit code.
+//! `CliError`, and only here become an exit code.
 
 use crate::api::{Code, Failure};
 use crate::cli::args::{Arguments, Command, DaemonCommand};
@@ -65,6 +65,9 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         Command::Completions { shell } => shells::completions(*shell, output).map(|()| Ended::Done),
         Command::Man { dir } => shells::man(dir).map(|()| Ended::Done),
         Command::Daemon { command: None } => Err(service::become_daemon()),
+        Command::Daemon { command: Some(DaemonCommand::Openapi) } => {
+            output.line(&format!("{:#}", crate::daemon::openapi())).map(|()| Ended::Done)
+        }
         Command::Drive(_)
         | Command::Status
         | Command::Doctor { .. }
@@ -113,7 +116,9 @@ async fn dispatch(
         Command::Events => events::follow(paths, output).await,
         Command::Daemon { command: Some(DaemonCommand::Stop) } => service::stop(paths, output).await,
         Command::Daemon { command: Some(DaemonCommand::Status) } => service::status(paths, output).await,
-        Command::Daemon { command: None } | Command::Completions { .. } | Command::Man { .. } => {
+        Command::Daemon { command: None | Some(DaemonCommand::Openapi) }
+        | Command::Completions { .. }
+        | Command::Man { .. } => {
             unreachable!("these do not talk to the daemon")
         }
     }

@@ -24,13 +24,18 @@ use tokio::signal::unix::{SignalKind, signal};
 
 mod drive;
 mod drives;
+mod endpoints;
 mod events;
 mod failure;
-mod open;
+mod log;
+mod openapi;
 mod registry;
 mod routes;
 mod status;
+mod systemd;
 mod work;
+
+pub use openapi::document as openapi;
 
 /// How the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +66,7 @@ fn usage() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HOLDALL_LOG")
-        .unwrap_or_else(|_| "info,sled=warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+    log::begin();
     // Before any thread is started: threads inherit it.
     for warning in prepare_process() {
         tracing::warn!("{warning}");
@@ -91,15 +94,13 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         let site = Site::new(dirs, Deputy::this_program()?, tokio::runtime::Handle::current());
         let (drives, mut stop) = Drives::new(registry, site)?;
         let listener = bind(&paths.runtime.join("daemon.sock"))?;
-        let router = routes::router(drives.clone());
+        let router = endpoints::router(drives.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
-        drives.resume_all().await;
-        // Under systemd this says that drives are back; elsewhere it does nothing.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        systemd::starting(drives.resume_all()).await;
+        systemd::started();
         let ending = ended(&mut stop).await?;
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         server.abort();
-        drives.end(ending == Ending::HandOver).await;
+        systemd::stopping(drives.end(ending == Ending::HandOver)).await;
         Ok(())
     })
 }

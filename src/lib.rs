@@ -10,3 +10,4 @@ pub mod daemon;
 pub mod paths;
 pub mod privileged;
 pub mod sizes;
+mod words;

@@ -158,6 +158,11 @@ pub enum Privileged {
         /// Where it is mounted.
         mountpoint: PathBuf,
     },
+    /// Grows a file system that is not mounted to its device's size, where [`Privileged::Grow`] will not be allowed to.
+    GrowUnmounted {
+        /// On which device.
+        target: Target,
+    },
     /// Grows the mounted file system to its device's size.
     Grow {
         /// Which device.
@@ -232,7 +237,7 @@ impl Privileged {
             Privileged::Freeze { .. } => "freeze the file system",
             Privileged::Thaw { .. } => "thaw the file system",
             Privileged::ShutDown { .. } => "shut the file system down",
-            Privileged::Grow { .. } => "grow the file system",
+            Privileged::Grow { .. } | Privileged::GrowUnmounted { .. } => "grow the file system",
         }
     }
 }

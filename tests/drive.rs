@@ -171,7 +171,7 @@ fn an_encrypted_drive_moves_to_another_computer() {
     let add = ["drive", "add", "d", "--store", &store];
     std::fs::write(bench.path("wrong"), "battery staple").unwrap();
     let wrong = bench.text("wrong");
-    assert_eq!(b.fails(&[&add[..], &["--passphrase-file", &wrong]].concat()), (6, "credentials".into()));
+    assert_eq!(b.fails(&[&add[..], &["--passphrase-file", &wrong]].concat()), (6, "passphrase_wrong".into()));
     b.ok(&[&add[..], &["--recovery-key-file", &key]].concat());
     assert_eq!(b.fails(&["drive", "open", "d"]), (4, "held".into()));
     b.open(&["--read-only"]);
@@ -263,6 +263,25 @@ fn versions_are_kept_brought_back_and_cloned() {
     a.ok(&["drive", "remove", "e", "--delete-data", "--yes"]);
     assert_eq!(a.fails(&["drive", "status", "e"]), (3, "not_found".into()));
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+}
+
+#[test]
+fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    write_files(&a.mountpoint(), 20);
+    a.close();
+    assert_eq!(a.ok(&["drive", "resize", "d", "1G"])["size_bytes"], 1u64 << 30);
+    // On another computer, which has to learn it from the store.
+    a.ok(&["drive", "sync", "d"]);
+    let b = bench.machine("b");
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    b.open(&[]);
+    let room = rustix::fs::statvfs(b.mountpoint()).unwrap();
+    assert!(room.f_blocks * room.f_frsize > 900 << 20, "{} blocks", room.f_blocks);
+    check_files(&b.mountpoint(), 20);
+    b.close();
 }
 
 #[test]

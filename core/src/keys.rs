@@ -1,4 +1,4 @@
-//! The data key, wrapped by a passphrase or a recovery key (`core/FORMAT.md`, "keys/<id>").
+//! The data key, wrapped by a passphrase or a recovery key (`core/FORMAT.md`, `keys/<id>`).
 
 use crate::format::FormatError;
 use crate::seal::DataKey;

@@ -3,6 +3,7 @@
 use super::Unfit;
 use crate::api::{Code, Failure};
 use crate::privileged::{PrivilegedError, Refused};
+use crate::words::sentence;
 use holdall_fuse::mount::MountError;
 use holdall_fuse::onefile::OneFileError;
 use holdall_nbd::server::ServeError;
@@ -112,7 +113,7 @@ impl AttachError {
             AttachError::Foreign => (
                 Code::State,
                 "What is there was left as it is.",
-                "Use it with `holdall serve`, or remove the drive and create it again.",
+                "Use it with `holdall drive serve NAME`, or remove the drive and create it again.",
             ),
             AttachError::Io { .. } => (
                 Code::Failed,
@@ -122,7 +123,7 @@ impl AttachError {
         };
         Failure {
             code,
-            message: self.to_string(),
+            message: sentence(&self.to_string()),
             consequence: consequence.to_owned(),
             action: action.to_owned(),
         }

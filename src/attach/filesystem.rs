@@ -6,7 +6,8 @@ use super::mountpoint::{self, MountPoint};
 use super::{AttachError, Attached, Record, Site, Step};
 use crate::api::AttachMode;
 use crate::privileged::{
-    Content, FreezeEnded, Frozen, Look, Outcome, Privileged, PrivilegedError, Target, Usage, mountinfo,
+    Content, FreezeEnded, Frozen, Look, Outcome, Privileged, PrivilegedError, Superblock, Target, Usage,
+    mountinfo,
 };
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,13 @@ const MOUNT_DEADLINE: Duration = Duration::from_secs(300);
 const CHECK_DEADLINE: Duration = Duration::from_secs(4 * 3600);
 /// An unmount writes back what is dirty: [`crate::privileged::DIRTY_LIMIT_BYTES`] where the kernel limits it.
 const UNMOUNT_DEADLINE: Duration = Duration::from_secs(300);
+/// The same at open, where somebody waits, and a file system that stays small does no harm.
+const FILL_DEADLINE: Duration = Duration::from_secs(60);
 /// Resizing writes the descriptors of the new part.
 const GROW_DEADLINE: Duration = Duration::from_secs(600);
+/// What a device has beyond its file system, and is worth growing for: a last group of blocks that would hold little
+/// beside its own tables is left away by resize2fs.
+const GROW_FROM_BYTES: u64 = 1 << 20;
 /// How full it is is in memory; whoever asks is at a prompt.
 const USAGE_DEADLINE: Duration = Duration::from_secs(5);
 /// A freeze writes back first.
@@ -46,7 +52,7 @@ pub struct MountOptions {
 }
 
 /// A mounted drive. Dropping it leaves it mounted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Mounted {
     mountpoint: PathBuf,
     made: bool,
@@ -61,7 +67,7 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
     let site = attached.site();
     // What a person can mend at once is found before anything takes time.
     let point = MountPoint::resolve(&options.at)?;
-    prepare(attached, options)?;
+    let is_small = prepare(attached, options)?;
     let identity = attached.identity();
     let mut record = Record::new(identity.uuid, &identity.name);
     record.made = point.missing || left_by_us(site, identity.uuid, &point.path)?;
@@ -71,6 +77,9 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
     match mount_on(site, attached.target(), &point, options.read_only) {
         Ok(()) => {
             site.done(Step::Mounted);
+            if is_small {
+                mounted.fill_device();
+            }
             Ok(mounted)
         }
         Err(error) => {
@@ -99,13 +108,11 @@ fn mount_on(site: &Site, target: &Target, point: &MountPoint, read_only: bool) -
     Ok(())
 }
 
-fn prepare(attached: &Attached, options: &MountOptions) -> Result<(), AttachError> {
+/// Makes the file system ready to be mounted. Whether it is smaller than its device, which was then resized while it was
+/// not mounted, or on another machine.
+fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachError> {
     let (site, target) = (attached.site(), attached.target().clone());
-    let probe = Privileged::Probe { target: target.clone() };
-    let Outcome::Content(content) = site.deputy.perform(&probe, &[], FORMAT_DEADLINE)? else {
-        return Err(AttachError::Confused);
-    };
-    match content {
+    match probe(site, &target)? {
         Content::Foreign => Err(AttachError::Foreign),
         Content::Blank if options.read_only => Err(AttachError::NoFileSystem),
         Content::Blank => {
@@ -113,14 +120,38 @@ fn prepare(attached: &Attached, options: &MountOptions) -> Result<(), AttachErro
             let (uid, gid) = (options.uid, options.gid);
             site.perform(&Privileged::MakeFileSystem { target, label, uid, gid }, FORMAT_DEADLINE)?;
             site.done(Step::Formatted);
-            Ok(())
+            Ok(false)
         }
         // Only where the kernel has met an inconsistency. An unclean end is the mount's business, which replays.
-        Content::Ext4(superblock) if superblock.has_errors => {
-            Ok(site.perform(&Privileged::Check { target }, CHECK_DEADLINE)?)
+        Content::Ext4(superblock) => {
+            if superblock.has_errors {
+                site.perform(&Privileged::Check { target: target.clone() }, CHECK_DEADLINE)?;
+            }
+            if options.read_only || !is_small(&superblock, &target)? {
+                return Ok(false);
+            }
+            let grow = Privileged::GrowUnmounted { target: target.clone() };
+            if let Err(error) = site.perform(&grow, CHECK_DEADLINE) {
+                tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
+            }
+            match probe(site, &target)? {
+                Content::Ext4(superblock) => is_small(&superblock, &target),
+                Content::Blank | Content::Foreign => Err(AttachError::Confused),
+            }
         }
-        Content::Ext4(_) => Ok(()),
     }
+}
+
+fn probe(site: &Site, target: &Target) -> Result<Content, AttachError> {
+    let probe = Privileged::Probe { target: target.clone() };
+    match site.deputy.perform(&probe, &[], FORMAT_DEADLINE)? {
+        Outcome::Content(content) => Ok(content),
+        _ => Err(AttachError::Confused),
+    }
+}
+
+fn is_small(superblock: &Superblock, target: &Target) -> Result<bool, AttachError> {
+    Ok(superblock.size_bytes + GROW_FROM_BYTES <= target.size_bytes()?)
 }
 
 /// The drive's mount, if it has one: after [`super::reattach`].
@@ -196,6 +227,14 @@ impl Mounted {
         let grow = Privileged::Grow { target: self.target.clone() };
         self.site.deputy.perform(&grow, &[], GROW_DEADLINE)?;
         Ok(())
+    }
+
+    /// Has the file system take all of its device. It can be used as it is where that fails.
+    fn fill_device(&self) {
+        let grow = Privileged::Grow { target: self.target.clone() };
+        if let Err(error) = self.site.perform(&grow, FILL_DEADLINE) {
+            tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
+        }
     }
 
     /// Unmounts. What uses it is named by the error, and it stays mounted.

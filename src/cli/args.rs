@@ -55,10 +55,11 @@ Exit codes:
   4  another computer has it    130  interrupted
 
 Environment:
-  HOLDALL_STATE_DIR    what must be kept: drives, changes waiting to upload, keys, daemon.log
+  HOLDALL_STATE_DIR    what must be kept: drives, changes waiting to upload, keys; and daemon.log
                        [default: ~/.local/state/holdall]
   HOLDALL_CACHE_DIR    what can be downloaded again [default: ~/.cache/holdall]
   HOLDALL_RUNTIME_DIR  the daemon's socket [default: $XDG_RUNTIME_DIR/holdall]
+  HOLDALL_LOG          how much the daemon logs; see holdall daemon --help
   NO_COLOR             print without colour";
 
 /// What to do.
@@ -82,10 +83,11 @@ pub enum Command {
     Events,
     /// Run the background service in the foreground, or stop it
     ///
-    /// Other commands start the background service when it does not run. This is for service managers and for a look at
-    /// what it prints.
+    /// Other commands start the background service when it does not run; it then writes to daemon.log in the state
+    /// directory (~/.local/state/holdall). This is for service managers and for a look at what it prints.
     #[command(
         after_help = "Examples:\n  holdall daemon\n  holdall daemon stop",
+        after_long_help = DAEMON_LONG_AFTER,
         disable_help_subcommand = true
     )]
     Daemon {
@@ -107,6 +109,18 @@ pub enum Command {
     },
 }
 
+const DAEMON_LONG_AFTER: &str = "\
+Examples:
+  holdall daemon
+  holdall daemon stop
+  HOLDALL_LOG=debug holdall daemon
+
+Log:
+  In the foreground it goes to the terminal, under systemd to the journal (journalctl -u holdall@1000), else to
+  daemon.log in the state directory: at 4 MiB that becomes daemon.log.old, and a new one begins.
+  HOLDALL_LOG says how much of it [default: info,sled=warn]: error, warn, info, debug or trace, for everything or for
+  a part, such as info,holdall_core::push=debug. No passphrase or key is ever logged.";
+
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   holdall completions bash > ~/.local/share/bash-completion/completions/holdall
@@ -121,4 +135,7 @@ pub enum DaemonCommand {
     /// Show whether it runs
     #[command(after_help = "Example:\n  holdall daemon status")]
     Status,
+    /// Print what programs can ask of it, as an OpenAPI document; it need not run
+    #[command(after_help = "Example:\n  holdall daemon openapi | jq '.paths | keys'")]
+    Openapi,
 }

@@ -2,6 +2,7 @@
 
 use crate::api::{Code, Failure};
 use crate::paths::PathsError;
+pub use crate::words::{sentence, why};
 use std::io;
 
 /// Why a command did not end well.
@@ -56,15 +57,6 @@ impl From<PathsError> for CliError {
     }
 }
 
-/// What the system says, without the number that means nothing to people.
-pub fn why(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" (os error ") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
-}
-
 /// Standard output failed.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> CliError {
@@ -80,29 +72,9 @@ impl From<io::Error> for CliError {
     }
 }
 
-/// `text` with a capital and a full stop: errors of libraries are parts of sentences.
-pub fn sentence(text: &str) -> String {
-    let mut rest = text.trim().chars();
-    let capital = rest.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
-    let dot = if text.trim_end().ends_with(['.', '?', '!']) { "" } else { "." };
-    format!("{capital}{}{dot}", rest.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sentence_has_a_capital_and_a_full_stop() {
-        assert_eq!(sentence("no such file "), "No such file.");
-        assert_eq!(sentence("Done."), "Done.");
-    }
-
-    #[test]
-    fn people_are_spared_the_number() {
-        assert_eq!(why(&io::Error::from_raw_os_error(2)), "No such file or directory");
-        assert_eq!(why(&io::Error::other("odd")), "odd");
-    }
 
     #[test]
     fn a_reader_who_left_is_no_failure() {

@@ -3,6 +3,7 @@
 use super::drive::Drive;
 use super::failure::{self, failure};
 use super::registry::{Config, Registry, is_name};
+use super::work::Work;
 use crate::api::{self, Code, Failure};
 use crate::attach::{Site, doctor};
 use holdall_core::drive;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -34,6 +35,8 @@ pub struct Drives {
     known: Mutex<BTreeMap<String, Arc<Drive>>>,
     started: Instant,
     stop: mpsc::Sender<()>,
+    /// Work that only waits shall stop waiting.
+    ending: watch::Sender<bool>,
 }
 
 impl Drives {
@@ -51,6 +54,7 @@ impl Drives {
             known: Mutex::default(),
             started: Instant::now(),
             stop,
+            ending: watch::channel(false).0,
         };
         for (name, config) in registry.list()? {
             let drive = drives.known_drive(&name, config);
@@ -93,6 +97,11 @@ impl Drives {
         let _ = self.stop.try_send(());
     }
 
+    /// Becomes true when the daemon ends.
+    pub fn ending(&self) -> watch::Receiver<bool> {
+        self.ending.subscribe()
+    }
+
     /// Takes up what a former daemon had open.
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
@@ -100,6 +109,8 @@ impl Drives {
 
     /// Ends with all drives: handed over to the next daemon, or closed.
     pub async fn end(&self, hand_over: bool) {
+        // Before the drives are locked: whoever waits for a store has them locked.
+        self.ending.send_replace(true);
         let drives = self.all();
         futures_util::future::join_all(drives.iter().map(|drive| drive.end(hand_over))).await;
         if let Some(pages) = &self.pages {
@@ -113,7 +124,8 @@ impl Drives {
         let size = check_size(request.size_bytes)?;
         let store = self.connect(&request.store)?;
         if let Some(path) = request.store.strip_prefix("file://") {
-            FileStore::new(path.into()).prepare().map_err(|error| failure::local(&error))?;
+            let made = FileStore::new(path.into()).prepare();
+            made.map_err(|error| failure::no_directory(&request.store, &error))?;
         }
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, _) => None,
@@ -175,13 +187,18 @@ impl Drives {
     }
 
     /// Makes a drive of its own from a version of another.
-    pub async fn clone_drive(&self, name: &str, request: api::Clone) -> Result<api::Created, Failure> {
+    pub async fn clone_drive(
+        &self,
+        name: &str,
+        request: api::Clone,
+        work: Work,
+    ) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
         let source = self.get(name)?;
         let (objects, unlocked) = source.objects().await?;
         let label = request.snapshot.as_deref();
         if label.is_none() {
-            source.push_if_open().await?;
+            source.push_if_open(&work).await?;
         }
         let cloned =
             drive::clone(&objects, source.uuid(), label, &request.name, self.registry.device()).await;
@@ -263,7 +280,7 @@ fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
         (_, Some(text)) => match RecoveryKey::from_text(&text) {
             Some(key) => Ok(Some(Secret::Recovery(key))),
             None => Err(failure(
-                Code::Credentials,
+                Code::PassphraseWrong,
                 "The recovery key is not as it was written down: its last group does not fit the others.",
                 "Nothing was changed.",
                 "Compare it group by group.",

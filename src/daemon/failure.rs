@@ -2,6 +2,7 @@
 //! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
 
 use crate::api::{Code, Failure};
+use crate::words::why;
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
 use holdall_core::format::FormatError;
@@ -29,6 +30,17 @@ pub fn failure(
 /// A request that makes no sense.
 pub fn usage(message: impl Into<String>) -> Failure {
     failure(Code::Usage, message, NOTHING_CHANGED, "See holdall drive --help.")
+}
+
+/// A request that the API does not know.
+pub fn request(message: impl Into<String>) -> Failure {
+    failure(Code::Usage, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")
+}
+
+/// No such path in the API.
+pub fn no_route(path: &str) -> Failure {
+    let message = format!("The API has no {path}.");
+    failure(Code::NotFound, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")
 }
 
 /// No such drive.
@@ -142,13 +154,13 @@ pub fn family(error: &FamilyError) -> Failure {
             "Check the address, or use holdall drive create.",
         ),
         FamilyError::SecretNeeded => failure(
-            Code::Credentials,
-            "The drive is encrypted.",
+            Code::PassphraseNeeded,
+            "The drive is encrypted, and neither its passphrase nor its recovery key was given.",
             NOTHING_CHANGED,
             "Give its passphrase with --passphrase-file, or its recovery key with --recovery-key-file.",
         ),
         FamilyError::WrongSecret => failure(
-            Code::Credentials,
+            Code::PassphraseWrong,
             "The passphrase or recovery key is wrong.",
             NOTHING_CHANGED,
             "Try again. Without one of the two nobody can read the drive.",
@@ -230,10 +242,25 @@ pub fn local(error: &io::Error) -> Failure {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     failure(
         if full { Code::Full } else { Code::Failed },
-        format!("This computer's files of the drive cannot be used: {error}."),
+        format!("This computer's files of the drive cannot be used: {}.", why(error)),
         "Nothing was changed in the store.",
         if full { "Make room on the local disk." } else { "Check the local disk and its permissions." },
     )
+}
+
+/// A store's directory that cannot be made.
+pub fn no_directory(url: &str, error: &io::Error) -> Failure {
+    failure(
+        Code::Failed,
+        format!("The directory of {url} cannot be made: {}.", why(error)),
+        NOTHING_CHANGED,
+        "Check the address, and that you may write there.",
+    )
+}
+
+/// Names the drive in an action that says NAME, as the errors of what lies below know no name.
+pub fn named(failure: Failure, name: &str) -> Failure {
+    Failure { action: failure.action.replace("NAME", name), ..failure }
 }
 
 /// Errors of pushing.
@@ -297,6 +324,9 @@ pub fn drive(error: &DriveError) -> Failure {
 /// Errors of store addresses.
 pub fn url(error: &UrlError) -> Failure {
     match error {
-        UrlError::Scheme { .. } | UrlError::Relative { .. } => usage(format!("{error}.")),
+        UrlError::Scheme { url } => {
+            usage(format!("{url} is not the address of a store: that begins with file:///."))
+        }
+        UrlError::Relative { .. } => usage(format!("{error}.")),
     }
 }

@@ -1,58 +1,65 @@
-//! The API's routes: each is one call.
+//! What the API's routes do: each is one call.
 
 use super::Shared;
+use super::failure;
 use super::work::{Work, answer};
 use crate::api::{self, Failure};
-use axum::extract::{Path, State};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
-use axum::{Json, Router};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::sync::Arc;
 
-/// All routes.
-pub fn router(drives: Shared) -> Router {
-    Router::new()
-        .route("/v1/daemon", get(async |State(drives): State<Shared>| Json(drives.daemon())))
-        .route("/v1/daemon/stop", post(stop))
-        .route("/v1/drives", get(list).post(create))
-        .route("/v1/drives/add", post(add))
-        .route("/v1/drives/{name}", get(status))
-        .route("/v1/drives/{name}/open", post(open))
-        .route("/v1/drives/{name}/close", post(close))
-        .route("/v1/drives/{name}/sync", post(sync))
-        .route("/v1/drives/{name}/pause", post(pause))
-        .route("/v1/drives/{name}/resume", post(resume))
-        .route("/v1/drives/{name}/map", get(map))
-        .route("/v1/drives/{name}/check", post(check))
-        .route("/v1/drives/{name}/gc", post(collect))
-        .route("/v1/drives/{name}/resize", post(resize))
-        .route("/v1/drives/{name}/snapshots", get(snapshots).post(snapshot))
-        .route("/v1/drives/{name}/snapshots/{label}", delete(drop_snapshot))
-        .route("/v1/drives/{name}/rollback", post(rollback))
-        .route("/v1/drives/{name}/clone", post(clone))
-        .route("/v1/drives/{name}/passphrase", post(passphrase))
-        .route("/v1/drives/{name}/remove", post(remove))
-        .route("/v1/drives/{name}/serve", post(serve))
-        .route("/v1/doctor", get(doctor))
-        .route("/v1/doctor/repair", post(repair))
-        .route("/v1/events", get(super::events::stream))
-        .with_state(drives)
+/// A request's JSON; none at all is an object without fields.
+pub struct Asked<T>(T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Asked<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &Shared) -> Result<Self, Failure> {
+        let nonsense = |why: String| failure::request(format!("The request's body makes no sense: {why}."));
+        let bytes = Bytes::from_request(request, state).await.map_err(|error| nonsense(error.body_text()))?;
+        let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
+        serde_json::from_slice(text).map(Asked).map_err(|error| nonsense(error.to_string()))
+    }
+}
+
+/// A path that the API does not have.
+pub async fn unknown(request: Request) -> Failure {
+    failure::no_route(request.uri().path())
+}
+
+/// A path that the API has, with another method.
+pub async fn wrong_method(request: Request) -> Failure {
+    failure::request(format!("{} {} is not a request of the API.", request.method(), request.uri().path()))
 }
 
 type Named = (State<Shared>, Path<String>);
 
+/// A POST.
+fn work<T, F>(drives: Shared, work: impl FnOnce(Shared, Work) -> F) -> Response
+where
+    T: Serialize + Send,
+    F: Future<Output = Result<T, Failure>> + Send + 'static,
+{
+    answer(drives.ending(), |progress| work(drives, progress))
+}
+
 /// A POST on one drive.
 fn on_drive<T, F>(
     (State(drives), Path(name)): Named,
-    work: impl FnOnce(Arc<super::drive::Drive>, Work) -> F + Send + 'static,
+    doing: impl FnOnce(Arc<super::drive::Drive>, Work) -> F + Send + 'static,
 ) -> Response
 where
-    T: Serialize,
+    T: Serialize + Send,
     F: Future<Output = Result<T, Failure>> + Send + 'static,
 {
-    answer(move |progress| async move { work(drives.get(&name)?, progress).await })
+    work(drives, move |drives, progress| async move {
+        doing(drives.get(&name)?, progress).await.map_err(|failure| failure::named(failure, &name))
+    })
 }
 
 fn plain<T: Serialize>(result: Result<T, Failure>) -> Response {
@@ -62,143 +69,164 @@ fn plain<T: Serialize>(result: Result<T, Failure>) -> Response {
     }
 }
 
-async fn stop(State(drives): State<Shared>) -> Response {
-    answer(move |_| async move {
+pub async fn openapi() -> Response {
+    plain(Ok(super::openapi::document()))
+}
+
+pub async fn daemon(State(drives): State<Shared>) -> Response {
+    plain(Ok(drives.daemon()))
+}
+
+pub async fn stop(State(drives): State<Shared>) -> Response {
+    work(drives, |drives, _| async move {
         drives.stop();
-        Ok(serde_json::json!({}))
+        Ok(api::Nothing {})
     })
 }
 
-async fn list(State(drives): State<Shared>) -> Response {
+pub async fn list(State(drives): State<Shared>) -> Response {
     plain(Ok(drives.statuses().await))
 }
 
-async fn create(State(drives): State<Shared>, Json(request): Json<api::Create>) -> Response {
-    answer(move |_| async move { drives.create(request).await })
+pub async fn create(State(drives): State<Shared>, Asked(request): Asked<api::Create>) -> Response {
+    work(drives, |drives, _| async move { drives.create(request).await })
 }
 
-async fn add(State(drives): State<Shared>, Json(request): Json<api::Add>) -> Response {
-    answer(move |_| async move { drives.add(request).await })
+pub async fn add(State(drives): State<Shared>, Asked(request): Asked<api::Add>) -> Response {
+    work(drives, |drives, _| async move { drives.add(request).await })
 }
 
-async fn status(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+pub async fn status(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     match drives.get(&name) {
         Ok(drive) => plain(Ok(drive.status().await)),
         Err(failure) => failure.into_response(),
     }
 }
 
-async fn open(state: State<Shared>, name: Path<String>, Json(request): Json<api::Open>) -> Response {
-    on_drive((state, name), async move |drive, work| drive.open(request, work).await)
+pub async fn open(state: State<Shared>, name: Path<String>, Asked(request): Asked<api::Open>) -> Response {
+    on_drive((state, name), async move |drive, _| drive.open(&request).await)
 }
 
-async fn close(state: State<Shared>, name: Path<String>, Json(request): Json<api::Close>) -> Response {
+pub async fn close(state: State<Shared>, name: Path<String>, Asked(request): Asked<api::Close>) -> Response {
     on_drive((state, name), async move |drive, work| {
         drive.close(request.wait, work).await?;
         Ok(drive.status().await)
     })
 }
 
-async fn sync(state: State<Shared>, name: Path<String>) -> Response {
+pub async fn sync(state: State<Shared>, name: Path<String>) -> Response {
     on_drive((state, name), async |drive, work| drive.sync(work).await)
 }
 
-async fn pause(state: State<Shared>, name: Path<String>) -> Response {
+pub async fn pause(state: State<Shared>, name: Path<String>) -> Response {
     on_drive((state, name), async |drive, _| {
         drive.set_paused(true)?;
         Ok(drive.status().await)
     })
 }
 
-async fn resume(state: State<Shared>, name: Path<String>) -> Response {
+pub async fn resume(state: State<Shared>, name: Path<String>) -> Response {
     on_drive((state, name), async |drive, _| {
         drive.set_paused(false)?;
         Ok(drive.status().await)
     })
 }
 
-async fn map(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+pub async fn map(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     plain(drives.get(&name).and_then(|drive| drive.map()))
 }
 
-async fn check(state: State<Shared>, name: Path<String>) -> Response {
+pub async fn check(state: State<Shared>, name: Path<String>) -> Response {
     on_drive((state, name), async |drive, work| drive.check(work).await)
 }
 
-async fn collect(state: State<Shared>, name: Path<String>) -> Response {
-    on_drive((state, name), async |drive, _| drive.collect().await)
+pub async fn collect(state: State<Shared>, name: Path<String>) -> Response {
+    on_drive((state, name), async |drive, work| drive.collect(work).await)
 }
 
-async fn resize(state: State<Shared>, name: Path<String>, Json(request): Json<api::Resize>) -> Response {
+pub async fn resize(
+    state: State<Shared>,
+    name: Path<String>,
+    Asked(request): Asked<api::Resize>,
+) -> Response {
     on_drive((state, name), async move |drive, _| {
         drive.resize(request.size_bytes).await?;
         Ok(drive.status().await)
     })
 }
 
-async fn snapshots(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+pub async fn snapshots(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     match drives.get(&name) {
-        Ok(drive) => plain(drive.snapshots().await),
+        Ok(drive) => plain(drive.snapshots().await.map_err(|failure| failure::named(failure, &name))),
         Err(failure) => failure.into_response(),
     }
 }
 
-async fn snapshot(state: State<Shared>, name: Path<String>, Json(request): Json<api::Label>) -> Response {
+pub async fn snapshot(
+    state: State<Shared>,
+    name: Path<String>,
+    Asked(request): Asked<api::Label>,
+) -> Response {
     on_drive((state, name), async move |drive, work| drive.snapshot(&request.label, work).await)
 }
 
-async fn drop_snapshot(
+pub async fn drop_snapshot(
     State(drives): State<Shared>,
     Path((name, label)): Path<(String, String)>,
 ) -> Response {
-    match drives.get(&name) {
-        Ok(drive) => plain(drive.drop_snapshot(&label).await.map(|()| serde_json::json!({}))),
-        Err(failure) => failure.into_response(),
-    }
+    work(drives, |drives, work| async move {
+        let dropped = drives.get(&name)?.drop_snapshot(&label, work).await;
+        dropped.map_err(|failure| failure::named(failure, &name))?;
+        Ok(api::Nothing {})
+    })
 }
 
-async fn rollback(state: State<Shared>, name: Path<String>, Json(request): Json<api::Label>) -> Response {
+pub async fn rollback(
+    state: State<Shared>,
+    name: Path<String>,
+    Asked(request): Asked<api::Label>,
+) -> Response {
     on_drive((state, name), async move |drive, _| drive.rollback(&request.label).await)
 }
 
-async fn clone(
+pub async fn clone(
     State(drives): State<Shared>,
     Path(name): Path<String>,
-    Json(request): Json<api::Clone>,
+    Asked(request): Asked<api::Clone>,
 ) -> Response {
-    answer(move |_| async move { drives.clone_drive(&name, request).await })
+    work(drives, |drives, work| async move { drives.clone_drive(&name, request, work).await })
 }
 
-async fn passphrase(
+pub async fn passphrase(
     state: State<Shared>,
     name: Path<String>,
-    Json(request): Json<api::Passphrase>,
+    Asked(request): Asked<api::Passphrase>,
 ) -> Response {
     on_drive((state, name), async move |drive, _| {
         drive.change_passphrase(request.new_passphrase).await?;
-        Ok(serde_json::json!({}))
+        Ok(api::Nothing {})
     })
 }
 
-async fn remove(
+pub async fn remove(
     State(drives): State<Shared>,
     Path(name): Path<String>,
-    Json(request): Json<api::Remove>,
+    Asked(request): Asked<api::Remove>,
 ) -> Response {
-    answer(move |_| async move {
+    work(drives, |drives, _| async move {
         drives.remove(&name, request).await?;
-        Ok(serde_json::json!({}))
+        Ok(api::Nothing {})
     })
 }
 
-async fn serve(state: State<Shared>, name: Path<String>, Json(request): Json<api::Serve>) -> Response {
+pub async fn serve(state: State<Shared>, name: Path<String>, Asked(request): Asked<api::Serve>) -> Response {
     on_drive((state, name), async move |drive, work| drive.serve(request, work).await)
 }
 
-async fn doctor(State(drives): State<Shared>) -> Response {
+pub async fn doctor(State(drives): State<Shared>) -> Response {
     plain(drives.doctor(false).await)
 }
 
-async fn repair(State(drives): State<Shared>) -> Response {
-    answer(move |_| async move { drives.doctor(true).await })
+pub async fn repair(State(drives): State<Shared>) -> Response {
+    work(drives, |drives, _| async move { drives.doctor(true).await })
 }

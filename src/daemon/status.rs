@@ -58,10 +58,9 @@ impl Drive {
     /// How it is now.
     pub async fn status(&self) -> DriveStatus {
         let volume = self.live.read().clone();
-        // Whoever opens or closes it holds the lock: then the places are about to change anyway.
-        let places = self.open.try_lock().ok().and_then(|open| open.as_ref().map(|open| open.places()));
-        let used_bytes = match &places {
-            Some(places) => places.used_bytes().await,
+        let place = self.place.read().clone();
+        let used_bytes = match &place {
+            Some(place) => self.usage.used_bytes(place).await,
             None => 0,
         };
         let config = self.config.lock().clone();
@@ -78,10 +77,10 @@ impl Drive {
         status.reason = reason;
         status.since = time(shown.since_ms);
         status.used_bytes = used_bytes;
-        if let Some(places) = places {
-            status.block_device = places.block_device;
-            status.mountpoint = places.mountpoint;
-            status.attach = places.attach;
+        if let Some(place) = place {
+            status.mountpoint = Some(place.mountpoint());
+            status.block_device = Some(place.block_device);
+            status.attach = Some(place.attach);
         }
         if volume.is_some() {
             let mut last = status.clone();

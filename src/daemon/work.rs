@@ -1,26 +1,33 @@
-//! A request's answer while it is being worked on: progress lines, then the result or the failure. When whoever asked
-//! goes away, the work is dropped where it stands; every step of it leaves things whole.
+//! A request's answer while it is being worked on: progress lines, then the result or the failure.
+//!
+//! **The work is a task of its own.** When whoever asked goes away it goes on to its end, because half of most things is
+//! worse than all of them. What takes long is waiting for the store, and that is what [`Work::unless_interrupted`] is for:
+//! the wait ends when whoever asked has gone or the daemon is to end, and the work sees to it that everything is whole
+//! before it answers with [`Code::Interrupted`].
 
-use crate::api::{Failure, Line, Progress, Unit};
+use super::failure::failure;
+use crate::api::{Code, Failure, Line, Progress, Unit};
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
+use std::convert::Infallible;
 use std::future::Future;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Progress that is not taken yet; more is dropped, as a newer one will come.
 const LINES: usize = 16;
 
-/// Tells how far it is.
+/// Tells how far it is, and hears whether it is still wanted.
 #[derive(Clone)]
 pub struct Work {
     lines: mpsc::Sender<Line>,
+    ending: watch::Receiver<bool>,
 }
 
 impl Work {
-    /// Tells the result of work that then goes on until whoever asked goes away.
+    /// Tells the result of work that then goes on until it is interrupted.
     pub async fn result<T: Serialize>(&self, value: T) {
         let _ = self.lines.send(result_line(Ok(value))).await;
     }
@@ -31,26 +38,55 @@ impl Work {
         // A reader that is slow misses some.
         let _ = self.lines.try_send(Line::Progress(progress));
     }
+
+    /// Waits, unless whoever asked goes away or the daemon is to end: then `waiting` is dropped, which must leave things
+    /// whole, and `consequence` says what that means.
+    pub async fn unless_interrupted<T>(
+        &self,
+        consequence: &str,
+        waiting: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        let message = tokio::select! { biased;
+            done = waiting => return Ok(done),
+            () = self.lines.closed() => "Whoever asked for it has gone.",
+            () = told(self.ending.clone()) => "The background service is ending.",
+        };
+        Err(failure(Code::Interrupted, message, consequence, "Run holdall status to see how things are."))
+    }
+}
+
+/// Returns once it is true.
+async fn told(mut ending: watch::Receiver<bool>) {
+    if ending.wait_for(|&ending| ending).await.is_err() {
+        // Who could say so has gone without doing it.
+        std::future::pending().await
+    }
 }
 
 /// Answers with newline-delimited JSON.
-pub fn answer<T, F>(work: impl FnOnce(Work) -> F) -> Response
+pub fn answer<T, F>(ending: watch::Receiver<bool>, work: impl FnOnce(Work) -> F) -> Response
 where
-    T: Serialize,
+    T: Serialize + Send,
     F: Future<Output = Result<T, Failure>> + Send + 'static,
 {
     let (lines, receive) = mpsc::channel(LINES);
-    let last = work(Work { lines });
-    let stream = stream::unfold(Some((receive, Box::pin(last))), |state| async move {
-        let (mut receive, mut last) = state?;
-        tokio::select! { biased;
-            Some(line) = receive.recv() => Some((encode(&line), Some((receive, last)))),
-            result = &mut last => Some((encode(&result_line(result)), None)),
-        }
+    let last = lines.clone();
+    let working = work(Work { lines, ending });
+    tokio::spawn(async move {
+        let line = result_line(working.await);
+        // Nobody may be there to hear it.
+        let _ = last.send(line).await;
     });
-    let content = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    let stream = stream::unfold(receive, |mut receive| async move {
+        let line = receive.recv().await?;
+        Some((Ok::<_, Infallible>(encode(&line)), receive))
+    });
+    let content = [(header::CONTENT_TYPE, LINES_TYPE)];
     (content, Body::from_stream(stream)).into_response()
 }
+
+/// The media type of newline-delimited JSON.
+pub const LINES_TYPE: &str = "application/x-ndjson";
 
 fn result_line<T: Serialize>(result: Result<T, Failure>) -> Line {
     match result {
@@ -59,8 +95,8 @@ fn result_line<T: Serialize>(result: Result<T, Failure>) -> Line {
     }
 }
 
-fn encode(line: &Line) -> Result<String, std::convert::Infallible> {
-    Ok(serde_json::to_string(line).expect("the API's types become JSON") + "\n")
+fn encode(line: &Line) -> String {
+    serde_json::to_string(line).expect("the API's types become JSON") + "\n"
 }
 
 impl IntoResponse for Failure {

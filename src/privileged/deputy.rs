@@ -2,6 +2,7 @@
 
 use super::perform::{Request, Task};
 use super::{Frozen, Look, Outcome, Privileged, PrivilegedError, Refused, SUBCOMMAND, wire};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io::{self, IsTerminal, Read};
@@ -183,9 +184,8 @@ impl Running {
             }
             answer => {
                 // It has nothing more to do, and what it holds (a device, a socket) must be free when we go on.
-                if let Some(child) = self.child.take()
-                    && !ended(&child, DEATH_PATIENCE)
-                {
+                if let Some(child) = self.child.take() {
+                    ended(&child, DEATH_PATIENCE);
                     reap(child);
                 }
                 answer
@@ -262,15 +262,16 @@ fn ended(child: &Child, patience: Duration) -> bool {
     }
 }
 
-/// Collects the process whenever it ends. One that is stuck in the kernel keeps a thread waiting, as long as its device
-/// keeps it.
-fn reap(mut child: Child) {
-    if matches!(child.try_wait(), Ok(Some(_))) {
-        return;
-    }
-    let thread = std::thread::Builder::new().name("reap".into());
-    // Without a thread it stays a zombie until the daemon ends.
-    let _ = thread.spawn(move || child.wait());
+/// Processes that had not ended when they were done with. One that is stuck in the kernel stays as long as its device
+/// keeps it; it costs an entry here, and no thread.
+// Shared because a process's end belongs to nobody in particular; held for system calls that do not wait.
+static UNREAPED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Collects the process, now or when the next one is done with, and those that have ended since.
+fn reap(child: Child) {
+    let mut unreaped = UNREAPED.lock();
+    unreaped.push(child);
+    unreaped.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
 #[cfg(test)]

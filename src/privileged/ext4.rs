@@ -4,6 +4,7 @@ use super::superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES};
 use super::{Refused, Target, tools};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -61,7 +62,7 @@ pub(super) fn make(target: &Target, label: &str, uid: u32, gid: u32) -> Result<(
     // written, so inode tables need no zeroing, now or later.
     let extended = format!("packed_meta_blocks=1,root_owner={uid}:{gid},assume_storage_prezeroed=1");
     let mut args = vec!["-q", "-b", "4096", "-i", "65536"];
-    if size_bytes(target)? >= LARGE_JOURNAL_FROM_BYTES {
+    if target.size_bytes()? >= LARGE_JOURNAL_FROM_BYTES {
         args.extend(["-J", "size=128"]);
     }
     args.extend(["-E", &extended, "-L", cut(label)]);
@@ -70,8 +71,12 @@ pub(super) fn make(target: &Target, label: &str, uid: u32, gid: u32) -> Result<(
 
 /// Repairs what can be repaired without a decision.
 pub(super) fn check(target: &Target) -> Result<(), Refused> {
+    check_with(target, &["-p"])
+}
+
+fn check_with(target: &Target, options: &[&str]) -> Result<(), Refused> {
     target.verify()?;
-    let ran = tools::run("e2fsck", PACKAGE, &["-p"], &target.device)?;
+    let ran = tools::run("e2fsck", PACKAGE, options, &target.device)?;
     match ran.status.code() {
         Some(code) if code & !E2FSCK_WELL == 0 => Ok(()),
         Some(code) if code & 4 != 0 => Err(Refused::Damaged { said: ran.said }),
@@ -79,17 +84,21 @@ pub(super) fn check(target: &Target) -> Result<(), Refused> {
     }
 }
 
+/// Grows a file system that is not mounted to its device, where it may not be grown once it is: that takes
+/// CAP_SYS_RESOURCE (fs/ext4/ioctl.c), which root in a container may lack. It takes a whole check first.
+pub(super) fn grow_unmounted(target: &Target) -> Result<(), Refused> {
+    let sets = rustix::thread::capabilities(None);
+    if sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE)) {
+        return Ok(());
+    }
+    check_with(target, &["-f", "-p"])?;
+    tools::run_well("resize2fs", PACKAGE, &[], &target.device)
+}
+
 /// Grows the mounted file system to its device.
 pub(super) fn grow(target: &Target) -> Result<(), Refused> {
     target.verify()?;
     tools::run_well("resize2fs", PACKAGE, &[], &target.device)
-}
-
-fn size_bytes(target: &Target) -> Result<u64, Refused> {
-    let path = target.sysfs("size");
-    let text = std::fs::read_to_string(&path).map_err(Refused::system("read", &path))?;
-    // In sectors of 512 bytes, whatever the device's block size. What is no number is no large device.
-    Ok(text.trim().parse::<u64>().unwrap_or(0).saturating_mul(512))
 }
 
 /// As much of a label as ext4 holds, whole characters.

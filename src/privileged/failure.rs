@@ -3,6 +3,7 @@
 use super::Refused;
 use super::holders::list;
 use crate::api::{Code, Failure};
+use crate::words::sentence;
 use std::io;
 use std::time::Duration;
 
@@ -131,7 +132,7 @@ impl Refused {
                 Some(libc::EUCLEAN | libc::EIO) => (
                     Code::Corrupt,
                     "The drive could not be read as it should; nothing was written to it.",
-                    "Run `holdall check`, then `holdall doctor`.",
+                    "Run `holdall drive check NAME`, then `holdall doctor`.",
                 ),
                 _ => (Code::Failed, KEPT, "Try again; then run `holdall doctor`."),
             },
@@ -141,5 +142,6 @@ impl Refused {
 }
 
 fn failure(code: Code, message: String, consequence: &str, action: &str) -> Failure {
+    let message = sentence(&message);
     Failure { code, message, consequence: consequence.to_owned(), action: action.to_owned() }
 }

@@ -129,6 +129,7 @@ fn perform(operation: &Privileged, fds: &[OwnedFd]) -> Result<Outcome, Refused> 
         Privileged::Freeze { .. } => unreachable!("a freeze is served, not performed"),
         Privileged::Thaw { target, mountpoint } => done(frozen::thaw(target, mountpoint)),
         Privileged::ShutDown { target, mountpoint } => done(frozen::shut_down(target, mountpoint)),
+        Privileged::GrowUnmounted { target } => done(ext4::grow_unmounted(target)),
         Privileged::Grow { target } => done(ext4::grow(target)),
     }
 }

@@ -15,6 +15,10 @@ const STATE_AT: usize = 0x3a;
 const STATE_HAS_ERRORS: u16 = 2;
 const INCOMPAT_AT: usize = 0x60;
 const INCOMPAT_NEEDS_RECOVERY: u32 = 4;
+const INCOMPAT_64BIT: u32 = 0x80;
+const BLOCKS_AT: usize = 0x4;
+const BLOCKS_HIGH_AT: usize = 0x150;
+const LOG_BLOCK_SIZE_AT: usize = 0x18;
 const UUID_AT: usize = 0x68;
 const LABEL_AT: usize = 0x78;
 /// The longest label that ext4 holds.
@@ -43,6 +47,8 @@ pub struct Superblock {
     pub label: String,
     /// Its identity.
     pub uuid: [u8; 16],
+    /// How much of the device it takes.
+    pub size_bytes: u64,
 }
 
 impl Content {
@@ -65,7 +71,15 @@ impl Superblock {
         }
         let label = &block[LABEL_AT..LABEL_AT + LABEL_BYTES_MAX];
         let label = label.split(|&byte| byte == 0).next().unwrap_or_default();
+        let blocks_high = match four(INCOMPAT_AT)? & INCOMPAT_64BIT {
+            0 => 0,
+            _ => four(BLOCKS_HIGH_AT)?,
+        };
+        let blocks = u64::from(blocks_high) << 32 | u64::from(four(BLOCKS_AT)?);
+        // 1 KiB shifted by so much; what is no ext4 that we would mount may say anything.
+        let block_bytes = 1024_u64.checked_shl(four(LOG_BLOCK_SIZE_AT)?).unwrap_or(0);
         Some(Superblock {
+            size_bytes: blocks.saturating_mul(block_bytes),
             has_errors: two(STATE_AT)? & STATE_HAS_ERRORS != 0,
             needs_recovery: four(INCOMPAT_AT)? & INCOMPAT_NEEDS_RECOVERY != 0,
             label: String::from_utf8_lossy(label).into_owned(),
@@ -101,6 +115,13 @@ mod tests {
         let Content::Ext4(superblock) = Content::of(&bytes) else { panic!("it has the magic") };
         assert_eq!((superblock.has_errors, superblock.needs_recovery), (false, true));
         assert_eq!(superblock.label, "work");
+        assert_eq!(superblock.size_bytes, 0);
+        bytes[1024 + BLOCKS_AT] = 7;
+        bytes[1024 + LOG_BLOCK_SIZE_AT] = 2;
+        bytes[1024 + INCOMPAT_AT] |= INCOMPAT_64BIT as u8;
+        bytes[1024 + BLOCKS_HIGH_AT] = 1;
+        let Content::Ext4(superblock) = Content::of(&bytes) else { panic!("it has the magic") };
+        assert_eq!(superblock.size_bytes, ((1 << 32) + 7) * 4096);
         bytes[1024 + STATE_AT] = 3;
         let Content::Ext4(superblock) = Content::of(&bytes) else { panic!("it has the magic") };
         assert!(superblock.has_errors);

@@ -57,6 +57,14 @@ impl Target {
         text.trim().parse().map_err(|()| Refused::NotOurs { what: self.device.clone() })
     }
 
+    /// Its size now, from sysfs.
+    pub fn size_bytes(&self) -> Result<u64, Refused> {
+        let path = self.sysfs("size");
+        let text = std::fs::read_to_string(&path).map_err(Refused::system("read", &path))?;
+        // In sectors of 512 bytes, whatever the device's block size. What is no number is no large device.
+        Ok(text.trim().parse::<u64>().unwrap_or(0).saturating_mul(512))
+    }
+
     /// The number N of `/dev/nbdN`, if it is one.
     pub fn nbd_index(&self) -> Option<u32> {
         self.name().to_str()?.strip_prefix("nbd")?.parse().ok()

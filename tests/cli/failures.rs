@@ -17,6 +17,8 @@ fn each_code_has_its_exit_code_whether_it_comes_as_a_line_or_as_a_status() {
         ("held", 4),
         ("offline", 5),
         ("credentials", 6),
+        ("passphrase_needed", 6),
+        ("passphrase_wrong", 6),
         ("corrupt", 7),
         ("newer", 1),
         ("unsent", 8),
@@ -25,6 +27,7 @@ fn each_code_has_its_exit_code_whether_it_comes_as_a_line_or_as_a_status() {
         ("state", 1),
         ("privileges", 1),
         ("full", 1),
+        ("interrupted", 130),
     ];
     for (code, exit_code) in codes {
         let line = Reply::lines(&[progress(1), json!({"error": failure(code)})]);

@@ -86,7 +86,7 @@ fn a_drive_that_was_not_made_leaves_no_key_file() {
 
 #[test]
 fn an_encrypted_drive_is_not_added_without_its_passphrase() {
-    let replies = [("POST /v1/drives/add", Reply::failure(403, failure("credentials")))];
+    let replies = [("POST /v1/drives/add", Reply::failure(403, failure("passphrase_needed")))];
     let (place, _fake) = Place::with_daemon(&replies);
     let ran = place.run(ADD);
     assert_eq!(ran.code, Some(2));
@@ -98,7 +98,7 @@ fn an_encrypted_drive_is_not_added_without_its_passphrase() {
 #[test]
 fn at_a_terminal_a_missed_passphrase_is_asked_for_without_echo() {
     let replies = [
-        ("POST /v1/drives/add", Reply::failure(403, failure("credentials"))),
+        ("POST /v1/drives/add", Reply::failure(403, failure("passphrase_needed"))),
         ("POST /v1/drives/add", Reply::result(created())),
     ];
     let (place, fake) = Place::with_daemon(&replies);

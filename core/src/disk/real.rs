@@ -22,6 +22,21 @@ impl Directory {
         Ok(Self { path: path.to_owned() })
     }
 
+    /// Bytes of the local disk that its files take.
+    pub fn allocated_bytes(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let mut total = 0;
+        for entry in std::fs::read_dir(&self.path)? {
+            match entry?.metadata() {
+                Ok(metadata) => total += metadata.blocks() * 512,
+                // Another process has removed it since.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(total)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -43,7 +43,7 @@ pub async fn add(add: &Add, session: &Session<'_>) -> Result<(), CliError> {
     let nothing_given = given.passphrase.is_none() && given.recovery_key.is_none();
     let mut request = api::Add { name: add.name.clone(), store: add.store.clone(), secrets: given };
     let value = match session.client.post("/v1/drives/add", &request).await {
-        Err(CliError::Failed(failure)) if nothing_given && failure.code == Code::Credentials => {
+        Err(CliError::Failed(failure)) if nothing_given && failure.code == Code::PassphraseNeeded => {
             request.secrets.passphrase = Some(missed_passphrase(&add.name, failure).await?);
             session.client.post("/v1/drives/add", &request).await?
         }

@@ -1,0 +1,51 @@
+//! Changing a drive as a whole: its size, its passphrase, its being known here.
+
+use super::Drive;
+use super::opened::grow;
+use crate::api::{self, Failure};
+use crate::daemon::{drives, failure};
+use holdall_core::{drive, family};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+impl Drive {
+    /// Grows the drive, mounted or not.
+    pub async fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<(), Failure> {
+        let size = drives::check_size(size_bytes)?;
+        let mut open = self.open.lock().await;
+        if let Some(open) = &mut *open {
+            open.check_writable(&self.name)?;
+            return open.grow(size).await;
+        }
+        drop(open);
+        self.with_volume(async |volume| grow(volume, size).await).await
+    }
+
+    /// Changes what unlocks the family.
+    pub async fn change_passphrase(&self, passphrase: String) -> Result<(), Failure> {
+        if passphrase.is_empty() {
+            return Err(failure::usage("The new passphrase is empty."));
+        }
+        let (store, unlocked) = self.unlock().await?;
+        let changed = family::change_passphrase(&*store, &unlocked, Zeroizing::new(passphrase)).await;
+        changed.map_err(|error| failure::family(&error))
+    }
+
+    /// Forgets the drive here.
+    pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<(), Failure> {
+        let open = self.open.lock().await;
+        if open.is_some() {
+            let action = format!("Run holdall drive close {} --wait first.", self.name);
+            return Err(failure::state("The drive is open.", action));
+        }
+        if !request.discard_unsent {
+            self.check_nothing_unsent(", or give --discard-unsent").await?;
+        }
+        if request.delete_data {
+            let (objects, _) = self.objects().await?;
+            let removed = drive::remove(&objects, self.uuid(), self.registry.device()).await;
+            removed.map_err(|error| failure::drive(&error))?;
+        }
+        self.registry.forget(&self.name, self.uuid()).map_err(|error| failure::local(&error))
+    }
+}

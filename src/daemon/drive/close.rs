@@ -1,0 +1,154 @@
+//! Closing a drive: for good, or until the next daemon.
+//!
+//! Unmounting runs to its end even when whoever asked has gone: half of it is worse than all of it.
+
+use super::Drive;
+use super::opened::OpenDrive;
+use super::upload::with_progress;
+use crate::api::{Code, Failure};
+use crate::attach;
+use crate::daemon::failure::{self, failure};
+use crate::daemon::status::Phase;
+use crate::daemon::work::Work;
+use holdall_core::push::PushError;
+use holdall_core::volume::Volume;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::MutexGuard;
+
+/// How long requests in flight may take at a hand-over.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a closed drive tries to upload what its store did not take.
+const DRAIN_EVERY: Duration = Duration::from_secs(2);
+/// What it means that nobody waits for a close any more.
+const GOES_ON_UNMOUNTED: &str =
+    "The drive is unmounted. What was not uploaded is safe on this computer, and goes on being uploaded.";
+
+impl Drive {
+    /// Unmounts it. What is left is pushed: now, or in the background.
+    pub async fn close(self: &Arc<Self>, wait: bool, work: Work) -> Result<(), Failure> {
+        let volume = {
+            let mut open = self.open.lock().await;
+            self.unmount(&mut open).await?;
+            match &mut *open {
+                Some(open) => {
+                    self.drain_in_background(open);
+                    open.volume.clone()
+                }
+                None => return Ok(()),
+            }
+        };
+        let Some(pusher) = volume.pusher().filter(|_| wait) else { return Ok(()) };
+        if pusher.is_paused() {
+            return Err(failure(
+                Code::Unsent,
+                "Uploading is paused, and changes are only on this computer.",
+                "They are safe here; the drive is unmounted.",
+                format!("Run holdall drive resume {}, then close it again.", self.name),
+            ));
+        }
+        let releasing = with_progress(pusher, &work, volume.release());
+        let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
+        released.map_err(|error| failure::push(&error))?;
+        self.finish_if_still(&volume).await;
+        Ok(())
+    }
+
+    async fn unmount(self: &Arc<Self>, open: &mut MutexGuard<'_, Option<OpenDrive>>) -> Result<(), Failure> {
+        let Some(opened) = &mut **open else {
+            if self.config.lock().open.is_some() {
+                self.remember(|config| config.open = None)?;
+                self.set_phase(Phase::Closed);
+                let (uuid, site) = (self.uuid(), self.site.clone());
+                let down = tokio::task::spawn_blocking(move || attach::take_down(uuid, &site)).await;
+                down.map_err(|error| failure::local(&io::Error::other(error)))?
+                    .map_err(|error| error.failure())?;
+            }
+            return Ok(());
+        };
+        opened.check_not_serving()?;
+        opened.volume.prepare_to_close();
+        if let Some(mut at) = opened.attachment.take() {
+            let work = move || {
+                let done = at.mounted.unmount().and_then(|()| at.attached.detach());
+                (at, done)
+            };
+            let done = tokio::task::spawn_blocking(work).await;
+            let (at, done) = done.map_err(|error| failure::local(&io::Error::other(error)))?;
+            if let Err(error) = done {
+                opened.attachment = Some(at);
+                return Err(error.failure());
+            }
+            *self.place.write() = None;
+        }
+        if opened.writable {
+            self.remember(|config| config.open = None)?;
+        }
+        self.set_phase(Phase::Draining);
+        Ok(())
+    }
+
+    /// Pushes what a closed drive has left, however long its store is away, and puts it down then.
+    pub(super) fn drain_in_background(self: &Arc<Self>, open: &mut OpenDrive) {
+        if !std::mem::replace(&mut open.draining, true) {
+            let (drive, volume) = (self.clone(), open.volume.clone());
+            tokio::spawn(async move { drive.drain(volume).await });
+        }
+    }
+
+    async fn drain(self: &Arc<Self>, volume: Arc<Volume>) {
+        loop {
+            match volume.release().await {
+                Ok(()) => return self.finish_if_still(&volume).await,
+                Err(PushError::Read(_) | PushError::Paused) => tokio::time::sleep(DRAIN_EVERY).await,
+                // It was opened again with another engine.
+                Err(PushError::Closed) => return,
+                Err(error @ (PushError::Fenced(_) | PushError::Journal(_) | PushError::Label(_))) => {
+                    tracing::warn!(drive = self.name, %error, "not all of a closed drive could be uploaded");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Puts down an unmounted drive, unless it was opened again meanwhile, with another engine.
+    async fn finish_if_still(self: &Arc<Self>, volume: &Arc<Volume>) {
+        let mut open = self.open.lock().await;
+        if open.as_ref().is_some_and(|open| open.attachment.is_none() && Arc::ptr_eq(&open.volume, volume)) {
+            self.finish(&mut open).await;
+        }
+    }
+
+    /// The daemon ends: the drive waits for the next one, or is closed.
+    pub async fn end(self: &Arc<Self>, hand_over: bool) {
+        if !hand_over && let Err(failure) = self.close_for_now().await {
+            tracing::warn!(
+                drive = self.name,
+                message = failure.message,
+                "it stays mounted for the next daemon"
+            );
+        }
+        let Some(mut opened) = self.open.lock().await.take() else { return };
+        if let Some(mut at) = opened.attachment.take() {
+            *self.place.write() = None;
+            let left = tokio::task::spawn_blocking(move || at.attached.hand_over(HAND_OVER_PATIENCE)).await;
+            if let Ok(Err(error)) = left {
+                tracing::warn!(drive = self.name, %error, "the drive could not be handed over");
+            }
+        }
+        self.put_down(opened).await;
+    }
+
+    /// Unmounts, but remembers that it was open: the next daemon opens it again.
+    async fn close_for_now(self: &Arc<Self>) -> Result<(), Failure> {
+        let was = self.config.lock().open.clone();
+        let mut open = self.open.lock().await;
+        if open.is_none() {
+            return Ok(());
+        }
+        self.unmount(&mut open).await?;
+        self.finish(&mut open).await;
+        self.remember(|config| config.open = was)
+    }
+}

@@ -1,0 +1,203 @@
+//! The engine of a drive: opened, to write or to look, and put down.
+
+use super::Drive;
+use super::opened::OpenDrive;
+use super::upload::pusher;
+use crate::api::{Code, Failure};
+use crate::daemon::failure::{self, failure};
+use crate::daemon::status::Phase;
+use holdall_core::disk::Disk;
+use holdall_core::disk::real::Directory;
+use holdall_core::drive as core_drive;
+use holdall_core::map::PageCache;
+use holdall_core::push::ReferenceKind;
+use holdall_core::units::BLOCK_BYTES;
+use holdall_core::volume::{self, Access, Environment, VolumeLimits};
+use rustix::fs::FlockOperation;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::MutexGuard;
+
+/// The journal: a tenth of the free disk, at most this.
+const JOURNAL_BYTES_MAX: u64 = 32 << 30;
+/// The cache: half of the free disk.
+const CACHE_SHARE: u64 = 2;
+/// How long the store may take to be told that nobody has the drive open. It is a courtesy: the next open does without.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Drive {
+    /// Opens the engine for writing, attached to nothing.
+    pub(super) async fn open_engine(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
+        let (store, unlocked) = self.unlock().await?;
+        let local = |error: io::Error| failure::local(&error);
+        let directory = self.registry.directory(&self.name);
+        let cache = self.registry.cache_directory(self.uuid());
+        let lock = lock(&directory)?;
+        let limits = limits(&directory.join("journal"), &cache).map_err(local)?;
+        let env = Environment {
+            state: Arc::new(Directory::create(&directory).map_err(local)?),
+            journal: Arc::new(Directory::create(&directory.join("journal")).map_err(local)?),
+            cache: Arc::new(Directory::create(&cache).map_err(local)?),
+            store,
+            sealer: unlocked.sealer,
+            pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
+        };
+        let access = Access::Write { over_others: false };
+        let opened = volume::open(env, self.uuid(), self.registry.device().clone(), access, limits).await;
+        let volume = opened.map_err(|error| failure::open(&error, &self.name))?;
+        let paused = self.config.lock().paused;
+        pusher(&volume).set_paused(paused);
+        volume.puller().set_background(!paused);
+        *self.live.write() = Some(volume.clone());
+        Ok(OpenDrive {
+            volume,
+            attachment: None,
+            reference: None,
+            writable: true,
+            serving: false,
+            draining: false,
+            _lock: lock,
+        })
+    }
+
+    /// Opens one version to look at: it is held in the store while it is open, and what the file system writes to
+    /// replay its own journal is thrown away.
+    pub(super) async fn look(self: &Arc<Self>, label: Option<&str>) -> Result<OpenDrive, Failure> {
+        let (objects, unlocked) = self.objects().await?;
+        let drive_failed = |error: core_drive::DriveError| failure::drive(&error);
+        let local = |error: io::Error| failure::local(&error);
+        let device = self.registry.device();
+        let (head, _, root) = core_drive::current(&objects, self.uuid()).await.map_err(drive_failed)?;
+        let version = match label {
+            Some(label) => core_drive::snapshot(&root, label).map(|kept| (kept.root, kept.root_hash)),
+            None => Ok((head.root, head.root_hash)),
+        };
+        let version = version.map_err(drive_failed)?;
+        let directory = self.registry.directory(&self.name).join("look");
+        let lock = lock(&self.registry.directory(&self.name))?;
+        let store = objects.store().clone();
+        let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
+        let reference = (store.clone(), held.map_err(drive_failed)?);
+        remove_directory(&directory).map_err(local)?;
+        let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
+        let free = journal.free_bytes().map_err(local)?;
+        let env = Environment {
+            state: Arc::new(Directory::create(&directory).map_err(local)?),
+            journal,
+            cache: Arc::new(Directory::create(&directory.join("cache")).map_err(local)?),
+            store,
+            sealer: unlocked.sealer,
+            pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
+        };
+        let limits = VolumeLimits::new((free / 10).min(1 << 30), free / CACHE_SHARE);
+        let access = Access::Look { root: version };
+        let opened = volume::open(env, self.uuid(), device.clone(), access, limits).await;
+        let volume = match opened {
+            Ok(volume) => volume,
+            Err(error) => {
+                let (store, held) = &reference;
+                let _ = store.delete(held).await;
+                return Err(failure::open(&error, &self.name));
+            }
+        };
+        *self.live.write() = Some(volume.clone());
+        Ok(OpenDrive {
+            volume,
+            attachment: None,
+            reference: Some(reference),
+            writable: false,
+            serving: false,
+            draining: false,
+            _lock: lock,
+        })
+    }
+
+    /// Puts a drive down that is attached to nothing, after telling the store if nothing is left to push.
+    pub(super) async fn finish(&self, open: &mut MutexGuard<'_, Option<OpenDrive>>) {
+        let Some(opened) = open.take() else { return };
+        if opened.writable && !opened.volume.has_unsent() {
+            let _ = tokio::time::timeout(RELEASE_PATIENCE, opened.volume.release()).await;
+        }
+        self.put_down(opened).await;
+        self.set_phase(Phase::Closed);
+    }
+
+    pub(super) async fn put_down(&self, opened: OpenDrive) {
+        // The last figures are shown while it is closed.
+        let _ = self.status().await;
+        if let Err(error) = opened.volume.shut_down().await {
+            tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");
+        }
+        *self.live.write() = None;
+        if let Some((store, reference)) = &opened.reference {
+            let _ = store.delete(reference).await;
+            let _ = remove_directory(&self.registry.directory(&self.name).join("look"));
+        }
+    }
+
+    /// Refuses while changes are only on this computer: what the journal has beyond the store. `or_else` is how one gives
+    /// them up.
+    pub(super) async fn check_nothing_unsent(self: &Arc<Self>, or_else: &str) -> Result<(), Failure> {
+        let directory = Directory::create(&self.registry.directory(&self.name))
+            .map_err(|error| failure::local(&error))?;
+        let known = volume::Local::load(&directory).map_err(|error| failure::local(&error))?;
+        let journal = Directory::create(&self.registry.directory(&self.name).join("journal"));
+        let journal = journal.and_then(|journal| holdall_core::journal::found(&journal));
+        if known.is_none() && journal.map_err(|error| failure::local(&error))?.is_none() {
+            return Ok(());
+        }
+        let opened = self.open_engine().await?;
+        let unsent = opened.volume.has_unsent();
+        let bytes = opened.volume.status().unpushed_bytes;
+        if !unsent {
+            let _ = opened.volume.release().await;
+        }
+        self.put_down(opened).await;
+        match unsent {
+            false => Ok(()),
+            true => Err(failure(
+                Code::Unsent,
+                format!("{} of changes are only on this computer.", crate::sizes::format_bytes(bytes)),
+                "Nothing was changed. They would be lost.",
+                format!("Run holdall drive sync {} first{}.", self.name, or_else),
+            )),
+        }
+    }
+}
+
+/// What the drive may take of the local disk: shares of what would be free without it.
+fn limits(journal: &Path, cache: &Path) -> io::Result<VolumeLimits> {
+    let without = |path| {
+        let directory = Directory::create(path)?;
+        Ok::<_, io::Error>(directory.free_bytes()? + directory.allocated_bytes()?)
+    };
+    let (journal, cache) = (without(journal)?, without(cache)?);
+    let journal = (journal / 10).min(JOURNAL_BYTES_MAX);
+    Ok(VolumeLimits::new(journal, (cache / CACHE_SHARE).max(64 * BLOCK_BYTES)))
+}
+
+/// This device's files of the drive, for one opening at a time.
+fn lock(directory: &Path) -> Result<File, Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(directory.join("lock"));
+    let file = file.map_err(|error| failure::local(&error))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(failure(
+            Code::State,
+            "Another process on this computer has the drive open.",
+            "Nothing was changed.",
+            "Close it there.",
+        )),
+        Err(errno) => Err(failure::local(&errno.into())),
+    }
+}
+
+fn remove_directory(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,50 @@
+//! Looking at a drive, without changing anything.
+
+use super::Drive;
+use crate::api::{self, Failure, Unit};
+use crate::daemon::failure;
+use crate::daemon::work::Work;
+use holdall_core::drive::check;
+use holdall_core::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
+use std::sync::Arc;
+
+impl Drive {
+    /// Where its chunks are.
+    pub fn map(&self) -> Result<api::ChunkMap, Failure> {
+        const CELLS_MAX: u64 = 4096;
+        let live = self.live.read();
+        let volume = live.as_ref().ok_or_else(|| {
+            failure::state("The drive is closed.", format!("Run holdall drive open {}.", self.name))
+        })?;
+        let chunks = volume.size_blocks().div_ceil(CHUNK_BLOCKS);
+        let per_cell = chunks.div_ceil(CELLS_MAX).max(1);
+        let uploading = volume.pusher().is_some_and(|pusher| pusher.state().borrow().pushing);
+        let cell = |cell: u64| {
+            let first = cell * per_cell * CHUNK_BLOCKS;
+            let blocks = BlockRange::new(first, per_cell * CHUNK_BLOCKS);
+            let blocks = blocks.intersect(&volume.all_blocks());
+            if uploading && volume.journal().is_sealing(blocks) {
+                api::Cell::Uploading
+            } else if volume.pusher().is_some() && volume.journal().is_dirty(blocks) {
+                api::Cell::Dirty
+            } else if volume.cache().valid().any(blocks) || volume.journal().holds_any(blocks) {
+                api::Cell::Cached
+            } else {
+                api::Cell::Absent
+            }
+        };
+        let cells = (0..chunks.div_ceil(per_cell)).map(cell).collect();
+        Ok(api::ChunkMap { cell_bytes: per_cell * CHUNK_BLOCKS * BLOCK_BYTES, cells })
+    }
+
+    /// Reads and checks every object of the drive.
+    pub async fn check(self: &Arc<Self>, work: Work) -> Result<api::Checked, Failure> {
+        let (objects, _) = self.objects().await?;
+        let progress = |done, total| work.progress("Checking objects", done, total, Unit::Items);
+        let checking = check::check(&objects, self.uuid(), &progress);
+        let checked = work.unless_interrupted("Nothing was changed; the check is not complete.", checking);
+        let checked = checked.await?.map_err(|error| failure::drive(&error))?;
+        let ok = checked.errors.is_empty();
+        Ok(api::Checked { ok, objects: checked.objects, errors: checked.errors })
+    }
+}

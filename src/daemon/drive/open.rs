@@ -1,0 +1,148 @@
+//! Opening a drive: the engine, the block device, the mount.
+//!
+//! It runs to its end even when whoever asked has gone: half of it is worse than all of it.
+
+use super::Drive;
+use super::opened::{Attachment, OpenDrive};
+use crate::api::{self, Failure};
+use crate::attach::filesystem::{self, MountOptions};
+use crate::attach::{self, Identity};
+use crate::daemon::failure;
+use crate::daemon::registry::OpenAs;
+use crate::daemon::status::Phase;
+use holdall_core::device::BlockDevice;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::MutexGuard;
+
+impl Drive {
+    /// Opens and mounts it.
+    pub async fn open(self: &Arc<Self>, request: &api::Open) -> Result<api::Opened, Failure> {
+        let mut open = self.open.lock().await;
+        self.open_now(&mut open, request).await
+    }
+
+    async fn open_now(
+        self: &Arc<Self>,
+        open: &mut MutexGuard<'_, Option<OpenDrive>>,
+        request: &api::Open,
+    ) -> Result<api::Opened, Failure> {
+        if open.as_ref().is_some_and(|open| open.attachment.is_some()) {
+            let action = format!("Close it first with holdall drive close {}.", self.name);
+            return Err(failure::state("The drive is open already.", action));
+        }
+        if let Some(open) = &**open {
+            open.check_not_serving()?;
+        }
+        // Closed, but still uploading: it starts anew from its journal.
+        if let Some(draining) = open.take() {
+            self.put_down(draining).await;
+        }
+        self.set_phase(Phase::Connecting);
+        let opened = self.open_and_mount(open, request).await;
+        match opened {
+            Ok((opened, answer)) => {
+                **open = Some(opened);
+                self.set_phase(Phase::Open);
+                Ok(answer)
+            }
+            Err(failure) => {
+                if open.is_none() {
+                    *self.live.write() = None;
+                    self.set_phase(Phase::Closed);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn open_and_mount(
+        self: &Arc<Self>,
+        open: &mut MutexGuard<'_, Option<OpenDrive>>,
+        request: &api::Open,
+    ) -> Result<(OpenDrive, api::Opened), Failure> {
+        let look = request.read_only || request.snapshot.is_some();
+        let mut opened = match look {
+            true => self.look(request.snapshot.as_deref()).await?,
+            false => self.open_engine().await?,
+        };
+        let at = match &request.at {
+            Some(path) => PathBuf::from(path),
+            None => default_mountpoint(&self.name)?,
+        };
+        let attached = self.attach(opened.device(), request.attach, at, look).await;
+        let attachment = match attached {
+            Ok(attachment) => attachment,
+            Err(failure) => {
+                // What the attempt has written is uploaded, and the drive is free for others then.
+                self.set_phase(Phase::Draining);
+                self.drain_in_background(&mut opened);
+                **open = Some(opened);
+                return Err(failure);
+            }
+        };
+        let place = attachment.place();
+        let (block_device, mountpoint, attach) =
+            (place.block_device.clone(), place.mountpoint(), place.attach);
+        opened.attachment = Some(attachment);
+        *self.place.write() = Some(place);
+        if !look {
+            let (mountpoint, block_device) = (PathBuf::from(&mountpoint), PathBuf::from(&block_device));
+            self.remember(|config| config.open = Some(OpenAs { mountpoint, attach, block_device }))?;
+        }
+        let epoch = opened.volume.pusher().map_or(0, |pusher| pusher.state().borrow().epoch.0);
+        let root = match opened.volume.pusher() {
+            Some(pusher) => pusher.state().borrow().root,
+            None => holdall_core::format::id::ObjectId::NONE,
+        };
+        let root = match look {
+            false => root.name(holdall_core::format::id::ObjectKind::Root),
+            true => String::new(),
+        };
+        Ok((opened, api::Opened { block_device, mountpoint, attach, epoch, root }))
+    }
+
+    pub(super) async fn attach(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        mode: api::AttachMode,
+        at: PathBuf,
+        read_only: bool,
+    ) -> Result<Attachment, Failure> {
+        let (identity, site) = (self.identity(), self.site.clone());
+        let work = move || {
+            attach::take_down(identity.uuid, &site)?;
+            let mut attached = attach::attach(device, &identity, mode, &site)?;
+            let options = MountOptions {
+                at,
+                read_only,
+                uid: rustix::process::getuid().as_raw(),
+                gid: rustix::process::getgid().as_raw(),
+            };
+            match filesystem::mount(&attached, &options) {
+                Ok(mounted) => Ok(Attachment { attached, mounted }),
+                Err(error) => {
+                    // The first error is the one to tell; what cannot be detached the doctor finds.
+                    let _ = attached.detach();
+                    Err(error)
+                }
+            }
+        };
+        let attached = tokio::task::spawn_blocking(work).await;
+        let attached = attached.map_err(|error| failure::local(&io::Error::other(error)))?;
+        attached.map_err(|error: attach::AttachError| error.failure())
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        Identity { uuid: self.uuid(), name: self.name.clone() }
+    }
+}
+
+fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = home.ok_or_else(|| failure::usage("There is no home directory: say where with --at."))?;
+    let parent = home.join("Holdall");
+    std::fs::create_dir_all(&parent).map_err(|error| failure::local(&error))?;
+    Ok(parent.join(name))
+}

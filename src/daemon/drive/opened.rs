@@ -1,0 +1,148 @@
+//! A drive that is open: its engine, its block device, its mount.
+
+use crate::api::{self, Code, Failure};
+use crate::attach::Attached;
+use crate::attach::filesystem::Mounted;
+use crate::daemon::failure::{self, failure};
+use crate::privileged::{FreezeEnded, Frozen};
+use holdall_core::device::BlockDevice;
+use holdall_core::store::Store;
+use holdall_core::volume::{Volume, VolumeDevice};
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a write-back of the file system may take: it only goes to the local journal.
+const SYNC_DEADLINE: Duration = Duration::from_secs(300);
+/// How long writers may be held for a snapshot.
+const FREEZE_HOLD: Duration = Duration::from_secs(30);
+
+/// A drive that is open.
+pub struct OpenDrive {
+    pub(super) volume: Arc<Volume>,
+    pub(super) attachment: Option<Attachment>,
+    /// For a version that is only looked at: the hold on it in the store.
+    pub(super) reference: Option<(Arc<dyn Store>, String)>,
+    pub(super) writable: bool,
+    /// It is served by NBD, for as long as somebody's request lasts.
+    pub(super) serving: bool,
+    /// It is unmounted, and a task uploads what is left.
+    pub(super) draining: bool,
+    /// Nobody else opens this device's files of the drive while it lives.
+    pub(super) _lock: File,
+}
+
+/// A block device of the kernel, and its mount.
+pub(super) struct Attachment {
+    pub(super) attached: Attached,
+    pub(super) mounted: Mounted,
+}
+
+impl Attachment {
+    /// Where it is to be found.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            block_device: self.attached.block_device().display().to_string(),
+            mounted: self.mounted.clone(),
+            attach: self.attached.mode(),
+        }
+    }
+}
+
+/// Where a mounted drive is to be found.
+#[derive(Clone)]
+pub struct Place {
+    pub block_device: String,
+    pub mounted: Mounted,
+    pub attach: api::AttachMode,
+}
+
+impl Place {
+    /// Where its file system is mounted.
+    pub fn mountpoint(&self) -> String {
+        self.mounted.mountpoint().display().to_string()
+    }
+}
+
+impl OpenDrive {
+    /// Its block device.
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        Arc::new(VolumeDevice(self.volume.clone()))
+    }
+
+    /// Whether it is open for writing.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Refuses what needs it to be open for writing.
+    pub fn check_writable(&self, name: &str) -> Result<(), Failure> {
+        match self.writable {
+            true => Ok(()),
+            false => {
+                let action = format!("Run holdall drive close {name}, then open it without --read-only.");
+                Err(failure::state("The drive is open only to look at.", action))
+            }
+        }
+    }
+
+    /// Refuses what cannot be done to a drive that is being served.
+    pub fn check_not_serving(&self) -> Result<(), Failure> {
+        match self.serving {
+            true => Err(failure::state("The drive is being served.", "End holdall drive serve first.")),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes everything back from the page cache to the journal.
+    pub async fn sync_file_system(&self) -> Result<(), Failure> {
+        let Some(at) = &self.attachment else { return Ok(()) };
+        tokio::task::block_in_place(|| at.mounted.sync(SYNC_DEADLINE)).map_err(|error| error.failure())
+    }
+
+    /// Has writers wait, with everything written back.
+    pub async fn freeze(&self) -> Result<Option<Frozen>, Failure> {
+        let Some(at) = &self.attachment else { return Ok(None) };
+        tokio::task::block_in_place(|| at.mounted.freeze(FREEZE_HOLD))
+            .map(Some)
+            .map_err(|error| error.failure())
+    }
+
+    /// Grows it while it is mounted: the engine, the block device, the file system.
+    pub async fn grow(&mut self, size_blocks: u64) -> Result<(), Failure> {
+        grow(&self.volume, size_blocks).await?;
+        let Some(at) = &mut self.attachment else { return Ok(()) };
+        let Attachment { attached, mounted } = at;
+        tokio::task::block_in_place(|| mounted.grow(attached)).map_err(|error| error.failure())
+    }
+}
+
+/// Lets writers go on.
+pub async fn thaw(frozen: Option<Frozen>) -> Result<(), Failure> {
+    let Some(frozen) = frozen else { return Ok(()) };
+    match tokio::task::block_in_place(|| frozen.thaw()) {
+        Ok(()) => Ok(()),
+        Err(FreezeEnded::Expired) => Err(failure(
+            Code::Failed,
+            "The file system could not be held still for long enough.",
+            "Nothing was changed, and no snapshot was taken.",
+            "Try again.",
+        )),
+        Err(FreezeEnded::Failed(error)) => Err(error.failure()),
+    }
+}
+
+/// Grows the engine.
+pub async fn grow(volume: &Volume, size_blocks: u64) -> Result<(), Failure> {
+    if size_blocks < volume.size_blocks() {
+        return Err(failure::usage("A drive can only grow."));
+    }
+    volume.grow(size_blocks).await.map_err(|error| {
+        failure(
+            Code::Failed,
+            format!("The drive cannot grow: {error}."),
+            "Nothing was changed.",
+            "Try again.",
+        )
+    })
+}

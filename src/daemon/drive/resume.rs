@@ -1,0 +1,94 @@
+//! Taking up what a former daemon had open: its block device and its mount where they are still there, else anew.
+
+use super::Drive;
+use super::opened::{Attachment, OpenDrive};
+use crate::api::Failure;
+use crate::attach;
+use crate::attach::filesystem;
+use crate::daemon::failure;
+use crate::daemon::registry::OpenAs;
+use crate::daemon::status::Phase;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a drive that could not be taken up again is tried.
+const RESUME_EVERY: Duration = Duration::from_secs(5);
+
+impl Drive {
+    /// Takes up what a former daemon had open, however long its store is away.
+    pub async fn resume(self: &Arc<Self>) {
+        let Some(was) = self.config.lock().open.clone() else { return };
+        self.set_phase(Phase::Connecting);
+        if self.try_resume(&was).await {
+            return;
+        }
+        let drive = self.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RESUME_EVERY).await;
+                let wanted = drive.config.lock().open.is_some();
+                if !wanted || drive.try_resume(&was).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn try_resume(self: &Arc<Self>, was: &OpenAs) -> bool {
+        let mut open = self.open.lock().await;
+        if open.is_some() {
+            return true;
+        }
+        match self.resume_now(was).await {
+            Ok(opened) => {
+                *open = Some(opened);
+                self.set_phase(Phase::Open);
+                true
+            }
+            Err(failure) => {
+                tracing::warn!(
+                    drive = self.name,
+                    message = failure.message,
+                    "the drive cannot be taken up yet"
+                );
+                *self.live.write() = None;
+                self.set_phase(Phase::Failed(failure));
+                false
+            }
+        }
+    }
+
+    async fn resume_now(self: &Arc<Self>, was: &OpenAs) -> Result<OpenDrive, Failure> {
+        let mut opened = self.open_engine().await?;
+        let (device, identity, site) = (opened.device(), self.identity(), self.site.clone());
+        let found = tokio::task::spawn_blocking(move || -> Result<_, attach::AttachError> {
+            let Some(attached) = attach::reattach(device, &identity, &site)? else { return Ok(None) };
+            match filesystem::find(&attached)? {
+                Some(mounted) => Ok(Some(Attachment { attached, mounted })),
+                // A device without a mount: it ended while it was opening or closing.
+                None => {
+                    drop(attached);
+                    attach::take_down(identity.uuid, &site)?;
+                    Ok(None)
+                }
+            }
+        });
+        let found = found.await.map_err(|error| failure::local(&io::Error::other(error)))?;
+        let attachment = match found.map_err(|error| error.failure())? {
+            Some(attachment) => attachment,
+            None => self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?,
+        };
+        let place = attachment.place();
+        let block_device = PathBuf::from(&place.block_device);
+        opened.attachment = Some(attachment);
+        *self.place.write() = Some(place);
+        self.remember(|config| {
+            if let Some(open) = &mut config.open {
+                open.block_device = block_device;
+            }
+        })?;
+        Ok(opened)
+    }
+}

@@ -1,0 +1,106 @@
+//! Serving a drive by NBD, attached to nothing.
+
+use super::Drive;
+use super::opened::OpenDrive;
+use crate::api::{self, Code, Failure};
+use crate::daemon::failure::{self, failure};
+use crate::daemon::status::Phase;
+use crate::daemon::work::Work;
+use holdall_core::device::BlockDevice;
+use holdall_nbd::server::Server;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long requests in flight may take when serving ends.
+const GRACE: Duration = Duration::from_secs(10);
+/// What it means that serving ends.
+const NO_LONGER_SERVED: &str = "The drive is no longer served. What was written is safe on this computer.";
+
+impl Drive {
+    /// Serves the drive by NBD until whoever asked goes away.
+    pub async fn serve(self: &Arc<Self>, request: api::Serve, work: Work) -> Result<api::Served, Failure> {
+        let mut open = self.open.lock().await;
+        if open.is_some() {
+            let action = format!("Run holdall drive close {} --wait first.", self.name);
+            return Err(failure::state("The drive is open.", action));
+        }
+        let listener = Listener::bind(&request)?;
+        let opened = self.open_engine().await?;
+        let server = Server::new(tokio::runtime::Handle::current());
+        let served = listener.serve(&server, opened.device());
+        let volume = opened.volume.clone();
+        *open = Some(OpenDrive { serving: true, ..opened });
+        let ended = match served {
+            Ok(uri) => {
+                self.set_phase(Phase::Open);
+                drop(open);
+                work.result(api::Served { uri }).await;
+                let ended = work.unless_interrupted(NO_LONGER_SERVED, std::future::pending()).await;
+                open = self.open.lock().await;
+                ended
+            }
+            Err(failure) => Err(failure),
+        };
+        // The server first, then the engine. At the daemon's end somebody else may have put the drive down already.
+        let _ = tokio::task::spawn_blocking(move || server.shutdown(GRACE)).await;
+        if open.as_ref().is_some_and(|open| Arc::ptr_eq(&open.volume, &volume)) {
+            self.finish(&mut open).await;
+        }
+        if let Some(path) = &request.socket {
+            // The next one could not listen there.
+            let _ = std::fs::remove_file(path);
+        }
+        ended
+    }
+}
+
+enum Listener {
+    Unix(UnixListener, String),
+    Tcp(TcpListener, SocketAddr),
+}
+
+impl Listener {
+    fn bind(request: &api::Serve) -> Result<Self, Failure> {
+        let local = |error: std::io::Error| {
+            failure(
+                Code::Failed,
+                format!("Cannot listen: {error}."),
+                "Nothing was changed.",
+                "Choose another address.",
+            )
+        };
+        match (&request.socket, &request.tcp) {
+            (Some(path), None) => Ok(Listener::Unix(UnixListener::bind(path).map_err(local)?, path.clone())),
+            (None, Some(address)) => {
+                let address: SocketAddr =
+                    address.parse().map_err(|_| failure::usage(format!("{address} is not ADDRESS:PORT.")))?;
+                if !address.ip().is_loopback() && !request.insecure {
+                    return Err(failure::usage(
+                        "Whoever reaches that address could read and write the drive. Use a loopback address, or --insecure.",
+                    ));
+                }
+                let listener = TcpListener::bind(address).map_err(local)?;
+                let address = listener.local_addr().map_err(local)?;
+                Ok(Listener::Tcp(listener, address))
+            }
+            _ => Err(failure::usage("Give either a socket or a TCP address.")),
+        }
+    }
+
+    fn serve(self, server: &Server, device: Arc<dyn BlockDevice>) -> Result<String, Failure> {
+        let failed = |error: String| failure(Code::Failed, error, "Nothing was changed.", "Try again.");
+        server.export("", device).map_err(|error| failed(error.to_string()))?;
+        match self {
+            Listener::Unix(listener, path) => {
+                server.listen_unix(listener).map_err(|error| failed(error.to_string()))?;
+                Ok(format!("nbd+unix:///?socket={path}"))
+            }
+            Listener::Tcp(listener, address) => {
+                server.listen_tcp(listener).map_err(|error| failed(error.to_string()))?;
+                Ok(format!("nbd://{address}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Uploading what a drive holds, and collecting what its store holds in vain.
+
+use super::Drive;
+use crate::api::{self, Failure, Unit};
+use crate::daemon::failure;
+use crate::daemon::work::Work;
+use holdall_core::push::{Committed, Pusher};
+use holdall_core::volume::Volume;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// What it means that nobody waits for an upload any more.
+pub(super) const GOES_ON: &str =
+    "What was uploaded stays. The rest is safe on this computer and is uploaded later.";
+/// What it means that nobody waits for a collection any more.
+const COLLECTED_IN_PART: &str = "What was deleted was needed by no version. The rest can be deleted later.";
+
+impl Drive {
+    /// Writes everything to the journal, pushes it, and waits for the commit.
+    pub async fn sync(self: &Arc<Self>, work: Work) -> Result<api::Synced, Failure> {
+        if let Some(open) = &*self.open.lock().await {
+            open.check_writable(&self.name)?;
+            open.sync_file_system().await?;
+        }
+        self.with_volume(async |volume| {
+            let pusher = pusher(volume);
+            let committed = work.unless_interrupted(GOES_ON, with_progress(pusher, &work, pusher.sync()));
+            committed.await?.map(synced).map_err(|error| failure::push(&error))
+        })
+        .await
+    }
+
+    /// Pushes what an open drive holds, so that what is in the store is what a person sees.
+    pub async fn push_if_open(self: &Arc<Self>, work: &Work) -> Result<(), Failure> {
+        let volume = match &*self.open.lock().await {
+            Some(open) if open.is_writable() => {
+                open.sync_file_system().await?;
+                open.volume.clone()
+            }
+            _ => return Ok(()),
+        };
+        let pusher = pusher(&volume);
+        let pushed = work.unless_interrupted(GOES_ON, with_progress(pusher, work, pusher.sync()));
+        pushed.await?.map(drop).map_err(|error| failure::push(&error))
+    }
+
+    /// Collects garbage.
+    pub async fn collect(self: &Arc<Self>, work: Work) -> Result<api::Collected, Failure> {
+        self.with_volume(async |volume| {
+            let collected = work.unless_interrupted(COLLECTED_IN_PART, pusher(volume).collect()).await?;
+            let collected = collected.map_err(|error| failure::push(&error))?;
+            Ok(api::Collected {
+                deleted: collected.deleted,
+                bytes_freed: collected.bytes_freed,
+                live_bytes: collected.live_bytes,
+                garbage_bytes: collected.garbage_bytes,
+            })
+        })
+        .await
+    }
+}
+
+/// Waits for `work`, telling how far the batch that is on its way is.
+pub(super) async fn with_progress<T>(pusher: &Pusher, work: &Work, doing: impl Future<Output = T>) -> T {
+    let state = pusher.state();
+    let tell = async {
+        loop {
+            let (done, total) = state.borrow().batch;
+            if total > 0 {
+                work.progress("Uploading", done, total, Unit::Bytes);
+            }
+            tokio::time::sleep(PROGRESS_EVERY).await;
+        }
+    };
+    tokio::select! { biased;
+        done = doing => done,
+        () = tell => unreachable!("progress is told for ever"),
+    }
+}
+
+/// Who pushes an engine that was opened for writing.
+pub(super) fn pusher(volume: &Volume) -> &Pusher {
+    volume.pusher().expect("it was opened for writing")
+}
+
+pub(super) fn synced(committed: Committed) -> api::Synced {
+    let Committed { root, root_hash, epoch, lsn } = committed;
+    api::Synced { root, root_hash, epoch, lsn }
+}

@@ -1,0 +1,78 @@
+//! Versions of a drive that are kept under a label.
+
+use super::Drive;
+use super::opened::thaw;
+use super::upload::{pusher, with_progress};
+use crate::api::{self, Failure};
+use crate::daemon::work::Work;
+use crate::daemon::{failure, status};
+use holdall_core::drive;
+use std::sync::Arc;
+
+/// What it means that nobody waits for a snapshot any more: an open drive's is taken with the next commit.
+const MAY_STILL_BE_TAKEN: &str = "The drive itself is unchanged. The snapshot may still be taken.";
+/// The same, of giving one up.
+const MAY_STILL_GO: &str = "The drive itself is unchanged. The snapshot may still be given up.";
+
+impl Drive {
+    /// The versions that are kept.
+    pub async fn snapshots(&self) -> Result<Vec<api::Snapshot>, Failure> {
+        let (objects, _) = self.objects().await?;
+        let (_, _, root) =
+            drive::current(&objects, self.uuid()).await.map_err(|error| failure::drive(&error))?;
+        Ok(root.snapshots.iter().map(status::snapshot).collect())
+    }
+
+    /// Keeps the version of this moment under a label.
+    pub async fn snapshot(self: &Arc<Self>, label: &str, work: Work) -> Result<api::Snapshot, Failure> {
+        if label.is_empty() || label.len() > 200 || label.contains('/') {
+            return Err(failure::usage("A label has 1 to 200 characters, and no slash."));
+        }
+        if let Some(open) = &*self.open.lock().await {
+            open.check_writable(&self.name)?;
+            let frozen = open.freeze().await?;
+            // What is written from here on is not part of it: a cut at this moment is what is wanted.
+            let flushed = open.volume.journal().flush().await;
+            thaw(frozen).await?;
+            flushed.map_err(|error| failure::journal(&error))?;
+        }
+        self.with_volume(async |volume| {
+            let pusher = pusher(volume);
+            let taken = with_progress(pusher, &work, pusher.snapshot(label));
+            let taken = work.unless_interrupted(MAY_STILL_BE_TAKEN, taken).await?;
+            taken.map(|taken| status::snapshot(&taken)).map_err(|error| failure::push(&error))
+        })
+        .await
+    }
+
+    /// Stops keeping a version.
+    pub async fn drop_snapshot(self: &Arc<Self>, label: &str, work: Work) -> Result<(), Failure> {
+        if !self.snapshots().await?.iter().any(|snapshot| snapshot.label == label) {
+            return Err(failure::drive(&drive::DriveError::NoSnapshot(label.to_owned())));
+        }
+        self.with_volume(async |volume| {
+            let dropped = work.unless_interrupted(MAY_STILL_GO, pusher(volume).drop_snapshot(label));
+            dropped.await?.map_err(|error| failure::push(&error))
+        })
+        .await
+    }
+
+    /// Makes a version that was kept the current one.
+    pub async fn rollback(self: &Arc<Self>, label: &str) -> Result<api::Synced, Failure> {
+        let open = self.open.lock().await;
+        if open.is_some() {
+            let action = format!("Run holdall drive close {} --wait first.", self.name);
+            return Err(failure::state("The drive is open.", action));
+        }
+        self.check_nothing_unsent("").await?;
+        let (objects, _) = self.objects().await?;
+        let device = self.registry.device();
+        drive::rollback(&objects, self.uuid(), label, device)
+            .await
+            .map_err(|error| failure::drive(&error))?;
+        let (head, _, root) =
+            drive::current(&objects, self.uuid()).await.map_err(|error| failure::drive(&error))?;
+        drop(open);
+        Ok(status::version(&head, &root))
+    }
+}

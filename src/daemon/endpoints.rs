@@ -1,0 +1,111 @@
+//! The API as one table: what is served and what is documented both come from it, and cannot differ.
+
+use super::{Shared, events, routes};
+use crate::api;
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+/// Has a type's schema made.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// A request of the API.
+pub struct Endpoint {
+    /// In lower case, as OpenAPI has it.
+    pub method: &'static str,
+    /// With `{parameters}`.
+    pub path: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// What it takes.
+    pub body: Option<SchemaOf>,
+    /// What it answers with when all is well.
+    pub answer: Answer,
+    handler: MethodRouter<Shared>,
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy)]
+pub enum Answer {
+    /// One JSON document.
+    Document(SchemaOf),
+    /// Lines of progress, then the result or an error.
+    Lines(SchemaOf),
+    /// Server-sent events.
+    Events(SchemaOf),
+}
+
+impl Endpoint {
+    fn takes<T: JsonSchema>(self) -> Self {
+        Endpoint { body: Some(|schemas| schemas.subschema_for::<T>()), ..self }
+    }
+}
+
+fn get<T: JsonSchema, H: Handler<M, Shared>, M: 'static>(
+    path: &'static str,
+    summary: &'static str,
+    handler: H,
+) -> Endpoint {
+    let answer = Answer::Document(|schemas| schemas.subschema_for::<T>());
+    Endpoint { method: "get", path, summary, body: None, answer, handler: on(MethodFilter::GET, handler) }
+}
+
+fn post<T: JsonSchema, H: Handler<M, Shared>, M: 'static>(
+    path: &'static str,
+    summary: &'static str,
+    handler: H,
+) -> Endpoint {
+    let answer = Answer::Lines(|schemas| schemas.subschema_for::<T>());
+    Endpoint { method: "post", path, summary, body: None, answer, handler: on(MethodFilter::POST, handler) }
+}
+
+/// Everything that can be asked.
+#[rustfmt::skip]
+pub fn all() -> Vec<Endpoint> {
+    use api::*;
+    vec![
+        get::<DaemonStatus, _, _>("/v1/daemon", "How the daemon is", routes::daemon),
+        post::<Nothing, _, _>("/v1/daemon/stop", "Ends the daemon; open drives stay mounted for the next one where that is possible", routes::stop),
+        get::<Vec<DriveStatus>, _, _>("/v1/drives", "How all drives are", routes::list),
+        post::<Created, _, _>("/v1/drives", "Makes a drive", routes::create).takes::<Create>(),
+        post::<Created, _, _>("/v1/drives/add", "Makes a drive known here that is in a store already", routes::add).takes::<Add>(),
+        get::<DriveStatus, _, _>("/v1/drives/{name}", "How a drive is", routes::status),
+        post::<Opened, _, _>("/v1/drives/{name}/open", "Takes a drive and mounts it", routes::open).takes::<Open>(),
+        post::<DriveStatus, _, _>("/v1/drives/{name}/close", "Unmounts a drive; the rest is uploaded in the background, or waited for", routes::close).takes::<Close>(),
+        post::<Synced, _, _>("/v1/drives/{name}/sync", "Uploads all changes and waits for the commit", routes::sync),
+        post::<DriveStatus, _, _>("/v1/drives/{name}/pause", "Stops uploading", routes::pause),
+        post::<DriveStatus, _, _>("/v1/drives/{name}/resume", "Goes on uploading", routes::resume),
+        get::<ChunkMap, _, _>("/v1/drives/{name}/map", "Which parts of an open drive are here", routes::map),
+        post::<Checked, _, _>("/v1/drives/{name}/check", "Reads and checks everything that a drive has in its store", routes::check),
+        post::<Collected, _, _>("/v1/drives/{name}/gc", "Deletes what none of a drive's versions needs", routes::collect),
+        post::<DriveStatus, _, _>("/v1/drives/{name}/resize", "Grows a drive, mounted or not", routes::resize).takes::<Resize>(),
+        get::<Vec<Snapshot>, _, _>("/v1/drives/{name}/snapshots", "The versions that are kept", routes::snapshots),
+        post::<Snapshot, _, _>("/v1/drives/{name}/snapshots", "Keeps the version of this moment", routes::snapshot).takes::<Label>(),
+        Endpoint {
+            method: "delete",
+            handler: on(MethodFilter::DELETE, routes::drop_snapshot),
+            ..post::<Nothing, _, _>("/v1/drives/{name}/snapshots/{label}", "Stops keeping a version", routes::drop_snapshot)
+        },
+        post::<Synced, _, _>("/v1/drives/{name}/rollback", "Makes a version that was kept the current one", routes::rollback).takes::<Label>(),
+        post::<Created, _, _>("/v1/drives/{name}/clone", "Makes a drive from a version of another", routes::clone).takes::<Clone>(),
+        post::<Nothing, _, _>("/v1/drives/{name}/passphrase", "Changes the passphrase", routes::passphrase).takes::<Passphrase>(),
+        post::<Nothing, _, _>("/v1/drives/{name}/remove", "Forgets a drive here, or deletes it", routes::remove).takes::<Remove>(),
+        post::<Served, _, _>("/v1/drives/{name}/serve", "Serves a drive by NBD until the connection of this request ends", routes::serve).takes::<Serve>(),
+        get::<Diagnosis, _, _>("/v1/doctor", "Looks for what may be wrong on this computer", routes::doctor),
+        post::<Diagnosis, _, _>("/v1/doctor/repair", "Mends what can be mended without losing anything", routes::repair),
+        Endpoint {
+            answer: Answer::Events(|schemas| schemas.subschema_for::<Event>()),
+            ..get::<Event, _, _>("/v1/events", "What happens, beginning with the status of every drive", events::stream)
+        },
+        get::<serde_json::Map<String, serde_json::Value>, _, _>("/v1/openapi.json", "This document", routes::openapi),
+    ]
+}
+
+/// Serves all of it.
+pub fn router(drives: Shared) -> Router {
+    let router = all()
+        .into_iter()
+        .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler));
+    router.fallback(routes::unknown).method_not_allowed_fallback(routes::wrong_method).with_state(drives)
+}

@@ -1,0 +1,117 @@
+//! Where the daemon's messages go: to standard error, whatever that is.
+//!
+//! Under systemd that is journald, which bounds what it keeps. A daemon that the command line has started has
+//! `daemon.log` there: at [`LOG_BYTES_MAX`] it becomes `daemon.log.old` and a new one begins, which standard output and
+//! standard error then lead to, so that a panic, or what a library prints, is in it too.
+
+use crate::paths::Paths;
+use parking_lot::Mutex;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write, stderr};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tracing_subscriber::EnvFilter;
+
+/// How long a log may become. With the old one this is what one ever has to look through.
+const LOG_BYTES_MAX: u64 = 4 << 20;
+/// What is logged unless `HOLDALL_LOG` says something else.
+const FILTER: &str = "info,sled=warn";
+
+/// Has everything that is told from here on go to the log.
+pub fn begin() {
+    let asked = std::env::var("HOLDALL_LOG").ok().filter(|asked| !asked.is_empty());
+    let filter = asked.as_deref().map(EnvFilter::try_new);
+    let (filter, nonsense) = match filter {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (FILTER.into(), Some(error)),
+        None => (FILTER.into(), None),
+    };
+    let log = Log::of_standard_error();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(move || Writer(log.clone()))
+        .with_ansi(false)
+        .init();
+    if let Some(error) = nonsense {
+        tracing::warn!(%error, "HOLDALL_LOG is no filter; \"{FILTER}\" is used");
+    }
+}
+
+/// A log file that is bounded.
+struct Log {
+    path: PathBuf,
+    bytes_max: u64,
+}
+
+impl Log {
+    /// The log that standard error leads to, if it is ours to bound.
+    fn of_standard_error() -> Option<Arc<Mutex<Log>>> {
+        let path = Paths::from_environment().ok()?.daemon_log();
+        let ours = same_file(&metadata(stderr().as_fd()).ok()?, &path.metadata().ok()?);
+        // Held while a line is written: two threads must not both begin a new log.
+        ours.then(|| Arc::new(Mutex::new(Log { path, bytes_max: LOG_BYTES_MAX })))
+    }
+
+    /// The next log, if `current` is long enough.
+    fn next(&self, current: &Metadata) -> io::Result<Option<File>> {
+        if current.len() < self.bytes_max {
+            return Ok(None);
+        }
+        // Another process may have been here first, or a person has removed it.
+        if self.path.metadata().is_ok_and(|there| same_file(&there, current)) {
+            std::fs::rename(&self.path, self.path.with_extension("log.old"))?;
+        }
+        OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path).map(Some)
+    }
+}
+
+fn metadata(file: std::os::fd::BorrowedFd<'_>) -> io::Result<Metadata> {
+    File::from(file.try_clone_to_owned()?).metadata()
+}
+
+fn same_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+struct Writer(Option<Arc<Mutex<Log>>>);
+
+impl Write for Writer {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(log) = &self.0 {
+            let log = log.lock();
+            if let Some(next) = log.next(&metadata(stderr().as_fd())?)? {
+                rustix::stdio::dup2_stdout(&next)?;
+                rustix::stdio::dup2_stderr(&next)?;
+            }
+        }
+        stderr().write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_long_enough_becomes_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log { path: dir.path().join("daemon.log"), bytes_max: 10 };
+        std::fs::write(&log.path, "012345678").unwrap();
+        assert!(log.next(&log.path.metadata().unwrap()).unwrap().is_none());
+        std::fs::write(&log.path, "0123456789").unwrap();
+        let long = log.path.metadata().unwrap();
+        let mut next = log.next(&long).unwrap().unwrap();
+        next.write_all(b"new").unwrap();
+        assert_eq!(std::fs::read(dir.path().join("daemon.log.old")).unwrap(), b"0123456789");
+        // Who still has the old one goes on in the new one, and takes nothing away.
+        log.next(&long).unwrap().unwrap().write_all(b"er").unwrap();
+        assert_eq!(std::fs::read(&log.path).unwrap(), b"newer");
+        assert_eq!(std::fs::read(dir.path().join("daemon.log.old")).unwrap(), b"0123456789");
+    }
+}

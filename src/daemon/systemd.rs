@@ -1,0 +1,52 @@
+//! What systemd is told. Elsewhere all of this does nothing.
+
+use sd_notify::NotifyState;
+use std::future::Future;
+use std::time::Duration;
+
+/// Taking a drive up, and closing one, may take long: a check, an unmount that writes back. It is for systemd to wait as
+/// long as we say that it goes on.
+const MORE: Duration = Duration::from_secs(60);
+
+/// Tells that drives are back.
+pub fn started() {
+    tell(NotifyState::Ready);
+    if let Some(period) = sd_notify::watchdog_enabled() {
+        // A runtime that does not get to this in time is stuck; the next daemon takes the drives up.
+        tokio::spawn(async move {
+            loop {
+                tell(NotifyState::Watchdog);
+                tokio::time::sleep(period / 3).await;
+            }
+        });
+    }
+}
+
+/// Has systemd wait while the daemon starts.
+pub async fn starting<T>(work: impl Future<Output = T>) -> T {
+    patiently(work).await
+}
+
+/// Has systemd wait while the daemon ends.
+pub async fn stopping<T>(work: impl Future<Output = T>) -> T {
+    tell(NotifyState::Stopping);
+    patiently(work).await
+}
+
+async fn patiently<T>(work: impl Future<Output = T>) -> T {
+    let extend = async {
+        loop {
+            tell(NotifyState::ExtendTimeoutUsec(MORE.as_micros() as u32));
+            tokio::time::sleep(MORE / 3).await;
+        }
+    };
+    tokio::select! { biased;
+        done = work => done,
+        () = extend => unreachable!("it asks for more time for ever"),
+    }
+}
+
+fn tell(state: NotifyState<'_>) {
+    // Nobody is there, or does not listen: then nobody waits for it either.
+    let _ = sd_notify::notify(&[state]);
+}

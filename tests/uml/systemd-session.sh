@@ -1,0 +1,35 @@
+# What a machine with the unit goes through: systemd.sh runs it, with -eux.
+at=/run/user/0/drive
+systemctl start holdall@0
+# It has notified: who comes after it finds its socket.
+test -S /run/user/0/holdall/daemon.sock
+holdall drive create d --store file:///run/store --size 64M --no-encryption
+holdall drive open d --at $at
+pid() { systemctl show holdall@0 --property MainPID --value; }
+another() {
+    while [ "$(pid)" = "$1" ] || [ "$(systemctl is-active holdall@0)" != active ]; do sleep 0.1; done
+}
+# A program that has a file open all the time.
+exec 3>$at/file
+echo begun >&3
+mounted=$(grep " $at " /proc/mounts)
+
+before=$(pid)
+systemctl reload holdall@0
+another "$before"
+echo upgraded >&3
+sync $at/file
+
+before=$(pid)
+kill -s KILL "$before"
+another "$before"
+echo replaced >&3
+sync $at/file
+test "$(grep " $at " /proc/mounts)" = "$mounted"
+
+exec 3>&-
+systemctl restart holdall@0
+test "$(cat $at/file | tr '\n' ' ')" = 'begun upgraded replaced '
+systemctl stop holdall@0
+! grep " $at " /proc/mounts
+test "$(systemctl show holdall@0 --property Result --value)" = success
