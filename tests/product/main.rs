@@ -13,3 +13,5 @@ mod writer;
 mod guest_drive;
 mod power_cut;
 mod versions;
+mod work;
+mod trouble;
