@@ -12,6 +12,7 @@ mod writer;
 
 mod guest_drive;
 mod power_cut;
+mod user_space;
 mod versions;
-mod work;
 mod trouble;
+mod work;

@@ -1,7 +1,7 @@
 //! Stores and disks that go away, fill up or rot, under an open drive: its status says why and what waits, nothing hangs
 //! that need not, nothing is lost, and once the cause is gone the drive goes on by itself.
 
-use crate::bench::{Bench, Machine, PATIENCE, Random, Tmpfs, kill, wait_until};
+use crate::bench::{Bench, Machine, Random, Tmpfs, kill, wait_until};
 use crate::writer::{Writer, verify};
 use std::fs::{self, File};
 use std::io::Write;
@@ -276,5 +276,4 @@ fn a_drive_is_opened_by_one_at_a_time() {
     other.open(&[]);
     assert_eq!(fs::read(other.mountpoint().join("mine")).unwrap(), b"still mine");
     other.close();
-    let _ = PATIENCE;
 }
