@@ -10,6 +10,7 @@ mod guest;
 #[path = "../support/writer.rs"]
 mod writer;
 
+mod damage;
 mod guest_drive;
 mod power_cut;
 mod user_space;
