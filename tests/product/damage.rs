@@ -29,7 +29,9 @@ impl Damaged {
         let damaged = Damaged { path: path.to_owned(), whole: fs::read(path).unwrap() };
         match damage {
             Damage::Deleted => fs::remove_file(path).unwrap(),
-            Damage::CutShort => File::options().write(true).open(path).unwrap().set_len(offset as u64).unwrap(),
+            Damage::CutShort => {
+                File::options().write(true).open(path).unwrap().set_len(offset as u64).unwrap()
+            }
             Damage::BitFlipped => {
                 let file = File::options().write(true).open(path).unwrap();
                 file.write_all_at(&[damaged.whole[offset] ^ 4], offset as u64).unwrap();
@@ -125,7 +127,8 @@ fn a_damaged_object_is_told_and_costs_no_more_than_it_holds() {
             // Each object in one way, by turns; what there is one of in every way.
             let ways = if matches!(kind, "family.json" | "head") { 3 } else { 1 };
             for damage in damages.by_ref().take(ways) {
-                let what = format!("{damage:?} {}", object.strip_prefix(bench.path("store")).unwrap().display());
+                let what =
+                    format!("{damage:?} {}", object.strip_prefix(bench.path("store")).unwrap().display());
                 println!("{what}");
                 forget_cache(&machine);
                 let damaged = Damaged::new(&object, *damage);
@@ -215,32 +218,45 @@ fn assert_all_there(machine: &Machine) {
     machine.assert_checked();
 }
 
-#[test]
-fn a_damaged_journal_is_told_and_nothing_of_it_is_given_up() {
+fn damage_the_journal(damage: Damage) {
     let bench = Bench::new();
     let machine = with_unsent_files(&bench);
     let at = machine.mountpoint().display().to_string();
     let open = ["drive", "open", "d", "--attach", "loop", "--at", &at];
-    let journal = machine.state.join("drives/d/journal");
-    let needle = &content("second")[1 << 20..][..64];
-    let mut hit = 0;
-    for file in objects(&journal) {
-        let bytes = fs::read(&file).unwrap();
-        let Some(place) = bytes.windows(needle.len()).position(|window| window == needle) else { continue };
-        for damage in DAMAGES {
-            println!("{damage:?} at {place} of {}", file.display());
-            let damaged = Damaged::at(&file, damage, place);
-            let (exit, code) = machine.fails(&open);
-            assert_eq!((exit, code.as_str()), CORRUPT, "{damage:?}");
-            // Neither is it forgotten by accident.
-            assert_ne!(machine.run(&["drive", "remove", "d", "--yes"]).status.code(), Some(0), "{damage:?}");
-            machine.ok(&["daemon", "stop"]);
-            drop(damaged);
-            hit += 1;
-        }
-    }
-    assert_eq!(hit, 3, "one file of the journal holds it");
+    let (file, place) = find_in_journal(&machine, "second");
+    let damaged = Damaged::at(&file, damage, place);
+    let (exit, code) = machine.fails(&open);
+    assert_eq!((exit, code.as_str()), CORRUPT);
+    // Neither is it forgotten by accident.
+    assert_eq!(machine.fails(&["drive", "remove", "d", "--yes"]).0, CORRUPT.0);
+    machine.ok(&["daemon", "stop"]);
+    drop(damaged);
     assert_all_there(&machine);
+}
+
+/// The file of the journal, and the place in it, that holds the middle of a file.
+fn find_in_journal(machine: &Machine, name: &str) -> (PathBuf, usize) {
+    let needle = &content(name)[1 << 20..][..64];
+    let found = objects(&machine.state.join("drives/d/journal")).into_iter().find_map(|file| {
+        let bytes = fs::read(&file).unwrap();
+        bytes.windows(needle.len()).position(|window| window == needle).map(|at| (file, at))
+    });
+    found.expect("the journal holds it")
+}
+
+#[test]
+fn a_bit_that_flipped_in_the_journal_is_told_and_nothing_is_given_up() {
+    damage_the_journal(Damage::BitFlipped);
+}
+
+#[test]
+fn a_journal_that_was_cut_short_is_told_and_nothing_is_given_up() {
+    damage_the_journal(Damage::CutShort);
+}
+
+#[test]
+fn a_journal_that_was_deleted_is_told_and_nothing_is_given_up() {
+    damage_the_journal(Damage::Deleted);
 }
 
 #[test]
@@ -300,14 +316,8 @@ fn a_drive_whose_journal_is_damaged_under_a_killed_daemon_is_taken_up_once_it_is
     for name in FILES {
         write_synced(&machine.mountpoint().join(name), &content(name));
     }
-    let journal = machine.state.join("drives/d/journal");
-    let needle = &content("first")[1 << 20..][..64];
     kill(machine.pid());
-    let place = objects(&journal).into_iter().find_map(|file| {
-        let bytes = fs::read(&file).unwrap();
-        bytes.windows(needle.len()).position(|window| window == needle).map(|at| (file, at))
-    });
-    let (file, at) = place.expect("the journal holds it");
+    let (file, at) = find_in_journal(&machine, "first");
     let damaged = Damaged::at(&file, Damage::BitFlipped, at);
     machine.status_when("damaged", |status| {
         status["state"] == "Needs attention" && status["reason"].as_str().unwrap().contains("damaged")

@@ -23,8 +23,11 @@ fn a_mounted_drive_grows_under_load() {
 /// Copies the closed drive `d` to a file.
 pub fn copy_drive(machine: &Machine, to: &Path) {
     let socket = machine.dir.join("copy.sock").display().to_string();
-    let mut serving =
-        machine.command(&["drive", "serve", "d", "--socket", &socket]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut serving = machine
+        .command(&["drive", "serve", "d", "--socket", &socket])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
     run("nbdcopy", &[&format!("nbd+unix:///?socket={socket}"), &to.display().to_string()]);

@@ -13,7 +13,7 @@ mod writer;
 mod damage;
 mod guest_drive;
 mod power_cut;
+mod trouble;
 mod user_space;
 mod versions;
-mod trouble;
 mod work;

@@ -205,7 +205,8 @@ fn what_was_fsynced_is_there_after_the_disk_under_the_journal_lost_what_was_not(
     for (seed, early, until) in [(1, 0, 3), (2, 128, FILES / 2), (3, 230, FILES - 5)] {
         let bench = Bench::new();
         File::create(bench.path("platter")).unwrap().set_len(1 << 30).unwrap();
-        let mut disk = VolatileDisk::power_on(&bench, seed, early);
+        let mut power = Some(VolatileDisk::power_on(&bench, seed, early));
+        let disk = power.as_mut().unwrap();
         run("mkfs.ext4", &["-q", disk.device.to_str().unwrap()]);
         disk.mount();
         let mut machine = bench.machine("a");
@@ -217,7 +218,9 @@ fn what_was_fsynced_is_there_after_the_disk_under_the_journal_lost_what_was_not(
         let confirmed = AtomicU32::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for number in (1..=FILES).take_while(|number| write_synced(&machine.mountpoint(), *number).is_ok()) {
+                for number in
+                    (1..=FILES).take_while(|number| write_synced(&machine.mountpoint(), *number).is_ok())
+                {
                     confirmed.store(number, Ordering::SeqCst);
                 }
             });
@@ -226,12 +229,9 @@ fn what_was_fsynced_is_there_after_the_disk_under_the_journal_lost_what_was_not(
         });
         let confirmed = confirmed.into_inner();
         reboot(&machine, daemon);
-        drop(disk);
+        drop(power.take());
 
-        let disk = VolatileDisk::power_on(&bench, seed, early);
-        disk.mount();
+        power.insert(VolatileDisk::power_on(&bench, seed, early)).mount();
         assert_recovered(&machine, confirmed, &bench.path("image"));
-        drop(machine);
-        drop(disk);
     }
 }

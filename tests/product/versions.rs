@@ -56,7 +56,9 @@ impl Workload {
         self.changes += 1;
         self.fsynced.remove(name);
         match content {
-            Some(content) => drop(self.files.insert(name.to_owned(), Known { content, change: self.changes })),
+            Some(content) => {
+                drop(self.files.insert(name.to_owned(), Known { content, change: self.changes }))
+            }
             None => drop(self.files.remove(name)),
         }
     }
@@ -151,7 +153,8 @@ fn assert_whole(bench: &Bench, name: &str, encrypted: bool, expected: &BTreeMap<
         assert!(found == known.content, "{name}: {file} differs");
     }
     if exact {
-        let count = |directory| fs::read_dir(machine.mountpoint().join(format!("dir{directory}"))).unwrap().count();
+        let count =
+            |directory| fs::read_dir(machine.mountpoint().join(format!("dir{directory}"))).unwrap().count();
         assert_eq!((0..DIRECTORIES).map(count).sum::<usize>(), expected.len(), "{name}");
     }
     machine.close();
