@@ -198,6 +198,9 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]).1, "newer");
     std::fs::remove_file(bench.path("store/family.json")).unwrap();
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    for size in ["0", "3", "32M", "1EiB", "many"] {
+        assert_eq!(a.fails(&["drive", "resize", "d", size]), (2, "usage".into()), "{size}");
+    }
     let again = ["drive", "create", "e", "--store", &store, "--size", "64M", "--no-encryption"];
     assert_eq!(a.fails(&again).1, "exists");
     assert_eq!(a.fails(&["drive", "open", "none"]), (3, "not_found".into()));

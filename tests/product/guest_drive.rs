@@ -89,7 +89,7 @@ fn guest_resize() {
         machine.ok(&create);
         open(&machine, mode);
         let total = || {
-            let stat = rustix::fs::statvfs(&machine.mountpoint()).unwrap();
+            let stat = rustix::fs::statvfs(machine.mountpoint()).unwrap();
             stat.f_blocks * stat.f_frsize
         };
         let before = total();

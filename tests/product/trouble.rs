@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
 fn reason(status: &serde_json::Value) -> String {
     status["reason"].as_str().unwrap_or_default().to_owned()
@@ -126,16 +127,15 @@ fn cramped(bench: &Bench, size_mib: u32, cramp: impl Fn(&mut Machine, PathBuf)) 
 }
 
 /// Writes more than there is room for, while the trouble is looked at and mended.
-fn overfill(machine: &Machine, mib: usize, words: &str, mend: impl FnOnce()) -> Vec<u8> {
-    let content = noise(2, mib << 20);
-    std::thread::scope(|scope| {
-        let path = machine.mountpoint().join("large");
-        let writing = scope.spawn(|| write_synced(&{ path }, &content));
-        status_says(machine, "Needs attention", words);
-        mend();
-        wait_until("all is written", || writing.is_finished()).unwrap();
-        writing.join().unwrap();
-    });
+fn overfill(machine: &Machine, mib: usize, words: &str, mend: impl FnOnce()) -> Arc<Vec<u8>> {
+    let content = Arc::new(noise(2, mib << 20));
+    let (path, written) = (machine.mountpoint().join("large"), content.clone());
+    // Nobody waits for it where the test fails: it may be waiting for ever then.
+    let writing = std::thread::spawn(move || write_synced(&path, &written));
+    status_says(machine, "Needs attention", words);
+    mend();
+    wait_until("all is written", || writing.is_finished()).unwrap();
+    writing.join().unwrap();
     content
 }
 
@@ -177,7 +177,7 @@ fn a_full_disk_under_the_cache_leaves_everything_in_the_journal() {
         // What does not fit is read from the journal.
         small.resize(48);
     });
-    assert!(fs::read(machine.mountpoint().join("large")).unwrap() == content);
+    assert!(fs::read(machine.mountpoint().join("large")).unwrap() == *content);
     // It is uploaded from there, too.
     machine.ok(&["drive", "resume", "d"]);
     machine.ok(&["drive", "sync", "d"]);

@@ -26,6 +26,8 @@ struct Known {
 struct Workload {
     root: PathBuf,
     random: Random,
+    /// Whether what is in the first directory is let alone.
+    spares: bool,
     changes: u64,
     files: BTreeMap<String, Known>,
     /// What is confirmed: what an fsync covers and nothing has touched since.
@@ -39,16 +41,18 @@ impl Workload {
         }
         File::open(root).unwrap().sync_all().unwrap();
         let (files, fsynced) = (BTreeMap::new(), BTreeMap::new());
-        Workload { root: root.to_owned(), random: Random(seed), changes: 0, files, fsynced }
+        Workload { root: root.to_owned(), random: Random(seed), spares: false, changes: 0, files, fsynced }
     }
 
     fn any_name(&mut self) -> String {
-        format!("dir{}/file{}", self.random.below(DIRECTORIES), self.random.below(NAMES))
+        let from = u64::from(self.spares);
+        format!("dir{}/file{}", from + self.random.below(DIRECTORIES - from), self.random.below(NAMES))
     }
 
     fn any_file(&mut self) -> Option<String> {
-        let at = self.random.below(self.files.len().max(1) as u64) as usize;
-        self.files.keys().nth(at).cloned()
+        let names = self.files.keys().filter(|name| !self.spares || !name.starts_with("dir0/"));
+        let names: Vec<_> = names.collect();
+        names.get(self.random.below(names.len().max(1) as u64) as usize).map(|name| (*name).clone())
     }
 
     /// From here on it may be as it was or as it becomes, until it is fsynced.
@@ -188,7 +192,7 @@ impl Subject<'_> {
         names.iter().for_each(|name| work.fsync(name));
         let filler = File::create(work.root.join("filler")).unwrap();
         let limit = before["journal_limit_bytes"].as_u64().unwrap();
-        for piece in 0..limit / 2 >> 20 {
+        for piece in 0..(limit / 2) >> 20 {
             filler.write_all_at(&[piece as u8; 1 << 20], piece << 20).unwrap();
         }
         filler.sync_all().unwrap();
@@ -206,6 +210,7 @@ impl Subject<'_> {
     fn in_the_middle(&self, name: &str, work: Workload) -> Workload {
         let (work, stop) = (Mutex::new(work), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            let _stop = StopAtTheEnd(&stop);
             scope.spawn(|| {
                 while !stop.load(Ordering::SeqCst) {
                     let mut work = work.lock();
@@ -215,7 +220,13 @@ impl Subject<'_> {
                 }
             });
             for round in 0..3 {
-                let before = work.lock().fsynced.clone();
+                let before = {
+                    let mut work = work.lock();
+                    work.spares = false;
+                    (0..50).for_each(|_| work.step());
+                    work.spares = true;
+                    work.fsynced.clone()
+                };
                 self.machine.ok(&["drive", "sync", "d"]);
                 let mut pushing = self.machine.begin(&["drive", "sync", "d"]);
                 let moment = self.bench.path("store");
@@ -234,9 +245,19 @@ impl Subject<'_> {
                 assert!(!expected.is_empty());
                 assert_whole(self.bench, &name, self.encrypted, &expected, false);
             }
-            stop.store(true, Ordering::SeqCst);
         });
-        work.into_inner()
+        let mut work = work.into_inner();
+        work.spares = false;
+        work
+    }
+}
+
+/// However the test ends: whoever works beside it would work for ever.
+struct StopAtTheEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
