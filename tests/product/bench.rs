@@ -140,7 +140,7 @@ impl Machine {
     /// The status of the drive once a new daemon has taken it up.
     pub fn taken_up(&self) -> Value {
         // A helper of a daemon that was killed may hold its socket for a moment, and answers nobody.
-        wait_until("a daemon answers", || self.run(&["daemon", "status"]).status.success()).unwrap();
+        wait_until("a daemon answers", || self.run(&["drive", "list"]).status.success()).unwrap();
         self.status_when("taken up", |status| status["state"] != "Connecting")
     }
 
