@@ -12,26 +12,12 @@ use holdall_core::device::BlockDevice;
 use holdall_nbd::kernel;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
+use support::guest::{self, assert_guest};
 use support::{Bench, DRIVE_BYTES, Daemon, GrowingDevice, Writer, verify};
 
-/// Runs a `guest_` test of this program in a guest kernel.
 fn in_guest(test: &str) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/uml/run.sh");
-    let mut command = Command::new(script);
-    command.args(["-k", "nbd", "-k", "fuse", "-k", "loop", "-t", "240", "--"]);
-    command.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", "--nocapture", test]);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_ne!(output.status.code(), Some(127), "missing: apt-get install user-mode-linux kmod\n{errors}");
-    assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{errors}", output.status);
-}
-
-fn assert_guest() {
-    assert!(std::env::var_os("HOLDALL_UML").is_some(), "this runs in a guest kernel; see in_guest");
+    guest::in_guest(&["-k", "nbd", "-k", "fuse", "-k", "loop"], test);
 }
 
 #[test]

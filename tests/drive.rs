@@ -3,140 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use serde_json::Value;
+#[path = "product/bench.rs"]
+mod bench;
+
+use bench::{Bench, kill};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
-
-/// A computer: directories of its own, and so a daemon of its own.
-struct Machine {
-    dir: PathBuf,
-}
-
-struct Bench {
-    dir: TempDir,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let bench = Self { dir: tempfile::Builder::new().prefix("holdall").tempdir().unwrap() };
-        std::fs::write(bench.path("passphrase"), "correct horse\n").unwrap();
-        bench
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
-    fn store(&self) -> String {
-        format!("file://{}", self.text("store"))
-    }
-
-    fn machine(&self, name: &str) -> Machine {
-        std::fs::create_dir_all(self.path(name)).unwrap();
-        Machine { dir: self.path(name) }
-    }
-
-    /// A machine with a drive `d` that it has just made.
-    fn with_drive(&self) -> Machine {
-        let machine = self.machine("a");
-        machine.ok(&["drive", "create", "d", "--store", &self.store(), "--size", "256M", "--no-encryption"]);
-        machine
-    }
-}
-
-impl Machine {
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
-        command.args(arguments).arg("--json").stdin(Stdio::null());
-        for (variable, directory) in
-            [("HOLDALL_STATE_DIR", "state"), ("HOLDALL_CACHE_DIR", "cache"), ("HOLDALL_RUNTIME_DIR", "run")]
-        {
-            command.env(variable, self.dir.join(directory));
-        }
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// Runs a command that must succeed, and returns its result.
-    fn ok(&self, arguments: &[&str]) -> Value {
-        let output = self.run(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {errors}");
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
-    }
-
-    /// Runs a command that must fail, and returns its exit code and its stable code. Every failure says what it
-    /// means for the data, and what to do.
-    fn fails(&self, arguments: &[&str]) -> (i32, String) {
-        let output = self.run(arguments);
-        // Progress may have come before.
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let failure: Value =
-            errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-        assert!(failure["code"].is_string(), "{arguments:?}: {errors}");
-        for part in ["message", "consequence", "action"] {
-            assert!(!failure[part].as_str().unwrap().is_empty(), "{arguments:?}: {failure}");
-        }
-        (output.status.code().unwrap(), failure["code"].as_str().unwrap().to_owned())
-    }
-
-    fn mountpoint(&self) -> PathBuf {
-        self.dir.join("mnt")
-    }
-
-    fn open(&self, more: &[&str]) -> Value {
-        let at = self.mountpoint().display().to_string();
-        let opened = self.ok(&[&["drive", "open", "d", "--attach", "loop", "--at", &at], more].concat());
-        assert_eq!(opened["mountpoint"].as_str().map(Path::new), Some(self.mountpoint().as_path()));
-        opened
-    }
-
-    fn close(&self) {
-        self.ok(&["drive", "close", "d", "--wait"]);
-    }
-
-    /// The status of the drive once a new daemon has taken it up.
-    fn taken_up(&self) -> Value {
-        loop {
-            let status = self.ok(&["drive", "status", "d"]);
-            if status["state"] != "Connecting" {
-                return status;
-            }
-        }
-    }
-
-    fn pid(&self) -> i32 {
-        self.taken_up()["daemon_pid"].as_i64().unwrap() as i32
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Whatever the test has left, also where it failed.
-        let _ = self.run(&["drive", "close", "d"]);
-        let _ = self.run(&["daemon", "stop"]);
-        let _ = self.run(&["doctor", "--repair"]);
-        let _ = self.run(&["daemon", "stop"]);
-    }
-}
-
-/// Kills a process, and waits until it is dead.
-fn kill(pid: i32) {
-    use rustix::event::{PollFd, PollFlags, poll};
-    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-    let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
-    pidfd_send_signal(&process, Signal::KILL).unwrap();
-    poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
-}
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn write_files(at: &Path, count: usize) {
     for i in 0..count {
@@ -344,6 +217,9 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]).1, "newer");
     std::fs::remove_file(bench.path("store/family.json")).unwrap();
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    for size in ["0", "3", "32M", "1EiB", "many"] {
+        assert_eq!(a.fails(&["drive", "resize", "d", size]), (2, "usage".into()), "{size}");
+    }
     let again = ["drive", "create", "e", "--store", &store, "--size", "64M", "--no-encryption"];
     assert_eq!(a.fails(&again).1, "exists");
     assert_eq!(a.fails(&["drive", "open", "none"]), (3, "not_found".into()));

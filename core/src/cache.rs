@@ -64,8 +64,15 @@ impl Cache {
     pub fn open(disk: &dyn Disk, drive: Uuid, capacity: u64, generations: &[u128]) -> io::Result<Arc<Self>> {
         let file = disk.open("blocks", true)?;
         let bitmap_file = disk.open("bitmap", true)?;
-        let valid = Bitmap::new(capacity);
-        let persisted = persist::load(&*bitmap_file, drive, generations, &valid)?;
+        let mut valid = Bitmap::new(capacity);
+        let mut persisted = persist::load(&*bitmap_file, drive, generations, &valid)?;
+        // The file is as long as the drive. A shorter one was deleted or cut short apart from its bitmap: what is made
+        // longer again would read as zeros.
+        let there = (file.len()? / BLOCK_BYTES).min(capacity);
+        if valid.any(BlockRange { start: there, end: capacity }) {
+            valid = Bitmap::new(capacity);
+            persisted = persist::load(&*bitmap_file, drive, &[], &valid)?;
+        }
         Ok(Arc::new(Self {
             file,
             bitmap_file,

@@ -6,6 +6,7 @@
 
 use crate::cache::Cache;
 use crate::device::DeviceError;
+use crate::format::id::ObjectId;
 use crate::format::root::Root;
 use crate::journal::{Journal, JournalError};
 use crate::map::Map;
@@ -42,6 +43,7 @@ pub struct Volume {
     pusher: Option<Pusher>,
     store: Arc<Metered>,
     root: Root,
+    root_id: ObjectId,
     size_blocks: AtomicU64,
     closed: AtomicBool,
     keeper: keeper::Keeper,
@@ -79,6 +81,11 @@ impl Volume {
     /// The version that the drive was opened at.
     pub fn opened_root(&self) -> &Root {
         &self.root
+    }
+
+    /// Its name in the store.
+    pub fn opened_root_id(&self) -> ObjectId {
+        self.root_id
     }
 
     /// Size in blocks.

@@ -33,6 +33,8 @@ pub struct Drives {
     pages: Option<sled::Db>,
     // Held for look-ups only.
     known: Mutex<BTreeMap<String, Arc<Drive>>>,
+    /// Drives whose configuration cannot be read, and why.
+    damaged: BTreeMap<String, Failure>,
     started: Instant,
     stop: mpsc::Sender<()>,
     /// Work that only waits shall stop waiting.
@@ -47,16 +49,27 @@ impl Drives {
         let pages =
             sled::Config::new().path(registry.paths().cache.join("pages")).cache_capacity(4 << 20).open();
         let pages = pages.inspect_err(|error| tracing::warn!(%error, "map pages are not remembered")).ok();
+        let (mut configs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
+        for (name, config) in registry.list()? {
+            match config {
+                Ok(config) => drop(configs.insert(name, config)),
+                Err(error) => {
+                    tracing::error!(drive = name, %error, "the drive's configuration cannot be read");
+                    damaged.insert(name, failure::local(&error));
+                }
+            }
+        }
         let drives = Self {
             registry: registry.clone(),
             site,
             pages,
             known: Mutex::default(),
+            damaged,
             started: Instant::now(),
             stop,
             ending: watch::channel(false).0,
         };
-        for (name, config) in registry.list()? {
+        for (name, config) in configs {
             let drive = drives.known_drive(&name, config);
             drives.known.lock().insert(name, drive);
         }
@@ -70,7 +83,8 @@ impl Drives {
 
     /// A drive by name.
     pub fn get(&self, name: &str) -> Result<Arc<Drive>, Failure> {
-        self.known.lock().get(name).cloned().ok_or_else(|| failure::no_drive(name))
+        let known = self.known.lock().get(name).cloned();
+        known.ok_or_else(|| self.damaged.get(name).cloned().unwrap_or_else(|| failure::no_drive(name)))
     }
 
     fn all(&self) -> Vec<Arc<Drive>> {
@@ -235,7 +249,7 @@ impl Drives {
                 format!("\"{name}\" cannot be a drive's name: use letters, digits, - _ and ., at most 64.");
             return Err(failure::usage(message));
         }
-        if self.known.lock().contains_key(name) {
+        if self.known.lock().contains_key(name) || self.damaged.contains_key(name) {
             let message = format!("There is a drive \"{name}\" on this computer already.");
             return Err(failure(Code::Exists, message, "Nothing was changed.", "Choose another name."));
         }

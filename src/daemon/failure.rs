@@ -239,13 +239,19 @@ pub fn journal(error: &JournalError) -> Failure {
 
 /// Errors of this computer's files.
 pub fn local(error: &io::Error) -> Failure {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    failure(
-        if full { Code::Full } else { Code::Failed },
-        format!("This computer's files of the drive cannot be used: {}.", why(error)),
-        "Nothing was changed in the store.",
-        if full { "Make room on the local disk." } else { "Check the local disk and its permissions." },
-    )
+    let (code, action) = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (Code::Full, "Make room on the local disk.")
+        }
+        // What is there, and cannot be what was written.
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => (
+            Code::Corrupt,
+            "Check the local disk, and bring the file back if there is a backup. The uploaded version can be opened on another computer.",
+        ),
+        _ => (Code::Failed, "Check the local disk and its permissions."),
+    };
+    let message = format!("This computer's files of the drive cannot be used: {}.", why(error));
+    failure(code, message, "Nothing was changed, here or in the store.", action)
 }
 
 /// A store's directory that cannot be made.

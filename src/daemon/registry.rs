@@ -97,8 +97,8 @@ impl Registry {
         self.paths.cache.join(drive.simple().to_string())
     }
 
-    /// All drives that are known.
-    pub fn list(&self) -> io::Result<BTreeMap<String, Config>> {
+    /// All drives that are known. One whose configuration is damaged keeps no other from being used.
+    pub fn list(&self) -> io::Result<BTreeMap<String, io::Result<Config>>> {
         let mut drives = BTreeMap::new();
         let entries = match std::fs::read_dir(self.paths.state.join("drives")) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(drives),
@@ -107,10 +107,13 @@ impl Registry {
         for entry in entries {
             let Ok(name) = entry?.file_name().into_string() else { continue };
             match std::fs::read(self.directory(&name).join("config.json")) {
-                Ok(bytes) => drop(drives.insert(name, serde_json::from_slice(&bytes)?)),
+                Ok(bytes) => {
+                    let config = serde_json::from_slice(&bytes).map_err(io::Error::from);
+                    drives.insert(name, config);
+                }
                 // A drive that was being added when the power went.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => drop(drives.insert(name, Err(error))),
             }
         }
         Ok(drives)

@@ -16,6 +16,10 @@ const PACKAGE: &str = "e2fsprogs";
 /// refuses a journal that leaves no room.
 const LARGE_JOURNAL_FROM_BYTES: u64 = 1 << 30;
 
+/// From this size on there is an inode for each 64 KiB, which is plenty, and keeps the tables of a large drive small.
+/// Below it is one for each 16 KiB, as mke2fs has it: else a source tree would not fit on a drive that is nearly empty.
+const FEW_INODES_FROM_BYTES: u64 = 64 << 30;
+
 /// Exit status bits of e2fsck(8) that mean success: 0, errors corrected (1), reboot wanted (2; for root's own disk).
 const E2FSCK_WELL: i32 = 1 | 2;
 
@@ -61,8 +65,10 @@ pub(super) fn make(target: &Target, label: &str, uid: u32, gid: u32) -> Result<(
     // packed_meta_blocks keeps what every operation needs in a few chunks; a drive reads as zeros where nothing was
     // written, so inode tables need no zeroing, now or later.
     let extended = format!("packed_meta_blocks=1,root_owner={uid}:{gid},assume_storage_prezeroed=1");
-    let mut args = vec!["-q", "-b", "4096", "-i", "65536"];
-    if target.size_bytes()? >= LARGE_JOURNAL_FROM_BYTES {
+    let size_bytes = target.size_bytes()?;
+    let bytes_per_inode = if size_bytes >= FEW_INODES_FROM_BYTES { "65536" } else { "16384" };
+    let mut args = vec!["-q", "-b", "4096", "-i", bytes_per_inode];
+    if size_bytes >= LARGE_JOURNAL_FROM_BYTES {
         args.extend(["-J", "size=128"]);
     }
     args.extend(["-E", &extended, "-L", cut(label)]);

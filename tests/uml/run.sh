@@ -53,7 +53,8 @@ TMPDIR=/dev/shm setsid sh -c '
 ' sh "$pidfile" linux.uml mem="$memory" quiet loglevel=4 panic=-1 \
     rootfstype=hostfs rootflags=/ rw init="$here/init.sh" holdall_job="$job" con=null con0=fd:0,fd:1 $disks &
 guest=$!
-setsid sh -c 'sleep "$1"; : >"$2/late"; kill -s KILL -- "-$3"' sh "$seconds" "$job" $guest &
+# Whoever reads what the guest prints reads to its end, not to the end of this sleep.
+setsid sh -c 'sleep "$1"; : >"$2/late"; kill -s KILL -- "-$3"' sh "$seconds" "$job" $guest >/dev/null 2>&1 &
 watch=$!
 clean() {
     kill -s KILL -- "-$guest" "-$watch" 2>/dev/null || true

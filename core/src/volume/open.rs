@@ -156,7 +156,7 @@ async fn look(
     let cache = Cache::open(&*disks.cache, root.drive, capacity, &[])?;
     cache.set_size(root.geometry.size_blocks)?;
     let (applied, size, writer) = (Lsn(0), None, None);
-    Ok(assemble(Assembly { journal, cache, map, store, limits, root, applied, size, writer }))
+    Ok(assemble(Assembly { journal, cache, map, store, limits, root, root_id: id, applied, size, writer }))
 }
 
 async fn take(
@@ -198,6 +198,7 @@ async fn take(
 
     let journal = opened.journal.clone();
     let rememberer = Rememberer::start(disks.state, opened.local);
+    let root_id = head.root;
     let parts = Parts {
         journal: journal.clone(),
         map: map.clone(),
@@ -211,7 +212,7 @@ async fn take(
         on_commit: rememberer.on_commit(),
     };
     let writer = Some((Pusher::start(parts), rememberer));
-    Ok(assemble(Assembly { journal, cache, map, store, limits, root, applied, size, writer }))
+    Ok(assemble(Assembly { journal, cache, map, store, limits, root, root_id, applied, size, writer }))
 }
 
 /// Blocks that there is room for in bitmaps: a drive may grow while it is open.
@@ -306,13 +307,14 @@ struct Assembly {
     store: Arc<Metered>,
     limits: VolumeLimits,
     root: Root,
+    root_id: ObjectId,
     applied: Lsn,
     size: Option<u64>,
     writer: Option<(Pusher, Arc<Rememberer>)>,
 }
 
 fn assemble(assembly: Assembly) -> Arc<Volume> {
-    let Assembly { journal, cache, map, store, limits, root, applied, size, writer } = assembly;
+    let Assembly { journal, cache, map, store, limits, root, root_id, applied, size, writer } = assembly;
     let puller = Puller::new(map.clone(), cache.clone(), journal.clone());
     let (pusher, rememberer) = writer.unzip();
     let remembered = rememberer.clone();
@@ -329,6 +331,7 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         pusher,
         store,
         root,
+        root_id,
         size_blocks,
         closed: AtomicBool::new(false),
         keeper,

@@ -94,12 +94,9 @@ impl Drive {
         let epoch = opened.volume.pusher().map_or(0, |pusher| pusher.state().borrow().epoch.0);
         let root = match opened.volume.pusher() {
             Some(pusher) => pusher.state().borrow().root,
-            None => holdall_core::format::id::ObjectId::NONE,
+            None => opened.volume.opened_root_id(),
         };
-        let root = match look {
-            false => root.name(holdall_core::format::id::ObjectKind::Root),
-            true => String::new(),
-        };
+        let root = root.name(holdall_core::format::id::ObjectKind::Root);
         Ok((opened, api::Opened { block_device, mountpoint, attach, epoch, root }))
     }
 

@@ -1,0 +1,310 @@
+//! What tests of the product share: computers with directories of their own, and so with a daemon of their own; and
+//! places on the disk that can be filled up.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use serde_json::Value;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Far longer than anything here takes; whatever is not done by then hangs.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let bench = Self { dir: tempfile::Builder::new().prefix("holdall").tempdir().unwrap() };
+        std::fs::write(bench.path("passphrase"), "correct horse\n").unwrap();
+        bench
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    pub fn store(&self) -> String {
+        format!("file://{}", self.text("store"))
+    }
+
+    pub fn machine(&self, name: &str) -> Machine {
+        std::fs::create_dir_all(self.path(name)).unwrap();
+        Machine::new(&self.path(name))
+    }
+
+    /// A machine with a drive `d` that it has just made.
+    pub fn with_drive(&self) -> Machine {
+        let machine = self.machine("a");
+        machine.ok(&["drive", "create", "d", "--store", &self.store(), "--size", "256M", "--no-encryption"]);
+        machine
+    }
+}
+
+/// A computer: directories of its own, and so a daemon of its own.
+pub struct Machine {
+    pub dir: PathBuf,
+    pub state: PathBuf,
+    pub cache: PathBuf,
+    pub runtime: PathBuf,
+}
+
+impl Machine {
+    pub fn new(dir: &Path) -> Self {
+        let below = |name| dir.join(name);
+        Machine { dir: dir.to_owned(), state: below("state"), cache: below("cache"), runtime: below("run") }
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
+        command.args(arguments).arg("--json").stdin(Stdio::null());
+        for (variable, directory) in [
+            ("HOLDALL_STATE_DIR", &self.state),
+            ("HOLDALL_CACHE_DIR", &self.cache),
+            ("HOLDALL_RUNTIME_DIR", &self.runtime),
+        ] {
+            command.env(variable, directory);
+        }
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.begin(arguments).output()
+    }
+
+    /// Starts a command that may take long.
+    pub fn begin(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Running { child, what: format!("{arguments:?}") }
+    }
+
+    /// Runs a command that must succeed, and returns its result.
+    pub fn ok(&self, arguments: &[&str]) -> Value {
+        self.begin(arguments).ok()
+    }
+
+    /// Runs a command that must fail, and returns its exit code and its stable code. Every failure says what it
+    /// means for the data, and what to do.
+    pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.run(arguments);
+        // Progress may have come before.
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let failure: Value =
+            errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        assert!(failure["code"].is_string(), "{arguments:?}: {} {errors}", output.status);
+        for part in ["message", "consequence", "action"] {
+            assert!(!failure[part].as_str().unwrap().is_empty(), "{arguments:?}: {failure}");
+        }
+        (output.status.code().unwrap(), failure["code"].as_str().unwrap().to_owned())
+    }
+
+    pub fn mountpoint(&self) -> PathBuf {
+        self.dir.join("mnt")
+    }
+
+    pub fn open(&self, more: &[&str]) -> Value {
+        let at = self.mountpoint().display().to_string();
+        let opened = self.ok(&[&["drive", "open", "d", "--attach", "loop", "--at", &at], more].concat());
+        assert_eq!(opened["mountpoint"].as_str().map(Path::new), Some(self.mountpoint().as_path()));
+        opened
+    }
+
+    pub fn close(&self) {
+        self.ok(&["drive", "close", "d", "--wait"]);
+    }
+
+    pub fn status(&self) -> Value {
+        self.ok(&["drive", "status", "d"])
+    }
+
+    /// The status of the drive once `is` says so of it.
+    pub fn status_when(&self, what: impl Display, is: impl Fn(&Value) -> bool) -> Value {
+        let mut status = Value::Null;
+        wait_until(&what, || {
+            status = self.status();
+            is(&status)
+        })
+        .unwrap_or_else(|()| panic!("not {what}: {status}"));
+        status
+    }
+
+    /// The status of the drive once a new daemon has taken it up.
+    pub fn taken_up(&self) -> Value {
+        // A helper of a daemon that was killed may hold its socket for a moment, and answers nobody.
+        wait_until("a daemon answers", || self.run(&["drive", "list"]).status.success()).unwrap();
+        self.status_when("taken up", |status| status["state"] != "Connecting")
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.taken_up()["daemon_pid"].as_i64().unwrap() as i32
+    }
+
+    /// Every object of the drive is there, and is what it should be.
+    pub fn assert_checked(&self) {
+        let checked = self.ok(&["drive", "check", "d"]);
+        assert_eq!(checked["ok"], true, "{checked}");
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Whatever the test has left, also where it failed.
+        let _ = self.begin(&["drive", "close", "d"]).try_output();
+        let _ = self.begin(&["daemon", "stop"]).try_output();
+        let _ = self.begin(&["doctor", "--repair"]).try_output();
+        let _ = self.begin(&["daemon", "stop"]).try_output();
+    }
+}
+
+/// A command that runs.
+pub struct Running {
+    child: Child,
+    what: String,
+}
+
+impl Running {
+    pub fn output(self) -> Output {
+        let what = self.what.clone();
+        self.try_output().unwrap_or_else(|| panic!("{what} hangs"))
+    }
+
+    /// What it says; nothing if it hangs. What it prints is little enough for a pipe.
+    fn try_output(mut self) -> Option<Output> {
+        match wait_until(&self.what, || self.child.try_wait().unwrap().is_some()) {
+            Ok(()) => Some(self.child.wait_with_output().unwrap()),
+            Err(()) => {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                None
+            }
+        }
+    }
+
+    pub fn ok(self) -> Value {
+        let what = self.what.clone();
+        let output = self.output();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what}: {errors}");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    /// Kills it.
+    pub fn abandon(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+/// A file system of its own of so many MiB, in memory.
+pub struct Tmpfs {
+    at: PathBuf,
+}
+
+impl Tmpfs {
+    pub fn new(at: PathBuf, size_mib: u32) -> Self {
+        std::fs::create_dir(&at).unwrap();
+        let options = format!("size={size_mib}m,mode=0700");
+        run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", &at.display().to_string()]);
+        Tmpfs { at }
+    }
+
+    pub fn resize(&self, size_mib: u32) {
+        let options = format!("remount,size={size_mib}m");
+        run("mount", &["-o", &options, &self.at.display().to_string()]);
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+/// Runs a program that must succeed, and gives what it says.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; see packaging/setup"));
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{said}{errors}", output.status);
+    said.into_owned()
+}
+
+/// Runs a shell script in a directory, and gives what it says.
+pub fn sh(directory: &Path, script: &str) -> String {
+    let script = format!("set -eu; cd '{}'\n{script}", directory.display());
+    run("bash", &["-c", &script])
+}
+
+/// Looks again and again.
+pub fn wait_until(what: impl Display, mut done: impl FnMut() -> bool) -> Result<(), ()> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    while !done() {
+        if begun.elapsed() > PATIENCE {
+            eprintln!("waited in vain: {what}");
+            return Err(());
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Kills a process, and waits until it is dead.
+pub fn kill(pid: i32) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+    pidfd_send_signal(&process, Signal::KILL).unwrap();
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
+}
+
+/// Numbers that a seed gives: SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Bytes that no compression makes smaller.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// An ext4 in a file is whole, once its own journal is replayed as a mount would.
+pub fn assert_ext4_clean(image: &Path) {
+    let image = image.to_str().unwrap();
+    let replayed = Command::new("e2fsck").args(["-y", "-E", "journal_only", image]).output().unwrap();
+    let text = String::from_utf8_lossy(&replayed.stdout);
+    // 1: something was mended, namely replayed.
+    assert!(matches!(replayed.status.code(), Some(0 | 1)), "{text}");
+    run("e2fsck", &["-fn", image]);
+}

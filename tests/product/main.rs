@@ -1,0 +1,19 @@
+//! The product under what the world does to it: power cuts, killed daemons, real work, stores and disks that fail. Each
+//! test is a computer or two with the command line, the daemon that it starts, and a real ext4 on a real block device.
+//! Runs as root, with FUSE, loop devices and User Mode Linux.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bench;
+#[path = "../support/guest.rs"]
+mod guest;
+#[path = "../support/writer.rs"]
+mod writer;
+
+mod damage;
+mod guest_drive;
+mod power_cut;
+mod trouble;
+mod user_space;
+mod versions;
+mod work;

@@ -1,0 +1,279 @@
+//! Stores and disks that go away, fill up or rot, under an open drive: its status says why and what waits, nothing hangs
+//! that need not, nothing is lost, and once the cause is gone the drive goes on by itself.
+
+use crate::bench::{Bench, Machine, Random, Tmpfs, kill, wait_until};
+use crate::writer::{Writer, verify};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+fn reason(status: &serde_json::Value) -> String {
+    status["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Waits until the drive is in a state for a reason that contains these words.
+fn status_says(machine: &Machine, state: &str, words: &str) {
+    machine.status_when(format!("{state}: {words}"), |status| {
+        status["state"] == state && reason(status).contains(words)
+    });
+}
+
+fn write_synced(path: &Path, content: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// Bytes that do not get smaller, from a seed.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    Random(seed).bytes(len)
+}
+
+/// Everything is in the store: another computer has it.
+fn assert_elsewhere(bench: &Bench, check: impl Fn(&Path)) {
+    let other = bench.machine("elsewhere");
+    other.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    other.open(&[]);
+    check(&other.mountpoint());
+    other.close();
+    other.assert_checked();
+}
+
+#[test]
+fn a_store_that_goes_away_and_comes_back_costs_nothing() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    let path = machine.mountpoint().join("records");
+    let writer = Writer::start(&path);
+    writer.progress(5);
+    fs::rename(bench.path("store"), bench.path("away")).unwrap();
+    let syncing = machine.begin(&["drive", "sync", "d"]);
+    status_says(&machine, "Offline", "is not there");
+    // Work goes on, and is durable here.
+    writer.progress(50);
+    assert!(machine.status()["unpushed_bytes"].as_u64().unwrap() > 0);
+    assert!(!bench.path("store").exists(), "nothing was made in its place");
+    // An empty directory, as a mount point without its disk, is no store either.
+    fs::create_dir(bench.path("store")).unwrap();
+    writer.progress(5);
+    assert_eq!(fs::read_dir(bench.path("store")).unwrap().count(), 0);
+    fs::remove_dir(bench.path("store")).unwrap();
+
+    fs::rename(bench.path("away"), bench.path("store")).unwrap();
+    syncing.ok();
+    machine.status_when("well again", |status| status["state"] != "Offline" && status["reason"].is_null());
+    writer.progress(5);
+    let written = writer.stop();
+    machine.close();
+    assert_elsewhere(&bench, |at| verify(&at.join("records"), written));
+}
+
+#[test]
+fn a_drive_is_taken_up_by_the_next_daemon_once_its_store_is_back() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    let path = machine.mountpoint().join("records");
+    let writer = Writer::start(&path);
+    writer.progress(5);
+    fs::rename(bench.path("store"), bench.path("away")).unwrap();
+    kill(machine.pid());
+    status_says(&machine, "Offline", "is not there");
+    fs::rename(bench.path("away"), bench.path("store")).unwrap();
+    machine.status_when("taken up", |status| matches!(status["state"].as_str(), Some("Ready" | "Syncing")));
+    writer.progress(5);
+    let written = writer.stop();
+    machine.close();
+    assert_elsewhere(&bench, |at| verify(&at.join("records"), written));
+}
+
+#[test]
+fn a_full_store_makes_uploads_wait_and_nothing_else() {
+    let bench = Bench::new();
+    let store = Tmpfs::new(bench.path("store"), 16);
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    let content = noise(1, 40 << 20);
+    write_synced(&machine.mountpoint().join("large"), &content);
+    let syncing = machine.begin(&["drive", "sync", "d"]);
+    status_says(&machine, "Offline", "full");
+    write_synced(&machine.mountpoint().join("small"), b"still works");
+    assert!(fs::read(machine.mountpoint().join("large")).unwrap() == content);
+    store.resize(256);
+    syncing.ok();
+    machine.status_when("well again", |status| status["reason"].is_null());
+    machine.close();
+    machine.assert_checked();
+    assert_elsewhere(&bench, |at| {
+        assert!(fs::read(at.join("large")).unwrap() == content);
+        assert_eq!(fs::read(at.join("small")).unwrap(), b"still works");
+    });
+    drop(machine);
+    drop(store);
+}
+
+/// A machine whose state or cache lies on a small disk, with an open drive that does not push.
+fn cramped(bench: &Bench, size_mib: u32, cramp: impl Fn(&mut Machine, PathBuf)) -> (Tmpfs, Machine) {
+    let small = Tmpfs::new(bench.path("small"), size_mib);
+    let mut machine = bench.machine("a");
+    cramp(&mut machine, bench.path("small/holdall"));
+    machine.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "1G", "--no-encryption"]);
+    machine.open(&[]);
+    machine.ok(&["drive", "pause", "d"]);
+    (small, machine)
+}
+
+/// Writes more than there is room for, while the trouble is looked at and mended.
+fn overfill(machine: &Machine, mib: usize, words: &str, mend: impl FnOnce()) -> Arc<Vec<u8>> {
+    let content = Arc::new(noise(2, mib << 20));
+    let (path, written) = (machine.mountpoint().join("large"), content.clone());
+    // Nobody waits for it where the test fails: it may be waiting for ever then.
+    let writing = std::thread::spawn(move || write_synced(&path, &written));
+    status_says(machine, "Needs attention", words);
+    mend();
+    wait_until("all is written", || writing.is_finished()).unwrap();
+    writing.join().unwrap();
+    content
+}
+
+fn assert_well_again(bench: &Bench, machine: &Machine, content: &[u8]) {
+    machine.status_when("well again", |status| status["state"] != "Needs attention");
+    assert!(fs::read(machine.mountpoint().join("large")).unwrap() == content);
+    machine.ok(&["drive", "resume", "d"]);
+    machine.close();
+    machine.assert_checked();
+    assert_elsewhere(bench, |at| assert!(fs::read(at.join("large")).unwrap() == content));
+}
+
+#[test]
+fn a_full_disk_under_the_journal_makes_writes_wait_until_there_is_room() {
+    let bench = Bench::new();
+    // Two journal files of 64 MiB fit, and not a third.
+    let (small, machine) = cramped(&bench, 160, |machine, at| machine.state = at);
+    let content = overfill(&machine, 180, "No space left", || small.resize(1024));
+    assert_well_again(&bench, &machine, &content);
+    drop(machine);
+    drop(small);
+}
+
+#[test]
+fn a_full_disk_under_the_journal_is_emptied_by_uploads_too() {
+    let bench = Bench::new();
+    let (small, machine) = cramped(&bench, 230, |machine, at| machine.state = at);
+    let content = overfill(&machine, 250, "No space left", || drop(machine.ok(&["drive", "resume", "d"])));
+    assert_well_again(&bench, &machine, &content);
+    drop(machine);
+    drop(small);
+}
+
+#[test]
+fn a_full_disk_under_the_cache_leaves_everything_in_the_journal() {
+    let bench = Bench::new();
+    let (small, machine) = cramped(&bench, 48, |machine, at| machine.cache = at);
+    let content = overfill(&machine, 100, "the cache cannot be written", || {
+        // What does not fit is read from the journal.
+        small.resize(48);
+    });
+    assert!(fs::read(machine.mountpoint().join("large")).unwrap() == *content);
+    // It is uploaded from there, too.
+    machine.ok(&["drive", "resume", "d"]);
+    machine.ok(&["drive", "sync", "d"]);
+    small.resize(512);
+    assert_well_again(&bench, &machine, &content);
+    drop(machine);
+    drop(small);
+}
+
+/// What is not on this computer can be read however full its disk is: only keeping it takes room.
+#[test]
+fn a_full_disk_under_the_cache_does_not_keep_files_from_being_read() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    let content = noise(3, 100 << 20);
+    write_synced(&machine.mountpoint().join("large"), &content);
+    machine.close();
+
+    let small = Tmpfs::new(bench.path("small"), 48);
+    let mut other = bench.machine("b");
+    other.cache = bench.path("small/holdall");
+    other.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    other.open(&[]);
+    assert!(fs::read(other.mountpoint().join("large")).unwrap() == content);
+    write_synced(&other.mountpoint().join("small"), b"works");
+    other.close();
+    drop(other);
+    drop(small);
+}
+
+#[test]
+fn a_cache_that_is_deleted_under_a_running_drive_costs_only_time() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    let content = noise(4, 20 << 20);
+    write_synced(&machine.mountpoint().join("pushed"), &content);
+    machine.ok(&["drive", "sync", "d"]);
+    let writer = Writer::start(&machine.mountpoint().join("records"));
+    writer.progress(5);
+    // First what remembers map pages, then everything.
+    for victim in ["pages", ""] {
+        remove_contents(&machine.cache.join(victim));
+        writer.progress(20);
+        machine.ok(&["drive", "sync", "d"]);
+        kill(machine.pid());
+        machine.taken_up();
+        writer.progress(5);
+        assert!(fs::read(machine.mountpoint().join("pushed")).unwrap() == content);
+    }
+    let written = writer.stop();
+    machine.close();
+    machine.open(&[]);
+    verify(&machine.mountpoint().join("records"), written);
+    assert!(fs::read(machine.mountpoint().join("pushed")).unwrap() == content);
+    machine.close();
+    machine.assert_checked();
+}
+
+fn remove_contents(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => fs::remove_dir_all(entry.path()).unwrap(),
+            false => fs::remove_file(entry.path()).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_drive_is_opened_by_one_at_a_time() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    write_synced(&machine.mountpoint().join("mine"), b"mine");
+    let at = bench.text("b.mnt");
+    let open = ["drive", "open", "d", "--attach", "loop", "--at", &at];
+    assert_eq!(machine.fails(&open), (1, "state".into()));
+    let serve = ["drive", "serve", "d", "--socket", &bench.text("socket")];
+    assert_eq!(machine.fails(&serve), (1, "state".into()));
+    // Another daemon of the same user, with the same files.
+    let mut second = bench.machine("second");
+    (second.state, second.cache) = (machine.state.clone(), machine.cache.clone());
+    assert_eq!(second.fails(&["drive", "open", "d", "--attach", "loop", "--at", &at]), (1, "state".into()));
+    second.command(&["daemon", "stop"]).stdout(Stdio::null()).status().unwrap();
+    // Another computer.
+    let other = bench.machine("b");
+    other.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    assert_eq!(other.fails(&open), (4, "held".into()));
+    assert_eq!(other.fails(&["drive", "sync", "d"]), (4, "held".into()));
+    assert_eq!(other.fails(&["drive", "resize", "d", "1G"]), (4, "held".into()));
+    // None of that did any harm.
+    write_synced(&machine.mountpoint().join("mine"), b"still mine");
+    machine.close();
+    other.open(&[]);
+    assert_eq!(fs::read(other.mountpoint().join("mine")).unwrap(), b"still mine");
+    other.close();
+}
