@@ -56,14 +56,17 @@ impl FileHeader {
         if bytes[..8] != *FILE_MAGIC || crc32c::crc32c(&bytes[..56]) != u32_at(bytes, 56) {
             return None;
         }
-        Some(Self {
+        let header = Self {
             journal: Uuid::from_bytes(*bytes[8..].first_chunk()?),
             seq: u64_at(bytes, 24),
             incarnation: u32_at(bytes, 32),
             prev_crc: u32_at(bytes, 36),
             first: Lsn(u64_at(bytes, 40)),
             durable: Lsn(u64_at(bytes, 48)),
-        })
+        };
+        // The next file counts on from these.
+        let goes_on = header.seq < u64::MAX && header.incarnation < u32::MAX;
+        (is_lsn(header.first) && goes_on).then_some(header)
     }
 }
 
@@ -155,8 +158,13 @@ impl Header {
             incarnation: u32_at(bytes, 44),
             prev_crc: u32_at(bytes, 48),
         };
-        Some((header, crc))
+        is_lsn(header.lsn).then_some((header, crc))
     }
+}
+
+/// Whether a record can have it: 0 is "none", and one more must fit.
+fn is_lsn(lsn: Lsn) -> bool {
+    lsn.0 > 0 && lsn.0 < u64::MAX
 }
 
 /// Bytes that a record with so much data takes, its padding included.
