@@ -29,7 +29,7 @@ mod scan;
 mod sync;
 
 pub use append::Writer;
-pub use aside::{found, set_aside};
+pub use aside::{found, is_aside, set_aside};
 pub use compact::Progress;
 pub use files::{JournalFile, SpaceUse};
 pub use record::Operation;
@@ -77,6 +77,18 @@ pub enum JournalError {
         /// What a later record claims to have been durable.
         durable: Lsn,
     },
+    /// A file was truncated behind our back.
+    #[error("the journal's file {name} was cut short")]
+    CutShort {
+        /// The file.
+        name: String,
+    },
+    /// Its files are gone.
+    #[error("the journal's files are not there")]
+    Missing,
+    /// The local disk has no room for a file that is needed.
+    #[error("the local disk has no room for the journal: {0}")]
+    NoRoom(String),
     /// The operating system's error.
     #[error("the journal cannot be read: {0}")]
     Io(String),
@@ -84,7 +96,12 @@ pub enum JournalError {
 
 impl From<io::Error> for JournalError {
     fn from(error: io::Error) -> Self {
-        JournalError::Io(error.to_string())
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                JournalError::NoRoom(error.to_string())
+            }
+            _ => JournalError::Io(error.to_string()),
+        }
     }
 }
 

@@ -214,6 +214,39 @@ fn a_rotten_header_of_the_last_journal_file_is_damage() {
 }
 
 #[test]
+fn a_journal_file_that_is_gone_is_damage_also_if_it_was_the_last() {
+    let (world, computer) = (World::new(), Computer::new(1));
+    run(async {
+        let volume = world.open(&computer).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        volume.pusher().unwrap().set_paused(true);
+        for block in 0..60 {
+            put(&volume, block, 7).await;
+        }
+        volume.shut_down().await.unwrap();
+    });
+    for name in computer.journal.list().unwrap() {
+        let copy = computer.copy();
+        let mut header = [0; 8];
+        copy.journal.open(&name, false).unwrap().read_at(&mut header, 0).unwrap();
+        copy.journal.remove(&name).unwrap();
+        let opened = run(world.open(&copy));
+        match opened {
+            Ok(_) => assert_eq!(header, [0; 8], "it opened without {name}, which was no spare"),
+            Err(OpenError::Journal(JournalError::Damaged { .. } | JournalError::Missing)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    run(async {
+        let volume = world.open(&computer).await.unwrap();
+        for block in 0..60 {
+            assert_eq!(get(&volume, block).await, 7);
+        }
+    });
+}
+
+#[test]
 fn writes_outlive_the_loss_of_drive_json() {
     let (world, computer) = (World::new(), Computer::new(1));
     run(async {

@@ -70,7 +70,8 @@ fn contains_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back().is_some_and(inside);
         let after = line[at + word.len()..].chars().next().is_some_and(inside);
-        !(before && word.starts_with(inside)) && !(after && word == "File")
+        let is_part = before && word.starts_with(inside) || after && word == "File";
+        !is_part
     })
 }
 

@@ -222,6 +222,18 @@ pub fn journal(error: &JournalError) -> Failure {
             "Changes that were not uploaded may be lost from that record on. Nothing is uploaded or deleted.",
             "Check the disk of this computer. The uploaded version can be opened on another one.",
         ),
+        JournalError::CutShort { .. } | JournalError::Missing => failure(
+            Code::Corrupt,
+            format!("The local journal is damaged: {error}."),
+            "Changes that were not uploaded may be lost. Nothing is uploaded or deleted.",
+            "Bring the file back if there is a backup. The uploaded version can be opened on another computer.",
+        ),
+        JournalError::NoRoom(reason) => failure(
+            Code::Full,
+            format!("The local disk has no room for the journal: {reason}."),
+            "What was saved before is not affected.",
+            "Make room on the local disk, then try again.",
+        ),
         JournalError::Full => failure(
             Code::Full,
             "The local journal is full.",

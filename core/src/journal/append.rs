@@ -172,6 +172,7 @@ impl Appender {
             prev_crc: self.prev_crc,
             first,
             durable: journal.durable(),
+            file_bytes: journal.limits.file_bytes,
             group: None,
         };
         file.file.write_at(&header.encode(), 0).map_err(|error| journal.fail(error.to_string()))?;

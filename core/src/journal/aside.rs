@@ -23,6 +23,12 @@ pub fn found(disk: &dyn Disk) -> io::Result<Option<Uuid>> {
     Ok(uuids.first().copied().filter(|_| uuids.len() == 1))
 }
 
+/// Whether files of the journal `uuid` were set aside.
+pub fn is_aside(disk: &dyn Disk, uuid: Uuid) -> io::Result<bool> {
+    let prefix = format!("{PREFIX}{}-", uuid.simple());
+    Ok(disk.list()?.iter().any(|name| name.starts_with(&prefix)))
+}
+
 /// Gives every journal file another name, durably. Returns how many there were.
 pub async fn set_aside(disk: &dyn Disk) -> io::Result<usize> {
     let files = with_header(disk)?;

@@ -116,6 +116,7 @@ impl Journal {
             prev_crc: first.prev_crc,
             first: first.first,
             durable,
+            file_bytes: self.limits.file_bytes,
             group: Some(group),
         };
         let headed = file.file.write_at(&header.encode(), 0);

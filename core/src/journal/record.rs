@@ -33,6 +33,8 @@ pub struct FileHeader {
     pub first: Lsn,
     /// What was durable when it was begun.
     pub durable: Lsn,
+    /// Length of the file: a shorter one was cut.
+    pub file_bytes: u64,
     /// Set where the file is a compacted group.
     pub group: Option<Group>,
 }
@@ -65,20 +67,22 @@ impl FileHeader {
             page[64..68].copy_from_slice(&last_crc.to_le_bytes());
             page[68..72].copy_from_slice(&records.to_le_bytes());
         }
-        let crc = crc32c::crc32c(&page[..72]);
-        page[72..76].copy_from_slice(&crc.to_le_bytes());
+        page[72..80].copy_from_slice(&self.file_bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&page[..80]);
+        page[80..84].copy_from_slice(&crc.to_le_bytes());
         page
     }
 
     /// Reads a header; `None` where there is none, or a damaged one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 76] = bytes.first_chunk()?;
+        let bytes: &[u8; 84] = bytes.first_chunk()?;
         let is_group = bytes[..8] == *GROUP_MAGIC;
-        if bytes[..8] != *FILE_MAGIC && !is_group || crc32c::crc32c(&bytes[..72]) != u32_at(bytes, 72) {
+        if bytes[..8] != *FILE_MAGIC && !is_group || crc32c::crc32c(&bytes[..80]) != u32_at(bytes, 80) {
             return None;
         }
         let (last, last_crc, records) = (Lsn(u64_at(bytes, 56)), u32_at(bytes, 64), u32_at(bytes, 68));
-        Some(Self {
+        let header = Self {
+            file_bytes: u64_at(bytes, 72),
             group: is_group.then_some(Group { last, last_crc, records }),
             journal: Uuid::from_bytes(*bytes[8..].first_chunk()?),
             seq: u64_at(bytes, 24),
@@ -86,7 +90,10 @@ impl FileHeader {
             prev_crc: u32_at(bytes, 36),
             first: Lsn(u64_at(bytes, 40)),
             durable: Lsn(u64_at(bytes, 48)),
-        })
+        };
+        // The next file counts on from these.
+        let goes_on = header.seq < u64::MAX && header.incarnation < u32::MAX;
+        (is_lsn(header.first) && goes_on).then_some(header)
     }
 }
 
@@ -178,8 +185,13 @@ impl Header {
             incarnation: u32_at(bytes, 44),
             prev_crc: u32_at(bytes, 48),
         };
-        Some((header, crc))
+        is_lsn(header.lsn).then_some((header, crc))
     }
+}
+
+/// Whether a record can have it: 0 is "none", and one more must fit.
+fn is_lsn(lsn: Lsn) -> bool {
+    lsn.0 > 0 && lsn.0 < u64::MAX
 }
 
 /// Bytes that a record with so much data takes, its padding included.
@@ -223,10 +235,12 @@ mod tests {
         }
         for group in [None, Some(Group { last: Lsn(9), last_crc: 10, records: 5 })] {
             let (first, durable) = (Lsn(4), Lsn(3));
-            let header = FileHeader { journal, seq: 1, incarnation: 2, prev_crc: 3, first, durable, group };
+            let (seq, incarnation, prev_crc, file_bytes) = (1, 2, 3, 1 << 16);
+            let header =
+                FileHeader { journal, seq, incarnation, prev_crc, first, durable, file_bytes, group };
             let page = header.encode();
             assert_eq!(FileHeader::decode(&page), Some(header));
-            for bit in 0..76 * 8 {
+            for bit in 0..84 * 8 {
                 let mut damaged = page;
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 assert_eq!(FileHeader::decode(&damaged), None, "bit {bit}");

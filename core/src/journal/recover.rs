@@ -78,9 +78,13 @@ impl Journal {
         capacity: u64,
         uuid: Uuid,
     ) -> Result<(Arc<Self>, Recovered), JournalError> {
-        let log = read_headers(&*disk, uuid)?;
-        let Log { files, others } = log;
+        let Log { files, others } = read_headers(&*disk, uuid)?;
+        let missing = files.is_empty();
         let end = find_end(files, &others, uuid).await?;
+        // It had one from the moment on when its name was first written down.
+        if missing {
+            return Err(JournalError::Missing);
+        }
         let recovered = Recovered { first: end.first, last: end.last };
         Ok((Self::start(disk, limits, capacity, uuid, end, others).await?, recovered))
     }
@@ -185,7 +189,12 @@ fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
     for name in aside::names(disk)? {
         let file = Arc::new(JournalFile { file: disk.open(&name, false)?, name });
         match files::read_header(&*file.file)? {
-            Some(header) if header.journal == uuid => files.push((file, header)),
+            Some(header) if header.journal == uuid => {
+                if file.file.len()? < header.file_bytes {
+                    return Err(JournalError::CutShort { name: file.name.clone() });
+                }
+                files.push((file, header));
+            }
             _ => others.push(file),
         }
     }

@@ -112,6 +112,7 @@ impl Journal {
             prev_crc: prev_crc.unwrap_or(appender.prev_crc),
             first,
             durable: first.prev(),
+            file_bytes: self.limits.file_bytes,
             group: None,
         };
         file.file.write_at(&header.encode(), 0)?;

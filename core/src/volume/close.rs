@@ -90,10 +90,10 @@ impl Volume {
             pusher.stop().await;
         }
         self.keeper.stop().await;
-        if let Some(rememberer) = &self.rememberer {
-            rememberer.stop().await;
-        }
         let settled = self.settle().await;
+        if let Some(rememberer) = &self.rememberer {
+            rememberer.stop(self.journal.durable()).await;
+        }
         self.cache.retire().await;
         settled
     }

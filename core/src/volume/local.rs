@@ -24,6 +24,9 @@ pub struct Local {
     pub journal: Uuid,
     /// The version that the cache's valid blocks belong to, together with the journal. `None` before the first open.
     pub base: Option<Base>,
+    /// The last record that was durable in the journal when this was written: one that ends before has lost some.
+    #[serde(default)]
+    pub durable: u64,
     /// Records before this one are not replayed: others have written since, and what the records wrote was made
     /// invalid in the cache.
     pub replay_from: u64,
@@ -47,7 +50,15 @@ pub struct Base {
 impl Local {
     /// What a device knows that has never opened the drive.
     pub fn new(drive: Uuid, journal: Uuid) -> Self {
-        Self { version: VERSION, drive, journal, base: None, replay_from: 0, generations: Vec::new() }
+        Self {
+            version: VERSION,
+            drive,
+            journal,
+            base: None,
+            durable: 0,
+            replay_from: 0,
+            generations: Vec::new(),
+        }
     }
 
     /// Reads it; `None` where there is none.

@@ -41,11 +41,17 @@ pub(super) async fn open_journal(
     // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
     let local = match local {
         None => journal::found(&*disks.journal)?.map(|uuid| Local::new(drive, uuid)),
+        // A crash between setting it aside and writing down the one that follows.
+        Some(local) if journal::is_aside(&*disks.journal, local.journal)? => None,
         known => known,
     };
     if let Some(local) = local {
         let (journal, recovered) =
             Journal::open(disks.journal.clone(), limits.journal, capacity, local.journal).await?;
+        if recovered.last.0 < local.durable {
+            let (lsn, durable) = (recovered.last.next(), Lsn(local.durable));
+            return Err(JournalError::Damaged { lsn, durable }.into());
+        }
         let (Descent::Continues(cut) | Descent::Forked(cut)) = descent(root, &local);
         let lineage = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
         let cut_crc = lineage.map_or(0, |lineage| lineage.crc);
@@ -158,6 +164,7 @@ pub(super) async fn remember(
     head: &Head,
 ) -> Result<(), OpenError> {
     let (cut, local) = (opened.cut, &mut opened.local);
+    local.durable = opened.recovered.last.0;
     let generation = crate::entropy::u128();
     local.generations.truncate(1);
     local.generations.push(format!("{generation:032x}"));
@@ -191,6 +198,11 @@ pub(super) async fn replay(opened: &Opened, cache: &Cache) -> Result<Replayed, O
         let Some(Record { lsn: last, .. }) = records.last().cloned() else { break };
         for record in records.iter().filter(|record| record.lsn > opened.cut) {
             match record.operation {
+                Operation::Data(blocks) | Operation::Zero(blocks)
+                    if blocks.end > cache.valid().capacity() =>
+                {
+                    return Err(JournalError::Damaged { lsn: record.lsn, durable: last }.into());
+                }
                 Operation::Data(blocks) | Operation::Zero(blocks) => opened.journal.mark_dirty(blocks),
                 Operation::Resize(blocks) => size_blocks = Some(blocks),
             }

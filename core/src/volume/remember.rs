@@ -46,19 +46,21 @@ impl Rememberer {
     pub fn on_commit(self: &Arc<Self>) -> OnCommit {
         let this = self.clone();
         Arc::new(move |head, root| {
-            this.latest.send_modify(|local| local.base = Some(base_of(head, root, local)))
+            this.latest.send_modify(|local| {
+                let base = base_of(head, root, local);
+                local.durable = local.durable.max(base.lsn);
+                local.base = Some(base);
+            });
         })
     }
 
-    /// Ends its work, with a last try where something is not saved yet.
-    pub async fn stop(&self) {
+    /// Ends its work, and writes down up to where the journal is durable.
+    pub async fn stop(&self, durable: Lsn) {
         let Some(task) = self.task.lock().take() else { return };
         task.abort();
         let _ = task.await;
-        let local = self.latest.borrow().clone();
-        if local.base.as_ref().is_some_and(|base| base.lsn > self.lsn().0)
-            && let Err(error) = local.save(&*self.state).await
-        {
+        let local = Local { durable: durable.0, ..self.latest.borrow().clone() };
+        if let Err(error) = local.save(&*self.state).await {
             // What is remembered is an older version, and the journal still has what came after it.
             tracing::warn!(%error, "the version that was committed last could not be remembered");
         }
