@@ -90,7 +90,7 @@ pub fn root_seeds() -> Vec<Vec<u8>> {
         device: Uuid::from_u128(6),
         device_name: "laptop".into(),
         geometry: Geometry::standard(1 << 24),
-        lineage: vec![Lineage { epoch: Epoch(3), journal: Uuid::from_u128(7), cut: Lsn(8) }],
+        lineage: vec![Lineage { epoch: Epoch(3), journal: Uuid::from_u128(7), cut: Lsn(8), crc: 9 }],
         pages: [(0, place(1)), (5, place(1)), (6, place(2))].into(),
         tail: vec![TailSegment { object: id(3), object_len: 77, directory_len: 20 }],
         usage: Some(place(2)),
