@@ -19,3 +19,12 @@ sim:
 # Compiles classic bugs in, one after another: the simulation has to find every one.
 sim-planted:
     cargo test -p holdall-core --features planted --test sim -- --nocapture
+
+# Measures the budgets beside peers (root; a quarter of an hour), and writes benches/results/DATE.json.
+bench *options:
+    packaging/setup tests
+    cargo bench --bench budgets -- run {{options}}
+
+# Makes BENCHMARKS.md from the newest file in benches/results.
+bench-report:
+    cargo bench --bench budgets -- report
