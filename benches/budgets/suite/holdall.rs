@@ -5,7 +5,6 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// A computer: directories of its own, and so a daemon of its own, with one drive `d`.
 pub struct Computer {
@@ -142,11 +141,9 @@ impl Served<'_> {
     /// Ends it; returns when the drive is closed.
     pub fn end(mut self) -> Result<(), Failure> {
         self.interrupt();
-        // The daemon notices that its client has gone, and then puts the drive down.
-        while self.computer.status()?["state"] != "Closed" {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+        // The daemon notices that its client has gone, puts the drive down, and lets go of its lock.
+        let lock = std::fs::File::open(self.computer.dir.join("state/drives/d/lock"))?;
+        Ok(rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?)
     }
 
     fn interrupt(&mut self) {

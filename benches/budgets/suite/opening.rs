@@ -14,13 +14,12 @@ const TEBIBYTE: u64 = 1 << 40;
 pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     let store = dir.join("store");
     let row = |key: &str| Row { key: key.to_owned(), ours: Vec::new(), peer: Vec::new() };
-    let [mut again, mut first, mut opened, mut used] =
-        ["open-again", "open-first", "memory-open", "memory-used"].map(row);
+    let [mut again, mut first, mut opened, mut uploaded, mut used] =
+        ["open-again", "open-first", "memory-open", "memory-uploaded", "memory-used"].map(row);
     {
         let maker = Computer::new(&dir.join("maker"))?;
         maker.create(&store, TEBIBYTE)?;
-        let made = maker.open()?;
-        drop(made);
+        maker.open()?;
         maker.close()?;
         for _ in 0..plan.rounds {
             again.ours.push(open_ms(&maker)?);
@@ -44,6 +43,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
         scatter(served.socket(), TEBIBYTE, plan.terabyte_dirtied_bytes)?;
         served.end()?;
         maker.sync()?;
+        uploaded.ours.push(maker.resident_mebibytes()?);
     }
     let reader = Computer::new(&dir.join("reader"))?;
     reader.add(&scattered)?;
@@ -53,7 +53,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     fio::run(&Target::Nbd(served.socket()), TEBIBYTE, &everywhere, Figure::Iops)?;
     used.ours.push(reader.resident_mebibytes()?);
     served.end()?;
-    Ok(vec![again, first, opened, used])
+    Ok(vec![again, first, opened, uploaded, used])
 }
 
 /// Until the drive is mounted, in ms.
