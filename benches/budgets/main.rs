@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use suite::{Failure, Plan, record::Run, report};
 
 const USAGE: &str = "\
-usage: budgets run [--quick] [--only GROUP,...] [--dir DIR] [--out FILE]
+usage: budgets run [--quick] [--rounds N] [--only GROUP,...] [--dir DIR] [--out FILE]
        budgets report
 
 run      measures; DIR (default: /var/tmp) is where the drives and their rivals lie, on the disk that is to be measured
@@ -39,6 +39,7 @@ fn run(options: &[&str]) -> Result<(), Failure> {
         let mut value = || options.next().copied().ok_or(USAGE);
         match option {
             "--quick" => plan = Plan::quick(),
+            "--rounds" => plan.rounds = value()?.parse::<usize>()?.max(1),
             "--only" => only = Some(value()?.split(',').map(str::to_owned).collect::<Vec<_>>()),
             "--dir" => dir = value()?.into(),
             "--out" => out = Some(PathBuf::from(value()?)),
