@@ -44,3 +44,12 @@ fixtures:
 # Several threads on one drive, for minutes instead of seconds.
 threads:
     HOLDALL_OPERATIONS=100000 cargo test -p holdall-core --test threads
+
+# Measures the budgets beside peers (root; a quarter of an hour), and writes benches/results/DATE.json.
+bench *options:
+    packaging/setup tests
+    cargo bench --bench budgets -- run {{options}}
+
+# Makes BENCHMARKS.md from the newest file in benches/results.
+bench-report:
+    cargo bench --bench budgets -- report

@@ -15,9 +15,10 @@
 //! a page that is not there fails in a process that is being killed. So the buffers that /dev/fuse reads into and is
 //! written from are touched before they are used.
 //!
-//! **Who waits.** A reader thread waits for /dev/fuse and for nothing else: an answer that needs the disk's sync or the
-//! network is awaited on the runtime and replied from there. Requests in flight are bounded by who asks: the loop device
-//! has 128 tags, and buffers exist only while bytes are copied, one for each thread.
+//! **Who waits.** A reader thread waits for /dev/fuse, and at most for a read of the local disk while another reader is
+//! there (`local`): an answer that needs the disk's sync or the network is awaited on the runtime and replied from there.
+//! Requests in flight are bounded by who asks: the loop device has 128 tags, and buffers exist only while bytes are
+//! copied, one for each thread.
 //!
 //! **Exactly one reply.** A `Ticket` is consumed by its reply. It is left unanswered only on purpose: at a handover
 //! (the next daemon is asked again), or when the runtime is gone.
@@ -34,6 +35,7 @@ use tokio::runtime::Handle;
 
 mod buffer;
 mod init;
+mod local;
 mod pipe;
 mod readers;
 mod serve;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use support::memory_device::{MemoryDevice, Reads};
+use support::slow_disk::SlowDisk;
 use support::{Bench, EXT4, PATIENCE, pattern, require, run};
 use tokio::runtime::{Handle, Runtime};
 
@@ -232,6 +233,35 @@ fn what_a_handover_does_not_wait_for_is_asked_of_the_next() {
     let mut disk =
         OneFileDisk::resume(handover, device, &Options::default(), runtime.handle().clone()).unwrap();
     assert_eq!(reader.join().unwrap(), pattern(3, 4096));
+    runtime.block_on(disk.unmount()).unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn reads_that_wait_for_the_local_disk_do_not_wait_for_each_other() {
+    require(&[]);
+    const AT_ONCE: usize = 8;
+    let (bench, runtime) = (Bench::new(), runtime());
+    let device = Arc::new(SlowDisk::new(AT_ONCE));
+    let options = Options { threads: 2, ..Options::default() };
+    let mut disk =
+        OneFileDisk::mount(&bench.disk(), Arc::clone(&device) as _, &options, runtime.handle().clone())
+            .unwrap();
+    let file = Arc::new(File::open(disk.file()).unwrap());
+    let readers: Vec<_> = (0..AT_ONCE as u64)
+        .map(|index| {
+            let file = Arc::clone(&file);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                file.read_exact_at(&mut bytes, index * 4096).unwrap();
+                bytes
+            })
+        })
+        .collect();
+    for (index, reader) in readers.into_iter().enumerate() {
+        assert_eq!(reader.join().unwrap(), [index as u8; 4096]);
+    }
+    drop(file);
     runtime.block_on(disk.unmount()).unwrap();
     bench.assert_nothing_left();
 }

@@ -30,6 +30,7 @@ pub enum Warning {
 /// that starts them that they flush I/O.
 pub fn prepare_process() -> Vec<Warning> {
     let mut warnings = Vec::new();
+    give_memory_back();
     if rustix::process::configure_io_flusher_behavior(true).is_err() {
         warnings.push(Warning::NotFlusher);
     }
@@ -40,6 +41,24 @@ pub fn prepare_process() -> Vec<Warning> {
         warnings.push(warning);
     }
     warnings
+}
+
+/// A mapping of its own for each buffer from here on, so that the buffers of pulls and pushes (8 MiB a segment) go back to the
+/// system when they are freed. Left alone, glibc raises its threshold to the largest buffer that was freed, and keeps the
+/// next ones in the arena of each thread that asked: 127 MiB locked after an upload of 300 MiB, instead of 15.
+#[cfg(target_env = "gnu")]
+const MAPPED_FROM_BYTES: libc::c_int = 256 << 10;
+/// Small pieces are freed by other threads than took them; with an arena for each thread none of it is ever whole.
+#[cfg(target_env = "gnu")]
+const ARENAS: libc::c_int = 2;
+
+fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: both set a number in the allocator, before any thread is started.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES);
+        libc::mallopt(libc::M_ARENA_MAX, ARENAS);
+    }
 }
 
 /// Pages stay once they were touched (ONFAULT): a thread's stack of 2 MiB costs what it uses.

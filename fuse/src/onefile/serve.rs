@@ -1,13 +1,13 @@
 //! Each request is one call of the device, or one constant answer. Nothing is decided here.
 
 use super::FILE_NAME;
-use super::buffer::with_thread_buffer;
 use super::init::MAX_REQUEST_BYTES;
+use super::local::reply_lease;
 use super::session::Session;
 use super::ticket::Ticket;
 use crate::wire::reply::{self, Attributes};
 use crate::wire::{Operation, ROOT_NODE, Request, SETATTR_SIZE};
-use holdall_core::device::{Durability, ReadLease, Zeroing};
+use holdall_core::device::{Answer, Durability, Zeroing};
 use rustix::io::Errno;
 
 /// The inode of the file.
@@ -74,10 +74,13 @@ impl Session {
             return ticket.ok(&[]);
         }
         let len = (end - offset) as usize;
-        self.settle(ticket, self.device.read(offset..end), move |ticket, lease| match lease {
-            Ok(lease) => reply_lease(ticket, &lease, len),
-            Err(error) => ticket.failed(&error),
-        });
+        match self.device.read(offset..end) {
+            Answer::Now(Ok(lease)) => self.reply_local(ticket, lease, len),
+            answer => self.settle(ticket, answer, move |ticket, lease| match lease {
+                Ok(lease) => reply_lease(ticket, &lease, len),
+                Err(error) => ticket.failed(&error),
+            }),
+        }
     }
 
     fn write(&self, ticket: Ticket, offset: u64, data: &[u8]) {
@@ -131,14 +134,4 @@ impl Session {
         };
         Attributes { node, size, mode, uid: self.owner.0, gid: self.owner.1 }
     }
-}
-
-fn reply_lease(ticket: Ticket, lease: &ReadLease, len: usize) {
-    let Err(ticket) = ticket.ok_by_reference(lease, len) else {
-        return;
-    };
-    with_thread_buffer(len, |bytes| match lease.copy_to(bytes) {
-        Ok(()) => ticket.ok(bytes),
-        Err(error) => ticket.failed(&error),
-    });
 }

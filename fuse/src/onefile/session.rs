@@ -3,6 +3,7 @@
 use super::Ended;
 use super::buffer::Buffer;
 use super::init::request_buffer_bytes;
+use super::local::DiskReads;
 use super::ticket::Ticket;
 use crate::handover::Parameters;
 use holdall_core::device::{Answer, BlockDevice, DeviceError};
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -22,7 +23,10 @@ pub(super) struct Session {
     pub(super) owner: (u32, u32),
     channel: Arc<OwnedFd>,
     max_write: u32,
-    runtime: Handle,
+    pub(super) runtime: Handle,
+    pub(super) disk_reads: DiskReads,
+    /// Readers that wait for a request.
+    waiting: AtomicUsize,
     stopping: AtomicBool,
     /// Each answer that takes time holds a receiver, so that "no receivers" is "nothing in flight", and true tells them
     /// to give up.
@@ -43,6 +47,8 @@ impl Session {
             channel: Arc::new(fd),
             max_write: parameters.max_write_bytes,
             runtime,
+            disk_reads: DiskReads::default(),
+            waiting: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             abandon: watch::Sender::new(false),
             ended: watch::Sender::new(None),
@@ -67,7 +73,10 @@ impl Session {
     pub(super) fn run_reader(&self) {
         let mut buffer = Buffer::new(request_buffer_bytes(self.max_write));
         while !self.stopping.load(Ordering::Acquire) {
-            match rustix::io::read(&*self.channel, buffer.as_mut()) {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let received = rustix::io::read(&*self.channel, buffer.as_mut());
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            match received {
                 Ok(len) => {
                     let message = &buffer.as_mut()[..len];
                     // A panic in the device is a bug, but one request's: its ticket answers EIO, and the thread goes
@@ -94,6 +103,16 @@ impl Session {
         let _ = rustix::event::poll(&mut fds, None);
     }
 
+    /// Whether a reader other than the caller waits for requests, as far as can be told without a lock.
+    pub(super) fn another_reader_waits(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts an answer that takes time, until it is dropped.
+    pub(super) fn in_flight(&self) -> watch::Receiver<bool> {
+        self.abandon.subscribe()
+    }
+
     /// Replies now, or when the answer is there.
     pub(super) fn settle<T: Send + 'static>(
         &self,
@@ -104,7 +123,7 @@ impl Session {
         match answer {
             Answer::Now(result) => reply(ticket, result),
             Answer::Later(future) => {
-                let mut abandoned = self.abandon.subscribe();
+                let mut abandoned = self.in_flight();
                 self.runtime.spawn(async move {
                     tokio::select! {
                         biased;

@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod memory_device;
+pub mod slow_disk;
 
 use holdall_fuse::{loopdev, mount};
 use rustix::mount::{MountFlags, UnmountFlags};

@@ -1,0 +1,161 @@
+//! The built product, driven as a person drives it.
+
+use super::Failure;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A computer: directories of its own, and so a daemon of its own, with one drive `d`.
+pub struct Computer {
+    dir: PathBuf,
+}
+
+impl Computer {
+    /// A computer that knows no drive, in `dir`.
+    pub fn new(dir: &Path) -> Result<Self, Failure> {
+        std::fs::create_dir_all(dir)?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// Makes its drive.
+    pub fn create(&self, store: &Path, size_bytes: u64) -> Result<(), Failure> {
+        let (url, size) = (format!("file://{}", store.display()), format!("{}M", size_bytes >> 20));
+        let passphrase = self.passphrase()?;
+        self.run(&["create", "d", "--store", &url, "--size", &size, "--passphrase-file", &passphrase])?;
+        Ok(())
+    }
+
+    /// Makes a drive known that another computer has made.
+    pub fn add(&self, store: &Path) -> Result<(), Failure> {
+        let url = format!("file://{}", store.display());
+        self.run(&["add", "d", "--store", &url, "--passphrase-file", &self.passphrase()?])?;
+        Ok(())
+    }
+
+    fn passphrase(&self) -> Result<String, Failure> {
+        let path = self.dir.join("passphrase");
+        std::fs::write(&path, "correct horse battery staple\n")?;
+        Ok(path.display().to_string())
+    }
+
+    /// Opens and mounts the drive; gives the result of the command.
+    pub fn open(&self) -> Result<Value, Failure> {
+        let at = self.mountpoint().display().to_string();
+        self.run(&["open", "d", "--attach", "loop", "--at", &at])
+    }
+
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> PathBuf {
+        self.dir.join("mnt")
+    }
+
+    /// Closes the drive when everything is in the store.
+    pub fn close(&self) -> Result<(), Failure> {
+        self.run(&["close", "d", "--wait"]).map(drop)
+    }
+
+    /// Uploads everything.
+    pub fn sync(&self) -> Result<(), Failure> {
+        self.run(&["sync", "d"]).map(drop)
+    }
+
+    /// How the drive is.
+    pub fn status(&self) -> Result<Value, Failure> {
+        self.run(&["status", "d"])
+    }
+
+    /// Resident memory of the daemon, in MiB.
+    pub fn resident_mebibytes(&self) -> Result<f64, Failure> {
+        let pid = self.status()?["daemon_pid"].as_u64().ok_or("the daemon does not tell its process")?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kibibytes / 1024.0)
+    }
+
+    /// Serves the drive by NBD, until what is returned is dropped.
+    pub fn serve(&self) -> Result<Served<'_>, Failure> {
+        let socket = self.dir.join("nbd.sock");
+        let mut command = self.command(&["serve", "d", "--socket", &socket.display().to_string()]);
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut said = String::new();
+        let stdout = child.stdout.take().ok_or("no standard output")?;
+        BufReader::new(stdout).read_line(&mut said)?;
+        if said.is_empty() {
+            return Err(format!("drive serve: {}", child.wait()?).into());
+        }
+        Ok(Served { computer: self, child, socket })
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Value, Failure> {
+        let output = self.command(arguments).output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("holdall drive {arguments:?}: {said}").into());
+        }
+        Ok(serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.holdall();
+        command.arg("drive").args(arguments).arg("--json");
+        command
+    }
+
+    fn holdall(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
+        command.stdin(Stdio::null());
+        for (variable, directory) in
+            [("HOLDALL_STATE_DIR", "state"), ("HOLDALL_CACHE_DIR", "cache"), ("HOLDALL_RUNTIME_DIR", "run")]
+        {
+            command.env(variable, self.dir.join(directory));
+        }
+        command
+    }
+}
+
+impl Drop for Computer {
+    fn drop(&mut self) {
+        // Whatever is left, also of a run that failed.
+        let _ = self.run(&["close", "d"]);
+        let _ = self.holdall().args(["daemon", "stop"]).output();
+        let _ = self.holdall().args(["doctor", "--repair"]).output();
+        let _ = self.holdall().args(["daemon", "stop"]).output();
+    }
+}
+
+/// A drive that is served.
+pub struct Served<'a> {
+    computer: &'a Computer,
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Served<'_> {
+    /// Where.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Ends it; returns when the drive is closed.
+    pub fn end(mut self) -> Result<(), Failure> {
+        self.interrupt();
+        // The daemon notices that its client has gone, puts the drive down, and lets go of its lock.
+        let lock = std::fs::File::open(self.computer.dir.join("state/drives/d/lock"))?;
+        Ok(rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?)
+    }
+
+    fn interrupt(&mut self) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::INT);
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.interrupt();
+    }
+}

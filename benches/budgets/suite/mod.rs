@@ -1,0 +1,113 @@
+//! What is measured, and how.
+//!
+//! Each group starts the product and a peer side by side on the same disk and lets them take turns, round after round, so
+//! that whatever else the machine does falls on both; the report compares medians.
+
+#![allow(dead_code, reason = "the test of the report uses a part")]
+
+pub mod attached;
+pub mod facts;
+pub mod fio;
+pub mod holdall;
+pub mod nbd;
+pub mod opening;
+pub mod peers;
+pub mod record;
+pub mod remote;
+pub mod report;
+pub mod rows;
+
+use record::{Row, Run};
+use std::path::Path;
+
+/// Whatever ends a run.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// How much of everything.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Turns of each side.
+    pub rounds: usize,
+    /// How long one turn of a timed job lasts.
+    pub turn_ms: u64,
+    /// Bytes that are read warm.
+    pub warm_bytes: u64,
+    /// Random 4 KiB writes that are uploaded, in bytes ...
+    pub dirtied_bytes: u64,
+    /// ... all over a drive of this size.
+    pub dirtied_drive_bytes: u64,
+    /// Random 4 KiB writes over the drive of 1 TiB, in bytes, so that its map has something in every page.
+    pub terabyte_dirtied_bytes: u64,
+}
+
+impl Plan {
+    /// What the published figures come from.
+    pub fn full() -> Self {
+        Plan {
+            rounds: 7,
+            turn_ms: 2000,
+            warm_bytes: 1 << 30,
+            dirtied_bytes: 1 << 30,
+            dirtied_drive_bytes: 100 << 30,
+            terabyte_dirtied_bytes: 256 << 20,
+        }
+    }
+
+    /// To see that everything works: its figures say nothing.
+    pub fn quick() -> Self {
+        Plan {
+            rounds: 1,
+            turn_ms: 100,
+            warm_bytes: 16 << 20,
+            dirtied_bytes: 4 << 20,
+            dirtied_drive_bytes: 1 << 30,
+            terabyte_dirtied_bytes: 1 << 20,
+        }
+    }
+}
+
+/// A group of rows that share a set-up.
+type Group = fn(&Plan, &Path) -> Result<Vec<Row>, Failure>;
+
+const GROUPS: [(&str, Group); 4] = [
+    ("nbd", nbd::measure),
+    ("attached", attached::measure),
+    ("remote", remote::measure),
+    ("opening", opening::measure),
+];
+
+/// Measures every group, or those that are named, in a fresh directory inside `dir`.
+pub fn measure(plan: &Plan, dir: &Path, only: Option<&[String]>) -> Result<Run, Failure> {
+    let scratch = tempfile::Builder::new().prefix("holdall-bench.").tempdir_in(dir)?;
+    let mut run = facts::run(plan, scratch.path())?;
+    for (name, group) in GROUPS {
+        if only.is_some_and(|only| !only.iter().any(|wanted| wanted == name)) {
+            continue;
+        }
+        eprintln!("{name} ...");
+        let at = scratch.path().join(name);
+        std::fs::create_dir(&at)?;
+        run.rows.extend(group(plan, &at)?);
+        std::fs::remove_dir_all(&at)?;
+    }
+    Ok(run)
+}
+
+/// One side of a comparison: takes its turn, and gives its figure.
+pub type Turn<'a> = &'a dyn Fn() -> Result<f64, Failure>;
+
+/// Lets two sides take turns; who begins alternates.
+pub fn compare(key: &str, plan: &Plan, ours: Turn<'_>, peer: Turn<'_>) -> Result<Row, Failure> {
+    let mut row = Row { key: key.to_owned(), ours: Vec::new(), peer: Vec::new() };
+    for round in 0..plan.rounds {
+        if round % 2 == 0 {
+            row.ours.push(ours()?);
+            row.peer.push(peer()?);
+        } else {
+            row.peer.push(peer()?);
+            row.ours.push(ours()?);
+        }
+    }
+    eprintln!("  {key}: {:.0} beside {:.0}", record::median(&row.ours), record::median(&row.peer));
+    Ok(row)
+}

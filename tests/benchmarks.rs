@@ -1,0 +1,37 @@
+//! The benchmarks run, and BENCHMARKS.md says what the committed figures say. Runs as root, with FUSE and loop devices, fio
+//! and nbdkit.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../benches/budgets/suite/mod.rs"]
+mod suite;
+
+use std::path::Path;
+use suite::record::Run;
+use suite::rows::{Bar, ROWS};
+use suite::{Plan, report};
+
+#[test]
+fn the_report_is_made_from_the_committed_figures() {
+    let run = Run::load(&report::newest().unwrap()).unwrap();
+    let committed = std::fs::read_to_string(report::path()).unwrap();
+    assert!(committed == report::markdown(&run), "BENCHMARKS.md is out of date: just bench-report");
+    for spec in ROWS {
+        assert!(run.row(spec.key).is_some(), "{} is missing in the committed figures", spec.key);
+    }
+}
+
+#[test]
+fn every_row_is_measured() {
+    // On a disk: O_DIRECT and loop devices are other things on a tmpfs.
+    let run = suite::measure(&Plan::quick(), Path::new("/var/tmp"), None).unwrap();
+    for spec in ROWS {
+        let row = run.row(spec.key).unwrap_or_else(|| panic!("{} was not measured", spec.key));
+        let of_peer = matches!(spec.bar, Bar::OfPeer(_));
+        assert_eq!(row.peer.len(), if of_peer { row.ours.len() } else { 0 }, "{}", spec.key);
+        let figures: Vec<_> = row.ours.iter().chain(&row.peer).collect();
+        assert!(!row.ours.is_empty() && figures.iter().all(|figure| **figure > 0.0), "{row:?}");
+    }
+    let table = report::table(&run);
+    assert_eq!(table.lines().filter(|line| line.contains(">= ") || line.contains("<= ")).count(), ROWS.len());
+}
