@@ -15,12 +15,17 @@ use hyper::{Method, Request, Response, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde_json::Value;
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 pub mod lines;
 
 use lines::Lines;
+
+/// A question changes nothing: where the service ends under it, the one that comes next is asked, so often at most.
+const QUESTIONS_MAX: usize = 3;
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// A way to the daemon, which is started if it does not run.
 pub struct Client<'a> {
@@ -36,7 +41,20 @@ impl<'a> Client<'a> {
 
     /// What is at `path`.
     pub async fn get(&self, path: &str) -> Result<Value, CliError> {
-        self.send(Method::GET, path, None).await?.document().await
+        let mut asked = 0;
+        loop {
+            let stream = start::connect_or_start(self.paths).await?;
+            asked += 1;
+            let answer = async { request(stream, Method::GET, path, None).await?.document().await }.await;
+            match answer {
+                Err(CliError::Failed(failure))
+                    if failure.code == Code::NoDaemon && asked < QUESTIONS_MAX =>
+                {
+                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Has `path` done. Progress is shown while it is.
@@ -62,9 +80,7 @@ impl<'a> Client<'a> {
 
     async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer, CliError> {
         let stream = start::connect_or_start(self.paths).await?;
-        if method != Method::GET {
-            self.progress.enter(Phase::Requested);
-        }
+        self.progress.enter(Phase::Requested);
         request(stream, method, path, body).await
     }
 }
