@@ -47,9 +47,7 @@ impl<'a> Client<'a> {
             asked += 1;
             let answer = async { request(stream, Method::GET, path, None).await?.document().await }.await;
             match answer {
-                Err(CliError::Failed(failure))
-                    if failure.code == Code::NoDaemon && asked < QUESTIONS_MAX =>
-                {
+                Err(CliError::Failed(failure)) if failure.code == Code::NoDaemon && asked < QUESTIONS_MAX => {
                     tokio::time::sleep(ASK_AGAIN_AFTER).await;
                 }
                 answer => return answer,

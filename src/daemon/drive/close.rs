@@ -40,7 +40,7 @@ impl Drive {
             }
         };
         let Some(pusher) = volume.pusher().filter(|_| wait) else { return Ok(()) };
-        if pusher.is_paused() {
+        if pusher.is_paused() && volume.has_unsent() {
             return Err(failure(
                 Code::Unsent,
                 "Uploading is paused, and changes are only on this computer.",
@@ -50,7 +50,11 @@ impl Drive {
         }
         let releasing = with_progress(pusher, &work, volume.release());
         let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
-        released.map_err(|error| failure::push(&error))?;
+        match released {
+            // What goes on in the background was faster: it puts the drive down once everything is in the store.
+            Err(PushError::Closed) if !volume.has_unsent() => return Ok(()),
+            released => released.map_err(|error| failure::push(&error))?,
+        }
         self.finish_if_still(&volume).await;
         Ok(())
     }
