@@ -52,7 +52,10 @@ impl Drive {
         let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
         match released {
             // What goes on in the background was faster: it puts the drive down once everything is in the store.
-            Err(PushError::Closed) if !volume.has_unsent() => return Ok(()),
+            Err(PushError::Closed) if !volume.has_unsent() => {
+                drop(self.open.lock().await);
+                return Ok(());
+            }
             released => released.map_err(|error| failure::push(&error))?,
         }
         self.finish_if_still(&volume).await;
