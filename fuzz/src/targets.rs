@@ -1,6 +1,7 @@
 //! The targets, by what they decode.
 
 pub mod formats;
+mod hole;
 pub mod keys;
 pub mod local;
 pub mod nbd;

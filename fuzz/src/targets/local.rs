@@ -1,5 +1,6 @@
 //! What lies on the local disk: the journal, the cache's bitmap, `drive.json`.
 
+use super::hole::WithHole;
 use holdall_core::cache::Cache;
 use holdall_core::disk::Disk;
 use holdall_core::journal::{Journal, JournalError, Limits, Operation, Place, Recovered};
@@ -274,6 +275,7 @@ pub fn bitmap(input: &[u8]) {
     }
     let disk = disk();
     write(&disk, "bitmap", &file);
+    let disk = WithHole(disk, CAPACITY * 3 * BLOCK_BYTES);
     let open = |generations: &[u128]| {
         Cache::open(&disk, DRIVE, CAPACITY * 3, generations).expect("the simulated disk is well")
     };
