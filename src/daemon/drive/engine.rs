@@ -35,7 +35,9 @@ impl Drive {
         let local = |error: io::Error| failure::local(&error);
         let directory = self.registry.directory(&self.name);
         let cache = self.registry.cache_directory(self.uuid());
-        let lock = lock(&directory)?;
+        // The cache too: another installation with a state of its own may share it.
+        Directory::create(&cache).map_err(local)?;
+        let locks = vec![lock(&directory)?, lock(&cache)?];
         let limits = limits(&directory.join("journal"), &cache).map_err(local)?;
         let env = Environment {
             state: Arc::new(Directory::create(&directory).map_err(local)?),
@@ -59,7 +61,7 @@ impl Drive {
             writable: true,
             serving: false,
             draining: false,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -111,7 +113,7 @@ impl Drive {
             writable: false,
             serving: false,
             draining: false,
-            _lock: lock,
+            _locks: vec![lock],
         })
     }
 

@@ -29,7 +29,7 @@ pub struct OpenDrive {
     /// It is unmounted, and a task uploads what is left.
     pub(super) draining: bool,
     /// Nobody else opens this device's files of the drive while it lives.
-    pub(super) _lock: File,
+    pub(super) _locks: Vec<File>,
 }
 
 /// A block device of the kernel, and its mount.
