@@ -8,11 +8,12 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::time::Duration;
 
+pub mod claims;
 pub mod file;
 pub mod meter;
 pub mod url;
 
-/// Five verbs on named objects.
+/// Five verbs on named objects, and a claim.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The object, or the bytes `range` of it. A body of another length than asked for is an error.
@@ -25,6 +26,14 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError>;
     /// Deletes the object; one that is not there is no error.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
+    /// Makes `name` as one's own. Of all who ever try only one succeeds, and it succeeds again under the same nonce.
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        let body = Bytes::copy_from_slice(format!("{nonce:032x}").as_bytes());
+        match self.put(name, body.clone(), When::Absent).await {
+            Err(StoreError::Precondition { .. }) => Ok(self.get(name, None).await?.bytes == body),
+            put => put.map(|_| true),
+        }
+    }
 }
 
 /// An object's body and version.

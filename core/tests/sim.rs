@@ -26,6 +26,8 @@ use holdall_core::push::{Device, PushError};
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::Store;
+use holdall_core::store::claims::Claims;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use model::Model;
@@ -85,6 +87,14 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
+/// A process's way to the store: its HEADs can be swapped, one way or the other.
+fn with_swap(seed: u64, store: &SimStore) -> Arc<dyn Store> {
+    match seed % 2 {
+        0 => Arc::new(store.clone()),
+        _ => Arc::new(Claims::new(Arc::new(store.clone()))),
+    }
+}
+
 fn device(index: usize) -> Device {
     Device { id: Uuid::from_u128(index as u128 + 1), name: format!("device {index}") }
 }
@@ -93,9 +103,13 @@ impl World {
     fn new(seed: u64) -> Self {
         holdall_core::entropy::seed_this_thread(seed);
         let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
-        let store = SimStore::new(seed ^ 1, StoreFaults::default());
+        // Every other seed has a store without compare-and-swap.
+        let store = match seed % 2 {
+            0 => SimStore::new(seed ^ 1, StoreFaults::default()),
+            _ => SimStore::new(seed ^ 1, StoreFaults::default()).without_swap(),
+        };
         let family = Uuid::from_u128(9);
-        let drive = run(drive::create(&store, &sealer, family, "d", GEOMETRY, &device(0))).unwrap();
+        let drive = run(drive::create(&*with_swap(seed, &store), &sealer, family, "d", GEOMETRY, &device(0))).unwrap();
         let mut rng = StdRng::seed_from_u64(seed);
         // Some seeds have failing syncs, which may stop a device for good: then only what was acknowledged counts.
         let faults = |rng: &mut StdRng| DiskFaults {
@@ -116,12 +130,12 @@ impl World {
         }
     }
 
-    fn environment(&self, disk: &SimDisk, store: SimStore) -> Environment {
+    fn environment(&self, disk: &SimDisk, store: &SimStore) -> Environment {
         Environment {
             state: Arc::new(disk.directory("state")),
             journal: Arc::new(disk.directory("journal")),
             cache: Arc::new(disk.directory("cache")),
-            store: Arc::new(store),
+            store: with_swap(self.seed, store),
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         }
@@ -131,7 +145,7 @@ impl World {
     /// them up, as a person may.
     async fn open(&mut self, index: usize) -> Option<Arc<Volume>> {
         for _ in 0..200 {
-            let env = self.environment(&self.disks[index], self.store.clone());
+            let env = self.environment(&self.disks[index], &self.store);
             let access = Access::Write { over_others: true };
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {
@@ -204,7 +218,8 @@ impl World {
         let store = self.store.copy();
         let (roots, seed) = (self.snapshots.clone(), self.seed);
         let contents = run(async {
-            let head = drive::heads(&store, &self.sealer).await.unwrap().remove(0);
+            let swap = with_swap(seed, &store);
+            let head = drive::heads(&*swap, &self.sealer).await.unwrap().remove(0);
             let root = self.look(&store, (head.root, head.root_hash)).await;
             let opened = root.opened_root().clone();
             for snapshot in opened.snapshots {
@@ -225,7 +240,7 @@ impl World {
         root: (holdall_core::format::id::ObjectId, [u8; 32]),
     ) -> Arc<Volume> {
         let disk = SimDisk::new(0, DiskFaults::default());
-        let env = self.environment(&disk, store.clone());
+        let env = self.environment(&disk, store);
         let opened = volume::open(env, self.drive, device(7), Access::Look { root }, LIMITS).await;
         opened.unwrap_or_else(|error| panic!("seed {}: the store alone does not open: {error}", self.seed))
     }

@@ -52,6 +52,14 @@ pub fn name(drive: Uuid) -> String {
     format!("head/{}", drive.simple())
 }
 
+/// The epoch and the nonce of what seems to be a HEAD: all that is known of it without its family's key.
+pub fn peek(bytes: &[u8]) -> Option<(Epoch, u128)> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let epoch = u64::from_le_bytes(*rest.get(16..)?.first_chunk()?);
+    let nonce = u128::from_le_bytes(*rest.get(24..)?.first_chunk()?);
+    Some((Epoch(epoch), nonce))
+}
+
 impl Head {
     /// The object's bytes, with their MAC.
     pub fn encode(&self, sealer: &Sealer) -> Vec<u8> {
@@ -128,6 +136,7 @@ mod tests {
             parent: ObjectId::NONE,
         };
         let bytes = head.encode(&sealer);
+        assert_eq!(peek(&bytes), Some((head.epoch, head.nonce)));
         assert_eq!(Head::decode(&sealer, &bytes), Ok(head));
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();

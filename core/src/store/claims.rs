@@ -1,0 +1,286 @@
+//! HEAD on stores without compare-and-swap: exclusive creation and listings that are current do as well.
+//!
+//! What others see as the object `head/<drive>` is here a row of *records*, `head/<drive>/<turn>-<seq>-<epoch>-<nonce>`,
+//! none of which is ever overwritten. The current one is the last of the highest turn. Who wants to write from now on (an
+//! open, a rollback) makes the *claim* of the next turn, `claim/<drive>/<turn>`, which only one can make; claims
+//! are never deleted.
+//!
+//! * To take a turn: make the claim, list the records, put a record of that turn that follows the last one.
+//! * To commit: put the next record of one's turn. Then list the claims. Only if there is no higher one it counts.
+//!
+//! Writer and claimant each put first and look then, so at least one of them sees the other. A writer that sees a
+//! higher claim does not know whether the claimant has seen its record. It waits for the claimant's own; if none comes,
+//! the claimant is taken for dead, and the writer takes the next turn itself, which the claimant will see should it live.
+//! How long that takes is a matter of patience: no clock decides who wins.
+
+use super::{Etag, Fetched, Listed, Store, StoreError, When};
+use crate::format::head;
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a claimant may take to put its record before it is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked for meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Records behind the current one that are kept, for readers that have listed them.
+const RECORDS_KEPT: usize = 32;
+
+/// A store whose HEADs can be swapped, on one whose objects cannot.
+pub struct Claims {
+    inner: Arc<dyn Store>,
+    /// Records that this process has put without knowing yet whether they count. Held for map operations only.
+    unconfirmed: Mutex<BTreeSet<u128>>,
+}
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    turn: u64,
+    seq: u64,
+    /// That of the HEAD.
+    epoch: u64,
+    nonce: u128,
+}
+
+impl Place {
+    fn name(&self, drive: &str) -> String {
+        let Self { turn, seq, epoch, nonce } = self;
+        format!("{drive}/{turn:016x}-{seq:016x}-{epoch:016x}-{nonce:032x}")
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.rsplit('/').next()?.split('-');
+        let mut number = |digits: usize| {
+            let part = parts.next().filter(|part| part.len() == digits)?;
+            u128::from_str_radix(part, 16).ok()
+        };
+        let [turn, seq, epoch] = [number(16)? as u64, number(16)? as u64, number(16)? as u64];
+        let nonce = number(32)?;
+        parts.next().is_none().then_some(Self { turn, seq, epoch, nonce })
+    }
+
+    fn etag(&self, drive: &str) -> Etag {
+        Etag(self.name(drive))
+    }
+}
+
+impl Claims {
+    /// Swaps HEADs on `inner` by claims.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, unconfirmed: Mutex::default() }
+    }
+
+    /// The records of a drive, the current one last.
+    async fn records(&self, drive: &str) -> Result<Vec<Place>, StoreError> {
+        let listed = self.inner.list(&format!("{drive}/")).await?;
+        let mut places: Vec<_> = listed.iter().filter_map(|listed| Place::parse(&listed.name)).collect();
+        places.sort_unstable();
+        Ok(places)
+    }
+
+    async fn current(&self, drive: &str) -> Result<Option<Place>, StoreError> {
+        Ok(self.records(drive).await?.pop())
+    }
+
+    /// The highest turn that is claimed.
+    async fn highest_claim(&self, drive: &str) -> Result<u64, StoreError> {
+        let prefix = format!("{}/", claims_of(drive));
+        let listed = self.inner.list(&prefix).await?;
+        let turn = |listed: &Listed| {
+            let name = listed.name.strip_prefix(&prefix)?;
+            u64::from_str_radix(name.split('/').next()?, 16).ok()
+        };
+        Ok(listed.iter().filter_map(turn).max().unwrap_or(0))
+    }
+
+    /// Claims the next turn that is free.
+    async fn claim_next(&self, drive: &str, nonce: u128) -> Result<u64, StoreError> {
+        loop {
+            let turn = self.highest_claim(drive).await? + 1;
+            if self.inner.claim(&format!("{}/{turn:016x}", claims_of(drive)), nonce).await? {
+                return Ok(turn);
+            }
+        }
+    }
+
+    async fn read(&self, drive: &str) -> Result<Fetched, StoreError> {
+        loop {
+            let missing = || StoreError::NotFound { name: drive.to_owned() };
+            let place = self.current(drive).await?.ok_or_else(missing)?;
+            let bytes = match self.inner.get(&place.name(drive), None).await {
+                // It was followed by so many others since the listing that it is gone.
+                Err(StoreError::NotFound { .. }) => continue,
+                fetched => fetched?.bytes,
+            };
+            if !self.unconfirmed.lock().contains(&place.nonce) {
+                return Ok(Fetched { bytes, etag: place.etag(drive) });
+            }
+            // Ours, and its put or what follows it got no answer.
+            match self.confirm(drive, place, &bytes).await {
+                Ok(etag) => return Ok(Fetched { bytes, etag }),
+                Err(StoreError::Precondition { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn swap(&self, drive: &str, body: Bytes, expected: &Etag) -> Result<Etag, StoreError> {
+        let lost = || StoreError::Precondition { name: drive.to_owned() };
+        let (epoch, nonce) = peek(drive, &body)?;
+        let before = Place::parse(&expected.0).ok_or_else(lost)?;
+        let current = self.current(drive).await?.ok_or_else(lost)?;
+        if current.nonce == nonce {
+            return self.confirm(drive, current, &body).await;
+        }
+        if current != before {
+            return Err(lost());
+        }
+        let place = if before.epoch == epoch {
+            Place { seq: before.seq + 1, nonce, ..before }
+        } else {
+            let turn = self.claim_next(drive, nonce).await?;
+            if self.current(drive).await? != Some(before) {
+                return Err(lost());
+            }
+            Place { turn, seq: 0, epoch, nonce }
+        };
+        self.unconfirmed.lock().insert(nonce);
+        self.put_record(drive, place, &body).await?;
+        self.confirm(drive, place, &body).await
+    }
+
+    /// Puts a record; one that is there already is an earlier try of the same.
+    async fn put_record(&self, drive: &str, place: Place, body: &Bytes) -> Result<(), StoreError> {
+        let name = place.name(drive);
+        match self.inner.put(&name, body.clone(), When::Absent).await {
+            Err(StoreError::Precondition { .. }) if self.inner.get(&name, None).await?.bytes == *body => Ok(()),
+            put => put.map(drop),
+        }
+    }
+
+    /// Finds out whether a record counts that is there.
+    async fn confirm(&self, drive: &str, mut place: Place, body: &Bytes) -> Result<Etag, StoreError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if self.highest_claim(drive).await? <= place.turn {
+                self.unconfirmed.lock().remove(&place.nonce);
+                self.tidy(drive, place).await;
+                return Ok(place.etag(drive));
+            }
+            if self.current(drive).await? != Some(place) {
+                self.unconfirmed.lock().remove(&place.nonce);
+                return Err(StoreError::Precondition { name: drive.to_owned() });
+            }
+            if Instant::now() < deadline {
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            }
+            // Whoever made that claim has died before it put a record.
+            let turn = self.claim_next(drive, crate::entropy::u128()).await?;
+            if self.current(drive).await? == Some(place) {
+                place = Place { turn, seq: 0, ..place };
+                self.put_record(drive, place, body).await?;
+            }
+        }
+    }
+
+    /// Deletes records that are long past. One that stays does no harm.
+    async fn tidy(&self, drive: &str, place: Place) {
+        if !place.seq.is_multiple_of(RECORDS_KEPT as u64) {
+            return;
+        }
+        let Ok(records) = self.records(drive).await else { return };
+        let past = records.iter().rev().filter(|record| **record < place).skip(RECORDS_KEPT);
+        for record in past {
+            if self.inner.delete(&record.name(drive)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The first record of a drive, whose name nobody else knows.
+    async fn create(&self, drive: &str, body: &Bytes) -> Result<Etag, StoreError> {
+        let (epoch, nonce) = peek(drive, body)?;
+        let place = Place { turn: 0, seq: 0, epoch, nonce };
+        match self.current(drive).await? {
+            Some(current) if current != place => {
+                return Err(StoreError::Precondition { name: drive.to_owned() });
+            }
+            _ => self.put_record(drive, place, body).await?,
+        }
+        Ok(place.etag(drive))
+    }
+}
+
+fn claims_of(drive: &str) -> String {
+    drive.replacen("head/", "claim/", 1)
+}
+
+/// Whether it is the name of a HEAD.
+fn is_head(name: &str) -> bool {
+    name.strip_prefix("head/").is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
+}
+
+fn peek(name: &str, body: &[u8]) -> Result<(u64, u128), StoreError> {
+    head::peek(body).map(|(epoch, nonce)| (epoch.0, nonce)).ok_or_else(|| StoreError::Damaged {
+        name: name.to_owned(),
+        reason: "it is no HEAD".into(),
+    })
+}
+
+#[async_trait]
+impl Store for Claims {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        if is_head(name) { self.read(name).await } else { self.inner.get(name, range).await }
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        match when {
+            When::Matches(expected) if is_head(name) => self.swap(name, body, &expected).await,
+            When::Absent if is_head(name) => self.create(name, &body).await,
+            // The one immutable object whose name all know.
+            When::Absent if name == crate::format::family::NAME => {
+                if !self.inner.claim("claim/family", crate::entropy::u128()).await? {
+                    return Err(StoreError::Precondition { name: name.to_owned() });
+                }
+                self.inner.put(name, body, When::Absent).await
+            }
+            when => self.inner.put(name, body, when).await,
+        }
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        if is_head(name) {
+            return Ok(self.read(name).await?.bytes.len() as u64);
+        }
+        self.inner.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        let listed = self.inner.list(prefix).await?;
+        if !prefix.starts_with("head/") {
+            return Ok(listed);
+        }
+        // One line for each drive, whatever records it has.
+        let mut drives: BTreeMap<String, u64> = BTreeMap::new();
+        for listed in listed {
+            let drive = listed.name.rsplit_once('/').map_or(listed.name.as_str(), |(drive, _)| drive);
+            drives.insert(drive.to_owned(), listed.len);
+        }
+        Ok(drives.into_iter().map(|(name, len)| Listed { name, len }).collect())
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.delete(name).await
+    }
+
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.inner.claim(name, nonce).await
+    }
+}
