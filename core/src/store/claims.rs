@@ -284,3 +284,131 @@ impl Store for Claims {
         self.inner.claim(name, nonce).await
     }
 }
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use super::*;
+    use crate::format::head::{Head, HeadState};
+    use crate::format::id::ObjectId;
+    use crate::seal::{Cipher, DataKey, Sealer};
+    use crate::sim::store::{SimStore, StoreFaults};
+    use crate::units::Epoch;
+    use uuid::Uuid;
+
+    const DRIVE: Uuid = Uuid::from_u128(1);
+
+    fn body(epoch: u64, nonce: u128) -> Bytes {
+        let head = Head {
+            drive: DRIVE,
+            epoch: Epoch(epoch),
+            nonce,
+            device: Uuid::nil(),
+            device_name: String::new(),
+            state: HeadState::Held,
+            written_ms: 0,
+            root: ObjectId::NONE,
+            root_hash: [0; 32],
+            parent: ObjectId::NONE,
+        };
+        head.encode(&Sealer::new(Cipher::None, &DataKey([1; 32].into()))).into()
+    }
+
+    fn store() -> SimStore {
+        SimStore::new(1, StoreFaults::default()).without_swap()
+    }
+
+    /// One process.
+    fn process(store: &SimStore) -> Claims {
+        Claims::new(Arc::new(store.clone()))
+    }
+
+    async fn nonce(store: &SimStore) -> u128 {
+        peek("", &process(store).get(&head::name(DRIVE), None).await.unwrap().bytes).unwrap().1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_who_take_a_drive_at_once_one_wins() {
+        let (store, name) = (store(), head::name(DRIVE));
+        process(&store).put(&name, body(0, 1), When::Absent).await.unwrap();
+        let (a, b) = (process(&store), process(&store));
+        let seen = a.get(&name, None).await.unwrap().etag;
+        let take = |process: Claims, nonce| {
+            let (name, seen) = (name.clone(), seen.clone());
+            async move { process.put(&name, body(1, nonce), When::Matches(seen)).await }
+        };
+        let (a, b) = tokio::join!(take(a, 2), take(b, 3));
+        let winner = if a.is_ok() { 2 } else { 3 };
+        assert!(a.is_ok() != b.is_ok(), "{a:?} {b:?}");
+        assert_eq!(nonce(&store).await, winner);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_was_overtaken_commits_no_more() {
+        let (store, name) = (store(), head::name(DRIVE));
+        let old = process(&store);
+        old.put(&name, body(0, 1), When::Absent).await.unwrap();
+        let seen = old.get(&name, None).await.unwrap().etag;
+        let held = old.put(&name, body(1, 2), When::Matches(seen.clone())).await.unwrap();
+        let held = old.put(&name, body(1, 3), When::Matches(held)).await.unwrap();
+        let new = process(&store).put(&name, body(2, 4), When::Matches(held.clone())).await.unwrap();
+        let late = old.put(&name, body(1, 5), When::Matches(held)).await;
+        assert!(matches!(late, Err(StoreError::Precondition { .. })), "{late:?}");
+        assert!(matches!(
+            process(&store).put(&name, body(3, 6), When::Matches(seen)).await,
+            Err(StoreError::Precondition { .. })
+        ));
+        assert_eq!(nonce(&store).await, 4);
+        process(&store).put(&name, body(2, 7), When::Matches(new)).await.unwrap();
+        assert_eq!(nonce(&store).await, 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claimant_that_died_holds_nobody_up_for_long() {
+        let (store, name) = (store(), head::name(DRIVE));
+        let writer = process(&store);
+        writer.put(&name, body(0, 1), When::Absent).await.unwrap();
+        let seen = writer.get(&name, None).await.unwrap().etag;
+        let held = writer.put(&name, body(1, 2), When::Matches(seen)).await.unwrap();
+        process(&store).claim_next(&name, 99).await.unwrap();
+        let begun = Instant::now();
+        let held = writer.put(&name, body(1, 3), When::Matches(held)).await.unwrap();
+        assert!(begun.elapsed() >= PATIENCE, "it was given its time");
+        assert_eq!(nonce(&store).await, 3);
+        let begun = Instant::now();
+        writer.put(&name, body(1, 4), When::Matches(held)).await.unwrap();
+        assert!(begun.elapsed() < LOOK_EVERY, "once is enough");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_was_lost_is_not_taken_for_a_commit_that_was_overtaken() {
+        let (store, name) = (store(), head::name(DRIVE));
+        let old = process(&store);
+        old.put(&name, body(0, 1), When::Absent).await.unwrap();
+        let seen = old.get(&name, None).await.unwrap().etag;
+        let held = old.put(&name, body(1, 2), When::Matches(seen)).await.unwrap();
+        // The record is put, and what should follow is not.
+        let place = Place::parse(&held.0).unwrap();
+        let next = Place { seq: place.seq + 1, nonce: 3, ..place };
+        old.unconfirmed.lock().insert(3);
+        old.put_record(&name, next, &body(1, 3)).await.unwrap();
+        // Meanwhile another device takes the drive, from the version before: it has listed the records earlier.
+        let turn = process(&store).claim_next(&name, 9).await.unwrap();
+        let other = Place { turn, seq: 0, epoch: 2, nonce: 9 };
+        process(&store).put_record(&name, other, &body(2, 9)).await.unwrap();
+        let now = old.get(&name, None).await.unwrap();
+        assert_eq!(peek("", &now.bytes).unwrap().1, 9, "who looks sees that it was fenced");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listing_shows_one_head_for_each_drive_and_old_records_go() {
+        let (store, name) = (store(), head::name(DRIVE));
+        let writer = process(&store);
+        let mut held = writer.put(&name, body(0, 1), When::Absent).await.unwrap();
+        for commit in 0..200 {
+            held = writer.put(&name, body(1, 2 + commit), When::Matches(held)).await.unwrap();
+        }
+        let listed = writer.list("head/").await.unwrap();
+        assert_eq!(listed.iter().map(|listed| listed.name.clone()).collect::<Vec<_>>(), [name]);
+        assert!(store.names().len() < 3 * RECORDS_KEPT, "{} objects", store.names().len());
+    }
+}
