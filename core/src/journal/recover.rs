@@ -139,7 +139,7 @@ impl Journal {
             appender: Mutex::new(appender),
             index: RwLock::new(RunMap::new()),
             journaled: Bitmap::new(capacity),
-            dirty: Dirty { recent: Bitmap::new(capacity), sealing: Bitmap::new(capacity) },
+            dirty: Dirty::new(capacity),
             appended: AtomicU64::new(end.last.0),
             durable: AtomicU64::new(end.last.0),
             syncing: tokio::sync::Mutex::new(()),
