@@ -14,7 +14,7 @@ use crate::runs::{Run, RunMap};
 use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
 use parking_lot::{Mutex, RwLock};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -121,6 +121,8 @@ pub struct Journal {
     appended: AtomicU64,
     durable: AtomicU64,
     syncing: tokio::sync::Mutex<()>,
+    /// A sync failed on a thread that could not write the file anew: the next one has to.
+    condemned: AtomicBool,
     /// Held by whoever carries records to the cache: two at once could write an older version over a newer one.
     pub(crate) applying: tokio::sync::Mutex<()>,
     failed: OnceLock<String>,

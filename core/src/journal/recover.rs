@@ -20,7 +20,7 @@ use crate::runs::RunMap;
 use crate::units::Lsn;
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -143,6 +143,7 @@ impl Journal {
             appended: AtomicU64::new(end.last.0),
             durable: AtomicU64::new(end.last.0),
             syncing: tokio::sync::Mutex::new(()),
+            condemned: AtomicBool::new(false),
             applying: tokio::sync::Mutex::new(()),
             failed: OnceLock::new(),
             room: Notify::new(),
