@@ -165,7 +165,7 @@ impl Journal {
         self.appender.lock().begin_file(self, file.clone(), first)?;
         // The header alone: a cut before the first record's sync then finds the same end again.
         file.file.clone().sync().await?;
-        self.keep_spare().await
+        self.keep(1).await
     }
 }
 
