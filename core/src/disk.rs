@@ -49,6 +49,10 @@ pub trait DiskFile: Send + std::marker::Sync + 'static {
     /// Makes data durable (fdatasync). After an error nothing that was written since the last success may be
     /// believed: the kernel may have dropped it and will not report it twice.
     fn sync(self: Arc<Self>) -> Sync;
+    /// The same on the calling thread, which it stops meanwhile; `None` where it cannot be done so.
+    fn sync_here(&self) -> Option<io::Result<()>> {
+        None
+    }
     /// The operating system's file, where there is one, for sendfile and the like.
     fn as_file(&self) -> Option<&File>;
 }

@@ -14,7 +14,7 @@ use crate::runs::{Run, RunMap};
 use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
 use parking_lot::{Mutex, RwLock};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -121,6 +121,8 @@ pub struct Journal {
     appended: AtomicU64,
     durable: AtomicU64,
     syncing: tokio::sync::Mutex<()>,
+    /// A sync failed on a thread that could not write the file anew: the next one has to.
+    condemned: AtomicBool,
     /// Held by whoever carries records to the cache: two at once could write an older version over a newer one.
     pub(crate) applying: tokio::sync::Mutex<()>,
     failed: OnceLock<String>,
@@ -132,10 +134,18 @@ pub struct Journal {
 
 /// The blocks that the store does not have yet. Neither set may be evicted.
 struct Dirty {
+    // Held for writing while one takes the other's place: what random writes have touched of a bitmap is given back
+    // with each commit.
     /// Written since the last freeze.
-    recent: Bitmap,
+    recent: RwLock<Bitmap>,
     /// Written up to the last freeze, and emptied when a commit reaches it.
-    sealing: Bitmap,
+    sealing: RwLock<Bitmap>,
+}
+
+impl Dirty {
+    fn new(capacity: u64) -> Self {
+        Self { recent: RwLock::new(Bitmap::new(capacity)), sealing: RwLock::new(Bitmap::new(capacity)) }
+    }
 }
 
 /// Where the latest version of a run of blocks is.
@@ -221,41 +231,45 @@ impl Journal {
 
     /// Whether a block of `range` is not yet in the store.
     pub fn is_dirty(&self, range: BlockRange) -> bool {
-        self.dirty.recent.any(range) || self.dirty.sealing.any(range)
+        // In this order: what is frozen in between is seen in the other.
+        self.dirty.recent.read().any(range) || self.dirty.sealing.read().any(range)
     }
 
     /// Whether a block of `range` is part of what is being pushed.
     pub fn is_sealing(&self, range: BlockRange) -> bool {
-        self.dirty.sealing.any(range)
+        self.dirty.sealing.read().any(range)
     }
 
     /// Blocks that are not yet in the store.
     pub fn dirty_blocks(&self) -> u64 {
-        let all = BlockRange { start: 0, end: self.dirty.sealing.capacity() };
-        let only_sealing: u64 =
-            (self.dirty.sealing.runs(all)).map(|run| run.count() - self.dirty.recent.count(run)).sum();
-        self.dirty.recent.count_all() + only_sealing
+        let (recent, sealing) = (self.dirty.recent.read(), self.dirty.sealing.read());
+        let all = BlockRange { start: 0, end: sealing.capacity() };
+        let only_sealing: u64 = sealing.runs(all).map(|run| run.count() - recent.count(run)).sum();
+        recent.count_all() + only_sealing
     }
 
     /// Counts blocks as not yet in the store, when a journal is replayed.
     pub fn mark_dirty(&self, blocks: BlockRange) {
-        self.dirty.recent.set(blocks);
+        self.dirty.recent.read().set(blocks);
     }
 
     /// Freezes what is dirty: from now on new writes count apart, and a commit that reaches the returned LSN
     /// empties what was frozen. Only when nothing is frozen.
     pub fn freeze(&self) -> Lsn {
+        let fresh = Bitmap::new(self.journaled.capacity());
         let _order = self.appender.lock();
-        self.dirty.sealing.union(&self.dirty.recent);
-        self.dirty.recent.clear_all();
+        // Both locks at once: whoever looks must not find a block in neither.
+        let (mut recent, mut sealing) = (self.dirty.recent.write(), self.dirty.sealing.write());
+        debug_assert_eq!(sealing.count_all(), 0, "nothing is frozen");
+        *sealing = std::mem::replace(&mut *recent, fresh);
         self.appended()
     }
 
     /// What was frozen is in the store.
     pub fn thaw(&self) {
-        self.dirty.sealing.clear_all();
+        *self.dirty.sealing.write() = Bitmap::new(self.journaled.capacity());
         if planted::has(Bug::CommitClearsEverythingDirty) {
-            self.dirty.recent.clear_all();
+            self.dirty.recent.read().clear_all();
         }
     }
 

@@ -179,6 +179,15 @@ impl Pusher {
         *self.paused.borrow()
     }
 
+    /// Whether nothing gets on: it is switched off, the store does not take it, or another device has the drive.
+    pub fn is_stuck(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let (state, paused) = (self.state.clone(), self.paused.subscribe());
+        move || {
+            let state = state.borrow();
+            *paused.borrow() || state.trouble.is_some() || state.stopped.is_some()
+        }
+    }
+
     /// Pushes everything that is appended now, and waits for the commit.
     pub async fn sync(&self) -> Result<Committed, PushError> {
         self.ask(Request::Sync).await

@@ -60,8 +60,10 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
         whole("device-sequential", DIRECT, on_loop)?,
         whole("device-buffered", BUFFERED, on_loop)?,
         random("save", SAVE, on_disk)?,
+        random("save-loop", SAVE, on_loop)?,
         random("save-4", SAVE_4, on_disk)?,
         random("save-4-loop", SAVE_4, on_loop)?,
         whole("bulk", BULK, on_disk)?,
+        whole("bulk-loop", BULK, on_loop)?,
     ])
 }

@@ -116,6 +116,10 @@ impl DiskFile for LocalFile {
         in_background(move || self.file.sync_data())
     }
 
+    fn sync_here(&self) -> Option<io::Result<()>> {
+        Some(self.file.sync_data())
+    }
+
     fn as_file(&self) -> Option<&File> {
         Some(&self.file)
     }

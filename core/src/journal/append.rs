@@ -127,7 +127,7 @@ impl Journal {
             let mut index = self.index.write();
             index.insert(blocks, Entry { lsn: record.lsn, place: record.place.clone() });
             self.journaled.set(blocks);
-            self.dirty.recent.set(blocks);
+            self.dirty.recent.read().set(blocks);
         }
         appender.unapplied_bytes += bytes_of(&record);
         appender.unapplied.push_back(record);

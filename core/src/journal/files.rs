@@ -8,6 +8,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+/// Files that are kept ready to go on with: while one is being filled with records, the next one can be made.
+const SPARE_FILES: usize = 2;
+/// Spare files that are kept at most, 1 GiB: making them anew would write every byte of a burst twice.
+const SPARE_FILES_MAX: usize = 16;
 /// Zeros are written in pieces of this size.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -213,11 +217,16 @@ impl Journal {
         self.spare_wanted.notified().await;
     }
 
-    /// Keeps one file ready to go on with, zero-filled and synced, while the limit allows. Surplus ones go.
+    /// Keeps files ready to go on with, zero-filled and synced, while the limit allows. Surplus ones go.
     ///
     /// A retired file's header is erased before the file is written again, the oldest file first: so the files that
     /// a recovery finds are always a log without a gap. (Readers may still hold the file; they read its data.)
     pub async fn keep_spare(self: &Arc<Self>) -> Result<(), JournalError> {
+        self.keep(SPARE_FILES).await
+    }
+
+    /// Keeps at least so many files ready, while the limit allows.
+    pub(super) async fn keep(self: &Arc<Self>, at_least: usize) -> Result<(), JournalError> {
         if self.next_to_erase().is_some() {
             // The header of the file that follows may still be in memory only: without either, a power cut would
             // leave a journal that has no beginning.
@@ -227,20 +236,27 @@ impl Journal {
             erase(&file.file).await?;
             self.appender.lock().files.set_erased(&file);
         }
+        while self.keep_one_more(at_least).await? {}
+        Ok(())
+    }
+
+    /// Whether a file was made.
+    async fn keep_one_more(&self, at_least: usize) -> Result<bool, JournalError> {
         let (name, surplus) = {
             let mut appender = self.appender.lock();
             appender.files.reclaim();
             let allowed = self.files_allowed(&appender);
             let files = &mut appender.files;
-            let surplus: Vec<_> =
-                if files.spare.len() > 2 { files.spare.drain(2..).collect() } else { Vec::new() };
-            let total = files.live.len() + files.retired.len();
-            let wanted = files.spare.is_empty() && total < allowed;
+            let most = (self.limits.files / 4).clamp(SPARE_FILES, SPARE_FILES_MAX);
+            let surplus: Vec<_> = files.spare.drain(most.min(files.spare.len())..).collect();
+            let total = files.live.len() + files.retired.len() + files.spare.len();
+            let wanted = files.spare.len() < at_least && total < allowed;
             (wanted.then(|| files.new_slot()), surplus)
         };
         for file in surplus {
             self.disk.remove(&file.name)?;
         }
+        let made = name.is_some();
         if let Some(name) = name {
             let file = create(&*self.disk, &name, self.limits.file_bytes).await?;
             self.appender.lock().files.add_spare(file);
@@ -250,7 +266,7 @@ impl Journal {
         if self.has_room() {
             self.room.notify_waiters();
         }
-        Ok(())
+        Ok(made)
     }
 
     fn has_room(&self) -> bool {

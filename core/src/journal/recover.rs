@@ -20,7 +20,7 @@ use crate::runs::RunMap;
 use crate::units::Lsn;
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -139,10 +139,11 @@ impl Journal {
             appender: Mutex::new(appender),
             index: RwLock::new(RunMap::new()),
             journaled: Bitmap::new(capacity),
-            dirty: Dirty { recent: Bitmap::new(capacity), sealing: Bitmap::new(capacity) },
+            dirty: Dirty::new(capacity),
             appended: AtomicU64::new(end.last.0),
             durable: AtomicU64::new(end.last.0),
             syncing: tokio::sync::Mutex::new(()),
+            condemned: AtomicBool::new(false),
             applying: tokio::sync::Mutex::new(()),
             failed: OnceLock::new(),
             room: Notify::new(),
@@ -164,7 +165,7 @@ impl Journal {
         self.appender.lock().begin_file(self, file.clone(), first)?;
         // The header alone: a cut before the first record's sync then finds the same end again.
         file.file.clone().sync().await?;
-        self.keep_spare().await
+        self.keep(1).await
     }
 }
 

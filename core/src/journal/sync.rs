@@ -7,7 +7,7 @@
 use super::files::{self, LiveFile};
 use super::record::{self, FileHeader, HEADER_BYTES, Header};
 use super::scan::Cursor;
-use super::{Entry, Journal, JournalError, Operation, Place};
+use super::{Entry, Journal, JournalError, JournalFile, Operation, Place};
 use crate::planted::{self, Bug};
 use crate::units::Lsn;
 use std::sync::Arc;
@@ -37,27 +37,64 @@ impl Journal {
         if self.durable() < target { self.sync().await } else { Ok(()) }
     }
 
+    /// The same as [`Journal::flush`] on the calling thread, which must not be one of the runtime's; `None` where it cannot
+    /// be done so, be it that a sync has failed and the file has to be written anew.
+    pub fn flush_here(&self) -> Option<Result<Lsn, JournalError>> {
+        let target = self.appended();
+        let _turn = if self.durable() < target { Some(self.syncing.blocking_lock()) } else { None };
+        if let Err(error) = self.check() {
+            return Some(Err(error));
+        }
+        if self.durable() < target {
+            let (upto, files) = self.unsynced();
+            if self.condemned.load(Ordering::Acquire) {
+                return None;
+            }
+            for file in files.iter().filter(|_| !planted::has(Bug::FlushWithoutSync)) {
+                if let Err(error) = file.file.sync_here()? {
+                    tracing::warn!(%error, file = file.name, "the journal could not be synced: writing it anew");
+                    self.condemned.store(true, Ordering::Release);
+                    return None;
+                }
+            }
+            self.synced(upto);
+        }
+        Some(Ok(self.durable()))
+    }
+
     async fn sync(&self) -> Result<(), JournalError> {
-        let (upto, files) = {
-            let mut appender = self.appender.lock();
-            appender.close_page();
-            let unsynced = |live: &&LiveFile| live.synced < live.last;
-            let files: Vec<_> =
-                appender.files.live().filter(unsynced).map(|live| live.file.clone()).collect();
-            (self.appended(), files)
-        };
+        let (upto, files) = self.unsynced();
+        if self.condemned.load(Ordering::Acquire) {
+            self.rewrite().await?;
+            self.condemned.store(false, Ordering::Release);
+            return Ok(());
+        }
         for file in files.iter().filter(|_| !planted::has(Bug::FlushWithoutSync)) {
             if let Err(error) = file.file.clone().sync().await {
                 tracing::warn!(%error, file = file.name, "the journal could not be synced: writing it anew");
                 return self.rewrite().await;
             }
         }
+        self.synced(upto);
+        Ok(())
+    }
+
+    /// What a sync that begins now makes durable, and the files that it has to sync.
+    fn unsynced(&self) -> (Lsn, Vec<Arc<JournalFile>>) {
+        let mut appender = self.appender.lock();
+        appender.close_page();
+        let unsynced = |live: &&LiveFile| live.synced < live.last;
+        let files = appender.files.live().filter(unsynced).map(|live| live.file.clone()).collect();
+        (self.appended(), files)
+    }
+
+    /// Everything up to `upto` has been synced.
+    fn synced(&self, upto: Lsn) {
         let mut appender = self.appender.lock();
         for live in appender.files.live_mut() {
             live.synced = live.synced.max(upto.min(live.last));
         }
         self.durable.fetch_max(upto.0, Ordering::AcqRel);
-        Ok(())
     }
 
     /// Writes every record that is not durable to a fresh file, and syncs that.
@@ -80,7 +117,7 @@ impl Journal {
         Ok(())
     }
 
-    fn move_unsynced(&self, file: Arc<super::JournalFile>) -> Result<Arc<super::JournalFile>, JournalError> {
+    fn move_unsynced(&self, file: Arc<JournalFile>) -> Result<Arc<JournalFile>, JournalError> {
         let mut appender = self.appender.lock();
         let first = self.durable().next();
         let mut cursor = Cursor::new(appender.files.live(), first)?;
@@ -140,7 +177,7 @@ impl Journal {
     fn point_to(
         &self,
         appender: &mut super::append::Appender,
-        file: &Arc<super::JournalFile>,
+        file: &Arc<JournalFile>,
         moved: &[(Header, u64)],
     ) {
         let mut index = self.index.write();

@@ -36,6 +36,10 @@ impl BlockDevice for VolumeDevice {
         self.0.flush_now()
     }
 
+    fn flush_here(&self) -> Option<Result<(), DeviceError>> {
+        self.0.flush_on_this_thread()
+    }
+
     fn prefetch(&self, range: Range<u64>) {
         let range = BlockRange::covering(&range).intersect(&self.0.all_blocks());
         self.0.puller.want(Class::ReadAhead, range);

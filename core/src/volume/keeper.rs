@@ -23,6 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const PERSIST_EVERY: Duration = Duration::from_secs(10);
 /// From here on (per mille) the journal's space is wanted.
 const SPACE_WANTED: u64 = 500;
+/// From here on what was overwritten is taken out of it even while uploads get on, only not fast enough.
+const SPACE_SCARCE: u64 = 700;
 
 /// The background task, and what it publishes.
 pub(super) struct Keeper {
@@ -38,13 +40,11 @@ struct Shared {
     trouble: watch::Sender<Option<String>>,
 }
 
-type Committed = Arc<dyn Fn() -> Lsn + Send + Sync>;
-
 struct Work {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
     /// What is in the store, in a version that is remembered here; everything, where nothing is pushed.
-    committed: Committed,
+    committed: Arc<dyn Fn() -> Lsn + Send + Sync>,
     applied_durable: Arc<AtomicU64>,
     shared: Arc<Shared>,
     applied: Lsn,
@@ -56,16 +56,16 @@ impl Keeper {
         journal: Arc<Journal>,
         cache: Arc<Cache>,
         committed: impl Fn() -> Lsn + Send + Sync + 'static,
+        is_stuck: impl Fn() -> bool + Send + Sync + 'static,
         applied: Lsn,
         applied_durable: Arc<AtomicU64>,
     ) -> Self {
-        let committed: Committed = Arc::new(committed);
         let shared =
             Arc::new(Shared { journal_per_mille: AtomicU64::new(0), trouble: watch::Sender::new(None) });
         let work = Work {
             journal: journal.clone(),
             cache,
-            committed: committed.clone(),
+            committed: Arc::new(committed),
             applied_durable: applied_durable.clone(),
             shared: shared.clone(),
             applied,
@@ -74,7 +74,7 @@ impl Keeper {
         let (stop, stopped) = watch::channel(false);
         let work = Mutex::new(Some(tokio::spawn(work.run(stopped))));
         let spare = tokio::spawn(keep_spare(journal.clone(), shared.clone()));
-        let compact = tokio::spawn(keep_compact(journal, committed, applied_durable));
+        let compact = tokio::spawn(keep_compact(journal, is_stuck, applied_durable));
         Self { shared, stop, work, others: [spare, compact] }
     }
 
@@ -121,13 +121,12 @@ async fn keep_spare(journal: Arc<Journal>, shared: Arc<Shared>) {
 }
 
 /// While the store takes nothing, what was overwritten since is taken out of the journal.
-async fn keep_compact(journal: Arc<Journal>, committed: Committed, applied_durable: Arc<AtomicU64>) {
+async fn keep_compact(journal: Arc<Journal>, is_stuck: impl Fn() -> bool, applied_durable: Arc<AtomicU64>) {
     let mut progress = Progress::default();
-    let mut known = committed();
     loop {
         tokio::time::sleep(SYNC_EVERY).await;
-        let stuck = std::mem::replace(&mut known, committed()) == known;
-        if stuck && journal.space().per_mille() >= SPACE_WANTED {
+        let full = journal.space().per_mille();
+        if full >= SPACE_WANTED && is_stuck() || full >= SPACE_SCARCE {
             let upto = Lsn(applied_durable.load(Ordering::Acquire));
             if let Err(error) = journal.compact(&mut progress, upto).await {
                 tracing::warn!(%error, "the journal could not be compacted");

@@ -321,7 +321,10 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
     // Nothing of a version that is only looked at is ever pushed: its journal keeps what the cache does not take.
     let committed = move || remembered.as_ref().map_or(Lsn(u64::MAX), |remembered| remembered.lsn());
     let applied_durable = Arc::new(AtomicU64::new(0));
-    let keeper = Keeper::start(journal.clone(), cache.clone(), committed, applied, applied_durable.clone());
+    let stuck = pusher.as_ref().map(Pusher::is_stuck);
+    let is_stuck = move || stuck.as_ref().is_none_or(|is_stuck| is_stuck());
+    let keeper =
+        Keeper::start(journal.clone(), cache.clone(), committed, is_stuck, applied, applied_durable.clone());
     let size_blocks = AtomicU64::new(size.unwrap_or(root.geometry.size_blocks));
     Arc::new(Volume {
         journal,

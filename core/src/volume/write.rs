@@ -96,6 +96,14 @@ impl Volume {
         self.answer_when(Durability::Forced)
     }
 
+    /// The same, waiting for the local disk on this thread.
+    pub(super) fn flush_on_this_thread(&self) -> Option<Result<(), DeviceError>> {
+        match self.check_open() {
+            Ok(()) => Some(self.journal.flush_here()?.map(drop).map_err(DeviceError::from)),
+            closed => Some(closed),
+        }
+    }
+
     fn answer_when(self: &Arc<Self>, durability: Durability) -> Answer<()> {
         match durability {
             Durability::Ordered => Answer::Now(Ok(())),

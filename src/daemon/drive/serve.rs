@@ -22,11 +22,18 @@ impl Drive {
     /// Serves the drive by NBD until whoever asked goes away.
     pub async fn serve(self: &Arc<Self>, request: api::Serve, work: Work) -> Result<api::Served, Failure> {
         let mut open = self.open.lock().await;
-        if open.is_some() {
-            let action = format!("Run holdall drive close {} --wait first.", self.name);
-            return Err(failure::state("The drive is open.", action));
+        if let Some(open) = &*open {
+            open.check_not_serving()?;
+            if open.attachment.is_some() {
+                let action = format!("Run holdall drive close {} first.", self.name);
+                return Err(failure::state("The drive is open.", action));
+            }
         }
         let listener = Listener::bind(&request)?;
+        // Closed, but still uploading: it starts anew from its journal.
+        if let Some(draining) = open.take() {
+            self.put_down(draining).await;
+        }
         let opened = self.open_engine().await?;
         let server = Server::new(tokio::runtime::Handle::current());
         let served = listener.serve(&server, opened.device());
@@ -45,8 +52,14 @@ impl Drive {
         };
         // The server first, then the engine. At the daemon's end somebody else may have put the drive down already.
         let _ = tokio::task::spawn_blocking(move || server.shutdown(GRACE)).await;
-        if open.as_ref().is_some_and(|open| Arc::ptr_eq(&open.volume, &volume)) {
-            self.finish(&mut open).await;
+        match &mut *open {
+            Some(opened) if Arc::ptr_eq(&opened.volume, &volume) && volume.has_unsent() => {
+                opened.serving = false;
+                self.set_phase(Phase::Draining);
+                self.drain_in_background(opened);
+            }
+            Some(opened) if Arc::ptr_eq(&opened.volume, &volume) => self.finish(&mut open).await,
+            _ => {}
         }
         if let Some(path) = &request.socket {
             // The next one could not listen there.
