@@ -5,8 +5,9 @@
 //!   on a newer one;
 //! * *apply* writes journal records, and only durable ones: an unflushed overwrite that a power cut takes back must
 //!   not have touched a block that counts as valid;
-//! * *evict* takes a block's validity away, waits for the reads that began before, makes that durable, and only then
-//!   gives the space back: a cut between would otherwise leave a valid block full of zeros.
+//! * *evict* takes a block's validity away, makes that durable, waits for the reads that began before, and only then gives
+//!   the space back: a cut between would otherwise leave a valid block full of zeros, and a slow reader would get them. What
+//!   became valid again meanwhile (it was pulled or written) stays.
 //!
 //! The bitmap on disk may lag behind the one in memory in one direction only: a bit that is set there stands for
 //! data that is durable in the file.

@@ -20,8 +20,8 @@ mod queue;
 mod sink;
 
 pub use queue::{Class, Job, Queue};
+pub use sink::Fetched;
 use sink::Sink;
-pub use sink::{Buffer, Fetched};
 
 /// Why a pull did not bring its blocks.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -317,3 +317,44 @@ fn a_compacted_journal_comes_to_the_same_and_never_fills() {
     assert!(groups > 50, "{groups} groups were met");
     assert!(written > LIMITS.file_bytes * LIMITS.files as u64, "{written} bytes fit the journal as they are");
 }
+
+#[test]
+fn a_sync_that_fails_on_the_callers_own_thread_is_made_good_by_the_next_flush() {
+    let (mut failed, mut mended) = (0, 0);
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed, DiskFaults::default());
+        let journal = run(Journal::create(Arc::new(disk.clone()), LIMITS, CAPACITY)).unwrap();
+        disk.set_faults(DiskFaults { sync_fails: 300, sync_time: Duration::ZERO });
+        let mut durable = Lsn(0);
+        for stamp in 1..10 {
+            journal.append_data(stamp, &block(stamp)).unwrap();
+            // On this thread, which is none of a runtime's.
+            match journal.flush_here() {
+                Some(flushed) => durable = flushed.unwrap(),
+                None => {
+                    failed += 1;
+                    assert!(journal.flush_here().is_none(), "seed {seed}: the same file is not tried again");
+                    disk.set_faults(DiskFaults::default());
+                    durable = run(journal.flush()).unwrap();
+                    mended += 1;
+                    disk.set_faults(DiskFaults { sync_fails: 300, sync_time: Duration::ZERO });
+                }
+            }
+            assert_eq!(durable, journal.appended(), "seed {seed}");
+        }
+        disk.set_faults(DiskFaults::default());
+        disk.power_cut();
+        run(async {
+            let (journal, recovered) =
+                Journal::open(Arc::new(disk.clone()), LIMITS, CAPACITY, journal.uuid()).await.unwrap();
+            assert_eq!(recovered.last, durable, "seed {seed}");
+            for record in journal.records(recovered.first, recovered.last, u64::MAX).await.unwrap() {
+                let Place::Data { file, offset } = record.place else { panic!("seed {seed}") };
+                let mut data = block(0);
+                file.read(&mut data, offset).unwrap();
+                assert_eq!(data, block(record.lsn.0), "seed {seed}");
+            }
+        });
+    }
+    assert!(failed > 50 && mended == failed, "{failed} failed, {mended} were mended");
+}

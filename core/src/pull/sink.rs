@@ -74,7 +74,7 @@ impl Fetched {
 }
 
 /// Bytes in memory that are read like a local file.
-pub struct Buffer(pub Bytes);
+struct Buffer(Bytes);
 
 impl DiskFile for Buffer {
     fn len(&self) -> io::Result<u64> {

@@ -394,6 +394,10 @@ impl DiskFile for SimFile {
         })
     }
 
+    fn sync_here(&self) -> Option<io::Result<()>> {
+        Some(self.sync_first(usize::MAX))
+    }
+
     fn as_file(&self) -> Option<&File> {
         None
     }
@@ -404,6 +408,11 @@ impl SimFile {
         // What is written while the sync runs is not covered by it.
         let count = self.with(|file, _| Ok(file.unsynced.len()))?;
         self.disk.sync_takes_its_time().await;
+        self.sync_first(count)
+    }
+
+    /// Syncs so many of the changes that were not.
+    fn sync_first(&self, count: usize) -> io::Result<()> {
         let world = &mut *self.disk.world.lock();
         if world.life != self.life {
             return Err(io::Error::other("the power was cut"));

@@ -30,9 +30,9 @@ const SPACE_SCARCE: u64 = 700;
 pub(super) struct Keeper {
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
-    // Held to take it out.
+    // Held to take them out.
     work: Mutex<Option<JoinHandle<()>>>,
-    others: [JoinHandle<()>; 2],
+    others: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -75,13 +75,16 @@ impl Keeper {
         let work = Mutex::new(Some(tokio::spawn(work.run(stopped))));
         let spare = tokio::spawn(keep_spare(journal.clone(), shared.clone()));
         let compact = tokio::spawn(keep_compact(journal, is_stuck, applied_durable));
-        Self { shared, stop, work, others: [spare, compact] }
+        Self { shared, stop, work, others: Mutex::new(vec![spare, compact]) }
     }
 
-    /// Ends its work between two rounds, and waits until it has ended: a sync that is under way has an outcome, which
-    /// must not be lost.
+    /// Ends its work, and waits until all of it has ended: what still wrote to a journal file would write over what the
+    /// next opening has made of it. Applying ends between two rounds, since a sync of the cache that is under way has
+    /// an outcome, which must not be lost. Making and compacting files may end anywhere: a file without a header is spare.
     pub async fn stop(&self) {
-        self.others.iter().for_each(JoinHandle::abort);
+        let others = std::mem::take(&mut *self.others.lock());
+        others.iter().for_each(JoinHandle::abort);
+        futures_util::future::join_all(others).await;
         self.stop.send_replace(true);
         let work = self.work.lock().take();
         if let Some(work) = work {
@@ -102,7 +105,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.others.iter().for_each(JoinHandle::abort);
+        self.others.lock().iter().for_each(JoinHandle::abort);
         if let Some(work) = &*self.work.lock() {
             work.abort();
         }

@@ -42,7 +42,12 @@ pub(super) async fn open_journal(
     let local = match local {
         None => journal::found(&*disks.journal)?.map(|uuid| Local::new(drive, uuid)),
         // A crash between setting it aside and writing down the one that follows.
-        Some(local) if journal::is_aside(&*disks.journal, local.journal)? => None,
+        Some(local)
+            if journal::is_aside(&*disks.journal, local.journal)?
+                && journal::found(&*disks.journal)? != Some(local.journal) =>
+        {
+            None
+        }
         known => known,
     };
     if let Some(local) = local {
