@@ -32,6 +32,7 @@ mod openapi;
 mod registry;
 mod routes;
 mod status;
+mod stores;
 mod systemd;
 mod work;
 

@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 pub mod claims;
+pub mod connect;
+pub mod credentials;
 pub mod file;
 pub mod meter;
 pub mod url;

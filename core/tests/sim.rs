@@ -109,7 +109,8 @@ impl World {
             _ => SimStore::new(seed ^ 1, StoreFaults::default()).without_swap(),
         };
         let family = Uuid::from_u128(9);
-        let drive = run(drive::create(&*with_swap(seed, &store), &sealer, family, "d", GEOMETRY, &device(0))).unwrap();
+        let drive = run(drive::create(&*with_swap(seed, &store), &sealer, family, "d", GEOMETRY, &device(0)))
+            .unwrap();
         let mut rng = StdRng::seed_from_u64(seed);
         // Some seeds have failing syncs, which may stop a device for good: then only what was acknowledged counts.
         let faults = |rng: &mut StdRng| DiskFaults {

@@ -94,8 +94,7 @@ impl Drive {
 
     /// The store, and the keys.
     pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
-        let store =
-            holdall_core::store::url::connect(&self.store_url()).map_err(|error| failure::url(&error))?;
+        let store = crate::daemon::stores::connect(&self.store_url())?;
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let family = family::describe(&*store).await.map_err(|error| failure::family(&error))?;
         Ok((store, Unlocked::with_key(family, key)))

@@ -257,7 +257,7 @@ impl Drives {
     }
 
     fn connect(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
-        holdall_core::store::url::connect(url).map_err(|error| failure::url(&error))
+        crate::daemon::stores::connect(url)
     }
 
     fn remember(

@@ -342,9 +342,9 @@ pub fn drive(error: &DriveError) -> Failure {
 /// Errors of store addresses.
 pub fn url(error: &UrlError) -> Failure {
     match error {
-        UrlError::Scheme { url } => {
-            usage(format!("{url} is not the address of a store: that begins with file:///."))
-        }
-        UrlError::Relative { .. } => usage(format!("{error}.")),
+        UrlError::Scheme { .. }
+        | UrlError::Relative { .. }
+        | UrlError::Malformed { .. }
+        | UrlError::Secret => usage(format!("{error}.")),
     }
 }

@@ -60,8 +60,17 @@ impl SimStore {
     pub fn new(seed: u64, faults: StoreFaults) -> Self {
         let rng = StdRng::seed_from_u64(seed);
         let (objects, zombies) = (BTreeMap::new(), Vec::new());
-        let world =
-            World { rng, faults, objects, zombies, requests: 0, away_until: 0, puts: 0, heads: Vec::new(), swaps: true };
+        let world = World {
+            rng,
+            faults,
+            objects,
+            zombies,
+            requests: 0,
+            away_until: 0,
+            puts: 0,
+            heads: Vec::new(),
+            swaps: true,
+        };
         Self { world: Arc::new(Mutex::new(world)) }
     }
 

@@ -159,7 +159,9 @@ impl Claims {
     async fn put_record(&self, drive: &str, place: Place, body: &Bytes) -> Result<(), StoreError> {
         let name = place.name(drive);
         match self.inner.put(&name, body.clone(), When::Absent).await {
-            Err(StoreError::Precondition { .. }) if self.inner.get(&name, None).await?.bytes == *body => Ok(()),
+            Err(StoreError::Precondition { .. }) if self.inner.get(&name, None).await?.bytes == *body => {
+                Ok(())
+            }
             put => put.map(drop),
         }
     }
@@ -228,10 +230,9 @@ fn is_head(name: &str) -> bool {
 }
 
 fn peek(name: &str, body: &[u8]) -> Result<(u64, u128), StoreError> {
-    head::peek(body).map(|(epoch, nonce)| (epoch.0, nonce)).ok_or_else(|| StoreError::Damaged {
-        name: name.to_owned(),
-        reason: "it is no HEAD".into(),
-    })
+    head::peek(body)
+        .map(|(epoch, nonce)| (epoch.0, nonce))
+        .ok_or_else(|| StoreError::Damaged { name: name.to_owned(), reason: "it is no HEAD".into() })
 }
 
 #[async_trait]
@@ -323,7 +324,8 @@ mod tests {
     }
 
     async fn nonce(store: &SimStore) -> u128 {
-        peek("", &process(store).get(&head::name(DRIVE), None).await.unwrap().bytes).unwrap().1
+        let head = process(store).get(&head::name(DRIVE), None).await.expect("there is a HEAD");
+        peek("", &head.bytes).expect("it is a HEAD").1
     }
 
     #[tokio::test(start_paused = true)]
