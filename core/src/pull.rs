@@ -7,6 +7,7 @@ use crate::cache::Cache;
 use crate::journal::Journal;
 use crate::map::{Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
+use crate::store::pace::in_background;
 use crate::units::BlockRange;
 use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
@@ -15,9 +16,11 @@ use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 mod queue;
 mod sink;
+mod window;
 
 pub use queue::{Class, Job, Queue};
 pub use sink::Fetched;
@@ -135,9 +138,10 @@ impl Puller {
             let Some(job) = self.queue.lock().begin_next() else { return };
             let puller = self.clone();
             tokio::spawn(async move {
+                let begun = Instant::now();
                 let pulled = AssertUnwindSafe(puller.run(job)).catch_unwind().await;
                 let result = pulled.unwrap_or_else(|_| Err(PullError::Cache("an internal error".into())));
-                puller.queue.lock().ended(&job, result);
+                puller.queue.lock().ended(&job, result, begun.elapsed(), Instant::now());
                 puller.ended.send_modify(|count| *count += 1);
                 puller.pump();
             });
@@ -154,7 +158,8 @@ impl Puller {
     }
 
     async fn run(&self, job: Job) -> Result<(), PullError> {
-        self.pull_until_done(job.blocks, &*self.cache).await
+        let pull = self.pull_until_done(job.blocks, &*self.cache);
+        if job.class == Class::Reader { pull.await } else { in_background(pull).await }
     }
 
     /// Pulls until it succeeds or cannot succeed.

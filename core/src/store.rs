@@ -13,6 +13,7 @@ pub mod connect;
 pub mod credentials;
 pub mod file;
 pub mod meter;
+pub mod pace;
 pub mod url;
 
 /// Five verbs on named objects, and a claim.

@@ -1,13 +1,16 @@
-//! What to pull next. Pure: no clock, no I/O, no runtime.
+//! What to pull next. Pure: no I/O, no runtime, and it is told the time.
 //!
 //! Classes are strict: nothing of a lower class begins while a higher one has something to begin. Inside a class it
 //! is first come, first served. What readers wait for has a budget of its own, so that it never waits behind
 //! background work for more than the request that a shared link is just carrying.
 
 use super::PullError;
+use super::window::Window;
 use crate::runs::{Run, RunMap};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Who wants it, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,10 +32,8 @@ pub enum Class {
 const CLASSES: usize = 6;
 /// Readers' jobs in flight: more would only queue in the network.
 const READER_JOBS: usize = 64;
-/// Background jobs in flight.
-const BACKGROUND_JOBS: usize = 16;
-/// Background bytes in flight: 1 Gbit/s times 250 ms.
-const BACKGROUND_BYTES: u64 = 32 << 20;
+/// Background jobs in flight; how many bytes they may be is measured ([`Window`]).
+const BACKGROUND_JOBS: usize = 32;
 /// A reader's job: what one request of the kernel asks for at most.
 const READER_JOB_BLOCKS: u64 = 256;
 /// A background job: small enough that a reader that comes meanwhile waits for little.
@@ -61,6 +62,7 @@ pub struct Queue {
     background_jobs: usize,
     background_blocks: u64,
     background_off: bool,
+    window: Window,
     errors: VecDeque<(BlockRange, PullError)>,
 }
 
@@ -123,8 +125,8 @@ impl Queue {
         }
         for class in [Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace, Class::Rest] {
             while let Some(blocks) = self.waiting[class as usize].front().copied() {
-                let full = (self.background_blocks + blocks.count()) * BLOCK_BYTES > BACKGROUND_BYTES;
-                if self.background_jobs >= BACKGROUND_JOBS || full {
+                let bytes = (self.background_blocks + blocks.count()) * BLOCK_BYTES;
+                if self.background_jobs >= BACKGROUND_JOBS || bytes > self.window.bytes() {
                     return None;
                 }
                 self.waiting[class as usize].pop_front();
@@ -150,15 +152,21 @@ impl Queue {
         Some(Job { class, blocks: first })
     }
 
-    /// A pull has ended, well or not.
-    pub fn ended(&mut self, job: &Job, result: Result<(), PullError>) {
+    /// A pull has ended now, well or not, after it took so long.
+    pub fn ended(&mut self, job: &Job, result: Result<(), PullError>, took: Duration, now: Instant) {
         self.flying.remove(job.blocks);
+        if result.is_ok() {
+            self.window.ended(job.blocks.byte_len(), took, now);
+        }
         match job.class {
             Class::Reader => self.reader_jobs -= 1,
             Class::Metadata | Class::Pinned | Class::ReadAhead | Class::Trace | Class::Rest => {
                 self.background_jobs -= 1;
                 self.background_blocks -= job.blocks.count();
             }
+        }
+        if self.flying.is_empty() {
+            self.window.is_idle();
         }
         self.errors.retain(|(blocks, _)| blocks.intersect(&job.blocks).is_empty());
         // What failed in the background nobody has waited for: a reader that comes has it tried again.
@@ -185,6 +193,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::window::BYTES_MAX;
     use super::*;
     use rand::rngs::StdRng;
     use rand::seq::IndexedRandom;
@@ -214,7 +223,7 @@ mod tests {
         queue.want(Class::Reader, BlockRange::new(10, 4));
         assert_eq!(queue.begin_next().map(|job| job.blocks), Some(BlockRange::new(12, 2)));
         assert_eq!(queue.begin_next(), None);
-        queue.ended(&job, Ok(()));
+        queue.ended(&job, Ok(()), Duration::from_millis(9), Instant::now());
         assert_eq!(queue.begin_next(), None, "what ended was not wanted again");
     }
 
@@ -226,6 +235,7 @@ mod tests {
             let mut flying: Vec<Job> = Vec::new();
             let mut wanted = std::collections::BTreeSet::new();
             let mut pulled = std::collections::BTreeSet::new();
+            let mut now = Instant::now();
             for step in 0.. {
                 if step < 200 {
                     let class = *ALL.choose(&mut rng).unwrap();
@@ -247,13 +257,14 @@ mod tests {
                 assert!(
                     background.len() <= BACKGROUND_JOBS && flying.len() - background.len() <= READER_JOBS
                 );
-                assert!(background.iter().map(|job| job.blocks.byte_len()).sum::<u64>() <= BACKGROUND_BYTES);
+                assert!(background.iter().map(|job| job.blocks.byte_len()).sum::<u64>() <= BYTES_MAX);
                 if flying.is_empty() {
                     break;
                 }
+                now += Duration::from_millis(rng.random_range(0..300));
                 let job = flying.swap_remove(rng.random_range(0..flying.len()));
                 pulled.extend(job.blocks.iter());
-                queue.ended(&job, Ok(()));
+                queue.ended(&job, Ok(()), Duration::from_millis(rng.random_range(0..900)), now);
             }
             assert_eq!(pulled, wanted, "seed {seed}: nothing starves");
             assert_eq!(queue.pending_blocks(), 0, "seed {seed}");
