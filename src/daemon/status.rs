@@ -1,6 +1,7 @@
 //! How a drive is, for people and programs.
 
 use super::drive::Drive;
+use super::stores;
 use crate::api::{self, DriveState, DriveStatus};
 use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
@@ -115,7 +116,7 @@ impl Drive {
             attach: None,
             mountpoint: None,
             store: config.store.clone(),
-            store_mode: "swap".to_owned(),
+            store_mode: stores::told(config.mode),
             holder: None,
             last_commit_at: None,
             requests: api::Requests::default(),

@@ -97,7 +97,7 @@ impl Drive {
             None => opened.volume.opened_root_id(),
         };
         let root = root.name(holdall_core::format::id::ObjectKind::Root);
-        Ok((opened, api::Opened { block_device, mountpoint, attach, epoch, root }))
+        Ok((opened, api::Opened { block_device, mountpoint, attach, epoch, root, read_only_because: None }))
     }
 
     pub(super) async fn attach(
