@@ -13,6 +13,8 @@ pub mod connect;
 pub mod credentials;
 pub mod file;
 pub mod meter;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod url;
 
 /// Five verbs on named objects, and a claim.
