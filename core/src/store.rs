@@ -15,6 +15,8 @@ pub mod facts;
 pub mod file;
 pub mod meter;
 pub mod probe;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod url;
 
 pub use facts::Facts;
