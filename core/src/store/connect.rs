@@ -3,6 +3,8 @@
 use super::Store;
 use super::credentials::Credentials;
 use super::file::FileStore;
+#[cfg(feature = "s3")]
+use super::s3::S3Store;
 use super::url::{StoreUrl, UrlError};
 use std::sync::Arc;
 
@@ -24,7 +26,14 @@ pub enum ConnectError {
 pub fn connect(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
     match url {
         StoreUrl::File(path) => Ok(Arc::new(FileStore::new(path.clone()))),
-        StoreUrl::S3(_) | StoreUrl::Dav(_) => {
+        #[cfg(feature = "s3")]
+        StoreUrl::S3(url) => match S3Store::new(url, credentials) {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(reason) => Err(ConnectError::Setup { reason }),
+        },
+        #[cfg(not(feature = "s3"))]
+        StoreUrl::S3(_) => Err(ConnectError::Setup { reason: format!("this build knows no S3, and {url} is that") }),
+        StoreUrl::Dav(_) => {
             let reason = format!("{url} cannot be reached by this build with {credentials:?}");
             Err(ConnectError::Setup { reason })
         }

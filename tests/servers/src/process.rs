@@ -53,3 +53,8 @@ impl Drop for Process {
 pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
+
+/// A loopback address whose port the system chooses when it is bound.
+pub fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
