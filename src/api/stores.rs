@@ -5,16 +5,15 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a store can do for several devices that use it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreMode {
-    /// It compares and swaps: of devices that write at once never two win.
-    #[default]
-    Swap,
+    /// It can do neither of these: a drive on it is for one device at a time.
+    None,
     /// It gives a name to one only, which does as well with some more requests.
     Claim,
-    /// It can do neither: a drive on it is for one device at a time.
-    None,
+    /// It compares and swaps: of devices that write at once never two win.
+    Swap,
 }
 
 /// Credentials of a store.
@@ -119,8 +118,12 @@ pub struct StoreTested {
     pub store: String,
     /// What it can do for several devices.
     pub store_mode: StoreMode,
+    /// Whether a drive can be there at all.
+    pub usable: bool,
     /// What was tried.
     pub findings: Vec<StoreFinding>,
+    /// Why it is not a better mode, and what else one should know.
+    pub reasons: Vec<String>,
 }
 
 /// One thing that was tried.

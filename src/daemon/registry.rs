@@ -23,7 +23,7 @@ pub struct Config {
     /// Where its data lives.
     pub store: String,
     /// How its family changes HEADs; known without asking the store.
-    #[serde(default)]
+    #[serde(default = "swap")]
     pub mode: Mode,
     /// What is open, so that the next daemon takes it up again.
     #[serde(default)]
@@ -31,6 +31,11 @@ pub struct Config {
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
+}
+
+/// What there was before there were others.
+fn swap() -> Mode {
+    Mode::Swap
 }
 
 /// How a drive is open.

@@ -2,6 +2,7 @@
 
 use super::FormatError;
 use crate::seal::Cipher;
+pub use crate::store::probe::Mode;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -13,30 +14,6 @@ const FORMAT_CLAIMS: u64 = 2;
 /// The family's name in the store.
 pub const NAME: &str = "family.json";
 
-/// How HEADs are changed, by all devices alike and for ever, and what that is worth. The better comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// The store compares and swaps them.
-    #[default]
-    Swap,
-    /// By claims ([`crate::store::claims`]), which the store gives to one only.
-    Claim,
-    /// By claims, which the store gives to several who ask at once: people use one device at a time.
-    None,
-}
-
-impl Mode {
-    /// Its name, for people and programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Swap => "swap",
-            Mode::Claim => "claim",
-            Mode::None => "none",
-        }
-    }
-}
-
 /// What one store prefix holds: drives that share objects and one data key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,9 +24,13 @@ pub struct Family {
     pub family: Uuid,
     /// How boxes are closed.
     pub cipher: Cipher,
-    /// How HEADs are changed.
-    #[serde(default, skip_serializing_if = "is_swap")]
+    /// How HEADs are changed, by all devices alike and for ever, and what that is worth.
+    #[serde(default = "swap", skip_serializing_if = "is_swap")]
     pub mode: Mode,
+}
+
+fn swap() -> Mode {
+    Mode::Swap
 }
 
 fn is_swap(mode: &Mode) -> bool {

@@ -2,6 +2,8 @@
 
 use super::Store;
 use super::credentials::Credentials;
+#[cfg(feature = "dav")]
+use super::dav::DavStore;
 use super::file::FileStore;
 #[cfg(feature = "s3")]
 use super::s3::S3Store;
@@ -22,7 +24,7 @@ pub enum ConnectError {
     },
 }
 
-/// The store at `url`. Nothing is contacted yet.
+/// The store at `url`, as it is: how its family changes HEADs is for its family to say. Nothing is contacted yet.
 pub fn connect(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
     match url {
         StoreUrl::File(path) => Ok(Arc::new(FileStore::new(path.clone()))),
@@ -31,11 +33,11 @@ pub fn connect(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Stor
             Ok(store) => Ok(Arc::new(store)),
             Err(reason) => Err(ConnectError::Setup { reason }),
         },
-        #[cfg(not(feature = "s3"))]
-        StoreUrl::S3(_) => Err(ConnectError::Setup { reason: format!("this build knows no S3, and {url} is that") }),
-        StoreUrl::Dav(_) => {
-            let reason = format!("{url} cannot be reached by this build with {credentials:?}");
-            Err(ConnectError::Setup { reason })
+        #[cfg(feature = "dav")]
+        StoreUrl::Dav(url) => {
+            Ok(Arc::new(DavStore::new(url, credentials, super::dav::http::Limits::default())?))
         }
+        #[cfg(not(all(feature = "dav", feature = "s3")))]
+        _ => Err(ConnectError::Setup { reason: format!("this build cannot reach {url} with {credentials:?}") }),
     }
 }
