@@ -1,6 +1,6 @@
 //! `holdall store`: each command is a request, and words for its result.
 
-use crate::api::{LogIn, LogOut, StoreLogin, StoreTested, TestStore};
+use crate::api::{Code, LogIn, LogOut, StoreLogin, StoreTested, TestStore};
 use crate::cli::args::store::{CredentialsFrom, Login, StoreCommand};
 use crate::cli::credentials::Given;
 use crate::cli::drive::Session;
@@ -24,7 +24,8 @@ pub async fn run(command: &StoreCommand, session: &Session<'_>) -> Result<(), Cl
             let credentials = given(credentials).read(store)?;
             let request = TestStore { store: store.clone(), credentials };
             let value = client.post("/v1/stores/test", &request).await?;
-            output.result(&value, |tested: &StoreTested, paint| store::tested(tested, paint)).map(drop)
+            let tested = output.result(&value, |tested: &StoreTested, paint| store::tested(tested, paint))?;
+            if tested.usable { Ok(()) } else { Err(CliError::BadNews(Code::Failed)) }
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::api::Failure;
 use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
 use holdall_core::family::Unlocked;
+use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::volume::Volume;
@@ -24,6 +25,7 @@ mod engine;
 mod inspect;
 mod open;
 mod opened;
+mod proof;
 mod resume;
 mod serve;
 mod upload;
@@ -37,6 +39,10 @@ pub struct Drive {
     pub(super) stores: Arc<Stores>,
     /// The store as it was reached last, for those who only look.
     pub(super) reached: RwLock<Option<Arc<Renewable>>>,
+    /// What the store was last found to do for the drive. Held to copy it.
+    pub(super) mode_now: Mutex<Option<Mode>>,
+    /// Why it is open only to look at, where writing was asked for. Held to copy it.
+    pub(super) looks_because: Mutex<Option<String>>,
     pub(super) site: Site,
     pub(super) tree: Option<sled::Tree>,
     // Held for reading and changing a few fields.
@@ -66,6 +72,8 @@ impl Drive {
             registry,
             stores,
             reached: RwLock::new(None),
+            mode_now: Mutex::new(None),
+            looks_because: Mutex::new(None),
             site,
             tree,
             config: Mutex::new(config),
@@ -104,6 +112,9 @@ impl Drive {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let FamilyStore { reached, store, family } = self.stores.family(&self.store_url()).await?;
         *self.reached.write() = Some(reached);
+        if self.config.lock().mode != family.mode {
+            self.remember(|config| config.mode = family.mode)?;
+        }
         Ok((store, Unlocked::with_key(family, key)))
     }
 

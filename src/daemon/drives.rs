@@ -15,6 +15,7 @@ use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::probe::Effort;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::units::{BLOCK_BYTES, DRIVE_BYTES_MAX};
 use parking_lot::Mutex;
@@ -167,8 +168,8 @@ impl Drives {
             made.map_err(|error| failure::no_directory(&request.store, &error))?;
         }
         let at_store = |failure| failure::at_store(failure, &url.to_string());
-        let mode = trial::of(&url, &self.stores.credentials(&url).await?, Some(&work)).await?.mode;
-        if stores::told(mode) > request.weakest {
+        let mode = self.mode_of(&url, &work).await?;
+        if stores::told(mode) < request.weakest {
             return Err(failure::weak_store(&url.to_string()));
         }
         let store = stores::with_heads(reached, mode);
@@ -180,6 +181,19 @@ impl Drives {
         let drive = drive.map_err(|error| at_store(failure::store(&error)))?;
         self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
         Ok(created(drive, mode, recovery))
+    }
+
+    /// How a new family at `url` is to change HEADs. A directory of this computer swaps: nobody has to try that.
+    async fn mode_of(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
+        if matches!(url, StoreUrl::File(_)) {
+            return Ok(Mode::Swap);
+        }
+        let credentials = self.stores.credentials(url).await?;
+        let report = trial::of(url, &credentials, Effort::FULL, Some(work)).await?;
+        match report.is_usable() {
+            true => Ok(report.mode),
+            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+        }
     }
 
     /// Makes a drive known that is in a store already.

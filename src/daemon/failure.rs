@@ -107,9 +107,14 @@ pub fn store(error: &StoreError) -> Failure {
 
 /// Puts the store's address into an action that says URL, ready to be pasted into a shell.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
+    Failure { action: with_address(&failure.action, url), ..failure }
+}
+
+/// Puts the store's address where `text` says URL.
+pub fn with_address(text: &str, url: &str) -> String {
     let plain = url.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c));
     let quoted = if plain { url.to_owned() } else { format!("'{}'", url.replace('\'', r"'\''")) };
-    Failure { action: failure.action.replace("URL", &quoted), ..failure }
+    text.replace("URL", &quoted)
 }
 
 /// Nobody has logged in to a store that asks who one is.
@@ -130,6 +135,30 @@ pub fn weak_store(url: &str) -> Failure {
         format!("{url} cannot tell two devices apart that take a drive at the same moment."),
         "Nothing was changed. A drive on it is for one device at a time: close it on one before you open it on another.",
         "Give --yes if that will do, or use another store.",
+    )
+}
+
+/// A store that no drive can be in.
+pub fn unusable_store(url: &str, why: &str) -> Failure {
+    let failure = failure(
+        Code::Credentials,
+        format!("No drive can be in {url}: {why}."),
+        NOTHING_CHANGED,
+        "Give other credentials with holdall store login URL, and look again with holdall store test URL.",
+    );
+    at_store(failure, url)
+}
+
+/// A store that does not do any more what a drive on it relies on.
+pub fn store_demoted(name: &str, why: &str) -> Failure {
+    failure(
+        Code::WeakStore,
+        format!("The store does not compare and swap any more, which {name} relies on: {why}."),
+        "Two devices that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
+        format!(
+            "Look at it with holdall drive open {name} --read-only, and ask who runs the store, or what stands in \
+             front of it. holdall store test URL shows more."
+        ),
     )
 }
 

@@ -4,13 +4,13 @@ use super::drives::Drives;
 use super::failure::{self, failure};
 use super::secrets::scope::Scope;
 use super::secrets::{Kept, Login};
-use super::stores::trial::Trial;
 use super::stores::{self, trial};
 use super::work::Work;
 use crate::api::{self, Code, Failure, KeptIn, StoreLogin};
 use holdall_core::format::family;
 use holdall_core::store::StoreError;
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::probe::Effort;
 use holdall_core::store::url::StoreUrl;
 
 impl Drives {
@@ -55,8 +55,16 @@ impl Drives {
             Some(given) => stores::credentials(&url, given)?,
             None => self.stores().credentials(&url).await?,
         };
-        let Trial { mode, findings } = trial::of(&url, &credentials, Some(&work)).await?;
-        Ok(api::StoreTested { store: url.to_string(), store_mode: stores::told(mode), findings })
+        let trial = trial::of(&url, &credentials, Effort::FULL, Some(&work));
+        let report =
+            work.unless_interrupted("Small objects may be left in the store, under probe/.", trial).await??;
+        Ok(api::StoreTested {
+            store: url.to_string(),
+            store_mode: stores::told(report.mode),
+            usable: report.is_usable(),
+            findings: trial::findings(&report),
+            reasons: report.reasons,
+        })
     }
 
     /// Keeps credentials that came with a drive, unless others are kept: those may be another drive's.

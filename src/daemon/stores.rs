@@ -14,17 +14,24 @@ use holdall_core::store::credentials::Credentials;
 use holdall_core::store::url::StoreUrl;
 use parking_lot::Mutex;
 use renewable::{LoggedOut, Renewable};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 pub mod renewable;
 pub mod trial;
+
+/// How long a trial counts: commands that each open a drive for a moment do not each try its store.
+const PROVED_FOR: Duration = Duration::from_secs(600);
 
 /// The stores that are in use, and the credentials for all.
 pub struct Stores {
     keeper: Keeper,
     /// Held for looking through it. Who uses a store keeps it.
     used: Mutex<Vec<Weak<Renewable>>>,
+    /// When stores were last found to do what they promise. Held for looking it up.
+    proved: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// A store, with the family that it holds.
@@ -40,7 +47,7 @@ pub struct FamilyStore {
 impl Stores {
     /// None is in use yet.
     pub fn new(keeper: Keeper) -> Arc<Self> {
-        Arc::new(Self { keeper, used: Mutex::default() })
+        Arc::new(Self { keeper, used: Mutex::default(), proved: Mutex::default() })
     }
 
     /// Who keeps the credentials.
@@ -84,6 +91,16 @@ impl Stores {
     async fn of_login(&self, login: &Login) -> Result<Credentials, Failure> {
         let credentials = self.keeper.credentials(login).await;
         credentials.map_err(|error| failure::at_store(failure::secrets(&error), &login.store))
+    }
+
+    /// Whether the store was found to do what it promises so short a time ago that it need not be tried again.
+    pub fn is_proved(&self, url: &StoreUrl) -> bool {
+        self.proved.lock().get(&url.to_string()).is_some_and(|when| when.elapsed() < PROVED_FOR)
+    }
+
+    /// The store was found to do what it promises.
+    pub fn proved(&self, url: &StoreUrl) {
+        self.proved.lock().insert(url.to_string(), Instant::now());
     }
 
     /// Has stores that are in use go on with the credentials that are kept now.

@@ -58,7 +58,13 @@ pub fn tested(tested: &StoreTested, paint: Paint) -> String {
         };
         text.push_str(&format!("  {icon} {}: {}\n", finding.subject, finding.detail));
     }
-    text.push_str(meaning(tested.store_mode));
+    for reason in &tested.reasons {
+        text.push_str(&format!("  {reason}\n"));
+    }
+    text.push_str(match tested.usable {
+        true => meaning(tested.store_mode),
+        false => "No drive can be on this store",
+    });
     text
 }
 
@@ -108,11 +114,17 @@ s3://b  AKIAIO…  file     photos, work
     fn a_test_says_what_it_means() {
         let finding = StoreFinding { subject: "If-Match".into(), ok: false, detail: "it overwrites".into() };
         let tested = super::tested(
-            &StoreTested { store: "s3://b".into(), store_mode: StoreMode::None, findings: vec![finding] },
+            &StoreTested {
+                store: "s3://b".into(),
+                store_mode: StoreMode::None,
+                usable: true,
+                findings: vec![finding],
+                reasons: vec!["conditions of puts are not heeded".into()],
+            },
             Paint(false),
         );
         assert!(
-            tested.starts_with("s3://b\n  ! If-Match: it overwrites\nUse a drive here on one device"),
+            tested.starts_with("s3://b\n  ! If-Match: it overwrites\n  conditions of puts are not heeded\nUse a drive here on one device"),
             "{tested}"
         );
     }

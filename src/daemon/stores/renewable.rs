@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::store::url::StoreUrl;
-use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,6 +96,10 @@ impl Store for Renewable {
 
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         self.written(self.store().claim(name, nonce).await)
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.store().facts().await
     }
 }
 
