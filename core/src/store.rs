@@ -11,6 +11,8 @@ use std::time::Duration;
 pub mod claims;
 pub mod connect;
 pub mod credentials;
+#[cfg(feature = "dav")]
+pub mod dav;
 pub mod facts;
 pub mod file;
 pub mod meter;

@@ -1,10 +1,10 @@
 //! From an address to a store.
 
 use super::Store;
+use super::claims::Claims;
 use super::credentials::Credentials;
 use super::file::FileStore;
-#[cfg(feature = "s3")]
-use super::s3::S3Store;
+use super::probe::Mode;
 use super::url::{StoreUrl, UrlError};
 use std::sync::Arc;
 
@@ -22,22 +22,44 @@ pub enum ConnectError {
     },
 }
 
-/// The store at `url`. Nothing is contacted yet.
+/// The store at `url`. Nothing is contacted yet. HEADs are swapped as the store itself can, which only one in
+/// [`Mode::Swap`] does well enough for several devices; on WebDAV, where none can, they go by claims.
 pub fn connect(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
     match url {
         StoreUrl::File(path) => Ok(Arc::new(FileStore::new(path.clone()))),
         #[cfg(feature = "s3")]
-        StoreUrl::S3(url) => match S3Store::new(url, credentials) {
+        StoreUrl::S3(url) => match super::s3::S3Store::new(url, credentials) {
             Ok(store) => Ok(Arc::new(store)),
             Err(reason) => Err(ConnectError::Setup { reason }),
         },
         #[cfg(not(feature = "s3"))]
-        StoreUrl::S3(_) => {
-            Err(ConnectError::Setup { reason: format!("this build knows no S3, and {url} is that") })
+        StoreUrl::S3(_) => unknown(url, credentials),
+        // No WebDAV server swaps objects atomically, whatever it says.
+        #[cfg(feature = "dav")]
+        StoreUrl::Dav(url) => {
+            let store = super::dav::DavStore::new(url, credentials, super::dav::http::Limits::default())?;
+            Ok(Arc::new(Claims::new(Arc::new(store))))
         }
-        StoreUrl::Dav(_) => {
-            let reason = format!("{url} cannot be reached by this build with {credentials:?}");
-            Err(ConnectError::Setup { reason })
-        }
+        #[cfg(not(feature = "dav"))]
+        StoreUrl::Dav(_) => unknown(url, credentials),
     }
+}
+
+/// The store at `url`, for drives: by the mode that a probe has found.
+pub fn connect_in(
+    mode: Mode,
+    url: &StoreUrl,
+    credentials: &Credentials,
+) -> Result<Arc<dyn Store>, ConnectError> {
+    let store = connect(url, credentials)?;
+    Ok(match (url, mode) {
+        (_, Mode::Swap) | (StoreUrl::Dav(_), _) => store,
+        (StoreUrl::File(_) | StoreUrl::S3(_), Mode::Claim | Mode::None) => Arc::new(Claims::new(store)),
+    })
+}
+
+#[cfg(not(all(feature = "dav", feature = "s3")))]
+fn unknown(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
+    let reason = format!("{url} cannot be reached by this build with {credentials:?}");
+    Err(ConnectError::Setup { reason })
 }

@@ -93,6 +93,7 @@ impl Store for Metered {
         self.counts.delete.fetch_add(1, Relaxed);
         self.inner.delete(name).await
     }
+
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         self.counts.put.fetch_add(1, Relaxed);
         self.inner.claim(name, nonce).await

@@ -28,6 +28,8 @@ pub use verdict::{Findings, judge};
 
 /// What the names of all probes begin with.
 pub const AREA: &str = "probe/";
+/// What the names of claims have behind the probe's own.
+const CLAIM: &str = "-claim-";
 /// Tries of a request that can be repeated.
 const TRIES: u32 = 4;
 /// Deletes at once at the end.
@@ -67,6 +69,12 @@ pub async fn probe(
     let report = area.probe(effort, now_ms).await;
     area.clean_up().await;
     report
+}
+
+/// Whether it is the name of a claim that a probe has made: on some stores those are no objects.
+pub fn is_claim(name: &str) -> bool {
+    let own = name.strip_prefix(AREA).filter(|own| !own.contains('/'));
+    own.is_some_and(|own| own.contains(CLAIM))
 }
 
 /// The part of the store where a probe takes place.

@@ -86,5 +86,5 @@ macro_rules! servers {
     };
 }
 
-stores!(file);
-servers!();
+stores!(file, s3, s3_without_swap, apache, nginx);
+servers!(s3, s3_without_swap, apache, nginx);

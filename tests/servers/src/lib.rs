@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod acceptor;
+pub mod certificates;
+pub mod dav;
 pub mod delay;
+pub mod fake;
 pub mod faults;
 pub mod process;
