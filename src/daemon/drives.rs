@@ -14,6 +14,7 @@ use holdall_core::format::family::Mode;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
+use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::probe::Effort;
 use holdall_core::store::url::StoreUrl;
@@ -172,7 +173,7 @@ impl Drives {
         if stores::told(mode) < request.weakest {
             return Err(failure::weak_store(&url.to_string()));
         }
-        let store = stores::with_heads(reached, mode);
+        let store = with_heads(reached, mode);
         let made = family::create(&*store, passphrase, mode).await;
         let (unlocked, recovery) = made.map_err(|error| at_store(failure::family(&error)))?;
         let geometry = Geometry::standard(size);

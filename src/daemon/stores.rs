@@ -8,8 +8,7 @@ use crate::api::{Code, Failure, StoreCredentials, StoreMode};
 use holdall_core::family;
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::store::Store;
-use holdall_core::store::claims::Claims;
-use holdall_core::store::connect::{self, ConnectError};
+use holdall_core::store::connect::{self, ConnectError, with_heads};
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::url::StoreUrl;
 use parking_lot::Mutex;
@@ -130,14 +129,6 @@ pub fn reach(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>
             "Check the address, and the credentials that go with it.",
         ),
     })
-}
-
-/// The store with HEADs that can be swapped.
-pub fn with_heads(store: Arc<dyn Store>, mode: Mode) -> Arc<dyn Store> {
-    match mode {
-        Mode::Swap => store,
-        Mode::Claim | Mode::None => Arc::new(Claims::new(store)),
-    }
 }
 
 /// Reads an address.

@@ -28,6 +28,7 @@ mod challenge;
 mod claim;
 mod collections;
 mod digest;
+mod facts;
 pub mod http;
 mod list;
 mod multistatus;
@@ -41,7 +42,7 @@ mod trouble;
 use super::connect::ConnectError;
 use super::credentials::Credentials;
 use super::url::DavUrl;
-use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -68,18 +69,18 @@ impl DavStore {
 
     /// What a 404 for `name` means: nothing is "not found" where the store itself is not.
     async fn not_found(&self, name: &str) -> StoreError {
-        // Before there is a family, its own object is simply missing.
-        if name == family::NAME {
-            return StoreError::NotFound { name: name.to_owned() };
-        }
-        match self.expect_here().await {
+        match self.expect_here(name).await {
             Ok(()) => StoreError::NotFound { name: name.to_owned() },
             Err(error) => error,
         }
     }
 
-    /// The error if the store is not there: the family's own object answers for all others.
-    async fn expect_here(&self) -> Result<(), StoreError> {
+    /// The error if the store is not there: the family's own object answers for all others. What comes before there
+    /// is a family may simply be missing.
+    async fn expect_here(&self, name: &str) -> Result<(), StoreError> {
+        if collections::may_begin(name) {
+            return Ok(());
+        }
         match self.len_of(family::NAME).await {
             Err(StoreError::NotFound { .. }) => {
                 let reason = format!("there is no store at {}", self.http.base());
@@ -92,11 +93,6 @@ impl DavStore {
 
 #[async_trait]
 impl Store for DavStore {
-    async fn facts(&self) -> Result<Facts, StoreError> {
-        // A server checks a condition and writes in two steps, whatever it says.
-        Ok(Facts { never_swaps: true, ..Facts::default() })
-    }
-
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         match self.read(name, range).await {
             Err(StoreError::NotFound { .. }) => Err(self.not_found(name).await),
@@ -124,7 +120,10 @@ impl Store for DavStore {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        let url = names::object(self.http.base(), name);
+        let base = self.http.base();
+        // Claims of a probe are the only collections that are ever deleted.
+        let is_claim = probe::is_claim(name);
+        let url = if is_claim { names::collection(base, name) } else { names::object(base, name) };
         let answer = self.http.send(&Request::new(Method::DELETE, url)).await?;
         match answer.status {
             StatusCode::NO_CONTENT => Ok(()),
@@ -134,7 +133,7 @@ impl Store for DavStore {
             }
             StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::CONFLICT => {
                 answer.drain().await;
-                self.expect_here().await
+                self.expect_here(name).await
             }
             _ => Err(answer.refusal(name)),
         }
@@ -142,6 +141,10 @@ impl Store for DavStore {
 
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         self.claim_collection(name, nonce).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.ask_facts().await
     }
 }
 

@@ -9,14 +9,16 @@ use holdall_core::journal::Limits;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::Device;
 use holdall_core::store::Store;
-use holdall_core::store::claims::Claims;
-use holdall_core::store::connect::connect;
+use holdall_core::store::connect::{connect, connect_in};
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use holdall_servers::dav::{DavServer, SignIn};
 use holdall_servers::faults::FaultProxy;
+use holdall_servers::s3::{self, S3Server};
+use holdall_servers::unconditional::Unconditional;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,6 +76,53 @@ pub fn file() -> Place {
     }
 }
 
+/// S3 with compare-and-swap: versitygw, or moto where there is none.
+pub fn s3() -> Place {
+    let server = S3Server::start();
+    let address = server.address();
+    s3_at(Mode::Swap, address, Box::new(server))
+}
+
+/// S3 that takes conditions and heeds none.
+pub fn s3_without_swap() -> Place {
+    let server = S3Server::start();
+    let heedless = Unconditional::start(server.address());
+    let address = heedless.address();
+    s3_at(Mode::None, address, Box::new((heedless, server)))
+}
+
+fn s3_at(mode: Mode, server: SocketAddr, keeps: Box<dyn Any>) -> Place {
+    Place {
+        mode,
+        server: Some(server),
+        credentials: serde_json::from_str(&s3::credentials()).unwrap(),
+        url: Box::new(|server| s3::url("http", server.unwrap(), "some/where")),
+        dir: tempfile::tempdir().unwrap(),
+        _keeps: keeps,
+    }
+}
+
+/// WebDAV by Apache.
+pub fn apache() -> Place {
+    dav_at(DavServer::apache(SignIn::None))
+}
+
+/// WebDAV by nginx.
+pub fn nginx() -> Place {
+    dav_at(DavServer::nginx())
+}
+
+fn dav_at(server: DavServer) -> Place {
+    Place {
+        mode: Mode::Claim,
+        server: Some(server.address()),
+        credentials: Credentials::None,
+        url: Box::new(|server| format!("http://{}/some/where/", server.unwrap())),
+        dir: tempfile::tempdir().unwrap(),
+        _keeps: Box::new(server),
+    }
+}
+
 impl Place {
     /// The store as it is, by way of `server`.
     pub fn connect_by(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
@@ -87,8 +136,8 @@ impl Place {
 
     /// The store as drives use it: a HEAD goes by claims where it cannot be swapped.
     pub fn for_drives(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
-        let store = self.connect_by(server);
-        if self.mode == Mode::Swap { store } else { Arc::new(Claims::new(store)) }
+        let url = StoreUrl::parse(&(self.url)(server)).unwrap();
+        connect_in(self.mode, &url, &self.credentials).unwrap()
     }
 
     /// A proxy in front of its server.

@@ -93,7 +93,11 @@ impl Fake {
     }
 }
 
-fn serve(stream: &TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Reply) -> std::io::Result<()> {
+fn serve(
+    stream: &TcpStream,
+    asked: &Mutex<Vec<Asked>>,
+    answer: &dyn Fn(&Asked) -> Reply,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut writer = stream;
     loop {

@@ -3,7 +3,7 @@
 use super::http::Request;
 use super::{DavStore, names};
 use crate::format::family;
-use crate::store::StoreError;
+use crate::store::{StoreError, probe};
 use parking_lot::Mutex;
 use reqwest::{Method, StatusCode};
 use std::collections::BTreeSet;
@@ -55,6 +55,12 @@ pub enum Made {
     Before,
     /// What should hold it is not there.
     NoParent,
+}
+
+/// Whether `name` may be the first of a store: its family, the claim to make it, or what finds out about the server.
+pub fn may_begin(name: &str) -> bool {
+    let claims_family = name == "claim/family" || name.starts_with("claim/family/");
+    name == family::NAME || name.starts_with(probe::AREA) || claims_family
 }
 
 impl DavStore {

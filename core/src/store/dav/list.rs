@@ -4,7 +4,7 @@ use super::http::Request;
 use super::multistatus::{self, QUERY};
 use super::names::{self, Place};
 use super::{DavStore, temporary};
-use crate::store::{Listed, StoreError};
+use crate::store::{Listed, StoreError, probe};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderName};
 use reqwest::{Method, StatusCode};
@@ -15,7 +15,7 @@ const AT_ONCE: usize = 8;
 /// The longest answer that is read: some hundred thousand objects in one collection.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-const DEPTH: HeaderName = HeaderName::from_static("depth");
+pub(super) const DEPTH: HeaderName = HeaderName::from_static("depth");
 
 /// What lies in one collection.
 pub struct Listing {
@@ -49,7 +49,7 @@ impl DavStore {
             let Some(listing) = listing? else {
                 // It is empty as long as the store is there; one below was removed meanwhile.
                 if collection == top {
-                    self.expect_here().await?;
+                    self.expect_here(prefix).await?;
                 }
                 continue;
             };
@@ -116,9 +116,9 @@ impl DavStore {
     }
 }
 
-/// Whether a collection is a claim, which is listed and not looked into: `claim/<drive>/<turn>`.
+/// Whether a collection is a claim, which is listed and not looked into: `claim/<drive>/<turn>`, or a probe's.
 fn is_claim(collection: &str) -> bool {
-    collection.starts_with("claim/") && collection.split('/').count() == 3
+    collection.starts_with("claim/") && collection.split('/').count() == 3 || probe::is_claim(collection)
 }
 
 /// Whether objects in `collection` can have names that begin with `prefix`.

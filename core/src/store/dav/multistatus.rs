@@ -8,6 +8,9 @@ use std::time::SystemTime;
 /// What is asked for of each resource.
 pub const QUERY: &str = r#"<?xml version="1.0" encoding="utf-8"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/><getlastmodified/></prop></propfind>"#;
 
+/// What is asked for of the place itself (RFC 4331).
+pub const QUOTA_QUERY: &str = r#"<?xml version="1.0" encoding="utf-8"?><propfind xmlns="DAV:"><prop><quota-available-bytes/></prop></propfind>"#;
+
 /// One resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
@@ -19,6 +22,8 @@ pub struct Resource {
     pub len: Option<u64>,
     /// When it was changed last, by the server's clock.
     pub modified: Option<SystemTime>,
+    /// Bytes that may still be stored in it.
+    pub free_bytes: Option<u64>,
 }
 
 /// The resources of an answer; those that the server reports as gone are left out. An error says why it cannot be read.
@@ -101,11 +106,14 @@ impl State {
             ("propstat", "status") => self.properties_failed = !is_success(text),
             ("resourcetype", "collection") => self.properties.is_collection = true,
             ("prop", "getcontentlength") => self.properties.len = text.parse().ok(),
+            // Some servers say -1 and the like where there is no limit.
+            ("prop", "quota-available-bytes") => self.properties.free_bytes = text.parse().ok(),
             ("prop", "getlastmodified") => self.properties.modified = httpdate::parse_http_date(text).ok(),
             ("response", "propstat") if !self.properties_failed => {
                 self.response.is_collection |= self.properties.is_collection;
                 self.response.len = self.response.len.or(self.properties.len);
                 self.response.modified = self.response.modified.or(self.properties.modified);
+                self.response.free_bytes = self.response.free_bytes.or(self.properties.free_bytes);
             }
             ("multistatus", "response") if !self.failed => {
                 self.found.push(std::mem::take(&mut self.response));

@@ -74,7 +74,7 @@ impl Area<'_> {
     }
 
     async fn refuse_claim(&self) -> Result<bool, StoreError> {
-        let name = self.name("claimed", 0);
+        let name = self.name("claim", u32::MAX);
         let [a, b] = self.connections;
         let own = a.claim(&name, 1).await?;
         let others = b.claim(&name, 2).await?;
