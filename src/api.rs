@@ -13,6 +13,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+
+mod stores;
+
+pub use stores::*;
 
 /// One line of a POST's answer.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +94,8 @@ pub enum Code {
     Corrupt,
     /// The store was written by a later version.
     Newer,
+    /// The store keeps a weaker promise than others, and nobody has said that this will do.
+    WeakStore,
     /// Changes are only on this computer.
     Unsent,
     /// This device's changes have become a fork.
@@ -109,7 +116,7 @@ pub enum Code {
 
 impl Code {
     /// Every one.
-    pub const ALL: [Code; 19] = [
+    pub const ALL: [Code; 20] = [
         Code::Failed,
         Code::Usage,
         Code::NotFound,
@@ -121,6 +128,7 @@ impl Code {
         Code::PassphraseWrong,
         Code::Corrupt,
         Code::Newer,
+        Code::WeakStore,
         Code::Unsent,
         Code::Conflict,
         Code::Paused,
@@ -135,7 +143,7 @@ impl Code {
     pub fn exit_code(self) -> u8 {
         match self {
             Code::Failed | Code::Exists | Code::Paused | Code::State | Code::Privileges => 1,
-            Code::Conflict | Code::Full | Code::NoDaemon | Code::Newer => 1,
+            Code::Conflict | Code::Full | Code::NoDaemon | Code::Newer | Code::WeakStore => 1,
             Code::Usage => 2,
             Code::NotFound => 3,
             Code::Held => 4,
@@ -155,6 +163,7 @@ impl Code {
             Code::Usage => 400,
             Code::NotFound => 404,
             Code::Exists | Code::Held | Code::Unsent | Code::Conflict | Code::Paused | Code::State => 409,
+            Code::WeakStore => 409,
             Code::Offline | Code::Interrupted => 503,
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong | Code::Privileges => 403,
             Code::Newer => 422,
@@ -179,7 +188,7 @@ pub struct DaemonStatus {
 pub struct Nothing {}
 
 /// What unlocks a family.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Secrets {
     /// The passphrase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,6 +196,13 @@ pub struct Secrets {
     /// The recovery key, as it was written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_key: Option<String>,
+}
+
+impl fmt::Debug for Secrets {
+    /// Says nothing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("secrets")
+    }
 }
 
 /// Makes a drive.
@@ -203,6 +219,17 @@ pub struct Create {
     /// The passphrase.
     #[serde(default)]
     pub secrets: Secrets,
+    /// Credentials of the store, to be kept; without, those that are kept already are used.
+    #[serde(default)]
+    pub credentials: Option<StoreCredentials>,
+    /// The weakest promise of a store that will do.
+    #[serde(default = "claim_will_do")]
+    pub weakest: StoreMode,
+}
+
+/// Of two devices that write at once never two win, which is what a drive promises.
+fn claim_will_do() -> StoreMode {
+    StoreMode::Claim
 }
 
 /// Makes a drive that exists already known on this device.
@@ -215,6 +242,9 @@ pub struct Add {
     /// What unlocks it, if it is encrypted.
     #[serde(default)]
     pub secrets: Secrets,
+    /// Credentials of the store, to be kept; without, those that are kept already are used.
+    #[serde(default)]
+    pub credentials: Option<StoreCredentials>,
 }
 
 /// A drive that is known now.
@@ -222,8 +252,8 @@ pub struct Add {
 pub struct Created {
     /// Its identity.
     pub uuid: String,
-    /// What the store can do: "swap".
-    pub store_mode: String,
+    /// What the store can do.
+    pub store_mode: StoreMode,
     /// The recovery key, told once, when an encrypted drive is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_key: Option<String>,
@@ -272,6 +302,9 @@ pub struct Opened {
     pub epoch: u64,
     /// The version that was opened.
     pub root: String,
+    /// Why it is open only to look at, where writing was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only_because: Option<String>,
 }
 
 /// Closes a drive.
@@ -403,7 +436,7 @@ pub struct DriveStatus {
     /// Where its data lives.
     pub store: String,
     /// What the store can do.
-    pub store_mode: String,
+    pub store_mode: StoreMode,
     /// Who has it.
     pub holder: Option<Holder>,
     /// When the last commit was made.
@@ -507,10 +540,17 @@ pub struct Clone {
 }
 
 /// Changes the passphrase.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Passphrase {
     /// The new one.
     pub new_passphrase: String,
+}
+
+impl fmt::Debug for Passphrase {
+    /// Says nothing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a passphrase")
+    }
 }
 
 /// Removes a drive from this device.

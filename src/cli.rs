@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub mod args;
 mod client;
+mod credentials;
 mod drive;
 mod events;
 mod failure;
@@ -30,6 +31,7 @@ mod service;
 mod shells;
 mod show;
 mod start;
+mod store;
 mod terminal;
 
 /// Runs `holdall` with the process's arguments.
@@ -69,6 +71,7 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
             output.line(&format!("{:#}", crate::daemon::openapi())).map(|()| Ended::Done)
         }
         Command::Drive(_)
+        | Command::Store(_)
         | Command::Status
         | Command::Doctor { .. }
         | Command::Events
@@ -111,6 +114,7 @@ async fn dispatch(
     let session = Session { client: Client::new(paths, progress), progress, output };
     match &arguments.command {
         Command::Drive(command) => drive::run(command, &session).await,
+        Command::Store(command) => store::run(command, &session).await,
         Command::Status => drive::status_of_all(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
         Command::Events => events::follow(paths, output).await,

@@ -1,7 +1,7 @@
 //! Families: what one store prefix holds, and what unlocks it.
 
 use crate::format::FormatError;
-use crate::format::family::{FORMAT, Family, NAME};
+use crate::format::family::{Family, Mode, NAME};
 use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
 use crate::map::ReadError;
 use crate::seal::{Cipher, DataKey, Sealer};
@@ -63,12 +63,14 @@ impl Unlocked {
 
 /// Makes a family. With a passphrase it is encrypted, and a recovery key is made too. The family's object comes
 /// first: its name decides who makes it. A crash right behind it leaves a family that nobody can use, and says so.
+/// `store` is what changes HEADs as `mode` says.
 pub async fn create(
     store: &dyn Store,
     passphrase: Option<Zeroizing<String>>,
+    mode: Mode,
 ) -> Result<(Unlocked, Option<RecoveryKey>), FamilyError> {
     let cipher = if passphrase.is_some() { Cipher::XChaCha20Poly1305 } else { Cipher::None };
-    let family = Family { format: FORMAT, family: crate::entropy::uuid(), cipher };
+    let family = Family::new(crate::entropy::uuid(), cipher, mode);
     let put = store.put(NAME, Bytes::from(family.encode()), When::Absent).await;
     match put {
         Err(StoreError::Precondition { .. }) => {

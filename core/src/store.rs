@@ -11,10 +11,18 @@ use std::time::Duration;
 pub mod claims;
 pub mod connect;
 pub mod credentials;
+#[cfg(feature = "dav")]
+pub mod dav;
+pub mod facts;
 pub mod file;
 pub mod meter;
 pub mod pace;
+pub mod probe;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod url;
+
+pub use facts::Facts;
 
 /// Five verbs on named objects, and a claim.
 #[async_trait]
@@ -36,6 +44,10 @@ pub trait Store: Send + Sync + 'static {
             Err(StoreError::Precondition { .. }) => Ok(self.get(name, None).await?.bytes == body),
             put => put.map(|_| true),
         }
+    }
+    /// What is known of the store and the way to it. May ask the server once.
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        Ok(Facts::default())
     }
 }
 

@@ -10,7 +10,7 @@ use holdall_core::disk::real::Directory;
 use holdall_core::drive;
 use holdall_core::family::{self, FamilyError, Unlocked};
 use holdall_core::format::FormatError;
-use holdall_core::format::family::FORMAT;
+use holdall_core::format::family::{FORMAT, Mode};
 use holdall_core::format::head::Head;
 use holdall_core::format::root::Geometry;
 use holdall_core::journal::Limits;
@@ -194,7 +194,7 @@ async fn make(kind: &str) -> Place {
     let place = Place::new();
     place.store.prepare().unwrap();
     let secret = (kind == "encrypted").then(|| Zeroizing::new(PASSPHRASE.to_owned()));
-    let (unlocked, recovery) = family::create(&*place.store, secret).await.unwrap();
+    let (unlocked, recovery) = family::create(&*place.store, secret, Mode::Swap).await.unwrap();
     if let Some(recovery) = recovery {
         std::fs::write(place.dir.path().join("recovery"), recovery.to_text()).unwrap();
     }

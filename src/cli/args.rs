@@ -5,8 +5,10 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 pub mod drive;
+pub mod store;
 
 use drive::DriveCommand;
+use store::StoreCommand;
 
 /// Headings in bold; clap drops all styles where the output is not a terminal.
 const STYLES: Styles = Styles::styled()
@@ -68,6 +70,9 @@ pub enum Command {
     /// Make, open and look after drives
     #[command(subcommand, after_help = drive::EXAMPLES, disable_help_subcommand = true)]
     Drive(DriveCommand),
+    /// Log in to stores, and try what they can do
+    #[command(subcommand, after_help = store::EXAMPLES, disable_help_subcommand = true)]
+    Store(StoreCommand),
     /// Show every drive, and what still waits to be uploaded
     #[command(after_help = "Example:\n  holdall status --json | jq '.[] | select(.dirty_bytes > 0) | .name'")]
     Status,

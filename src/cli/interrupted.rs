@@ -3,6 +3,7 @@
 use crate::api::{Progress, Unit};
 use crate::cli::args::Command;
 use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
+use crate::cli::args::store::StoreCommand;
 use crate::cli::failure::NOTHING_DONE;
 use crate::cli::output::Output;
 use crate::cli::progress::{Phase, Reporter};
@@ -48,6 +49,13 @@ const SEE_STATUS: &str = "Run `holdall status` to see how things are.";
 fn left(command: &Command) -> (&'static str, &'static str) {
     let command = match command {
         Command::Drive(command) => command,
+        Command::Store(StoreCommand::Login(_) | StoreCommand::Logout { .. }) => {
+            return ("It may have been done already.", "Run `holdall store list` to see.");
+        }
+        Command::Store(StoreCommand::List) => return (NOTHING_DONE, ""),
+        Command::Store(StoreCommand::Test { .. }) => {
+            return ("Small objects of the test may be left in the store, under probe/.", "");
+        }
         Command::Doctor { .. } => {
             return ("Some of it may have been repaired already.", "Run `holdall doctor` to see.");
         }

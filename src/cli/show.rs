@@ -8,6 +8,7 @@ use std::time::Duration;
 
 pub mod map;
 pub mod status;
+pub mod store;
 pub mod table;
 
 use table::Table;
@@ -15,7 +16,8 @@ use table::Table;
 /// An open drive.
 pub fn opened(name: &str, opened: &Opened) -> String {
     let writable = if opened.epoch == 0 { ", read-only" } else { "" };
-    format!("{name} is open at {} ({}{writable})", opened.mountpoint, opened.block_device)
+    let why = opened.read_only_because.as_ref().map(|why| format!("\n{why}")).unwrap_or_default();
+    format!("{name} is open at {} ({}{writable}){why}", opened.mountpoint, opened.block_device)
 }
 
 /// A version that is in the store.

@@ -3,10 +3,13 @@
 use super::failure;
 use super::registry::{Config, Registry};
 use super::status::Shown;
+use super::stores::renewable::Renewable;
+use super::stores::{FamilyStore, Stores};
 use crate::api::Failure;
 use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
-use holdall_core::family::{self, Unlocked};
+use holdall_core::family::Unlocked;
+use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::volume::Volume;
@@ -22,6 +25,7 @@ mod engine;
 mod inspect;
 mod open;
 mod opened;
+mod proof;
 mod resume;
 mod serve;
 mod upload;
@@ -32,6 +36,13 @@ mod versions;
 pub struct Drive {
     pub(super) name: String,
     pub(super) registry: Arc<Registry>,
+    pub(super) stores: Arc<Stores>,
+    /// The store as it was reached last, for those who only look.
+    pub(super) reached: RwLock<Option<Arc<Renewable>>>,
+    /// What the store was last found to do for the drive. Held to copy it.
+    pub(super) mode_now: Mutex<Option<Mode>>,
+    /// Why it is open only to look at, where writing was asked for. Held to copy it.
+    pub(super) looks_because: Mutex<Option<String>>,
     pub(super) site: Site,
     pub(super) tree: Option<sled::Tree>,
     // Held for reading and changing a few fields.
@@ -52,13 +63,17 @@ impl Drive {
     pub fn new(
         name: &str,
         config: Config,
-        registry: Arc<Registry>,
+        (registry, stores): (Arc<Registry>, Arc<Stores>),
         site: Site,
         tree: Option<sled::Tree>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
             registry,
+            stores,
+            reached: RwLock::new(None),
+            mode_now: Mutex::new(None),
+            looks_because: Mutex::new(None),
             site,
             tree,
             config: Mutex::new(config),
@@ -94,9 +109,12 @@ impl Drive {
 
     /// The store, and the keys.
     pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
-        let store = crate::daemon::stores::connect(&self.store_url())?;
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let family = family::describe(&*store).await.map_err(|error| failure::family(&error))?;
+        let FamilyStore { reached, store, family } = self.stores.family(&self.store_url()).await?;
+        *self.reached.write() = Some(reached);
+        if self.config.lock().mode != family.mode {
+            self.remember(|config| config.mode = family.mode)?;
+        }
         Ok((store, Unlocked::with_key(family, key)))
     }
 

@@ -3,15 +3,21 @@
 use super::drive::Drive;
 use super::failure::{self, failure};
 use super::registry::{Config, Registry, is_name};
+use super::secrets::Keeper;
+use super::stores::{self, FamilyStore, Stores, trial};
 use super::work::Work;
 use crate::api::{self, Code, Failure};
 use crate::attach::{Site, doctor};
 use holdall_core::drive;
 use holdall_core::family;
+use holdall_core::format::family::Mode;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
+use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::probe::Effort;
+use holdall_core::store::url::StoreUrl;
 use holdall_core::units::{BLOCK_BYTES, DRIVE_BYTES_MAX};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -28,6 +34,7 @@ const SIZE_MIN: u64 = 16 << 20;
 /// The drives, and what they share.
 pub struct Drives {
     registry: Arc<Registry>,
+    stores: Arc<Stores>,
     site: Site,
     /// Map pages of all drives; what is lost with it is fetched again.
     pages: Option<sled::Db>,
@@ -60,6 +67,7 @@ impl Drives {
             }
         }
         let drives = Self {
+            stores: Stores::new(Keeper::new(&registry.paths().state)),
             registry: registry.clone(),
             site,
             pages,
@@ -78,7 +86,8 @@ impl Drives {
 
     fn known_drive(&self, name: &str, config: Config) -> Arc<Drive> {
         let tree = self.pages.as_ref().and_then(|db| db.open_tree(config.drive.as_bytes()).ok());
-        Drive::new(name, config, self.registry.clone(), self.site.clone(), tree)
+        let shared = (self.registry.clone(), self.stores.clone());
+        Drive::new(name, config, shared, self.site.clone(), tree)
     }
 
     /// A drive by name.
@@ -89,6 +98,17 @@ impl Drives {
 
     fn all(&self) -> Vec<Arc<Drive>> {
         self.known.lock().values().cloned().collect()
+    }
+
+    /// The stores of all drives.
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// Where each drive's data lives.
+    pub fn addresses(&self) -> Vec<(String, String)> {
+        let known = self.known.lock();
+        known.iter().map(|(name, drive)| (name.clone(), drive.store_url())).collect()
     }
 
     /// How all drives are.
@@ -132,35 +152,58 @@ impl Drives {
         }
     }
 
-    /// Makes a drive.
-    pub async fn create(&self, request: api::Create) -> Result<api::Created, Failure> {
+    /// Makes a drive. What its store can do is tried first, and decides how the family changes HEADs for ever.
+    pub async fn create(&self, request: api::Create, work: Work) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
         let size = check_size(request.size_bytes)?;
-        let store = self.connect(&request.store)?;
-        if let Some(path) = request.store.strip_prefix("file://") {
-            let made = FileStore::new(path.into()).prepare();
-            made.map_err(|error| failure::no_directory(&request.store, &error))?;
-        }
+        let url = stores::parse(&request.store)?;
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, _) => None,
             (true, Some(passphrase)) if !passphrase.is_empty() => Some(Zeroizing::new(passphrase)),
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
-        let made = family::create(&*store, passphrase).await;
-        let (unlocked, recovery) = made.map_err(|error| failure::family(&error))?;
+        self.keep_new(&url, request.credentials).await?;
+        let reached = self.stores.connect(&url).await?;
+        if let StoreUrl::File(path) = &url {
+            let made = FileStore::new(path.clone()).prepare();
+            made.map_err(|error| failure::no_directory(&request.store, &error))?;
+        }
+        let at_store = |failure| failure::at_store(failure, &url.to_string());
+        let mode = self.mode_of(&url, &work).await?;
+        if stores::told(mode) < request.weakest {
+            return Err(failure::weak_store(&url.to_string()));
+        }
+        let store = with_heads(reached, mode);
+        let made = family::create(&*store, passphrase, mode).await;
+        let (unlocked, recovery) = made.map_err(|error| at_store(failure::family(&error)))?;
         let geometry = Geometry::standard(size);
         let (family, device) = (unlocked.family.family, self.registry.device());
         let drive = drive::create(&*store, &unlocked.sealer, family, &request.name, geometry, device).await;
-        let drive = drive.map_err(|error| failure::store(&error))?;
-        self.remember(&request.name, drive, &request.store, &unlocked)?;
-        Ok(created(drive, recovery))
+        let drive = drive.map_err(|error| at_store(failure::store(&error)))?;
+        self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
+        Ok(created(drive, mode, recovery))
+    }
+
+    /// How a new family at `url` is to change HEADs. A directory of this computer swaps: nobody has to try that.
+    async fn mode_of(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
+        if matches!(url, StoreUrl::File(_)) {
+            return Ok(Mode::Swap);
+        }
+        let credentials = self.stores.credentials(url).await?;
+        let report = trial::of(url, &credentials, Effort::FULL, Some(work)).await?;
+        match report.is_usable() {
+            true => Ok(report.mode),
+            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+        }
     }
 
     /// Makes a drive known that is in a store already.
     pub async fn add(&self, request: api::Add) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
-        let store = self.connect(&request.store)?;
+        let url = stores::parse(&request.store)?;
         let secret = secret(request.secrets)?;
+        self.keep_new(&url, request.credentials).await?;
+        let FamilyStore { store, family, .. } = self.stores.family(&request.store).await?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
         let mut heads =
             drive::heads(&*store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;
@@ -169,8 +212,8 @@ impl Drives {
             1 => heads.remove(0).drive,
             _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
         };
-        self.remember(&request.name, drive, &request.store, &unlocked)?;
-        Ok(created(drive, None))
+        self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
+        Ok(created(drive, family.mode, None))
     }
 
     /// Of several drives the one that had the name when it was made.
@@ -218,7 +261,7 @@ impl Drives {
             drive::clone(&objects, source.uuid(), label, &request.name, self.registry.device()).await;
         let drive = cloned.map_err(|error| failure::drive(&error))?;
         self.remember(&request.name, drive, &source.store_url(), &unlocked)?;
-        Ok(created(drive, None))
+        Ok(created(drive, unlocked.family.mode, None))
     }
 
     /// Forgets a drive, and deletes its data where that was asked for.
@@ -256,10 +299,6 @@ impl Drives {
         Ok(())
     }
 
-    fn connect(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
-        crate::daemon::stores::connect(url)
-    }
-
     fn remember(
         &self,
         name: &str,
@@ -267,7 +306,14 @@ impl Drives {
         store: &str,
         unlocked: &family::Unlocked,
     ) -> Result<(), Failure> {
-        let config = Config { version: 1, drive, store: store.to_owned(), open: None, paused: false };
+        let config = Config {
+            version: 1,
+            drive,
+            store: store.to_owned(),
+            mode: unlocked.family.mode,
+            open: None,
+            paused: false,
+        };
         let mut known = self.known.lock();
         if known.contains_key(name) {
             let message = format!("There is a drive \"{name}\" on this computer already.");
@@ -284,9 +330,9 @@ impl Drives {
     }
 }
 
-fn created(drive: Uuid, recovery: Option<RecoveryKey>) -> api::Created {
+fn created(drive: Uuid, mode: Mode, recovery: Option<RecoveryKey>) -> api::Created {
     let recovery_key = recovery.map(|key| key.to_text());
-    api::Created { uuid: drive.to_string(), store_mode: "swap".to_owned(), recovery_key }
+    api::Created { uuid: drive.to_string(), store_mode: stores::told(mode), recovery_key }
 }
 
 fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {

@@ -67,6 +67,10 @@ pub fn all() -> Vec<Endpoint> {
     vec![
         get::<DaemonStatus, _, _>("/v1/daemon", "How the daemon is", routes::daemon),
         post::<Nothing, _, _>("/v1/daemon/stop", "Ends the daemon; open drives stay mounted for the next one where that is possible", routes::stop),
+        get::<Vec<StoreLogin>, _, _>("/v1/stores", "Who is logged in to which store", routes::logins),
+        post::<StoreLogin, _, _>("/v1/stores/login", "Keeps credentials for a store, after trying them", routes::log_in).takes::<LogIn>(),
+        post::<StoreLogin, _, _>("/v1/stores/logout", "Forgets the credentials for a store", routes::log_out).takes::<LogOut>(),
+        post::<StoreTested, _, _>("/v1/stores/test", "Tries what a store can do", routes::test_store).takes::<TestStore>(),
         get::<Vec<DriveStatus>, _, _>("/v1/drives", "How all drives are", routes::list),
         post::<Created, _, _>("/v1/drives", "Makes a drive", routes::create).takes::<Create>(),
         post::<Created, _, _>("/v1/drives/add", "Makes a drive known here that is in a store already", routes::add).takes::<Add>(),

@@ -1,6 +1,7 @@
 //! What this device knows: itself, and its drives. Small files, each replaced atomically, that survive everything.
 
 use crate::paths::Paths;
+use holdall_core::format::family::Mode;
 use holdall_core::push::Device;
 use holdall_core::seal::DataKey;
 use serde::{Deserialize, Serialize};
@@ -21,12 +22,20 @@ pub struct Config {
     pub drive: Uuid,
     /// Where its data lives.
     pub store: String,
+    /// How its family changes HEADs; known without asking the store.
+    #[serde(default = "swap")]
+    pub mode: Mode,
     /// What is open, so that the next daemon takes it up again.
     #[serde(default)]
     pub open: Option<OpenAs>,
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
+}
+
+/// What there was before there were others.
+fn swap() -> Mode {
+    Mode::Swap
 }
 
 /// How a drive is open.
@@ -165,10 +174,15 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Replaces a file: a crash leaves the old one or the new one, whole.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file that is for its owner only: a crash leaves the old one or the new one, whole.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+    // One that a crash has left is made anew: its mode may be another.
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;

@@ -1,6 +1,7 @@
 //! How a drive is, for people and programs.
 
 use super::drive::Drive;
+use super::{failure, stores};
 use crate::api::{self, DriveState, DriveStatus};
 use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
@@ -69,7 +70,20 @@ impl Drive {
             Some(volume) => self.of_volume(volume, &mut shown),
             None => shown.last.clone().unwrap_or_else(|| self.blank()),
         };
-        let (state, reason) = state(&shown.phase, volume.as_deref(), config.paused);
+        let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), config.paused);
+        let refused = self.reached.read().as_ref().and_then(|reached| reached.refused());
+        match (state, refused) {
+            // Waiting does not help: a person has to do something.
+            (DriveState::Offline, Some(refused)) if volume.is_some() => {
+                let action = failure::with_address("run holdall store login URL", &config.store);
+                state = DriveState::NeedsAttention;
+                reason = Some(format!("the store refuses access: {refused}; uploads wait: {action}"));
+            }
+            (DriveState::ReadOnly, _) => {
+                reason = self.looks_because.lock().clone().or(reason);
+            }
+            _ => {}
+        }
         if shown.state != state {
             (shown.state, shown.since_ms) = (state, now_ms());
         }
@@ -115,7 +129,7 @@ impl Drive {
             attach: None,
             mountpoint: None,
             store: config.store.clone(),
-            store_mode: "swap".to_owned(),
+            store_mode: stores::told(self.mode_now.lock().unwrap_or(config.mode)),
             holder: None,
             last_commit_at: None,
             requests: api::Requests::default(),

@@ -55,17 +55,34 @@ pub struct Machine {
     pub state: PathBuf,
     pub cache: PathBuf,
     pub runtime: PathBuf,
+    /// What is in the environment of its commands, and so of its daemon.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Machine {
     pub fn new(dir: &Path) -> Self {
         let below = |name| dir.join(name);
-        Machine { dir: dir.to_owned(), state: below("state"), cache: below("cache"), runtime: below("run") }
+        Machine {
+            dir: dir.to_owned(),
+            state: below("state"),
+            cache: below("cache"),
+            runtime: below("run"),
+            // No test has anything to do with the keyring of whoever runs it.
+            environment: vec![("DBUS_SESSION_BUS_ADDRESS".to_owned(), "unix:path=/nowhere".to_owned())],
+        }
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.plain_command(arguments);
+        command.arg("--json");
+        command
+    }
+
+    /// A command that speaks to a person.
+    pub fn plain_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
-        command.args(arguments).arg("--json").stdin(Stdio::null());
+        command.args(arguments).stdin(Stdio::null());
+        command.envs(self.environment.iter().cloned());
         for (variable, directory) in [
             ("HOLDALL_STATE_DIR", &self.state),
             ("HOLDALL_CACHE_DIR", &self.cache),

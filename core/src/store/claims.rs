@@ -13,7 +13,7 @@
 //! the claimant is taken for dead, and the writer takes the next turn itself, which the claimant will see should it live.
 //! How long that takes is a matter of patience: no clock decides who wins.
 
-use super::{Etag, Fetched, Listed, Store, StoreError, When};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use crate::format::head;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -283,6 +283,10 @@ impl Store for Claims {
 
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         self.inner.claim(name, nonce).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.inner.facts().await
     }
 }
 

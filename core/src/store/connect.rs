@@ -1,8 +1,10 @@
 //! From an address to a store.
 
 use super::Store;
+use super::claims::Claims;
 use super::credentials::Credentials;
 use super::file::FileStore;
+use super::probe::Mode;
 use super::url::{StoreUrl, UrlError};
 use std::sync::Arc;
 
@@ -20,13 +22,45 @@ pub enum ConnectError {
     },
 }
 
-/// The store at `url`. Nothing is contacted yet.
+/// The store at `url`, as it is. Nothing is contacted yet.
 pub fn connect(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
     match url {
         StoreUrl::File(path) => Ok(Arc::new(FileStore::new(path.clone()))),
-        StoreUrl::S3(_) | StoreUrl::Dav(_) => {
-            let reason = format!("{url} cannot be reached by this build with {credentials:?}");
-            Err(ConnectError::Setup { reason })
+        #[cfg(feature = "s3")]
+        StoreUrl::S3(url) => match super::s3::S3Store::new(url, credentials) {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(reason) => Err(ConnectError::Setup { reason }),
+        },
+        #[cfg(not(feature = "s3"))]
+        StoreUrl::S3(_) => unknown(url, credentials),
+        #[cfg(feature = "dav")]
+        StoreUrl::Dav(url) => {
+            Ok(Arc::new(super::dav::DavStore::new(url, credentials, super::dav::http::Limits::default())?))
         }
+        #[cfg(not(feature = "dav"))]
+        StoreUrl::Dav(_) => unknown(url, credentials),
     }
+}
+
+/// The store with HEADs that change as its family says: swapped by itself, or by claims.
+pub fn with_heads(store: Arc<dyn Store>, mode: Mode) -> Arc<dyn Store> {
+    match mode {
+        Mode::Swap => store,
+        Mode::Claim | Mode::None => Arc::new(Claims::new(store)),
+    }
+}
+
+/// The store at `url`, for drives of a family in that mode.
+pub fn connect_in(
+    mode: Mode,
+    url: &StoreUrl,
+    credentials: &Credentials,
+) -> Result<Arc<dyn Store>, ConnectError> {
+    Ok(with_heads(connect(url, credentials)?, mode))
+}
+
+#[cfg(not(all(feature = "dav", feature = "s3")))]
+fn unknown(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
+    let reason = format!("{url} cannot be reached by this build with {credentials:?}");
+    Err(ConnectError::Setup { reason })
 }

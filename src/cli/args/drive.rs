@@ -1,6 +1,7 @@
 //! The grammar of `holdall drive`.
 
 use crate::api::AttachMode;
+use crate::cli::args::store::CredentialsFrom;
 use crate::sizes::parse_size;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -143,6 +144,7 @@ pub enum DriveCommand {
 const CREATE_EXAMPLES: &str = "\
 Examples:
   holdall drive create work --store file:///mnt/nas/work --size 100G
+  holdall drive create work --store s3://my-bucket/work --size 100G --credentials-file ~/accessKeys.csv
   holdall drive create work --store file:///mnt/nas/work --size 1.5T \\
       --passphrase-file ~/work.passphrase --recovery-key-out ~/work.recovery-key
 
@@ -199,7 +201,7 @@ pub struct Create {
     /// What to call it on this computer
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where its data is to live, such as file:///mnt/nas/work
+    /// Where its data is to live, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
     /// Its size, such as 100G
@@ -214,6 +216,12 @@ pub struct Create {
     /// Write the recovery key to this new file instead of showing it
     #[arg(long, value_name = "FILE", conflicts_with = "no_encryption")]
     pub recovery_key_out: Option<PathBuf>,
+    /// Credentials to keep for the store; without, those of holdall store login are used.
+    #[command(flatten)]
+    pub credentials: CredentialsFrom,
+    /// Do not ask where the store is good for one device at a time only
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// `drive add`.
@@ -222,7 +230,7 @@ pub struct Add {
     /// What to call it on this computer
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where its data lives, such as file:///mnt/nas/work
+    /// Where its data lives, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
     /// Read the passphrase from this file (- is standard input) instead of asking
@@ -231,6 +239,9 @@ pub struct Add {
     /// Use the recovery key in this file (- is standard input) instead of a passphrase
     #[arg(long, value_name = "FILE")]
     pub recovery_key_file: Option<PathBuf>,
+    /// Credentials to keep for the store; without, those of holdall store login are used.
+    #[command(flatten)]
+    pub credentials: CredentialsFrom,
 }
 
 /// `drive open`.

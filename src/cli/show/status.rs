@@ -1,6 +1,6 @@
 //! Words how drives are.
 
-use crate::api::{AttachMode, DriveState, DriveStatus};
+use crate::api::{AttachMode, DriveState, DriveStatus, StoreMode};
 use crate::cli::output::{Hue, Paint};
 use crate::cli::show::table::Table;
 use crate::cli::show::{ago, count};
@@ -56,7 +56,7 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
     rows.push(("here", here(drive)));
-    rows.push(("store", format!("{} ({})", drive.store, drive.store_mode)));
+    rows.push(("store", format!("{} ({})", drive.store, mode(drive.store_mode))));
     if let Some(holder) = &drive.holder {
         let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));
         rows.push(("held by", format!("{}{}", holder.name, last.unwrap_or_default())));
@@ -123,6 +123,14 @@ fn since(drive: &DriveStatus, now: Timestamp) -> String {
     match ago(&drive.since, now) {
         just if just == "just now" => just,
         age => format!("since {age}"),
+    }
+}
+
+fn mode(mode: StoreMode) -> &'static str {
+    match mode {
+        StoreMode::Swap => "swap",
+        StoreMode::Claim => "claim",
+        StoreMode::None => "none: one device at a time",
     }
 }
 

@@ -9,8 +9,9 @@ use crate::daemon::status::Phase;
 use holdall_core::disk::Disk;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
-use holdall_core::map::PageCache;
+use holdall_core::map::{PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
+use holdall_core::store::StoreError;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, VolumeLimits};
 use rustix::fs::FlockOperation;
@@ -48,8 +49,15 @@ impl Drive {
             pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
         };
         let access = Access::Write { over_others: false };
-        let opened = volume::open(env, self.uuid(), self.registry.device().clone(), access, limits).await;
+        let opening = volume::open(env, self.uuid(), self.registry.device().clone(), access, limits);
+        let (opened, tried) = tokio::join!(opening, self.try_store());
         let volume = opened.map_err(|error| failure::open(&error, &self.name))?;
+        if let Err(failure) = self.judge(tried.as_ref()) {
+            // Nothing was written yet, and others may go on.
+            let _ = tokio::time::timeout(RELEASE_PATIENCE, volume.release()).await;
+            let _ = volume.shut_down().await;
+            return Err(failure);
+        }
         let paused = self.config.lock().paused;
         pusher(&volume).set_paused(paused);
         volume.puller().set_background(!paused);
@@ -82,7 +90,12 @@ impl Drive {
         let lock = lock(&self.registry.directory(&self.name))?;
         let store = objects.store().clone();
         let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
-        let reference = (store.clone(), held.map_err(drive_failed)?);
+        let reference = match held {
+            Ok(held) => Some((store.clone(), held)),
+            // Who may only read can hold nothing: should the version be given up meanwhile, reads say so.
+            Err(core_drive::DriveError::Read(ReadError::Store(StoreError::Denied { .. }))) => None,
+            Err(error) => return Err(drive_failed(error)),
+        };
         remove_directory(&directory).map_err(local)?;
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
         let free = journal.free_bytes().map_err(local)?;
@@ -100,8 +113,9 @@ impl Drive {
         let volume = match opened {
             Ok(volume) => volume,
             Err(error) => {
-                let (store, held) = &reference;
-                let _ = store.delete(held).await;
+                if let Some((store, held)) = &reference {
+                    let _ = store.delete(held).await;
+                }
                 return Err(failure::open(&error, &self.name));
             }
         };
@@ -109,12 +123,23 @@ impl Drive {
         Ok(OpenDrive {
             volume,
             attachment: None,
-            reference: Some(reference),
+            reference,
             writable: false,
             serving: false,
             draining: false,
             _locks: vec![lock],
         })
+    }
+
+    /// Whether this computer may have changes that the store does not have. Where that cannot be told it may.
+    pub(super) fn may_have_unsent(&self) -> bool {
+        let known = Directory::create(&self.registry.directory(&self.name))
+            .and_then(|directory| volume::Local::load(&directory));
+        match known {
+            Ok(Some(local)) => local.base.is_none_or(|base| local.durable > base.lsn),
+            Ok(None) => false,
+            Err(_) => true,
+        }
     }
 
     /// Puts a drive down that is attached to nothing, after telling the store if nothing is left to push.

@@ -3,4 +3,10 @@
 //! Each ends with the value that stands for it. What is missing to start one is a panic that says what to install.
 #![allow(clippy::unwrap_used)]
 
+mod acceptor;
+pub mod certificates;
+pub mod dav;
+pub mod delay;
+pub mod fake;
+pub mod faults;
 pub mod process;

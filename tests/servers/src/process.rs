@@ -1,6 +1,8 @@
 //! A server's process.
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,8 @@ impl Process {
     /// Starts `command`, which is to listen at `address`, and waits until it does.
     pub fn start(command: &mut Command, address: SocketAddr) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
-        let spawned = command.stdin(Stdio::null()).spawn();
+        // A group of its own: servers have workers, which must not outlive it.
+        let spawned = command.stdin(Stdio::null()).process_group(0).spawn();
         let child =
             spawned.unwrap_or_else(|error| panic!("{name}: {error}; packaging/setup tests installs it"));
         let mut process = Self { child, address };
@@ -44,7 +47,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        let group = Pid::from_raw(self.child.id() as i32).unwrap();
+        // Not there any more, if the server has ended by itself.
+        let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
     }
 }
@@ -52,4 +57,9 @@ impl Drop for Process {
 /// A loopback address that nobody uses now.
 pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A loopback address whose port the system chooses when it is bound.
+pub fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
 }

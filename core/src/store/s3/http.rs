@@ -1,0 +1,124 @@
+//! The HTTP client under the SDK: hyper and rustls, one pool of connections, and an end to silence.
+//!
+//! HTTP/1.1 alone: it is what S3 servers speak, and one slow body on a connection of its own holds up no other. Nothing
+//! here reads the environment, not even for a proxy.
+
+use super::limits::Limits;
+use super::silence::{Pulse, Receiving, Sending};
+use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
+use aws_sdk_s3::config::{HttpClient, RuntimeComponents};
+use aws_sdk_s3::error::{BoxError, ConnectorError};
+use aws_sdk_s3::primitives::SdkBody;
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use hyper::body::{Body, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::RwLock;
+use rustls::ClientConfig;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Connections that nobody uses and that are kept: as many as a drive asks at once when it is busy.
+const IDLE_CONNECTIONS: usize = 32;
+/// For how long. Many servers close after a minute or less; a request on such a connection is lost.
+const IDLE_FOR: Duration = Duration::from_secs(30);
+/// When an unused connection is looked after, so that a dead one is not used again.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// It answered with a web page where no web page can be.
+#[derive(Debug, thiserror::Error)]
+#[error("a web page came back")]
+pub(super) struct WebPage;
+
+type Pool = Client<HttpsConnector<TcpConnector>, Sending>;
+
+/// The client.
+#[derive(Clone)]
+pub(super) struct Http {
+    limits: Limits,
+    trust: ClientConfig,
+    /// Replaced when a connection fell silent. Held for a clone or an assignment.
+    pool: Arc<RwLock<Pool>>,
+}
+
+impl Http {
+    /// A client that trusts what `trust` says.
+    pub(super) fn new(trust: ClientConfig, limits: Limits) -> Self {
+        let pool = Arc::new(RwLock::new(pool(&trust, limits)));
+        Self { limits, trust, pool }
+    }
+
+    async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        let pulse = Pulse::new(self.limits);
+        let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
+        let request = request.map(|body| Sending::new(body, pulse.clone()));
+        let client = self.pool.read().clone();
+        let answer = tokio::select! {
+            answer = client.request(request) => answer.map_err(|error| ConnectorError::io(error.into()))?,
+            silent = pulse.stopped() => {
+                // After a suspend or a change of network its idle siblings are as dead: none of them is used again.
+                *self.pool.write() = pool(&self.trust, self.limits);
+                return Err(ConnectorError::timeout(silent.into()));
+            }
+        };
+        if is_web_page(&answer) {
+            return Err(ConnectorError::other(WebPage.into(), None));
+        }
+        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits)));
+        HttpResponse::try_from(answer).map_err(|error| ConnectorError::other(BoxError::from(error), None))
+    }
+}
+
+fn pool(trust: &ClientConfig, limits: Limits) -> Pool {
+    let mut tcp = TcpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(limits.connect));
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE));
+    tcp.set_keepalive_retries(Some(2));
+    let https = HttpsConnectorBuilder::new()
+        .with_tls_config(trust.clone())
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_FOR)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .build(https)
+}
+
+/// Whether success is claimed by a page for people, as the login pages of hotels do. Some servers call an empty body
+/// that too.
+fn is_web_page(answer: &hyper::Response<Incoming>) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    answer.status().is_success()
+        && kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))
+        && answer.body().size_hint().exact() != Some(0)
+}
+
+impl HttpConnector for Http {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let http = self.clone();
+        HttpConnectorFuture::new(async move { http.ask(request).await })
+    }
+}
+
+impl HttpClient for Http {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

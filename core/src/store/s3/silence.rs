@@ -1,0 +1,142 @@
+//! Ends what has fallen silent: bodies that note when bytes of theirs move.
+
+use super::limits::Limits;
+use aws_sdk_s3::error::BoxError;
+use aws_sdk_s3::primitives::SdkBody;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// The most that is handed over as one: small enough that a slow connection takes one well within a silence.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// No byte has moved for so long.
+#[derive(Debug, thiserror::Error)]
+#[error("no byte for {0:?}")]
+pub(super) struct Silent(pub(super) Duration);
+
+/// Until when a request counts as alive.
+#[derive(Clone)]
+pub(super) struct Pulse {
+    limits: Limits,
+    /// Moved on by the body, looked at by who waits. Held for one assignment.
+    until: Arc<Mutex<Instant>>,
+}
+
+impl Pulse {
+    /// A request that begins now.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, until: Arc::new(Mutex::new(Instant::now() + limits.silence)) }
+    }
+
+    fn beat(&self, allowed: Duration) {
+        *self.until.lock() = Instant::now() + allowed;
+    }
+
+    /// Returns once it is silent.
+    pub(super) async fn stopped(&self) -> Silent {
+        loop {
+            let until = *self.until.lock();
+            if until <= Instant::now() {
+                return Silent(self.limits.silence);
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+/// A request's body, in pieces that are each a sign of life.
+pub(super) struct Sending {
+    body: SdkBody,
+    piece: Bytes,
+    total: u64,
+    left: u64,
+    pulse: Pulse,
+}
+
+impl Sending {
+    pub(super) fn new(body: SdkBody, pulse: Pulse) -> Self {
+        let total = body.content_length().unwrap_or(0);
+        Self { body, piece: Bytes::new(), total, left: total, pulse }
+    }
+}
+
+impl Body for Sending {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.piece.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.piece = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let bytes = self.piece.len().min(PIECE_BYTES);
+        let piece = self.piece.split_to(bytes);
+        self.left = self.left.saturating_sub(bytes as u64);
+        let limits = self.pulse.limits;
+        self.pulse.beat(if self.left == 0 { limits.answer(self.total) } else { limits.silence });
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.piece.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+/// An answer's body, which fails once it is silent.
+pub(super) struct Receiving {
+    body: Incoming,
+    limit: Duration,
+    patience: Pin<Box<Sleep>>,
+}
+
+impl Receiving {
+    pub(super) fn new(body: Incoming, limits: Limits) -> Self {
+        let limit = limits.silence;
+        Self { body, limit, patience: Box::pin(tokio::time::sleep(limit)) }
+    }
+}
+
+impl Body for Receiving {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let limit = self.limit;
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            self.patience.as_mut().reset(Instant::now() + limit);
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(self.patience.as_mut().poll(cx));
+        Poll::Ready(Some(Err(Silent(limit).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

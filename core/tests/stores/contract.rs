@@ -1,0 +1,46 @@
+//! What the engine relies on, whatever the store.
+
+use crate::place::Place;
+use bytes::Bytes;
+use holdall_core::store::{StoreError, When};
+
+pub async fn holds(place: Place) {
+    let [a, b] = [place.connect(), place.connect()];
+    a.put("family.json", Bytes::from_static(b"{}"), When::Absent).await.unwrap();
+    let body: Bytes = (0..u16::MAX).flat_map(u16::to_le_bytes).collect::<Vec<_>>().into();
+    let name = "seg/aa/00000000-1";
+    assert!(matches!(a.get(name, None).await, Err(StoreError::NotFound { .. })));
+    assert!(matches!(a.head(name).await, Err(StoreError::NotFound { .. })));
+    assert_eq!(a.list("seg/").await.unwrap(), []);
+    a.put(name, body.clone(), When::Absent).await.unwrap();
+    // The other connection sees it at once, whole and in part.
+    assert_eq!(b.get(name, None).await.unwrap().bytes, body);
+    assert_eq!(b.head(name).await.unwrap(), body.len() as u64);
+    for range in [0..1, 1..2, 4095..70_001, body.len() as u64 - 1..body.len() as u64] {
+        let part = b.get(name, Some(range.clone())).await.unwrap().bytes;
+        assert!(part == body[range.start as usize..range.end as usize], "{range:?}");
+    }
+    let beyond = b.get(name, Some(body.len() as u64 - 1..body.len() as u64 + 1)).await;
+    assert!(matches!(beyond, Err(StoreError::Damaged { .. })), "{beyond:?}");
+    // An empty object, and names with what addresses do not like.
+    for (index, name) in ["seg/aa/empty", "ref/a b%20c+d", "ref/ä&?#=;", "ref/~._-"].into_iter().enumerate()
+    {
+        let body = Bytes::from(vec![7; index * 3]);
+        a.put(name, body.clone(), When::Always).await.unwrap();
+        assert_eq!(b.get(name, None).await.unwrap().bytes, body, "{name}");
+    }
+    let names = |listed: Vec<holdall_core::store::Listed>| {
+        let mut names: Vec<_> = listed.into_iter().map(|listed| (listed.name, listed.len)).collect();
+        names.sort();
+        names
+    };
+    let found = names(b.list("seg/").await.unwrap());
+    assert_eq!(found, [(name.to_owned(), body.len() as u64), ("seg/aa/empty".into(), 0)]);
+    let found = names(b.list("ref/").await.unwrap());
+    assert_eq!(found.iter().map(|(_, len)| *len).sum::<u64>(), 3 + 6 + 9, "{found:?}");
+    for (name, _) in names(b.list("").await.unwrap()) {
+        b.delete(&name).await.unwrap();
+        b.delete(&name).await.unwrap();
+    }
+    assert_eq!(a.list("seg/").await.unwrap_or_default(), []);
+}

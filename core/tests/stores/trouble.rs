@@ -1,0 +1,141 @@
+//! What goes wrong on the way to a server. Whatever it is: what was uploaded is in the store for everyone, and what was
+//! not is uploaded in the end.
+
+use crate::place::{Place, push, read, write};
+use holdall_core::volume::Access;
+use holdall_servers::faults::{self, Asked, Fault};
+
+const WRITE: Access = Access::Write { over_others: false };
+
+/// A commit has fewer requests than this, on every store; one that has more would be cut off here for nothing.
+const REQUESTS_MAX: u64 = 60;
+
+fn puts(asked: &Asked) -> bool {
+    asked.method == "PUT"
+}
+
+/// The connection is cut at every request of a commit in turn, once before it reaches the server and once behind.
+pub async fn cuts(place: Place) {
+    let (drive, proxy) = (place.drive().await, place.proxy());
+    let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
+    let mut expected = 0;
+    let ways = [Fault::CutBeforeBody, Fault::CutInBody, Fault::LostAnswer, Fault::ShortAnswer];
+    for number in 0..REQUESTS_MAX {
+        // Each of the ways has its turn at each request, over the commits of a drive and of the next store.
+        let fault = ways[number as usize % ways.len()].clone();
+        expected += 1;
+        proxy.plan(faults::at(number, fault));
+        write(&volume, 0, expected).await;
+        push(&volume).await;
+        let hit = proxy.log().iter().any(|entry| entry.fault.is_some());
+        proxy.plan(faults::none());
+        assert_eq!(drive.committed(100 + u128::from(number), 1).await, [expected], "request {number}");
+        if !hit {
+            assert!(number > 2, "a commit has a segment, a root and a HEAD");
+            return;
+        }
+    }
+    panic!("a commit has more than {REQUESTS_MAX} requests");
+}
+
+/// A machine is gone at every request of a commit in turn; the next one takes the drive.
+pub async fn deaths(place: Place) {
+    let (drive, proxy) = (place.drive().await, place.proxy());
+    let mut committed = 0;
+    for number in 0..REQUESTS_MAX {
+        let machine = u128::from(number);
+        proxy.plan(faults::none());
+        let access = Access::Write { over_others: true };
+        let volume = drive.open_by(Some(proxy.address()), machine, access).await.unwrap();
+        assert_eq!(read(&volume, 1).await, [committed], "machine {number}");
+        let wanted = number as u8 + 1;
+        write(&volume, 0, wanted).await;
+        let fault = if number % 2 == 0 { Fault::CutBeforeBody } else { Fault::LostAnswer };
+        proxy.plan(faults::from(number, fault));
+        let mut state = volume.pusher().unwrap().state();
+        let done = tokio::select! {
+            pushed = volume.pusher().unwrap().sync() => { pushed.unwrap(); true }
+            troubled = state.wait_for(|state| state.trouble.is_some()) => { troubled.unwrap(); false }
+        };
+        // Nothing that it still wants arrives any more.
+        volume.pusher().unwrap().stop().await;
+        drop(volume);
+        let found = drive.committed(1000 + machine, 1).await[0];
+        assert!(found == wanted || found == committed && !done, "machine {number} left {found}");
+        committed = found;
+        if done {
+            assert!(number > 2, "a commit has a segment, a root and a HEAD");
+            return;
+        }
+    }
+    panic!("a commit has more than {REQUESTS_MAX} requests");
+}
+
+/// The server says no for a while.
+pub async fn refusals(place: Place) {
+    let (drive, proxy) = (place.drive().await, place.proxy());
+    let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
+    let faults = [
+        Fault::BROKEN,
+        Fault::BUSY,
+        Fault::CONFLICT,
+        Fault::PRECONDITION,
+        Fault::UNKNOWN,
+        Fault::DENIED,
+        Fault::GONE,
+        Fault::FULL,
+        Fault::Portal,
+        Fault::come_back(429, 2),
+        Fault::come_back(503, 2),
+    ];
+    for (byte, fault) in (1..).zip(faults) {
+        // The first put of each: it has to come again.
+        proxy.plan(faults::first(1, fault.clone(), puts));
+        write(&volume, 0, byte).await;
+        push(&volume).await;
+        let log = proxy.log();
+        assert!(log.iter().any(|entry| entry.fault.is_some()), "{fault:?}");
+        for wait in faults::waits(&log) {
+            assert!(wait.waited.is_some() && !wait.was_cut_short(), "{wait:?}");
+        }
+        let told = faults::waits(&log).len();
+        assert_eq!(told, usize::from(matches!(fault, Fault::Status { retry_after: Some(_), .. })));
+        proxy.plan(faults::none());
+        assert_eq!(drive.committed(100 + u128::from(byte), 1).await, [byte], "{fault:?}");
+    }
+    assert!(volume.status().local_trouble.is_none());
+}
+
+/// Requests that were given up and arrive all the same, or arrive twice.
+pub async fn zombies(place: Place) {
+    let (drive, proxy) = (place.drive().await, place.proxy());
+    let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
+    let mut expected = 0;
+    for later in [1, 4, 1000] {
+        for which in 0..4 {
+            expected += 1;
+            let mut seen = 0;
+            let plan = move |asked: &Asked| {
+                seen += u64::from(asked.changes());
+                (asked.changes() && seen == which + 1).then_some(Fault::Zombie { later })
+            };
+            proxy.plan(Box::new(plan));
+            write(&volume, 0, expected).await;
+            push(&volume).await;
+            assert_eq!(drive.committed(u128::from(expected) + 100, 1).await, [expected]);
+        }
+    }
+    for _ in 0..2 {
+        expected += 1;
+        proxy.plan(Box::new(|asked| asked.changes().then_some(Fault::Replayed)));
+        write(&volume, 0, expected).await;
+        push(&volume).await;
+    }
+    // Everything that is still under way arrives now.
+    proxy.release();
+    assert_eq!(drive.committed(99, 1).await, [expected]);
+    proxy.plan(faults::none());
+    write(&volume, 1, 1).await;
+    push(&volume).await;
+    assert_eq!(drive.committed(98, 2).await, [expected, 1]);
+}
