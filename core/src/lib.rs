@@ -18,6 +18,7 @@ pub mod map;
 pub mod planted;
 pub mod pull;
 pub mod push;
+pub mod replica;
 pub mod retry;
 pub mod runs;
 pub mod seal;

@@ -32,6 +32,7 @@ pub(crate) use gc::reached_from_elsewhere;
 pub use gc::{Collected, Reference, ReferenceKind};
 use pack::Namer;
 pub use policy::{Decision, Facts, decide};
+pub(crate) use task::kept_roots;
 
 /// Who writes: this device.
 #[derive(Clone, Debug)]

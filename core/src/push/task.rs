@@ -368,8 +368,8 @@ async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, error: PushE
     }
 }
 
-/// The names of roots that a version keeps: itself aside, its parent and its snapshots.
-pub(super) fn kept_roots(root: &Root) -> Vec<(ObjectId, Option<[u8; 32]>)> {
+/// The versions that a version keeps, its parent and its snapshots, and their hashes where they are known.
+pub(crate) fn kept_roots(root: &Root) -> Vec<(ObjectId, Option<[u8; 32]>)> {
     let snapshots = root.snapshots.iter().map(|snapshot| (snapshot.root, Some(snapshot.root_hash)));
     let parent = (root.parent != ObjectId::NONE).then_some((root.parent, None));
     snapshots.chain(parent).collect()

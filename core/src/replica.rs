@@ -1,0 +1,164 @@
+//! Replicas: further stores that have what the first one, the primary, has.
+//!
+//! Only the primary's HEAD commits. A replica gets each immutable object once the primary has it ([`Replicated`] hands
+//! the bytes on, so that they need not be fetched again), and after each commit whatever of that version is still missing
+//! there ([`Replica`]). When all of it is there, a *record* says so: `replica/<drive>/<epoch>-<seq>-<random>`, a copy of the
+//! primary's HEAD. Records are never overwritten, so that a device which was overtaken and wakes up late cannot make an old
+//! version look like the newest one. Where the primary is lost, [`promote`] makes the replica's newest version its HEAD.
+//!
+//! A replica that is slow or away holds up nobody. It is caught up with as soon as it answers. What is deleted from the
+//! primary is deleted from a replica only after that has a version which was committed later.
+
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
+
+mod catch_up;
+mod promote;
+mod record;
+mod worker;
+
+pub use promote::{Found, PromoteError, newest, prepare, promote};
+pub use worker::{Progress, Replica, Standing};
+
+/// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.
+const OFFERS_MAX: usize = 4;
+
+/// A store with replicas.
+pub struct Replicated {
+    primary: Arc<dyn Store>,
+    /// Name of the HEAD whose changes are commits.
+    head: String,
+    feeds: Vec<Feed>,
+    /// Where objects are read that the primary does not give.
+    others: Vec<Arc<dyn Store>>,
+}
+
+/// What one replica is told.
+struct Feed {
+    offers: mpsc::Sender<(String, Bytes)>,
+    deleted: mpsc::UnboundedSender<(u64, String)>,
+    current: watch::Sender<Current>,
+}
+
+/// Where the primary is.
+#[derive(Clone, Debug, Default)]
+struct Current {
+    /// Its HEAD, once it is known.
+    head: Option<Bytes>,
+    /// How often HEAD has changed.
+    commits: u64,
+}
+
+/// What a replica's task hears.
+pub struct Changed {
+    /// Objects that were put.
+    offers: mpsc::Receiver<(String, Bytes)>,
+    /// Objects that were deleted, and how often HEAD had changed before.
+    deleted: mpsc::UnboundedReceiver<(u64, String)>,
+    current: watch::Receiver<Current>,
+}
+
+impl Replicated {
+    /// `primary` with the stores `others` behind it, for one drive. Each of what is returned is for the [`Replica`] of the
+    /// store at the same place.
+    pub fn new(primary: Arc<dyn Store>, drive: Uuid, others: Vec<Arc<dyn Store>>) -> (Self, Vec<Changed>) {
+        let (feeds, changed) = others.iter().map(|_| feed()).unzip();
+        let head = crate::format::head::name(drive);
+        (Self { primary, head, feeds, others }, changed)
+    }
+
+    fn is_immutable(name: &str) -> bool {
+        ObjectId::parse(name).is_some()
+    }
+
+    /// HEAD is this: it was put, or is what a put whose answer was lost has left.
+    fn is_now(&self, head: &Bytes) {
+        for feed in &self.feeds {
+            feed.current.send_if_modified(|current| {
+                let new = current.head.as_ref() != Some(head);
+                if new {
+                    *current = Current { head: Some(head.clone()), commits: current.commits + 1 };
+                }
+                new
+            });
+        }
+    }
+}
+
+fn feed() -> (Feed, Changed) {
+    let (offers, offered) = mpsc::channel(OFFERS_MAX);
+    let (deleted, was_deleted) = mpsc::unbounded_channel();
+    let (current, is_current) = watch::channel(Current::default());
+    let changed = Changed { offers: offered, deleted: was_deleted, current: is_current };
+    (Feed { offers, deleted, current }, changed)
+}
+
+#[async_trait]
+impl Store for Replicated {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        let error = match self.primary.get(name, range.clone()).await {
+            Ok(fetched) => {
+                if name == self.head {
+                    self.is_now(&fetched.bytes);
+                }
+                return Ok(fetched);
+            }
+            Err(error) => error,
+        };
+        // What is missing or away there may be here: the name says what it is, and its seal proves it. A root is asked of
+        // the primary alone, which decides what is current.
+        if matches!(ObjectId::parse(name), Some((ObjectKind::Segment, _))) {
+            for other in &self.others {
+                if let Ok(fetched) = other.get(name, range.clone()).await {
+                    return Ok(fetched);
+                }
+            }
+        }
+        Err(error)
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        let etag = self.primary.put(name, body.clone(), when).await?;
+        if Self::is_immutable(name) {
+            for feed in &self.feeds {
+                let _ = feed.offers.try_send((name.to_owned(), body.clone()));
+            }
+        } else if name == self.head {
+            self.is_now(&body);
+        }
+        Ok(etag)
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.primary.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.primary.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.primary.delete(name).await?;
+        if Self::is_immutable(name) {
+            for feed in &self.feeds {
+                let commits = feed.current.borrow().commits;
+                let _ = feed.deleted.send((commits, name.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.primary.claim(name, nonce).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.primary.facts().await
+    }
+}

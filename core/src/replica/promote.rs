@@ -1,0 +1,131 @@
+//! Making a store a replica, and a replica the primary.
+
+use super::record;
+use crate::format::family::Family;
+use crate::format::head::{self, Head, HeadState};
+use crate::map::{Objects, ReadError};
+use crate::push::{Device, now_ms};
+use crate::seal::Sealer;
+use crate::store::{Store, StoreError, When};
+use crate::units::Epoch;
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+/// The newest version that a replica has whole.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The primary's HEAD of that version.
+    pub head: Head,
+}
+
+/// Why a store cannot become a replica or the primary.
+#[derive(Debug, thiserror::Error)]
+pub enum PromoteError {
+    /// It holds something else.
+    #[error("the store holds other drives already")]
+    OtherFamily,
+    /// It never had a version of this drive whole.
+    #[error("the store has no complete version of the drive")]
+    Nothing,
+    /// It is a primary already, and its own version is not older.
+    #[error("the store is the drive's primary already")]
+    Already,
+    /// The store failed, or an object is damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<StoreError> for PromoteError {
+    fn from(error: StoreError) -> Self {
+        PromoteError::Read(error.into())
+    }
+}
+
+/// Readies `replica` for drives of `family`, whose HEADs will change there as its own `mode` says: brings the family's
+/// description, and its wrapped keys as they are now. Also called when keys have changed.
+pub async fn prepare(primary: &dyn Store, replica: &dyn Store, family: &Family) -> Result<(), PromoteError> {
+    let name = crate::format::family::NAME;
+    match replica.get(name, None).await {
+        Ok(found) => {
+            let found = Family::decode(&found.bytes);
+            let found = found.map_err(|error| ReadError::Format { name: name.to_owned(), error })?;
+            if found.family != family.family {
+                return Err(PromoteError::OtherFamily);
+            }
+        }
+        Err(StoreError::NotFound { .. }) => {
+            replica.put(name, Bytes::from(family.encode()), When::Absent).await?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let names = |listed: Vec<crate::store::Listed>| listed.into_iter().map(|listed| listed.name);
+    let wanted: BTreeSet<_> = names(primary.list("keys/").await?).collect();
+    let present: BTreeSet<_> = names(replica.list("keys/").await?).collect();
+    for key in wanted.difference(&present) {
+        let body = primary.get(key, None).await?.bytes;
+        replica.put(key, body, When::Always).await?;
+    }
+    // A passphrase that opens nothing at the primary any more opens nothing here.
+    for key in present.difference(&wanted) {
+        replica.delete(key).await?;
+    }
+    Ok(())
+}
+
+/// The newest version of a drive that the replica has.
+pub async fn newest(replica: &dyn Store, sealer: &Sealer, drive: Uuid) -> Result<Found, PromoteError> {
+    let names = record::names(replica, drive).await?;
+    let name = names.last().ok_or(PromoteError::Nothing)?;
+    let bytes = replica.get(name, None).await?.bytes;
+    let head =
+        Head::decode(sealer, &bytes).map_err(|error| ReadError::Format { name: name.clone(), error })?;
+    Ok(Found { head })
+}
+
+/// Makes the replica's newest version its HEAD, in an epoch above all that is known, held by nobody. `replica` is the store
+/// with HEADs as its family there says.
+pub async fn promote(
+    replica: &Objects,
+    drive: Uuid,
+    above: Epoch,
+    device: &Device,
+) -> Result<Head, PromoteError> {
+    let store = replica.store().as_ref();
+    let Found { head: newest } = newest(store, replica.sealer(), drive).await?;
+    // It is what its record says, and can be read.
+    replica.root(newest.root, Some(newest.root_hash)).await?;
+    let name = head::name(drive);
+    let before = match store.get(&name, None).await {
+        Ok(found) => {
+            let head = Head::decode(replica.sealer(), &found.bytes)
+                .map_err(|error| ReadError::Format { name: name.clone(), error })?;
+            if (head.root.epoch, head.root.seq) >= (newest.root.epoch, newest.root.seq) {
+                return Err(PromoteError::Already);
+            }
+            Some((head.epoch, found.etag))
+        }
+        Err(StoreError::NotFound { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let known = before.as_ref().map_or(Epoch(0), |(epoch, _)| *epoch);
+    let head = Head {
+        epoch: Epoch(known.max(newest.epoch).max(above).0 + 1),
+        nonce: crate::entropy::u128(),
+        device: device.id,
+        device_name: device.name.clone(),
+        state: HeadState::Released,
+        written_ms: now_ms(),
+        ..newest
+    };
+    let when = before.map_or(When::Absent, |(_, etag)| When::Matches(etag));
+    let put = store.put(&name, Bytes::from(head.encode(replica.sealer())), when).await;
+    if let Err(error) = put {
+        // The answer may have been lost.
+        let found = store.get(&name, None).await?.bytes;
+        if found[..] != head.encode(replica.sealer())[..] {
+            return Err(error.into());
+        }
+    }
+    Ok(head)
+}

@@ -1,0 +1,307 @@
+//! Replicas, in virtual time: whatever happens to a store, what was reported as being in another one can be had from it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bench;
+
+use bench::{Bench, close, device, get, put, run};
+use holdall_core::format::family::{Family, Mode};
+use holdall_core::format::id::{ObjectId, ObjectKind};
+use holdall_core::map::{Objects, PageCache, ReadError};
+use holdall_core::replica::{self, Progress, PromoteError, Replica, Replicated, Standing};
+use holdall_core::seal::Cipher;
+use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::Store;
+use holdall_core::units::Epoch;
+use holdall_core::volume::{Access, OpenError, Volume};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+const BLOCKS: u64 = 256;
+
+/// A drive that is open, with one replica.
+struct Open {
+    volume: Arc<Volume>,
+    progress: watch::Receiver<Progress>,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
+    let primary: Arc<dyn Store> = Arc::new(bench.store.clone());
+    let other: Arc<dyn Store> = Arc::new(replica.clone());
+    let (store, mut changed) = Replicated::new(primary.clone(), bench.drive, vec![other.clone()]);
+    let store: Arc<dyn Store> = Arc::new(store);
+    let volume = loop {
+        match bench.open_on(store.clone(), index, Access::Write { over_others: true }).await {
+            Ok(volume) => break volume,
+            Err(OpenError::Store(_) | OpenError::Read(ReadError::Store(_))) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    drop(store);
+    let objects = Arc::new(Objects::new(primary, bench.sealer.clone(), PageCache::none()));
+    let replica = Replica::new(other, objects, changed.remove(0));
+    let (progress, stop) = (replica.progress(), watch::Sender::new(false));
+    let task = tokio::spawn(replica.run(stop.subscribe()));
+    Open { volume, progress, stop, task }
+}
+
+impl Open {
+    async fn up_to_date(&mut self) -> ObjectId {
+        let root = self.volume.pusher().unwrap().state().borrow().root;
+        self.progress
+            .wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate)
+            .await
+            .unwrap();
+        root
+    }
+
+    async fn sync(&self) -> String {
+        self.volume.pusher().unwrap().sync().await.unwrap().root
+    }
+}
+
+/// All of a drive, read on a computer that never had it, from the store alone.
+async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
+    let head = holdall_core::drive::heads(store, &bench.sealer).await.unwrap().remove(0);
+    let access = Access::Look { root: (head.root, head.root_hash) };
+    let volume = bench.elsewhere().open_on(Arc::new(store.clone()), 0, access).await.unwrap();
+    let mut all = Vec::new();
+    for block in 0..BLOCKS {
+        all.push(get(&volume, block).await);
+    }
+    volume.shut_down().await.unwrap();
+    all
+}
+
+async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, PromoteError> {
+    let objects = Objects::new(Arc::new(replica.clone()), bench.sealer.clone(), PageCache::none());
+    let head = replica::promote(&objects, bench.drive, Epoch(0), &device(1)).await?;
+    Ok(head.root.name(ObjectKind::Root))
+}
+
+fn empty() -> SimStore {
+    SimStore::new(5, StoreFaults::default())
+}
+
+#[test]
+fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 3, 1).await;
+        drive.volume.pusher().unwrap().snapshot("one").await.unwrap();
+        put(&drive.volume, 3, 2).await;
+        put(&drive.volume, 200, 7).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        assert_eq!(promote(&bench, &replica).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[3], all[200], all[4]), (2, 7, 0));
+        assert!(matches!(promote(&bench, &replica).await, Err(PromoteError::Already)));
+
+        // And the computer that had it goes on there.
+        let access = Access::Write { over_others: true };
+        let volume = bench.open_on(Arc::new(replica.clone()), 0, access).await.unwrap();
+        put(&volume, 4, 9).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        volume.pusher().unwrap().collect().await.unwrap();
+        assert_eq!(get(&volume, 3).await, 2);
+        close(volume).await;
+        assert_eq!(contents(&bench, &replica).await[4], 9);
+    });
+}
+
+#[test]
+fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        replica.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
+        for round in 1..20 {
+            for block in 0..32 {
+                put(&drive.volume, block, round).await;
+            }
+            drive.sync().await;
+        }
+        drive.progress.wait_for(|now| matches!(now.standing, Standing::Trouble(_))).await.unwrap();
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        promote(&bench, &replica).await.unwrap();
+        assert!(contents(&bench, &replica).await[..32].iter().all(|byte| *byte == 19));
+    });
+}
+
+#[test]
+fn what_the_first_store_has_lost_is_read_from_the_replica() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 3, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        for listed in bench.store.list("seg/").await.unwrap() {
+            bench.store.delete(&listed.name).await.unwrap();
+        }
+        let drive = open(&bench.elsewhere(), 1, &replica).await;
+        assert_eq!(get(&drive.volume, 3).await, 1);
+    });
+}
+
+#[test]
+fn what_is_collected_is_deleted_from_the_replica_too_but_never_too_early() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        for round in 1..30 {
+            for block in 0..64 {
+                put(&drive.volume, block, round).await;
+            }
+            drive.sync().await;
+        }
+        drive.up_to_date().await;
+        let before = replica.list("seg/").await.unwrap().len();
+        let collected = drive.volume.pusher().unwrap().collect().await.unwrap();
+        assert!(collected.deleted > 0);
+        drive.up_to_date().await;
+        // The last deletions follow the last record.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let names = |listed: Vec<holdall_core::store::Listed>| -> Vec<_> {
+            listed.into_iter().map(|listed| listed.name).collect()
+        };
+        let after = names(replica.list("seg/").await.unwrap());
+        assert!(after.len() < before);
+        assert_eq!(after, names(bench.store.list("seg/").await.unwrap()));
+        promote(&bench, &replica).await.unwrap();
+        assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 29));
+    });
+}
+
+#[test]
+fn a_device_that_was_overtaken_does_not_make_its_old_version_look_like_the_newest() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut old = open(&bench, 0, &replica).await;
+        put(&old.volume, 1, 1).await;
+        old.sync().await;
+        old.up_to_date().await;
+        let mut new = open(&bench, 1, &replica).await;
+        put(&new.volume, 1, 2).await;
+        let newest = new.sync().await;
+        new.up_to_date().await;
+        // It wakes up, and has its replica looked at anew.
+        put(&old.volume, 1, 3).await;
+        old.volume.pusher().unwrap().sync().await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        drop((old, new));
+        assert_eq!(promote(&bench, &replica).await.unwrap(), newest);
+        assert_eq!(contents(&bench, &replica).await[1], 2);
+    });
+}
+
+#[test]
+fn a_store_of_another_family_does_not_become_a_replica() {
+    run(async {
+        let (primary, replica) = (empty(), empty());
+        let ours = Family::new(uuid::Uuid::from_u128(1), Cipher::None, Mode::Swap);
+        let theirs = Family::new(uuid::Uuid::from_u128(2), Cipher::None, Mode::Swap);
+        replica::prepare(&primary, &replica, &theirs).await.unwrap();
+        let refused = replica::prepare(&primary, &replica, &ours).await;
+        assert!(matches!(refused, Err(PromoteError::OtherFamily)), "{refused:?}");
+        // A passphrase that is taken away opens the replica no more.
+        let key = |byte: u8| bytes::Bytes::from(vec![byte]);
+        primary.put("keys/a", key(1), holdall_core::store::When::Absent).await.unwrap();
+        replica::prepare(&primary, &replica, &theirs).await.unwrap();
+        primary.put("keys/b", key(2), holdall_core::store::When::Absent).await.unwrap();
+        primary.delete("keys/a").await.unwrap();
+        replica::prepare(&primary, &replica, &theirs).await.unwrap();
+        let names: Vec<_> =
+            replica.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect();
+        assert_eq!(names, ["keys/b"]);
+    });
+}
+
+/// Faults on both stores, crashes at any moment, collections; then the first store is lost. What was reported as being in
+/// the replica is the least that it gives, and what it gives is one version as it was.
+#[test]
+fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_said() {
+    let mut compared = 0;
+    for seed in 0..150 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let bench = Bench::new();
+        holdall_core::entropy::seed_this_thread(seed);
+        let replica = SimStore::new(seed ^ 77, StoreFaults::default());
+        let faults = StoreFaults {
+            refused: rng.random_range(0..60),
+            answer_lost: rng.random_range(0..60),
+            zombie: rng.random_range(0..40),
+            busy: rng.random_range(0..40),
+            away: rng.random_range(0..20),
+            denied: 0,
+            time: Duration::from_millis(rng.random_range(0..500)),
+        };
+        let mut versions: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut now = vec![0; BLOCKS as usize];
+        let mut reported: Option<String> = None;
+        for _life in 0..rng.random_range(1..4) {
+            run(async {
+                bench.store.set_faults(faults);
+                replica.set_faults(faults);
+                let drive = open(&bench, 0, &replica).await;
+                for _ in 0..rng.random_range(1..12) {
+                    for _ in 0..rng.random_range(1..40) {
+                        let (block, byte) = (rng.random_range(0..BLOCKS), rng.random());
+                        put(&drive.volume, block, byte).await;
+                        now[block as usize] = byte;
+                    }
+                    versions.insert(drive.sync().await, now.clone());
+                    if rng.random_ratio(1, 6) {
+                        // It gives up where the store does not answer.
+                        let _ = drive.volume.pusher().unwrap().collect().await;
+                        // Collecting commits the same contents under other names.
+                        versions.insert(drive.sync().await, now.clone());
+                    }
+                    tokio::time::sleep(Duration::from_millis(rng.random_range(0..20_000))).await;
+                    if let Some(version) = drive.progress.borrow().version {
+                        reported = Some(version.name(ObjectKind::Root));
+                    }
+                }
+                // Everything ends at once, as with kill -9: what waits in the tasks is gone.
+                drive.task.abort();
+                drop(drive.stop);
+            });
+            bench.devices[0].power_cut();
+        }
+        run(async {
+            replica.set_faults(StoreFaults::default());
+            let promoted = match promote(&bench, &replica).await {
+                Ok(promoted) => promoted,
+                Err(PromoteError::Nothing) => {
+                    assert_eq!(reported, None, "seed {seed}");
+                    return;
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            };
+            let seq = |name: &str| ObjectId::parse(name).map(|(_, id)| (id.epoch, id.seq));
+            if let Some(reported) = &reported {
+                assert!(seq(&promoted) >= seq(reported), "seed {seed}: older than it said");
+            }
+            let found = contents(&bench, &replica).await;
+            if let Some(expected) = versions.get(&promoted) {
+                assert!(*expected == found, "seed {seed}: the version is not as it was");
+                compared += 1;
+            }
+        });
+    }
+    assert!(compared > 75, "{compared} versions were compared");
+}
