@@ -38,7 +38,17 @@ impl Certificates {
         let path = |name: &str| dir.join(name);
         let make = |section: &str, key: &Path, certificate: &Path, more: &[&Path]| {
             let mut command = Command::new("openssl");
-            command.args(["req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+            command.args([
+                "req",
+                "-x509",
+                "-nodes",
+                "-days",
+                "2",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+            ]);
             command.args(["-extensions", section]).arg("-config").arg(&config);
             command.arg("-keyout").arg(key).arg("-out").arg(certificate);
             if let [ca, ca_key] = more {
