@@ -11,5 +11,4 @@ mod bench;
 mod person;
 
 mod keyring;
-mod s3;
 mod webdav;
