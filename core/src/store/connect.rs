@@ -32,7 +32,9 @@ pub fn connect(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Stor
             Err(reason) => Err(ConnectError::Setup { reason }),
         },
         #[cfg(not(feature = "s3"))]
-        StoreUrl::S3(_) => Err(ConnectError::Setup { reason: format!("this build knows no S3, and {url} is that") }),
+        StoreUrl::S3(_) => {
+            Err(ConnectError::Setup { reason: format!("this build knows no S3, and {url} is that") })
+        }
         StoreUrl::Dav(_) => {
             let reason = format!("{url} cannot be reached by this build with {credentials:?}");
             Err(ConnectError::Setup { reason })

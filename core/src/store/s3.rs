@@ -144,7 +144,9 @@ impl S3Store {
         }
         let len = bytes.len() as u64;
         match part.take {
-            Some(take) if take != len => Err(self.unreachable(&format!("sent {len} bytes instead of {take}"))),
+            Some(take) if take != len => {
+                Err(self.unreachable(&format!("sent {len} bytes instead of {take}")))
+            }
             None if len > limits::OBJECT_BYTES_MAX => Err(self.unreachable("sends without end")),
             _ => Ok(bytes.freeze()),
         }
@@ -155,7 +157,10 @@ impl S3Store {
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).range("bytes=0-0");
         match self.within(0, request.send()).await? {
             Err(error) => Err(self.explain(Verb::Read, name, &error)),
-            Ok(_) => Err(self.unreachable("contradicts itself: it has the object, and refuses to say how long it is")),
+            Ok(_) => {
+                Err(self
+                    .unreachable("contradicts itself: it has the object, and refuses to say how long it is"))
+            }
         }
     }
 }

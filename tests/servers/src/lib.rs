@@ -7,3 +7,6 @@ mod acceptor;
 pub mod delay;
 pub mod faults;
 pub mod process;
+pub mod s3;
+pub mod tls;
+pub mod unconditional;

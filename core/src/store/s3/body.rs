@@ -36,9 +36,8 @@ pub(super) fn part(
         return Ok(Part { skip: 0, take: content_length, cut: false });
     };
     let take = range.end - range.start;
-    let short = |len: u64| {
-        Err(Unfit::Damaged(format!("it has {len} bytes, where {} were expected", range.end)))
-    };
+    let short =
+        |len: u64| Err(Unfit::Damaged(format!("it has {len} bytes, where {} were expected", range.end)));
     let Some(sent) = content_range else {
         // It knows no ranges, and sends the whole.
         return match content_length {
@@ -90,7 +89,9 @@ mod tests {
     #[test]
     fn other_bytes_are_refused() {
         assert!(matches!(of(5..15, Some("bytes 5-9/10"), Some(5)), Err(Unfit::Damaged(_))));
-        for sent in ["bytes 5-9/100", "bytes 0-14/100", "bytes 5-15/100", "5-14", "bytes 5-18446744073709551615/9"] {
+        for sent in
+            ["bytes 5-9/100", "bytes 0-14/100", "bytes 5-15/100", "5-14", "bytes 5-18446744073709551615/9"]
+        {
             assert!(matches!(of(5..15, Some(sent), None), Err(Unfit::Strange(_))), "{sent}");
         }
         assert!(matches!(of(5..15, Some("bytes 5-14/100"), Some(11)), Err(Unfit::Strange(_))));

@@ -120,7 +120,9 @@ impl Asked<'_> {
         let Asked { bucket, host, .. } = self;
         Some(match code {
             "InvalidAccessKeyId" | "InvalidAccessKey" => format!("{host} does not know the access key"),
-            "SignatureDoesNotMatch" => format!("the secret key does not belong to the access key, says {host}"),
+            "SignatureDoesNotMatch" => {
+                format!("the secret key does not belong to the access key, says {host}")
+            }
             "ExpiredToken" | "TokenRefreshRequired" => {
                 format!("the temporary credentials for {host} have expired")
             }
@@ -163,7 +165,9 @@ impl Asked<'_> {
             Some(region) => {
                 format!("the bucket {bucket} is in the region {region}: write region={region} in the address")
             }
-            None => format!("{host} has the bucket {bucket} in another region ({code}): check region= in the address"),
+            None => format!(
+                "{host} has the bucket {bucket} in another region ({code}): check region= in the address"
+            ),
         };
         StoreError::Denied { reason }
     }
@@ -200,7 +204,8 @@ fn is_busy(code: &str, status: u16) -> bool {
 }
 
 fn is_full(code: &str, status: u16) -> bool {
-    status == 507 || ["QuotaExceeded", "StorageFull", "InsufficientStorage"].iter().any(|full| code.contains(full))
+    status == 507
+        || ["QuotaExceeded", "StorageFull", "InsufficientStorage"].iter().any(|full| code.contains(full))
 }
 
 /// What a server sent, as far as it is a plain word.
@@ -229,7 +234,10 @@ mod tests {
         assert_eq!(said(Verb::Read, 404, "NoSuchKey"), StoreError::NotFound { name: "head/1".into() });
         for code in ["", "NoSuchBucket", "NotFound", "NoSuchUpload"] {
             let error = said(Verb::Read, 404, code);
-            assert!(!matches!(error, StoreError::NotFound { .. } | StoreError::Precondition { .. }), "{error:?}");
+            assert!(
+                !matches!(error, StoreError::NotFound { .. } | StoreError::Precondition { .. }),
+                "{error:?}"
+            );
         }
         let error = said(Verb::Read, 404, "NoSuchBucket").to_string();
         assert!(error.contains("there is no bucket photos at s3.example.org"), "{error}");
@@ -295,7 +303,10 @@ mod tests {
             (405, "", "does not answer as an S3 server"),
         ] {
             let error = said(Verb::Read, status, code);
-            assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains(words)), "{error:?}");
+            assert!(
+                matches!(&error, StoreError::Unreachable { reason } if reason.contains(words)),
+                "{error:?}"
+            );
         }
         for (status, code) in [(403, "QuotaExceeded"), (507, ""), (507, "XMinioStorageFull")] {
             assert!(matches!(said(PUT, status, code), StoreError::Full { .. }), "{status} {code}");
@@ -305,8 +316,7 @@ mod tests {
 
     #[test]
     fn a_wrong_region_names_the_right_one() {
-        let refusal =
-            Refusal { status: 301, region: Some("eu-central-1\nx"), ..Refusal::default() };
+        let refusal = Refusal { status: 301, region: Some("eu-central-1\nx"), ..Refusal::default() };
         let StoreError::Denied { reason } = asked(Verb::Read).meaning(&refusal) else { panic!() };
         assert!(reason.ends_with("write region=eu-central-1x in the address"), "{reason}");
     }
@@ -316,7 +326,10 @@ mod tests {
         for status in [403, 404, 302] {
             let refusal = Refusal { status, web_page: true, ..Refusal::default() };
             let error = asked(Verb::Read).meaning(&refusal);
-            assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains("web page")), "{error:?}");
+            assert!(
+                matches!(&error, StoreError::Unreachable { reason } if reason.contains("web page")),
+                "{error:?}"
+            );
         }
         let refusal = Refusal { status: 400, wants_tls: true, ..Refusal::default() };
         assert!(asked(Verb::Read).meaning(&refusal).to_string().contains("https://"));

@@ -10,8 +10,8 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
 use aws_sdk_s3::config::{
-    Config, Credentials as Keys, IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation,
-    StalledStreamProtectionConfig,
+    Config, Credentials as Keys, IdentityCache, Region, RequestChecksumCalculation,
+    ResponseChecksumValidation, StalledStreamProtectionConfig,
 };
 use zeroize::Zeroizing;
 
@@ -57,7 +57,8 @@ fn keys(credentials: &Credentials) -> Result<(Option<Keys>, Option<String>), Str
             Ok((new(access_key, secret_key, session_token.as_ref()), None))
         }
         Credentials::S3Profile { profile } => {
-            let home = std::env::home_dir().ok_or("the profile's files cannot be found: there is no home directory")?;
+            let home = std::env::home_dir()
+                .ok_or("the profile's files cannot be found: there is no home directory")?;
             let profile = profile::read(&home.join(".aws"), profile)?;
             let keys = new(&profile.access_key, &profile.secret_key, profile.session_token.as_ref());
             Ok((keys, profile.region))

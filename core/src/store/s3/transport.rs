@@ -85,8 +85,10 @@ fn network(error: &io::Error, host: &str) -> Option<String> {
 
 /// An error and its causes. What an [`io::Error`] holds is one of them, which `source` would skip.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| match error.downcast_ref::<io::Error>().map(io::Error::get_ref) {
-        Some(Some(inner)) => Some(inner as &(dyn Error + 'static)),
-        _ => error.source(),
+    std::iter::successors(Some(error), |&error| {
+        match error.downcast_ref::<io::Error>().map(io::Error::get_ref) {
+            Some(Some(inner)) => Some(inner as &(dyn Error + 'static)),
+            _ => error.source(),
+        }
     })
 }
