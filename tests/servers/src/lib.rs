@@ -3,7 +3,7 @@
 //! Each ends with the value that stands for it. What is missing to start one is a panic that says what to install.
 #![allow(clippy::unwrap_used)]
 
-pub mod certificates;
 pub mod dav;
 pub mod fake;
 pub mod process;
+pub mod tls;
