@@ -31,7 +31,8 @@ impl Collections {
         self.swept.swap(true, Relaxed)
     }
 
-    fn remember(&self, name: &str) {
+    /// It is there.
+    pub fn remember(&self, name: &str) {
         self.known.lock().insert(name.to_owned());
     }
 
