@@ -1,9 +1,10 @@
 //! What goes wrong on the way to a server. Whatever it is: what was uploaded is in the store for everyone, and what was
 //! not is uploaded in the end.
 
-use crate::place::{Place, push, read, write};
+use crate::place::{PATIENCE, Place, push, read, write};
 use holdall_core::volume::Access;
 use holdall_servers::faults::{self, Asked, Fault};
+use std::time::Duration;
 
 const WRITE: Access = Access::Write { over_others: false };
 
@@ -103,6 +104,27 @@ pub async fn refusals(place: Place) {
         proxy.plan(faults::none());
         assert_eq!(drive.committed(100 + u128::from(byte), 1).await, [byte], "{fault:?}");
     }
+    let mut byte = 100;
+    for fault in [Fault::UNKNOWN, Fault::DENIED, Fault::GONE, Fault::FULL, Fault::Portal] {
+        // All that is asked is refused, until a person has seen to it.
+        byte += 1;
+        proxy.plan(faults::from(0, fault.clone()));
+        write(&volume, 0, byte).await;
+        let pusher = volume.pusher().unwrap();
+        let mut state = pusher.state();
+        let (pushed, ()) = tokio::join!(tokio::time::timeout(PATIENCE, pusher.sync()), async {
+            let trouble = state.wait_for(|state| state.trouble.is_some()).await.unwrap().trouble.clone();
+            assert!(trouble.is_some_and(|trouble| !trouble.is_empty()), "{fault:?}");
+            proxy.plan(faults::none());
+        });
+        pushed.unwrap().unwrap();
+        assert_eq!(drive.committed(100 + u128::from(byte), 1).await, [byte], "{fault:?}");
+    }
+    // What is only slow is no trouble.
+    proxy.plan(faults::from(0, Fault::Drip { pieces: 5, pause: Duration::from_millis(5) }));
+    write(&volume, 0, 1).await;
+    push(&volume).await;
+    assert_eq!(drive.committed(300, 1).await, [1]);
     assert!(volume.status().local_trouble.is_none());
 }
 
