@@ -10,3 +10,6 @@ pub mod delay;
 pub mod fake;
 pub mod faults;
 pub mod process;
+pub mod s3;
+pub mod tls;
+pub mod unconditional;
