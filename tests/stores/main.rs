@@ -11,4 +11,5 @@ mod bench;
 mod person;
 
 mod keyring;
+mod s3;
 mod webdav;

@@ -117,7 +117,7 @@ fn dav_at(server: DavServer) -> Place {
         mode: Mode::Claim,
         server: Some(server.address()),
         credentials: Credentials::None,
-        url: Box::new(|server| format!("http://{}/some/where/", server.unwrap())),
+        url: Box::new(|server| format!("http://{}/drives/", server.unwrap())),
         dir: tempfile::tempdir().unwrap(),
         _keeps: Box::new(server),
     }

@@ -58,12 +58,6 @@ pub enum Made {
     NoParent,
 }
 
-/// Whether `name` may be the first of a store: its family, the claim to make it, or what finds out about the server.
-pub fn may_begin(name: &str) -> bool {
-    let claims_family = name == "claim/family" || name.starts_with("claim/family/");
-    name == family::NAME || name.starts_with(probe::AREA) || claims_family
-}
-
 impl DavStore {
     /// Sees to it that the collection that holds `name` is there; the base itself only if a family is to be made.
     pub(super) async fn make_parent(&self, name: &str) -> Result<(), StoreError> {
@@ -122,7 +116,10 @@ impl DavStore {
     }
 }
 
-/// Whether a store begins with it.
+/// Whether a store begins with it: its family, the claim to make that, or what finds out about the server before.
 pub fn begins(name: &str) -> bool {
-    name == family::NAME || name == "claim/family" || name.starts_with("claim/family/")
+    name == family::NAME
+        || name.starts_with(probe::AREA)
+        || name == "claim/family"
+        || name.starts_with("claim/family/")
 }
