@@ -129,7 +129,7 @@ fn a_revoked_key_holds_up_uploads_until_the_next_login_and_nothing_is_lost() {
     let bench = Bench::new();
     let (_server, proxy, url, mut a) = with_drive(&bench);
     a.open();
-    proxy.plan(faults::from(0, Fault::status(403, "InvalidAccessKeyId")));
+    proxy.plan(faults::from(0, Fault::Status { code: 403, error: "InvalidAccessKeyId", retry_after: None }));
     let note = a.machine.mountpoint().join("note");
     std::fs::write(&note, "kept").unwrap();
     let syncing = a.machine.begin(&["drive", "sync", "d"]);
