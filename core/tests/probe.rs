@@ -174,7 +174,7 @@ fn trouble_on_the_way_never_promotes() {
 
 #[test]
 fn what_it_costs() {
-    for (effort, requests, round_trips) in [(Effort::FULL, 350, 45), (Effort::QUICK, 80, 15)] {
+    for (effort, requests, round_trips) in [(Effort::FULL, 350, 45), (Effort::QUICK, 100, 18)] {
         for habits in [Habits::GOOD, Habits { swaps: false, ..Habits::GOOD }] {
             let store = good().with_habits(habits);
             let (took, report) = run(async {

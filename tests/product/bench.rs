@@ -80,9 +80,15 @@ impl Machine {
 
     /// A command that speaks to a person.
     pub fn plain_command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
-        command.args(arguments).stdin(Stdio::null());
-        command.envs(self.environment.iter().cloned());
+        let mut command = self.program(env!("CARGO_BIN_EXE_holdall"));
+        command.args(arguments);
+        command
+    }
+
+    /// A program that takes this for its computer.
+    pub fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).envs(self.environment.iter().cloned());
         for (variable, directory) in [
             ("HOLDALL_STATE_DIR", &self.state),
             ("HOLDALL_CACHE_DIR", &self.cache),

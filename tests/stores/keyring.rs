@@ -71,7 +71,7 @@ impl Drop for Session {
 fn credentials_are_kept_in_the_keyring_where_there_is_one_that_is_open() {
     let bench = Bench::new();
     let mut session = Session::start(&bench.path("home"));
-    let mut a = Person::new(&bench, "a", &[("DBUS_SESSION_BUS_ADDRESS", &session.bus)]);
+    let mut a = Person::new(&bench, "a", &[("DBUS_SESSION_BUS_ADDRESS", session.bus.as_str())]);
     std::fs::write(bench.path("old"), "ann:marmalade lamp\n").unwrap();
     std::fs::write(bench.path("new"), "ann:umbrella stand\n").unwrap();
     let log_in = |person: &Person, file: &str, more: &[&str]| {

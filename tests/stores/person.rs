@@ -1,16 +1,20 @@
 //! Somebody at a computer, of whom everything that is said is remembered.
 
-use crate::bench::{Bench, Machine};
+use crate::bench::{Bench, Machine, wait_until};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A computer, and what it has said.
 pub struct Person {
     pub machine: Machine,
     said: RefCell<Vec<u8>>,
+    daemon: Child,
+    /// Everything, where the daemon's own log is bounded.
+    log: PathBuf,
     events: Child,
     events_said: PathBuf,
 }
@@ -23,12 +27,16 @@ impl Person {
         machine.environment.extend(
             told.iter().chain(environment).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
         );
-        let events_said = bench.path(&format!("{name}.events"));
-        let file = File::create(&events_said).unwrap();
-        let errors = file.try_clone().unwrap();
-        let mut events = machine.command(&["events"]);
-        let events = events.stdout(file).stderr(errors).spawn().unwrap();
-        Self { machine, said: RefCell::default(), events, events_said }
+        let both_to = |mut command: Command, file: &Path| {
+            let file = File::create(file).unwrap();
+            command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap()
+        };
+        let (log, events_said) = (bench.path(&format!("{name}.log")), bench.path(&format!("{name}.events")));
+        let daemon = both_to(machine.program(env!("CARGO_BIN_EXE_holdalld")), &log);
+        let socket = machine.runtime.join("daemon.sock");
+        wait_until("the daemon listens", || UnixStream::connect(&socket).is_ok()).unwrap();
+        let events = both_to(machine.command(&["events"]), &events_said);
+        Self { machine, said: RefCell::default(), daemon, log, events, events_said }
     }
 
     fn hear(&self, output: &Output) {
@@ -87,16 +95,18 @@ impl Person {
     /// Nothing that was said or written says one of the secrets, but for the one file that is there for it.
     pub fn assert_discreet(&mut self, secrets: &[&str]) {
         // It is heard to its end.
-        let _ = self.ok(&["daemon", "stop"]);
+        self.ok(&["daemon", "stop"]);
+        self.daemon.wait().unwrap();
         let _ = self.events.kill();
-        let _ = self.events.wait();
+        self.events.wait().unwrap();
+        let log = std::fs::read(&self.log).unwrap();
+        assert!(log.len() > 1000, "the daemon says little: {}", String::from_utf8_lossy(&log));
         let mut places = vec![("what was said".to_owned(), self.said.borrow().clone())];
+        places.push(("the log".to_owned(), log));
         places.push(("events".to_owned(), std::fs::read(&self.events_said).unwrap()));
         for directory in [&self.machine.state, &self.machine.cache, &self.machine.runtime] {
             collect(directory, &self.logins(), &mut places);
         }
-        let log = places.iter().find(|(name, _)| name.ends_with("daemon.log")).expect("the daemon has a log");
-        assert!(log.1.len() > 1000, "the daemon says little: {}", String::from_utf8_lossy(&log.1));
         for (place, bytes) in places {
             for secret in secrets {
                 let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());

@@ -55,13 +55,7 @@ fn a_drive_moves_by_way_of_a_bucket_and_no_secret_is_told() {
     let mut a = Person::new(&bench, "a", &environment);
     let (ini, json, wrong, passphrase) =
         (bench.text("ini"), bench.text("json"), bench.text("wrong"), bench.text("passphrase"));
-    let create = |store| {
-        ["drive", "create", "d", "--store", store, "--size", "64M", "--passphrase-file", &passphrase]
-            .map(str::to_owned)
-            .to_vec()
-    };
-    let created = create(&url);
-    let create: Vec<&str> = created.iter().map(String::as_str).collect();
+    let create = ["drive", "create", "d", "--store", &url, "--size", "64M", "--passphrase-file", &passphrase];
     let failure = a.refused(&create, 6, "credentials");
     assert!(failure["action"].as_str().unwrap().contains("holdall store login 's3://holdall/"), "{failure}");
 
@@ -135,7 +129,7 @@ fn a_revoked_key_holds_up_uploads_until_the_next_login_and_nothing_is_lost() {
     let bench = Bench::new();
     let (_server, proxy, url, mut a) = with_drive(&bench);
     a.open();
-    proxy.plan(faults::from(0, Fault::status(403, "InvalidAccessKeyId")));
+    proxy.plan(faults::from(0, Fault::Status { code: 403, error: "InvalidAccessKeyId", retry_after: None }));
     let note = a.machine.mountpoint().join("note");
     std::fs::write(&note, "kept").unwrap();
     let syncing = a.machine.begin(&["drive", "sync", "d"]);

@@ -11,7 +11,8 @@
 //! Writer and claimant each put first and look then, so at least one of them sees the other. A writer that sees a
 //! higher claim does not know whether the claimant has seen its record. It waits for the claimant's own; if none comes,
 //! the claimant is taken for dead, and the writer takes the next turn itself, which the claimant will see should it live.
-//! How long that takes is a matter of patience: no clock decides who wins.
+//! How long that takes is a matter of patience: no clock decides who wins. A claimant that
+//! finds itself too late puts the current version once more under its turn, so that nobody waits for it at all.
 
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use crate::format::head;
@@ -145,7 +146,9 @@ impl Claims {
             Place { seq: before.seq + 1, nonce, ..before }
         } else {
             let turn = self.claim_next(drive, nonce).await?;
-            if self.current(drive).await? != Some(before) {
+            let current = self.current(drive).await?;
+            if current != Some(before) {
+                self.hand_on(drive, turn, current).await;
                 return Err(lost());
             }
             Place { turn, seq: 0, epoch, nonce }
@@ -153,6 +156,14 @@ impl Claims {
         self.unconfirmed.lock().insert(nonce);
         self.put_record(drive, place, &body).await?;
         self.confirm(drive, place, &body).await
+    }
+
+    /// Gives a turn that is of no use here to the current version, as its next record: whoever put that would wait for
+    /// ours. If this fails, it waits.
+    async fn hand_on(&self, drive: &str, turn: u64, current: Option<Place>) {
+        let Some(current) = current.filter(|current| current.turn < turn) else { return };
+        let Ok(fetched) = self.inner.get(&current.name(drive), None).await else { return };
+        let _ = self.put_record(drive, Place { turn, seq: 0, ..current }, &fetched.bytes).await;
     }
 
     /// Puts a record; one that is there already is an earlier try of the same.
@@ -175,9 +186,17 @@ impl Claims {
                 self.tidy(drive, place).await;
                 return Ok(place.etag(drive));
             }
-            if self.current(drive).await? != Some(place) {
-                self.unconfirmed.lock().remove(&place.nonce);
-                return Err(StoreError::Precondition { name: drive.to_owned() });
+            match self.current(drive).await? {
+                Some(current) if current == place => {}
+                // It was handed on to a higher turn.
+                Some(current) if current.nonce == place.nonce => {
+                    place = current;
+                    continue;
+                }
+                _ => {
+                    self.unconfirmed.lock().remove(&place.nonce);
+                    return Err(StoreError::Precondition { name: drive.to_owned() });
+                }
             }
             if Instant::now() < deadline {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -346,6 +365,28 @@ mod tests {
         let winner = if a.is_ok() { 2 } else { 3 };
         assert!(a.is_ok() != b.is_ok(), "{a:?} {b:?}");
         assert_eq!(nonce(&store).await, winner);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_loses_does_not_hold_up_who_wins() {
+        for seed in 0..200 {
+            let faults = StoreFaults { time: Duration::from_millis(20), ..StoreFaults::default() };
+            let (store, name) = (SimStore::new(seed, faults).without_swap(), head::name(DRIVE));
+            process(&store).put(&name, body(0, 1), When::Absent).await.unwrap();
+            let seen = process(&store).get(&name, None).await.unwrap().etag;
+            let begun = Instant::now();
+            let take =
+                async |nonce| process(&store).put(&name, body(1, nonce), When::Matches(seen.clone())).await;
+            let (a, b) = tokio::join!(take(2), take(3));
+            let winner = if a.is_ok() { 2 } else { 3 };
+            assert!(a.is_ok() != b.is_ok(), "seed {seed}: {a:?} {b:?}");
+            assert_eq!(nonce(&store).await, winner, "seed {seed}");
+            assert!(begun.elapsed() < 4 * LOOK_EVERY, "seed {seed}: {:?}", begun.elapsed());
+            // The winner goes on, whatever turn it has ended up with.
+            let held = process(&store).get(&name, None).await.unwrap().etag;
+            process(&store).put(&name, body(1, 4), When::Matches(held)).await.unwrap();
+            assert_eq!(nonce(&store).await, 4, "seed {seed}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,10 +16,11 @@ mod trust;
 pub use limits::Limits;
 
 use self::body::{Part, Unfit};
+use self::http::ServerClock;
 use self::meaning::{Asked, Refusal, Verb};
 use super::credentials::Credentials;
 use super::url::S3Url;
-use super::{Etag, Fetched, Listed, Store, StoreError, When};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::http::HttpResponse;
@@ -28,6 +29,7 @@ use aws_sdk_s3::primitives::{ByteStream, DateTime, DateTimeFormat, SdkBody};
 use bytes::{Bytes, BytesMut};
 use std::error::Error;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 /// Of one page of a listing: 1,000 names of at most 1 KiB, in XML.
@@ -39,6 +41,7 @@ const RESERVED_BYTES_MAX: u64 = 8 << 20;
 /// A bucket, or part of it.
 pub struct S3Store {
     client: Client,
+    clock: ServerClock,
     bucket: String,
     /// With a `/` at its end, or empty.
     prefix: String,
@@ -61,8 +64,10 @@ impl S3Store {
             None => "Amazon S3".into(),
         };
         let prefix = if url.prefix.is_empty() { String::new() } else { format!("{}/", url.prefix) };
+        let clock = ServerClock::default();
         Ok(Self {
-            client: setup::client(url, credentials, limits)?,
+            client: setup::client(url, credentials, limits, clock.clone())?,
+            clock,
             bucket: url.bucket.clone(),
             prefix,
             host,
@@ -99,6 +104,10 @@ impl S3Store {
             SdkError::ResponseError(context) if !context.raw().status().is_success() => {
                 asked.meaning(&self.refusal(None, context.raw()))
             }
+            SdkError::ResponseError(_) => match transport::known(error, &self.host) {
+                Some(reason) => StoreError::Unreachable { reason },
+                None => self.unreachable("does not answer as an S3 server does"),
+            },
             error => StoreError::Unreachable { reason: transport::reason(error, &self.host) },
         }
     }
@@ -184,13 +193,13 @@ impl Store for S3Store {
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).set_range(header);
         let answer = self.within(0, request.send()).await?;
         let answer = answer.map_err(|error| self.explain(Verb::Read, name, &error))?;
+        let etag = self.etag(answer.e_tag)?;
         let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
         let part = body::part(range.as_ref(), answer.content_range.as_deref(), length);
         let part = part.map_err(|unfit| match unfit {
             Unfit::Damaged(reason) => damaged(reason),
             Unfit::Strange(what) => StoreError::Unreachable { reason: format!("{}: {what}", self.host) },
         })?;
-        let etag = self.etag(answer.e_tag)?;
         let bytes_max = part.skip + part.take.unwrap_or(limits::OBJECT_BYTES_MAX);
         let bytes = self.within(bytes_max, self.body(answer.body, part)).await??;
         Ok(Fetched { bytes, etag })
@@ -255,6 +264,21 @@ impl Store for S3Store {
             Err(SdkError::ServiceError(context)) if context.err().code() == Some("NoSuchKey") => Ok(()),
             deleted => deleted.map(drop).map_err(|error| self.explain(Verb::Other, name, &error)),
         }
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        // Any answer has the clock; whether this is allowed is another question.
+        let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(&self.prefix).max_keys(1);
+        if let Err(error) = self.within(0, request.send()).await? {
+            match self.explain(Verb::Other, "", &error) {
+                StoreError::Denied { .. } => {}
+                error => return Err(error),
+            }
+        }
+        let date_ms = Some(self.clock.load(Relaxed)).filter(|date_ms| *date_ms > 0);
+        // No client here takes an older one; S3 knows no quota.
+        let tls = self.tls.then(|| "TLS 1.2 or 1.3".to_owned());
+        Ok(Facts { tls, date_ms, free_bytes: None, never_swaps: false })
     }
 }
 

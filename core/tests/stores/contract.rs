@@ -38,9 +38,10 @@ pub async fn holds(place: Place) {
     assert_eq!(found, [(name.to_owned(), body.len() as u64), ("seg/aa/empty".into(), 0)]);
     let found = names(b.list("ref/").await.unwrap());
     assert_eq!(found.iter().map(|(_, len)| *len).sum::<u64>(), 3 + 6 + 9, "{found:?}");
-    for (name, _) in names(b.list("").await.unwrap()) {
+    // The family's own object is what tells that the store is there at all.
+    for (name, _) in names(b.list("").await.unwrap()).into_iter().filter(|(name, _)| name != "family.json") {
         b.delete(&name).await.unwrap();
         b.delete(&name).await.unwrap();
     }
-    assert_eq!(a.list("seg/").await.unwrap_or_default(), []);
+    assert_eq!(names(a.list("").await.unwrap()), [("family.json".to_owned(), 2)]);
 }

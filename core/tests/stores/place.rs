@@ -117,7 +117,7 @@ fn dav_at(server: DavServer) -> Place {
         mode: Mode::Claim,
         server: Some(server.address()),
         credentials: Credentials::None,
-        url: Box::new(|server| format!("http://{}/some/where/", server.unwrap())),
+        url: Box::new(|server| format!("http://{}/drives/", server.unwrap())),
         dir: tempfile::tempdir().unwrap(),
         _keeps: Box::new(server),
     }
@@ -148,7 +148,7 @@ impl Place {
     /// A family with one drive in it.
     pub async fn drive(&self) -> Drive<'_> {
         let store = self.for_drives(self.server);
-        let (unlocked, _) = family::create(&*store, None).await.unwrap();
+        let (unlocked, _) = family::create(&*store, None, self.mode).await.unwrap();
         let (sealer, id) = (unlocked.sealer.clone(), unlocked.family.family);
         let drive = drive::create(&*store, &sealer, id, "d", GEOMETRY, &device(0)).await.unwrap();
         Drive { place: self, unlocked, drive }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -62,16 +63,19 @@ impl Reply {
 pub struct Fake {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Fake {
     /// Answers each request by `answer`.
     pub fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let fake = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
-        let (asked, answer) = (fake.asked.clone(), Arc::new(answer));
+        let address = listener.local_addr().unwrap();
+        let fake = Self { address, asked: Arc::default(), connections: Arc::default() };
+        let (asked, connections, answer) = (fake.asked.clone(), fake.connections.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
+                connections.fetch_add(1, Relaxed);
                 let (asked, answer) = (asked.clone(), answer.clone());
                 std::thread::spawn(move || {
                     // A client that goes away is what a test wants.
@@ -85,6 +89,11 @@ impl Fake {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many connections it got so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
     }
 
     /// What it was asked so far.

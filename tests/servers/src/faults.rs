@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 mod answers;
 mod connection;
-mod http;
+pub(crate) mod http;
 mod log;
 mod plan;
 

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod acceptor;
-pub mod certificates;
 pub mod dav;
 pub mod delay;
 pub mod fake;
 pub mod faults;
 pub mod process;
+pub mod s3;
+pub mod tls;
+pub mod unconditional;

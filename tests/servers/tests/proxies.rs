@@ -113,6 +113,7 @@ fn each_fault_is_what_it_says() {
     one(Fault::Silence, 0, "");
     assert!(one(Fault::come_back(503, 7), 0, "HTTP/1.1 503").contains("\r\nRetry-After: 7\r\n"));
     one(Fault::DENIED, 0, "HTTP/1.1 403");
+    assert!(one(Fault::Disguised("x"), 1, "HTTP/1.1 200").contains("\r\nServer: x\r\n\r\nhello"));
     one(Fault::Replayed, 2, "HTTP/1.1 200");
     assert!(one(Fault::Portal, 0, "HTTP/1.1 200").contains("<html>"));
     let halves = seen.lock().unwrap().iter().filter(|seen| *seen == "half of a request").count();

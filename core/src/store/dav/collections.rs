@@ -31,7 +31,8 @@ impl Collections {
         self.swept.swap(true, Relaxed)
     }
 
-    fn remember(&self, name: &str) {
+    /// It is there.
+    pub fn remember(&self, name: &str) {
         self.known.lock().insert(name.to_owned());
     }
 
@@ -55,12 +56,6 @@ pub enum Made {
     Before,
     /// What should hold it is not there.
     NoParent,
-}
-
-/// Whether `name` may be the first of a store: its family, the claim to make it, or what finds out about the server.
-pub fn may_begin(name: &str) -> bool {
-    let claims_family = name == "claim/family" || name.starts_with("claim/family/");
-    name == family::NAME || name.starts_with(probe::AREA) || claims_family
 }
 
 impl DavStore {
@@ -121,7 +116,10 @@ impl DavStore {
     }
 }
 
-/// Whether a store begins with it.
+/// Whether a store begins with it: its family, the claim to make that, or what finds out about the server before.
 pub fn begins(name: &str) -> bool {
-    name == family::NAME || name == "claim/family" || name.starts_with("claim/family/")
+    name == family::NAME
+        || name.starts_with(probe::AREA)
+        || name == "claim/family"
+        || name.starts_with("claim/family/")
 }

@@ -25,12 +25,13 @@ impl DavStore {
     /// One PUT. For names that are random.
     pub(super) async fn put_straight(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         let len = body.len() as u64;
-        match self.put_once(name, body.clone(), &when).await {
-            // An earlier try of this put may have broken off half-way.
-            Err(StoreError::Precondition { .. }) if self.len_of(name).await? != len => {
-                self.put_once(name, body, &When::Always).await
-            }
-            put => put,
+        let put = self.put_once(name, body.clone(), &when).await;
+        let Err(StoreError::Precondition { .. }) = put else { return put };
+        match self.len_of(name).await {
+            Ok(found) if found == len => put,
+            // An earlier try of this put broke off half-way.
+            Ok(_) | Err(StoreError::NotFound { .. }) => self.put_once(name, body, &When::Always).await,
+            Err(error) => Err(error),
         }
     }
 
@@ -58,9 +59,7 @@ impl DavStore {
         }
         match moved? {
             Moved::Done => Ok(Etag(String::new())),
-            Moved::NoParent => Err(StoreError::Unreachable {
-                reason: format!("{} has no collection for {name}", self.http.host()),
-            }),
+            Moved::NoParent => Err(no_parent(self.http.host(), name)),
             Moved::Unknown => {
                 self.cannot_move.store(true, Relaxed);
                 self.put_and_look(name, body, &when).await
@@ -84,10 +83,11 @@ impl DavStore {
     async fn put_and_look(&self, name: &str, body: Bytes, when: &When) -> Result<Etag, StoreError> {
         let len = body.len() as u64;
         let etag = self.put_once(name, body, when).await?;
-        let found = self.len_of(name).await?;
-        if found == len {
-            return Ok(etag);
-        }
+        let found = match self.len_of(name).await {
+            Ok(found) if found == len => return Ok(etag),
+            Err(StoreError::NotFound { .. }) => 0,
+            found => found?,
+        };
         let reason = format!("{} has kept {found} of {len} bytes of {name}", self.http.host());
         Err(StoreError::Unreachable { reason })
     }

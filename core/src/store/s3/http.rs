@@ -8,12 +8,13 @@ use super::silence::{Pulse, Receiving, Sending};
 use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_s3::config::{HttpClient, RuntimeComponents};
 use aws_sdk_s3::error::{BoxError, ConnectorError};
-use aws_sdk_s3::primitives::SdkBody;
+use aws_sdk_s3::primitives::{DateTime, DateTimeFormat, SdkBody};
 use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
-use hyper::body::{Body, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
@@ -22,6 +23,7 @@ use parking_lot::RwLock;
 use rustls::ClientConfig;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Connections that nobody uses and that are kept: as many as a drive asks at once when it is busy.
@@ -38,10 +40,14 @@ pub(super) struct WebPage;
 
 type Pool = Client<HttpsConnector<TcpConnector>, Sending>;
 
+/// The server's clock in its last answer: Unix time in ms, or 0 before there is one.
+pub(super) type ServerClock = Arc<AtomicU64>;
+
 /// The client.
 #[derive(Clone)]
 pub(super) struct Http {
     limits: Limits,
+    clock: ServerClock,
     trust: ClientConfig,
     /// Replaced when a connection fell silent. Held for a clone or an assignment.
     pool: Arc<RwLock<Pool>>,
@@ -49,9 +55,9 @@ pub(super) struct Http {
 
 impl Http {
     /// A client that trusts what `trust` says.
-    pub(super) fn new(trust: ClientConfig, limits: Limits) -> Self {
+    pub(super) fn new(trust: ClientConfig, limits: Limits, clock: ServerClock) -> Self {
         let pool = Arc::new(RwLock::new(pool(&trust, limits)));
-        Self { limits, trust, pool }
+        Self { limits, clock, trust, pool }
     }
 
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
@@ -67,6 +73,9 @@ impl Http {
                 return Err(ConnectorError::timeout(silent.into()));
             }
         };
+        if let Some(date_ms) = date_ms(answer.headers()) {
+            self.clock.store(date_ms, Relaxed);
+        }
         if is_web_page(&answer) {
             return Err(ConnectorError::other(WebPage.into(), None));
         }
@@ -95,13 +104,19 @@ fn pool(trust: &ClientConfig, limits: Limits) -> Pool {
         .build(https)
 }
 
+fn date_ms(headers: &HeaderMap) -> Option<u64> {
+    let date = DateTime::from_str(headers.get(DATE)?.to_str().ok()?, DateTimeFormat::HttpDate).ok()?;
+    u64::try_from(date.to_millis().ok()?).ok()
+}
+
 /// Whether success is claimed by a page for people, as the login pages of hotels do. Some servers call an empty body
 /// that too.
 fn is_web_page(answer: &hyper::Response<Incoming>) -> bool {
-    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    answer.status().is_success()
-        && kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))
-        && answer.body().size_hint().exact() != Some(0)
+    let header = |name| answer.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let html = header(CONTENT_TYPE)
+        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"));
+    let status = answer.status();
+    html && status.is_success() && status != StatusCode::NO_CONTENT && header(CONTENT_LENGTH) != Some("0")
 }
 
 impl HttpConnector for Http {

@@ -1,7 +1,7 @@
 //! From an address and credentials to the SDK's client. The environment has no say: neither its variables nor the
 //! addresses that only Amazon's own computers have.
 
-use super::http::Http;
+use super::http::{Http, ServerClock};
 use super::limits::Limits;
 use super::{profile, trust};
 use crate::store::credentials::Credentials;
@@ -19,12 +19,17 @@ use zeroize::Zeroizing;
 const REGION: &str = "us-east-1";
 
 /// The client. The error says what is wrong with the credentials or the certificates.
-pub(super) fn client(url: &S3Url, credentials: &Credentials, limits: Limits) -> Result<Client, String> {
+pub(super) fn client(
+    url: &S3Url,
+    credentials: &Credentials,
+    limits: Limits,
+    clock: ServerClock,
+) -> Result<Client, String> {
     let trust = trust::config(url.ca.as_deref())?;
     let (keys, profile_region) = keys(credentials)?;
     let region = url.region.clone().or(profile_region).unwrap_or_else(|| REGION.into());
     let mut config = Config::builder()
-        .http_client(Http::new(trust, limits))
+        .http_client(Http::new(trust, limits, clock))
         .region(Region::new(region))
         .force_path_style(url.path_style)
         .identity_cache(IdentityCache::no_cache())

@@ -15,6 +15,18 @@ pub struct Answer {
     delimited: bool,
 }
 
+impl Answer {
+    /// The same, said to be of another server.
+    fn disguised(self, server: &str) -> Self {
+        let (head, body) = self.bytes.split_at(self.head_bytes);
+        let head = String::from_utf8_lossy(head);
+        let mut lines: Vec<_> = head.trim_end().lines().collect();
+        lines.retain(|line| !line.to_ascii_lowercase().starts_with("server:"));
+        let head = format!("{}\r\nServer: {server}\r\n\r\n", lines.join("\r\n"));
+        Self { head_bytes: head.len(), bytes: [head.as_bytes(), body].concat(), ..self }
+    }
+}
+
 /// What becomes of the connection.
 enum Next {
     GoOn,
@@ -109,6 +121,9 @@ fn one(
         Some(Fault::Zombie { later }) => {
             shared.hold_back(later, method, request);
             Ok(Next::Cut)
+        }
+        Some(Fault::Disguised(server)) => {
+            pass_on(&ask(upstream, method, &request)?.disguised(server), answered)
         }
         Some(Fault::Portal) => answered(&answers::portal(method), 200),
     }

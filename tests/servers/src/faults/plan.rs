@@ -43,6 +43,8 @@ pub enum Fault {
     Replayed,
     /// What a hotel's network answers: 200, and a page to log in.
     Portal,
+    /// The server's answer, in which it says that it is this one (`Server`). No fault: it must make no difference.
+    Disguised(&'static str),
 }
 
 impl Fault {

@@ -1,0 +1,94 @@
+//! Errors of stores, before there is a drive on them: addresses, credentials, and what stores can do.
+
+use super::{NOTHING_CHANGED, SAFE_HERE, failure};
+use crate::api::{Code, Failure};
+use crate::daemon::secrets::SecretsError;
+use crate::daemon::secrets::keyring::KeyringError;
+use crate::words::why;
+
+/// Puts the store's address into an action that says URL, ready to be pasted into a shell.
+pub fn at_store(failure: Failure, url: &str) -> Failure {
+    Failure { action: with_address(&failure.action, url), ..failure }
+}
+
+/// Puts the store's address where `text` says URL.
+pub fn with_address(text: &str, url: &str) -> String {
+    let plain = url.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c));
+    let quoted = if plain { url.to_owned() } else { format!("'{}'", url.replace('\'', r"'\''")) };
+    text.replace("URL", &quoted)
+}
+
+/// Nobody has logged in to a store that asks who one is.
+pub fn no_login(url: &str) -> Failure {
+    let failure = failure(
+        Code::Credentials,
+        format!("There are no credentials for {url} on this computer."),
+        SAFE_HERE,
+        "Run holdall store login URL.",
+    );
+    at_store(failure, url)
+}
+
+/// A store that leaves it to people that a drive has one writer.
+pub fn weak_store(url: &str) -> Failure {
+    failure(
+        Code::WeakStore,
+        format!("{url} cannot tell two devices apart that take a drive at the same moment."),
+        "Nothing was changed. A drive on it is for one device at a time: close it on one before you open it on another.",
+        "Give --yes if that will do, or use another store.",
+    )
+}
+
+/// A store that no drive can be in.
+pub fn unusable_store(url: &str, why: &str) -> Failure {
+    let failure = failure(
+        Code::Credentials,
+        format!("No drive can be in {url}: {why}."),
+        NOTHING_CHANGED,
+        "Give other credentials with holdall store login URL, and look again with holdall store test URL.",
+    );
+    at_store(failure, url)
+}
+
+/// A store that does not do any more what a drive on it relies on.
+pub fn store_demoted(name: &str, why: &str) -> Failure {
+    failure(
+        Code::WeakStore,
+        format!("The store does not compare and swap any more, which {name} relies on: {why}."),
+        "Two devices that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
+        format!(
+            "Look at it with holdall drive open {name} --read-only, and ask who runs the store, or what stands in \
+             front of it. holdall store test URL shows more."
+        ),
+    )
+}
+
+/// Errors of keeping credentials.
+pub fn secrets(error: &SecretsError) -> Failure {
+    match error {
+        SecretsError::Keyring { store, error: KeyringError::Locked } => failure(
+            Code::Credentials,
+            format!("The keyring is locked, and the credentials for {store} are in it."),
+            SAFE_HERE,
+            "Unlock the keyring (a desktop does that at login), or give them again with holdall store login URL.",
+        ),
+        SecretsError::Keyring { store, error: KeyringError::Away(reason) } => failure(
+            Code::Credentials,
+            format!("The credentials for {store} are in the keyring, which does not answer: {reason}."),
+            SAFE_HERE,
+            "Log in to the desktop, or give them again with holdall store login URL.",
+        ),
+        SecretsError::Keyring { store, error: KeyringError::Missing } => failure(
+            Code::Credentials,
+            format!("The credentials for {store} were in the keyring, and are gone."),
+            SAFE_HERE,
+            "Give them again with holdall store login URL.",
+        ),
+        SecretsError::Local(error) => failure(
+            Code::Failed,
+            format!("Credentials cannot be read or kept: {}.", why(error)),
+            NOTHING_CHANGED,
+            "Check the local disk, and the permissions of the state directory.",
+        ),
+    }
+}
