@@ -21,6 +21,9 @@ const PURE: &[&str] = &[
     "push/policy.rs",
     "retry.rs",
     "runs.rs",
+    "store/s3/body.rs",
+    "store/s3/limits.rs",
+    "store/s3/meaning.rs",
     "units.rs",
 ];
 

@@ -104,6 +104,10 @@ impl S3Store {
             SdkError::ResponseError(context) if !context.raw().status().is_success() => {
                 asked.meaning(&self.refusal(None, context.raw()))
             }
+            SdkError::ResponseError(_) => match transport::known(error, &self.host) {
+                Some(reason) => StoreError::Unreachable { reason },
+                None => self.unreachable("does not answer as an S3 server does"),
+            },
             error => StoreError::Unreachable { reason: transport::reason(error, &self.host) },
         }
     }
@@ -189,13 +193,13 @@ impl Store for S3Store {
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).set_range(header);
         let answer = self.within(0, request.send()).await?;
         let answer = answer.map_err(|error| self.explain(Verb::Read, name, &error))?;
+        let etag = self.etag(answer.e_tag)?;
         let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
         let part = body::part(range.as_ref(), answer.content_range.as_deref(), length);
         let part = part.map_err(|unfit| match unfit {
             Unfit::Damaged(reason) => damaged(reason),
             Unfit::Strange(what) => StoreError::Unreachable { reason: format!("{}: {what}", self.host) },
         })?;
-        let etag = self.etag(answer.e_tag)?;
         let bytes_max = part.skip + part.take.unwrap_or(limits::OBJECT_BYTES_MAX);
         let bytes = self.within(bytes_max, self.body(answer.body, part)).await??;
         Ok(Fetched { bytes, etag })

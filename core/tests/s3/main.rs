@@ -73,7 +73,16 @@ fn denied<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
 /// What a person reads is short, and neither a secret nor a program's own words.
 #[track_caller]
 fn checked(reason: String) -> String {
-    for word in [holdall_servers::s3::SECRET_KEY, "token-of-a-session", "Error", "Some(", "{", "dispatch"] {
+    for word in [
+        holdall_servers::s3::SECRET_KEY,
+        "token-of-a-session",
+        "SdkError",
+        "hyper",
+        "Some(",
+        "{",
+        "dispatch",
+        "os error",
+    ] {
         assert!(!reason.contains(word), "{word}: {reason}");
     }
     assert!(!reason.is_empty() && reason.len() < 250, "{reason}");

@@ -12,8 +12,9 @@ use aws_sdk_s3::primitives::{DateTime, DateTimeFormat, SdkBody};
 use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
-use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, DATE, HeaderMap};
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
@@ -111,10 +112,11 @@ fn date_ms(headers: &HeaderMap) -> Option<u64> {
 /// Whether success is claimed by a page for people, as the login pages of hotels do. Some servers call an empty body
 /// that too.
 fn is_web_page(answer: &hyper::Response<Incoming>) -> bool {
-    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    answer.status().is_success()
-        && kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))
-        && answer.body().size_hint().exact() != Some(0)
+    let header = |name| answer.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let html = header(CONTENT_TYPE)
+        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"));
+    let status = answer.status();
+    html && status.is_success() && status != StatusCode::NO_CONTENT && header(CONTENT_LENGTH) != Some("0")
 }
 
 impl HttpConnector for Http {

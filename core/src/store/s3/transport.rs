@@ -9,6 +9,14 @@ use std::io::{self, ErrorKind};
 
 /// What went wrong on the way to `host`.
 pub(super) fn reason(error: &(dyn Error + 'static), host: &str) -> String {
+    known(error, host).unwrap_or_else(|| match chain(error).last() {
+        Some(cause) => format!("the request to {host} did not get through ({cause})"),
+        None => format!("the request to {host} did not get through"),
+    })
+}
+
+/// The same, if it is something that has a name.
+pub(super) fn known(error: &(dyn Error + 'static), host: &str) -> Option<String> {
     let links: Vec<_> = chain(error).collect();
     let known = links.iter().find_map(|link| {
         let silent = link.downcast_ref::<Silent>().map(|Silent(limit)| silent(host, *limit));
@@ -17,11 +25,7 @@ pub(super) fn reason(error: &(dyn Error + 'static), host: &str) -> String {
         silent.or_else(page).or_else(tls)
     });
     let known = known.or_else(|| links.iter().find_map(|link| http(link.downcast_ref()?, host)));
-    let known = known.or_else(|| links.iter().rev().find_map(|link| network(link.downcast_ref()?, host)));
-    known.unwrap_or_else(|| match links.last() {
-        Some(cause) => format!("the request to {host} did not get through ({cause})"),
-        None => format!("the request to {host} did not get through"),
-    })
+    known.or_else(|| links.iter().rev().find_map(|link| network(link.downcast_ref()?, host)))
 }
 
 fn silent(host: &str, limit: std::time::Duration) -> String {
