@@ -11,7 +11,7 @@ async fn silence_and_drips_end() {
     let reason = unreachable(store.get("seg/00/x", None).await);
     assert!(reason.contains("does not answer"), "{reason}");
     // A large body does not buy a silent server much time.
-    let reason = unreachable(store.put("seg/00/x", vec![0; 100_000].into(), When::Always).await);
+    let reason = unreachable(store.put("seg/00/x", vec![0; 20_000].into(), When::Always).await);
     assert!(reason.contains("does not answer"), "{reason}");
     let reason = unreachable(store.get("seg/00/drip", Some(0..1000)).await);
     assert!(reason.contains("too slow"), "{reason}");

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn basic_and_digest_over_http_and_tls() {
     for sign_in in [SignIn::Basic, SignIn::Digest] {
-        for server in [DavServer::apache(sign_in), DavServer::apache_tls(sign_in)] {
+        for server in [DavServer::apache(sign_in), DavServer::apache_tls(sign_in, 2)] {
             let ca = server.ca().map_or(String::new(), |ca| format!("?ca={}", ca.display()));
             let url = server.url(&format!("/s/{ca}"));
             let with = |credentials: &Credentials| store_with(&url, credentials, Limits::default());
@@ -35,7 +35,7 @@ async fn basic_and_digest_over_http_and_tls() {
 
 #[tokio::test]
 async fn a_certificate_is_trusted_only_if_its_authority_is() {
-    let server = DavServer::apache_tls(SignIn::None);
+    let server = DavServer::apache_tls(SignIn::None, 2);
     let ca = server.ca().unwrap().display().to_string();
     let trusting = store(&server.url(&format!("/s/?ca={ca}")));
     assert!(trusting.claim("claim/family", 1).await.unwrap());
@@ -49,6 +49,10 @@ async fn a_certificate_is_trusted_only_if_its_authority_is() {
     let secure = format!("https://{}/s/?ca={ca}", without_tls.address());
     let reason = unreachable(store(&secure).get("family.json", None).await);
     assert!(reason.contains("does not speak TLS"), "{reason}");
+    let expired = DavServer::apache_tls(SignIn::None, -1);
+    let url = expired.url(&format!("/s/?ca={}", expired.ca().unwrap().display()));
+    let reason = unreachable(store(&url).get("family.json", None).await);
+    assert!(reason.contains("expired"), "{reason}");
     // One that is for another name.
     let other = format!("https://127.0.0.2:{}/s/?ca={ca}", server.address().port());
     let reason = unreachable(store(&other).get("family.json", None).await);

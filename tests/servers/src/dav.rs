@@ -2,8 +2,8 @@
 //!
 //! Who starts them may be root: they change to `nobody` then, and their directories are open to all.
 
-use crate::certificates::Certificates;
 use crate::process::{Process, free_address};
+use crate::tls::{Authority, Certificate};
 use std::fmt::Write;
 use std::fs::Permissions;
 use std::net::SocketAddr;
@@ -32,18 +32,21 @@ pub enum SignIn {
 pub struct DavServer {
     process: Process,
     dir: TempDir,
-    certificates: Option<Certificates>,
+    authority: Option<Authority>,
 }
 
 impl DavServer {
     /// Apache's mod_dav.
     pub fn apache(sign_in: SignIn) -> Self {
-        Self::start_apache(sign_in, false)
+        Self::start_apache(sign_in, None)
     }
 
-    /// Apache's mod_dav over TLS, with a certificate that nobody trusts so far.
-    pub fn apache_tls(sign_in: SignIn) -> Self {
-        Self::start_apache(sign_in, true)
+    /// Apache's mod_dav over TLS, with a certificate for 127.0.0.1 that is valid for so many days, from an authority
+    /// that nobody trusts so far.
+    pub fn apache_tls(sign_in: SignIn, days: i32) -> Self {
+        let authority = Authority::new();
+        let certificate = authority.issue("127.0.0.1", days);
+        Self::start_apache(sign_in, Some((authority, certificate)))
     }
 
     /// nginx, with what it has of WebDAV in libnginx-mod-http-dav-ext.
@@ -83,22 +86,22 @@ http {{
         let mut command = Command::new("/usr/sbin/nginx");
         // Until it has read its configuration it knows of the system's log only.
         command.arg("-c").arg(file).arg("-e").arg(dir.path().join("log/start.log"));
-        Self { process: Process::start(&mut command, address), dir, certificates: None }
+        Self { process: Process::start(&mut command, address), dir, authority: None }
     }
 
-    fn start_apache(sign_in: SignIn, tls: bool) -> Self {
+    fn start_apache(sign_in: SignIn, tls: Option<(Authority, Certificate)>) -> Self {
         let (dir, address) = (directories(), free_address());
-        let certificates = tls.then(|| Certificates::make(dir.path()));
+        let (authority, certificate) = tls.unzip();
         let file = dir.path().join("apache.conf");
-        std::fs::write(&file, apache_config(dir.path(), address, sign_in, certificates.as_ref())).unwrap();
+        std::fs::write(&file, apache_config(dir.path(), address, sign_in, certificate.as_ref())).unwrap();
         let mut command = Command::new("/usr/sbin/apache2");
         command.arg("-DFOREGROUND").arg("-f").arg(file);
-        Self { process: Process::start(&mut command, address), dir, certificates }
+        Self { process: Process::start(&mut command, address), dir, authority }
     }
 
     /// The address of a path, which is percent-encoded and begins with `/`.
     pub fn url(&self, path: &str) -> String {
-        let scheme = if self.certificates.is_some() { "https" } else { "http" };
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
         format!("{scheme}://{}{path}", self.process.address())
     }
 
@@ -112,9 +115,14 @@ http {{
         self.dir.path().join("root")
     }
 
+    /// Makes a directory in it that the server may write to.
+    pub fn make_directory(&self, name: &str) {
+        open_directory(&self.root().join(name));
+    }
+
     /// The authority that its certificate is from.
-    pub fn ca(&self) -> Option<&Path> {
-        self.certificates.as_ref().map(|certificates| certificates.ca.as_path())
+    pub fn ca(&self) -> Option<PathBuf> {
+        self.authority.as_ref().map(Authority::pem)
     }
 
     /// What it has logged.
@@ -127,18 +135,21 @@ fn directories() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     for name in ["root", "lock", "log", "tmp"] {
-        let path = dir.path().join(name);
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        open_directory(&dir.path().join(name));
     }
     dir
+}
+
+fn open_directory(path: &Path) {
+    std::fs::create_dir(path).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
 }
 
 fn apache_config(
     dir: &Path,
     address: SocketAddr,
     sign_in: SignIn,
-    certificates: Option<&Certificates>,
+    certificate: Option<&Certificate>,
 ) -> String {
     let at = dir.display();
     let mut config = String::new();
@@ -155,13 +166,9 @@ fn apache_config(
         ),
     };
     std::fs::write(dir.join("users"), users).unwrap();
-    let tls = certificates.map_or(String::new(), |certificates| {
-        let Certificates { certificate, key, .. } = certificates;
-        format!(
-            "SSLEngine on\nSSLCertificateFile {}\nSSLCertificateKeyFile {}\n",
-            certificate.display(),
-            key.display()
-        )
+    let tls = certificate.map_or(String::new(), |Certificate { chain, key }| {
+        let [chain, key] = [chain, key].map(|path| path.display());
+        format!("SSLEngine on\nSSLCertificateFile {chain}\nSSLCertificateKeyFile {key}\n")
     });
     let _ = write!(
         config,

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod acceptor;
-pub mod certificates;
 pub mod dav;
 pub mod delay;
 pub mod fake;

@@ -17,6 +17,7 @@ impl DavStore {
         let nonce = format!("{nonce:032x}");
         match made {
             Made::New => {
+                self.collections.remember(name);
                 let body = Bytes::copy_from_slice(nonce.as_bytes());
                 self.put_once(&format!("{name}/{nonce}"), body, &When::Always).await?;
             }

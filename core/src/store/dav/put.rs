@@ -1,5 +1,6 @@
 //! Putting objects: straight to their name, or aside and moved. [`super`] says which and why.
 
+use super::collections::Made;
 use super::http::{Answer, Request};
 use super::read::etag;
 use super::{DavStore, names};
@@ -25,12 +26,13 @@ impl DavStore {
     /// One PUT. For names that are random.
     pub(super) async fn put_straight(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         let len = body.len() as u64;
-        match self.put_once(name, body.clone(), &when).await {
-            // An earlier try of this put may have broken off half-way.
-            Err(StoreError::Precondition { .. }) if self.len_of(name).await? != len => {
-                self.put_once(name, body, &When::Always).await
-            }
-            put => put,
+        let put = self.put_once(name, body.clone(), &when).await;
+        let Err(StoreError::Precondition { .. }) = put else { return put };
+        match self.len_of(name).await {
+            Ok(found) if found == len => put,
+            // An earlier try of this put broke off half-way.
+            Ok(_) | Err(StoreError::NotFound { .. }) => self.put_once(name, body, &When::Always).await,
+            Err(error) => Err(error),
         }
     }
 
@@ -58,9 +60,7 @@ impl DavStore {
         }
         match moved? {
             Moved::Done => Ok(Etag(String::new())),
-            Moved::NoParent => Err(StoreError::Unreachable {
-                reason: format!("{} has no collection for {name}", self.http.host()),
-            }),
+            Moved::NoParent => Err(no_parent(self.http.host(), name)),
             Moved::Unknown => {
                 self.cannot_move.store(true, Relaxed);
                 self.put_and_look(name, body, &when).await
@@ -84,10 +84,11 @@ impl DavStore {
     async fn put_and_look(&self, name: &str, body: Bytes, when: &When) -> Result<Etag, StoreError> {
         let len = body.len() as u64;
         let etag = self.put_once(name, body, when).await?;
-        let found = self.len_of(name).await?;
-        if found == len {
-            return Ok(etag);
-        }
+        let found = match self.len_of(name).await {
+            Ok(found) if found == len => return Ok(etag),
+            Err(StoreError::NotFound { .. }) => 0,
+            found => found?,
+        };
         let reason = format!("{} has kept {found} of {len} bytes of {name}", self.http.host());
         Err(StoreError::Unreachable { reason })
     }
@@ -96,13 +97,16 @@ impl DavStore {
     pub(super) async fn put_once(&self, name: &str, body: Bytes, when: &When) -> Result<Etag, StoreError> {
         self.make_parent(name).await?;
         let answer = self.send_put(name, body.clone(), when).await?;
-        let answer = if matches!(answer.status, StatusCode::CONFLICT | StatusCode::NOT_FOUND) {
-            answer.drain().await;
-            self.collections.forget(name);
-            self.make_parent(name).await?;
-            self.send_put(name, body, when).await?
-        } else {
-            answer
+        // What nginx says where the collection is missing is that it has an error of its own.
+        let answer = match answer.status {
+            StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::INTERNAL_SERVER_ERROR => {
+                self.collections.forget(name);
+                match self.make_parent(name).await? {
+                    Made::New => self.send_put(name, body, when).await?,
+                    Made::Before | Made::NoParent => answer,
+                }
+            }
+            _ => answer,
         };
         match answer.status {
             StatusCode::CREATED | StatusCode::NO_CONTENT => {}
@@ -135,9 +139,9 @@ impl DavStore {
         let (from, to) = (names::object(base, temporary), names::object(base, name));
         let overwrite = if *when == When::Absent { "F" } else { "T" };
         let method = Method::from_bytes(b"MOVE").expect("it is a token");
-        // A server behind another does not know by which scheme and name it was asked, so the path comes first. Not all
-        // take one.
-        for destination in [to.path(), to.as_str()] {
+        // Apache wants the whole address. A server behind another does not know by which it was asked, and may do with
+        // the path.
+        for destination in [to.as_str(), to.path()] {
             let request = Request::new(method.clone(), from.clone());
             let request = request.with(DESTINATION, destination).with(OVERWRITE, overwrite);
             let answer = self.http.send(&request).await?;
@@ -146,6 +150,7 @@ impl DavStore {
                     answer.drain().await;
                     return Ok(Moved::Done);
                 }
+                StatusCode::BAD_GATEWAY if destination != to.as_str() => return Err(answer.refusal(name)),
                 StatusCode::BAD_REQUEST | StatusCode::BAD_GATEWAY => answer.drain().await,
                 StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => return Ok(Moved::Unknown),
                 StatusCode::CONFLICT | StatusCode::NOT_FOUND => return Ok(Moved::NoParent),
