@@ -15,8 +15,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+mod limits;
 mod stores;
 
+pub use limits::*;
 pub use stores::*;
 
 /// One line of a POST's answer.

@@ -24,6 +24,7 @@ mod drive;
 mod events;
 mod failure;
 mod interrupted;
+mod limits;
 mod output;
 mod progress;
 mod secrets;
@@ -72,6 +73,7 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         }
         Command::Drive(_)
         | Command::Store(_)
+        | Command::Limits(_)
         | Command::Status
         | Command::Doctor { .. }
         | Command::Events
@@ -115,6 +117,7 @@ async fn dispatch(
     match &arguments.command {
         Command::Drive(command) => drive::run(command, &session).await,
         Command::Store(command) => store::run(command, &session).await,
+        Command::Limits(arguments) => limits::run(arguments, &session).await,
         Command::Status => drive::status_of_all(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
         Command::Events => events::follow(paths, output).await,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod bench;
 
 use bench::{Bench, close, device, get, put, run};

@@ -56,6 +56,7 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         Command::Store(StoreCommand::Test { .. }) => {
             return ("Small objects of the test may be left in the store, under probe/.", "");
         }
+        Command::Limits(_) => return ("They may have been changed already.", "Run `holdall limits` to see."),
         Command::Doctor { .. } => {
             return ("Some of it may have been repaired already.", "Run `holdall doctor` to see.");
         }

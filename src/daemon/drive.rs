@@ -147,12 +147,27 @@ impl Drive {
     /// Switches uploading and background downloading off or on, for good.
     pub fn set_paused(&self, paused: bool) -> Result<(), Failure> {
         self.remember(|config| config.paused = paused)?;
+        self.apply_pause();
+        Ok(())
+    }
+
+    /// Why uploading and background downloading are off: a person has switched them off, or the network asks for it.
+    pub fn pause(&self) -> Option<&'static str> {
+        match self.config.lock().paused {
+            true => Some("paused by you"),
+            false if *self.stores.limits().waiting().borrow() => Some("metered network"),
+            false => None,
+        }
+    }
+
+    /// Has the engine do as it should now.
+    pub fn apply_pause(&self) {
         if let Some(volume) = &*self.live.read() {
+            let paused = self.pause().is_some();
             if let Some(pusher) = volume.pusher() {
                 pusher.set_paused(paused);
             }
             volume.puller().set_background(!paused);
         }
-        Ok(())
     }
 }

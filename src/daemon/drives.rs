@@ -2,6 +2,7 @@
 
 use super::drive::Drive;
 use super::failure::{self, failure};
+use super::limits::Limits;
 use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
 use super::stores::{self, FamilyStore, Stores, trial};
@@ -67,7 +68,7 @@ impl Drives {
             }
         }
         let drives = Self {
-            stores: Stores::new(Keeper::new(&registry.paths().state)),
+            stores: Stores::new(Keeper::new(&registry.paths().state), Limits::load(&registry.paths().state)),
             registry: registry.clone(),
             site,
             pages,
@@ -82,6 +83,20 @@ impl Drives {
             drives.known.lock().insert(name, drive);
         }
         Ok((Arc::new(drives), stopped))
+    }
+
+    /// What all drives may take of the network.
+    pub fn limits(&self) -> &Arc<Limits> {
+        self.stores.limits()
+    }
+
+    /// Has drives wait, or go on, as the network asks for it.
+    pub async fn wait_where_told(self: Arc<Self>) {
+        let mut waiting = self.limits().waiting();
+        while waiting.changed().await.is_ok() {
+            waiting.borrow_and_update();
+            self.all().iter().for_each(|drive| drive.apply_pause());
+        }
     }
 
     fn known_drive(&self, name: &str, config: Config) -> Arc<Drive> {
@@ -190,7 +205,7 @@ impl Drives {
             return Ok(Mode::Swap);
         }
         let credentials = self.stores.credentials(url).await?;
-        let report = trial::of(url, &credentials, Effort::FULL, Some(work)).await?;
+        let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
         match report.is_usable() {
             true => Ok(report.mode),
             false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),

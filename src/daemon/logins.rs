@@ -20,7 +20,7 @@ impl Drives {
         let scope = stores::scope(&url)?;
         let credentials = stores::credentials(&url, request.credentials)?;
         if !request.unchecked {
-            try_out(&url, &credentials).await?;
+            self.try_out(&url, &credentials).await?;
         }
         let kept = self.stores().keeper().keep(&scope, credentials, !request.no_keyring).await;
         let login = kept.map_err(|error| failure::secrets(&error))?;
@@ -55,7 +55,7 @@ impl Drives {
             Some(given) => stores::credentials(&url, given)?,
             None => self.stores().credentials(&url).await?,
         };
-        let trial = trial::of(&url, &credentials, Effort::FULL, Some(&work));
+        let trial = trial::of(self.stores(), &url, &credentials, Effort::FULL, Some(&work));
         let report =
             work.unless_interrupted("Small objects may be left in the store, under probe/.", trial).await??;
         Ok(api::StoreTested {
@@ -81,9 +81,36 @@ impl Drives {
             let same = keeper.credentials(known).await.is_ok_and(|known| known == credentials);
             return if same { Ok(()) } else { Err(logged_in_otherwise(&scope)) };
         }
-        try_out(url, &credentials).await?;
+        self.try_out(url, &credentials).await?;
         keeper.keep(&scope, credentials, true).await.map_err(|error| failure::secrets(&error))?;
         Ok(())
+    }
+
+    /// Asks the store for what every drive asks for: a listing, and an object that may not be there.
+    async fn try_out(&self, url: &StoreUrl, credentials: &Credentials) -> Result<(), Failure> {
+        let store = self.stores().reach(url, credentials)?;
+        let tried = match store.list("head/").await {
+            Ok(_) => store.get(family::NAME, None).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match tried {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(StoreError::Denied { reason }) => Err(failure(
+                Code::Credentials,
+                format!("The store refused these credentials: {reason}."),
+                "They were not kept, and nothing was changed.",
+                "Check the access key or the password, and that it may list and read what is at this address.",
+            )),
+            Err(error) => {
+                let failure = failure::store(&error);
+                let action = "Check the address and the connection, or keep them untried with --no-check.";
+                Err(Failure {
+                    consequence: "They were not kept, and nothing was changed.".into(),
+                    action: action.into(),
+                    ..failure
+                })
+            }
+        }
     }
 
     fn told(&self, login: &Login) -> StoreLogin {
@@ -101,33 +128,6 @@ impl Drives {
                 Kept::File(_) => KeptIn::File,
             },
             drives: drives.map(|(name, _)| name).collect(),
-        }
-    }
-}
-
-/// Asks the store for what every drive asks for: a listing, and an object that may not be there.
-async fn try_out(url: &StoreUrl, credentials: &Credentials) -> Result<(), Failure> {
-    let store = stores::reach(url, credentials)?;
-    let tried = match store.list("head/").await {
-        Ok(_) => store.get(family::NAME, None).await.map(drop),
-        Err(error) => Err(error),
-    };
-    match tried {
-        Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-        Err(StoreError::Denied { reason }) => Err(failure(
-            Code::Credentials,
-            format!("The store refused these credentials: {reason}."),
-            "They were not kept, and nothing was changed.",
-            "Check the access key or the password, and that it may list and read what is at this address.",
-        )),
-        Err(error) => {
-            let failure = failure::store(&error);
-            let action = "Check the address and the connection, or keep them untried with --no-check.";
-            Err(Failure {
-                consequence: "They were not kept, and nothing was changed.".into(),
-                action: action.into(),
-                ..failure
-            })
         }
     }
 }

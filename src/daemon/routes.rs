@@ -111,6 +111,14 @@ pub async fn add(State(drives): State<Shared>, Asked(request): Asked<api::Add>) 
     work(drives, |drives, _| async move { drives.add(request).await })
 }
 
+pub async fn limits(State(drives): State<Shared>) -> Response {
+    plain(Ok(drives.limits().shown()))
+}
+
+pub async fn set_limits(State(drives): State<Shared>, Asked(request): Asked<api::SetLimits>) -> Response {
+    work(drives, |drives, _| async move { drives.limits().set(request) })
+}
+
 pub async fn logins(State(drives): State<Shared>) -> Response {
     plain(drives.logins())
 }

@@ -70,7 +70,7 @@ impl Drive {
             Some(volume) => self.of_volume(volume, &mut shown),
             None => shown.last.clone().unwrap_or_else(|| self.blank()),
         };
-        let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), config.paused);
+        let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), self.pause());
         let refused = self.reached.read().as_ref().and_then(|reached| reached.refused());
         match (state, refused) {
             // Waiting does not help: a person has to do something.
@@ -184,7 +184,7 @@ impl Drive {
 /// A journal that fills is announced from here on (per mille of its limit), well before it slows writes.
 const JOURNAL_WARNS: u64 = 600;
 
-fn state(phase: &Phase, volume: Option<&Volume>, paused: bool) -> (DriveState, Option<String>) {
+fn state(phase: &Phase, volume: Option<&Volume>, paused: Option<&str>) -> (DriveState, Option<String>) {
     match (phase, volume) {
         (Phase::Connecting, _) => (DriveState::Connecting, None),
         (Phase::Failed(failure), _) => {
@@ -209,7 +209,7 @@ fn state(phase: &Phase, volume: Option<&Volume>, paused: bool) -> (DriveState, O
     }
 }
 
-fn of_engine(status: &VolumeStatus, paused: bool) -> (DriveState, Option<String>) {
+fn of_engine(status: &VolumeStatus, paused: Option<&str>) -> (DriveState, Option<String>) {
     let Some(push) = &status.push else {
         return (DriveState::ReadOnly, Some("a version that is only looked at".to_owned()));
     };
@@ -227,8 +227,8 @@ fn of_engine(status: &VolumeStatus, paused: bool) -> (DriveState, Option<String>
     if let Some(trouble) = push.trouble.as_ref().or(status.pull_trouble.as_ref()) {
         return (DriveState::Offline, filling.or_else(|| Some(trouble.clone())));
     }
-    if paused {
-        return (DriveState::Paused, filling.or_else(|| Some("paused by you".to_owned())));
+    if let Some(why) = paused {
+        return (DriveState::Paused, filling.or_else(|| Some(why.to_owned())));
     }
     match push.pushing {
         true => (DriveState::Syncing, filling),

@@ -2,6 +2,7 @@
 //! and with HEADs that change as its family says.
 
 use super::failure::{self, failure};
+use super::limits::Limits;
 use super::secrets::scope::Scope;
 use super::secrets::{Keeper, Login};
 use crate::api::{Code, Failure, StoreCredentials, StoreMode};
@@ -27,6 +28,7 @@ const PROVED_FOR: Duration = Duration::from_secs(600);
 /// The stores that are in use, and the credentials for all.
 pub struct Stores {
     keeper: Keeper,
+    limits: Arc<Limits>,
     /// Held for looking through it. Who uses a store keeps it.
     used: Mutex<Vec<Weak<Renewable>>>,
     /// When stores were last found to do what they promise. Held for looking it up.
@@ -45,8 +47,13 @@ pub struct FamilyStore {
 
 impl Stores {
     /// None is in use yet.
-    pub fn new(keeper: Keeper) -> Arc<Self> {
-        Arc::new(Self { keeper, used: Mutex::default(), proved: Mutex::default() })
+    pub fn new(keeper: Keeper, limits: Arc<Limits>) -> Arc<Self> {
+        Arc::new(Self { keeper, limits, used: Mutex::default(), proved: Mutex::default() })
+    }
+
+    /// What may be taken of the network.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.limits
     }
 
     /// Who keeps the credentials.
@@ -57,7 +64,7 @@ impl Stores {
     /// The store at `url`, with the credentials that are kept for it. Nothing is contacted yet.
     pub async fn connect(&self, url: &StoreUrl) -> Result<Arc<Renewable>, Failure> {
         let credentials = self.credentials(url).await?;
-        let store = Arc::new(Renewable::new(url.clone(), reach(url, &credentials)?));
+        let store = Arc::new(Renewable::new(url.clone(), self.reach(url, &credentials)?));
         let mut used = self.used.lock();
         used.retain(|store| store.strong_count() > 0);
         used.push(Arc::downgrade(&store));
@@ -87,6 +94,19 @@ impl Stores {
         }
     }
 
+    /// The store at `url` for whoever has `credentials`. Nothing is contacted yet.
+    pub fn reach(&self, url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, Failure> {
+        connect::connect(url, credentials, self.limits.pacer()).map_err(|error| match error {
+            ConnectError::Url(error) => failure::url(&error),
+            ConnectError::Setup { reason } => failure(
+                Code::Usage,
+                format!("The store cannot be reached: {reason}."),
+                failure::NOTHING_CHANGED,
+                "Check the address, and the credentials that go with it.",
+            ),
+        })
+    }
+
     async fn of_login(&self, login: &Login) -> Result<Credentials, Failure> {
         let credentials = self.keeper.credentials(login).await;
         credentials.map_err(|error| failure::at_store(failure::secrets(&error), &login.store))
@@ -110,25 +130,12 @@ impl Stores {
                 continue;
             }
             let renewed = match self.credentials(store.url()).await {
-                Ok(credentials) => reach(store.url(), &credentials),
+                Ok(credentials) => self.reach(store.url(), &credentials),
                 Err(failure) => Err(failure),
             };
             store.renew(renewed.unwrap_or_else(|_| Arc::new(LoggedOut)));
         }
     }
-}
-
-/// The store at `url` for whoever has `credentials`. Nothing is contacted yet.
-pub fn reach(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, Failure> {
-    connect::connect(url, credentials).map_err(|error| match error {
-        ConnectError::Url(error) => failure::url(&error),
-        ConnectError::Setup { reason } => failure(
-            Code::Usage,
-            format!("The store cannot be reached: {reason}."),
-            failure::NOTHING_CHANGED,
-            "Check the address, and the credentials that go with it.",
-        ),
-    })
 }
 
 /// Reads an address.

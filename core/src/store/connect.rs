@@ -4,6 +4,7 @@ use super::Store;
 use super::claims::Claims;
 use super::credentials::Credentials;
 use super::file::FileStore;
+use super::pace::Pacer;
 use super::probe::Mode;
 use super::url::{StoreUrl, UrlError};
 use std::sync::Arc;
@@ -22,20 +23,27 @@ pub enum ConnectError {
     },
 }
 
-/// The store at `url`, as it is. Nothing is contacted yet.
-pub fn connect(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
+/// The store at `url`, as it is, whose bodies go as `pacer` lets them. Nothing is contacted yet.
+pub fn connect(
+    url: &StoreUrl,
+    credentials: &Credentials,
+    pacer: &Pacer,
+) -> Result<Arc<dyn Store>, ConnectError> {
     match url {
         StoreUrl::File(path) => Ok(Arc::new(FileStore::new(path.clone()))),
         #[cfg(feature = "s3")]
-        StoreUrl::S3(url) => match super::s3::S3Store::new(url, credentials) {
-            Ok(store) => Ok(Arc::new(store)),
-            Err(reason) => Err(ConnectError::Setup { reason }),
-        },
+        StoreUrl::S3(url) => {
+            match super::s3::S3Store::new(url, credentials, super::s3::Limits::default(), pacer) {
+                Ok(store) => Ok(Arc::new(store)),
+                Err(reason) => Err(ConnectError::Setup { reason }),
+            }
+        }
         #[cfg(not(feature = "s3"))]
         StoreUrl::S3(_) => unknown(url, credentials),
         #[cfg(feature = "dav")]
         StoreUrl::Dav(url) => {
-            Ok(Arc::new(super::dav::DavStore::new(url, credentials, super::dav::http::Limits::default())?))
+            let limits = super::dav::http::Limits::default();
+            Ok(Arc::new(super::dav::DavStore::new(url, credentials, limits, pacer)?))
         }
         #[cfg(not(feature = "dav"))]
         StoreUrl::Dav(_) => unknown(url, credentials),
@@ -48,15 +56,6 @@ pub fn with_heads(store: Arc<dyn Store>, mode: Mode) -> Arc<dyn Store> {
         Mode::Swap => store,
         Mode::Claim | Mode::None => Arc::new(Claims::new(store)),
     }
-}
-
-/// The store at `url`, for drives of a family in that mode.
-pub fn connect_in(
-    mode: Mode,
-    url: &StoreUrl,
-    credentials: &Credentials,
-) -> Result<Arc<dyn Store>, ConnectError> {
-    Ok(with_heads(connect(url, credentials)?, mode))
 }
 
 #[cfg(not(all(feature = "dav", feature = "s3")))]

@@ -44,6 +44,7 @@ use super::credentials::Credentials;
 use super::url::DavUrl;
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
+use crate::store::pace::Pacer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use collections::Collections;
@@ -62,8 +63,13 @@ pub struct DavStore {
 
 impl DavStore {
     /// The store at `url`. Nothing is contacted yet.
-    pub fn new(url: &DavUrl, credentials: &Credentials, limits: Limits) -> Result<Self, ConnectError> {
-        let http = Http::new(url, credentials, limits)?;
+    pub fn new(
+        url: &DavUrl,
+        credentials: &Credentials,
+        limits: Limits,
+        pacer: &Pacer,
+    ) -> Result<Self, ConnectError> {
+        let http = Http::new(url, credentials, limits, pacer)?;
         Ok(Self { http, collections: Collections::default(), cannot_move: AtomicBool::new(false) })
     }
 

@@ -4,7 +4,9 @@
 //! with a rest behind it. What a reader waits for goes first: work that was begun [`in_background`] gets what is left.
 
 use parking_lot::Mutex;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -60,14 +62,20 @@ impl Pacer {
         self.lane(way).lock().rate
     }
 
-    /// Bytes that may go as one piece now: all of a body where there is no limit.
-    pub fn piece(&self, way: Way, left: usize) -> usize {
-        if self.rate(way).is_some() { left.min(PIECE_BYTES) } else { left }
+    /// The slowest that a body may be, in bytes per second, before it counts as a drip: where there is a limit, several bodies
+    /// share it.
+    pub fn slowest(&self, way: Way, otherwise: u64) -> u64 {
+        self.rate(way).map_or(otherwise, |rate| (rate / 16).clamp(1, otherwise))
+    }
+
+    /// The way that a body of the work that runs here is to take.
+    pub fn gate(&self, way: Way) -> Gate {
+        let background = BACKGROUND.try_with(|()| ()).is_ok();
+        Gate { pacer: self.clone(), way, background, waiting: None }
     }
 
     /// Waits until `bytes` may go.
-    pub async fn turn(&self, way: Way, bytes: usize) {
-        let background = BACKGROUND.try_with(|()| ()).is_ok();
+    async fn turn(&self, way: Way, bytes: usize, background: bool) {
         let begun = Instant::now();
         loop {
             let now = Instant::now();
@@ -89,6 +97,40 @@ impl Pacer {
 
     fn lane(&self, way: Way) -> &Mutex<Lane> {
         &self.lanes[way as usize]
+    }
+}
+
+/// Where the pieces of one body wait for their turns. Bodies are sent by tasks that serve a connection, so what the body is
+/// for is noted here when its request begins.
+pub struct Gate {
+    pacer: Pacer,
+    way: Way,
+    background: bool,
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+impl Gate {
+    /// How much of `left` bytes may go as one piece.
+    pub fn piece(&self, left: usize) -> usize {
+        if self.pacer.rate(self.way).is_some() { left.min(PIECE_BYTES) } else { left }
+    }
+
+    /// Ready once `bytes` may go. Asked again for the same bytes until it is.
+    pub fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
+        if self.waiting.is_none() && self.pacer.rate(self.way).is_some() {
+            let (pacer, way, background) = (self.pacer.clone(), self.way, self.background);
+            self.waiting = Some(Box::pin(async move { pacer.turn(way, bytes, background).await }));
+        }
+        if let Some(waiting) = &mut self.waiting {
+            ready!(waiting.as_mut().poll(cx));
+            self.waiting = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits until `bytes` may go.
+    pub async fn turn(&mut self, bytes: usize) {
+        std::future::poll_fn(|cx| self.poll_turn(cx, bytes)).await;
     }
 }
 
@@ -127,11 +169,11 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     async fn send(pacer: &Pacer, bytes: u64) -> Duration {
-        let begun = Instant::now();
+        let (begun, mut gate) = (Instant::now(), pacer.gate(Way::Up));
         let mut left = bytes as usize;
         while left > 0 {
-            let piece = pacer.piece(Way::Up, left);
-            pacer.turn(Way::Up, piece).await;
+            let piece = gate.piece(left);
+            gate.turn(piece).await;
             left -= piece;
         }
         begun.elapsed()
@@ -140,7 +182,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_limit_nothing_waits() {
         let pacer = Pacer::new();
-        assert_eq!(pacer.piece(Way::Up, 8 << 20), 8 << 20);
+        assert_eq!(pacer.gate(Way::Up).piece(8 << 20), 8 << 20);
         assert_eq!(send(&pacer, 100 * MIB).await, Duration::ZERO);
     }
 

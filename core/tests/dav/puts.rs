@@ -26,7 +26,8 @@ async fn a_segment_takes_one_request_and_a_record_two() {
     let requests = fake.asked();
     assert!(requests[1].headers.contains("if-none-match: *"));
     assert!(requests[6].path.starts_with("/s/tmp/"));
-    assert!(requests[7].headers.contains("destination: /s/head/d/a"), "{}", requests[7].headers);
+    let destination = format!("destination: http://{}/s/head/d/a", fake.address());
+    assert!(requests[7].headers.contains(&destination), "{}", requests[7].headers);
     assert!(requests[7].headers.contains("overwrite: f"));
 }
 
@@ -79,13 +80,17 @@ async fn where_move_is_unknown_the_length_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_the_whole_address_of_a_move_gets_it() {
-    let (_, store) = fake(|asked| match &*asked.method {
-        "MOVE" if asked.headers.contains("destination: http://127.0.0.1:") => Reply::status(201),
+async fn a_server_behind_another_gets_the_path_of_a_move() {
+    let (_, store) = super::fake(|asked| match &*asked.method {
+        "MOVE" if asked.headers.contains("destination: /s/head/d/a") => Reply::status(201),
         "MOVE" => Reply::status(502),
         _ => Reply::status(201),
     });
     store.put("head/d/a", body(), When::Always).await.unwrap();
+    // One that is away for now is not taken for one that cannot move.
+    let (fake, store) = super::fake(|asked| Reply::status(if asked.method == "MOVE" { 502 } else { 201 }));
+    unreachable(store.put("head/d/a", body(), When::Always).await);
+    assert!(!asked(&fake).contains(&"PUT /s/head/d/a".to_owned()));
 }
 
 #[tokio::test]

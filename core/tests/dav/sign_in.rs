@@ -1,6 +1,7 @@
 //! Who asks: Basic, Digest, tokens, certificates.
 
 use super::*;
+use holdall_core::store::pace::Pacer;
 
 #[tokio::test]
 async fn basic_and_digest_over_http_and_tls() {
@@ -69,7 +70,7 @@ fn certificates_that_cannot_be_read_are_told() {
         }
         let url = format!("https://h/?ca={}", file.display());
         let StoreUrl::Dav(url) = StoreUrl::parse(&url).unwrap() else { panic!() };
-        let error = DavStore::new(&url, &Credentials::None, SHORT).err().unwrap().to_string();
+        let error = DavStore::new(&url, &Credentials::None, SHORT, &Pacer::new()).err().unwrap().to_string();
         assert!(error.contains(told) && error.contains("ca.pem"), "{error}");
     }
 }

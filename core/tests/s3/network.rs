@@ -3,6 +3,8 @@
 use crate::canned::{Canned, Counting};
 use crate::{credentials, impatient, parsed, run, store, unreachable};
 use bytes::Bytes;
+use holdall_core::store::pace::Pacer;
+use holdall_core::store::s3::Limits;
 use holdall_core::store::s3::S3Store;
 use holdall_core::store::{Store, When};
 use holdall_servers::process::free_address;
@@ -32,8 +34,12 @@ fn a_server_with_a_private_authority_is_trusted_when_that_is_said() {
 
         let other = crate::store(&trusting(&server.url("p"), &Authority::new().pem()));
         assert!(unreachable(other.list("").await).contains("nobody whom this computer trusts"));
-        let missing =
-            S3Store::new(&parsed(&trusting(&server.url("p"), Path::new("/no/ca.pem"))), &credentials());
+        let missing = S3Store::new(
+            &parsed(&trusting(&server.url("p"), Path::new("/no/ca.pem"))),
+            &credentials(),
+            Limits::default(),
+            &Pacer::new(),
+        );
         assert!(missing.err().unwrap().contains("/no/ca.pem"));
     });
 }

@@ -4,6 +4,7 @@ use crate::canned::Canned;
 use crate::{checked, credentials, denied, run, store, store_as, unreachable};
 use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::pace::Pacer;
 use holdall_core::store::{Store, StoreError, When};
 use holdall_servers::s3::{ACCESS_KEY, BUCKET, Kind, S3Server, SECRET_KEY};
 use std::process::Command;
@@ -68,7 +69,7 @@ fn a_missing_bucket_is_no_missing_object() {
 fn credentials_of_another_kind_are_refused_before_anything_is_asked() {
     let url = holdall_core::store::url::StoreUrl::parse("s3://b").unwrap();
     let password = Credentials::Password { user: "me".into(), password: Zeroizing::new("hunter2".into()) };
-    let error = holdall_core::store::connect::connect(&url, &password).err().unwrap();
+    let error = holdall_core::store::connect::connect(&url, &password, &Pacer::new()).err().unwrap();
     assert!(checked(error.to_string()).contains("an access key and a secret key"));
 }
 
@@ -264,6 +265,6 @@ fn reached_with_a_profile() {
         store.put("a", Bytes::from_static(b"b"), When::Absent).await.unwrap();
     });
     let url = holdall_core::store::url::StoreUrl::parse(&url).unwrap();
-    let error = holdall_core::store::connect::connect(&url, &profile("home")).err().unwrap();
+    let error = holdall_core::store::connect::connect(&url, &profile("home"), &Pacer::new()).err().unwrap();
     assert!(error.to_string().contains("there is no profile home"), "{error}");
 }

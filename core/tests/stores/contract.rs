@@ -22,10 +22,9 @@ pub async fn holds(place: Place) {
     }
     let beyond = b.get(name, Some(body.len() as u64 - 1..body.len() as u64 + 1)).await;
     assert!(matches!(beyond, Err(StoreError::Damaged { .. })), "{beyond:?}");
-    // An empty object, and names with what addresses do not like.
-    for (index, name) in ["seg/aa/empty", "ref/a b%20c+d", "ref/ä&?#=;", "ref/~._-"].into_iter().enumerate()
-    {
-        let body = Bytes::from(vec![7; index * 3]);
+    // Names with what addresses do not like. (No empty object: nginx takes none, and the engine has none.)
+    for (len, name) in (1..).zip(["seg/aa/short", "ref/a b%20c+d", "ref/ä&?#=;", "ref/~._-"]) {
+        let body = Bytes::from(vec![7; len]);
         a.put(name, body.clone(), When::Always).await.unwrap();
         assert_eq!(b.get(name, None).await.unwrap().bytes, body, "{name}");
     }
@@ -35,9 +34,9 @@ pub async fn holds(place: Place) {
         names
     };
     let found = names(b.list("seg/").await.unwrap());
-    assert_eq!(found, [(name.to_owned(), body.len() as u64), ("seg/aa/empty".into(), 0)]);
+    assert_eq!(found, [(name.to_owned(), body.len() as u64), ("seg/aa/short".into(), 1)]);
     let found = names(b.list("ref/").await.unwrap());
-    assert_eq!(found.iter().map(|(_, len)| *len).sum::<u64>(), 3 + 6 + 9, "{found:?}");
+    assert_eq!(found.iter().map(|(_, len)| *len).sum::<u64>(), 2 + 3 + 4, "{found:?}");
     // The family's own object is what tells that the store is there at all.
     for (name, _) in names(b.list("").await.unwrap()).into_iter().filter(|(name, _)| name != "family.json") {
         b.delete(&name).await.unwrap();

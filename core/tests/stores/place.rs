@@ -9,9 +9,10 @@ use holdall_core::journal::Limits;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::Device;
 use holdall_core::store::Store;
-use holdall_core::store::connect::{connect, connect_in};
+use holdall_core::store::connect::{connect, with_heads};
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::pace::Pacer;
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
@@ -126,7 +127,7 @@ fn dav_at(server: DavServer) -> Place {
 impl Place {
     /// The store as it is, by way of `server`.
     pub fn connect_by(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
-        connect(&StoreUrl::parse(&(self.url)(server)).unwrap(), &self.credentials).unwrap()
+        connect(&StoreUrl::parse(&(self.url)(server)).unwrap(), &self.credentials, &Pacer::new()).unwrap()
     }
 
     /// The store as it is.
@@ -137,7 +138,7 @@ impl Place {
     /// The store as drives use it: a HEAD goes by claims where it cannot be swapped.
     pub fn for_drives(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
         let url = StoreUrl::parse(&(self.url)(server)).unwrap();
-        connect_in(self.mode, &url, &self.credentials).unwrap()
+        with_heads(connect(&url, &self.credentials, &Pacer::new()).unwrap(), self.mode)
     }
 
     /// A proxy in front of its server.

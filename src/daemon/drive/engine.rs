@@ -2,7 +2,6 @@
 
 use super::Drive;
 use super::opened::OpenDrive;
-use super::upload::pusher;
 use crate::api::{Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
@@ -58,10 +57,8 @@ impl Drive {
             let _ = volume.shut_down().await;
             return Err(failure);
         }
-        let paused = self.config.lock().paused;
-        pusher(&volume).set_paused(paused);
-        volume.puller().set_background(!paused);
         *self.live.write() = Some(volume.clone());
+        self.apply_pause();
         Ok(OpenDrive {
             volume,
             attachment: None,

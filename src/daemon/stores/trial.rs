@@ -1,6 +1,6 @@
 //! What a store can do, tried before anything is entrusted to it, and again when a drive on it is opened.
 
-use super::reach;
+use super::Stores;
 use crate::api::{Failure, StoreFinding, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
@@ -15,13 +15,15 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// Tries the store at `url`, telling how far it is where somebody waits.
 pub async fn of(
+    stores: &Stores,
     url: &StoreUrl,
     credentials: &Credentials,
     effort: Effort,
     work: Option<&Work>,
 ) -> Result<Report, Failure> {
     // Two that share nothing: what one stores the other must see.
-    let connections = [Metered::new(reach(url, credentials)?), Metered::new(reach(url, credentials)?)];
+    let connections =
+        [Metered::new(stores.reach(url, credentials)?), Metered::new(stores.reach(url, credentials)?)];
     let tell = async {
         loop {
             let asked = connections.iter().map(|connection| {
@@ -111,6 +113,8 @@ fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::limits::Limits;
+    use crate::daemon::secrets::Keeper;
     use holdall_core::store::file::FileStore;
 
     #[tokio::test]
@@ -118,7 +122,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         FileStore::new(dir.path().to_owned()).prepare().unwrap();
         let url = StoreUrl::File(dir.path().to_owned());
-        let report = of(&url, &Credentials::None, Effort::QUICK, None).await.unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
+        let report = of(&stores, &url, &Credentials::None, Effort::QUICK, None).await.unwrap();
         let findings = findings(&report);
         assert!(findings.iter().all(|finding| finding.ok), "{findings:?}");
         assert!(findings.iter().any(|finding| finding.detail.contains("races of")), "{findings:?}");

@@ -115,6 +115,11 @@ http {{
         self.dir.path().join("root")
     }
 
+    /// Makes a directory in it that the server may write to.
+    pub fn make_directory(&self, name: &str) {
+        open_directory(&self.root().join(name));
+    }
+
     /// The authority that its certificate is from.
     pub fn ca(&self) -> Option<PathBuf> {
         self.authority.as_ref().map(Authority::pem)
@@ -130,11 +135,14 @@ fn directories() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     for name in ["root", "lock", "log", "tmp"] {
-        let path = dir.path().join(name);
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        open_directory(&dir.path().join(name));
     }
     dir
+}
+
+fn open_directory(path: &Path) {
+    std::fs::create_dir(path).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
 }
 
 fn apache_config(

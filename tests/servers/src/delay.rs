@@ -10,6 +10,7 @@
 use crate::acceptor::{Acceptor, Open};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::num::NonZeroU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -124,6 +125,7 @@ impl Lane {
     }
 
     fn take(&self, mut from: &TcpStream, on_the_way: &SyncSender<Piece>, made: Instant) {
+        sleep_exactly();
         let mut buffer = vec![0; self.piece_bytes];
         loop {
             let count = from.read(&mut buffer).unwrap_or(0);
@@ -138,7 +140,14 @@ impl Lane {
     }
 }
 
+/// Lets this thread be woken when it asked for, and not up to 50 us later, as the kernel takes the liberty to do.
+fn sleep_exactly() {
+    // Where it is not allowed, sleeping is only less exact.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
 fn deliver(on_the_way: &Receiver<Piece>, mut to: &TcpStream, from: &TcpStream) {
+    sleep_exactly();
     for piece in on_the_way {
         wait_until(piece.arrives);
         if piece.bytes.is_empty() {

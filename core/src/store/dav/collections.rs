@@ -60,9 +60,9 @@ pub enum Made {
 
 impl DavStore {
     /// Sees to it that the collection that holds `name` is there; the base itself only if a family is to be made.
-    pub(super) async fn make_parent(&self, name: &str) -> Result<(), StoreError> {
+    pub(super) async fn make_parent(&self, name: &str) -> Result<Made, StoreError> {
         let parent = names::parent(name).unwrap_or_default();
-        self.make(parent, begins(name)).await.map(drop)
+        self.make(parent, begins(name)).await
     }
 
     /// Makes a collection and what it lies in. Says how it found it; `Before` where it is known already.

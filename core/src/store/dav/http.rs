@@ -11,6 +11,7 @@ use super::trouble;
 use crate::store::StoreError;
 use crate::store::connect::ConnectError;
 use crate::store::credentials::Credentials;
+use crate::store::pace::{Gate, Pacer, Way};
 use crate::store::url::DavUrl;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
@@ -53,6 +54,7 @@ pub struct Http {
     client: Client,
     auth: Auth,
     limits: Limits,
+    pacer: Pacer,
     base: Url,
     host: String,
 }
@@ -95,12 +97,18 @@ pub struct Answer {
     response: reqwest::Response,
     begun: Instant,
     limits: Limits,
+    gate: Gate,
     host: String,
 }
 
 impl Http {
     /// For the server of `url`. Nothing is contacted yet.
-    pub fn new(url: &DavUrl, credentials: &Credentials, limits: Limits) -> Result<Self, ConnectError> {
+    pub fn new(
+        url: &DavUrl,
+        credentials: &Credentials,
+        limits: Limits,
+        pacer: &Pacer,
+    ) -> Result<Self, ConnectError> {
         let setup = |reason: String| ConnectError::Setup { reason };
         // Another part of the program may have been first: it is the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -135,7 +143,8 @@ impl Http {
             )
         })?;
         let host = url.base.host_str().unwrap_or_default().to_owned();
-        Ok(Self { client, auth: Auth::new(&url.base, credentials)?, limits, base: url.base.clone(), host })
+        let auth = Auth::new(&url.base, credentials)?;
+        Ok(Self { client, auth, limits, pacer: pacer.clone(), base: url.base.clone(), host })
     }
 
     /// The collection that everything lies in.
@@ -202,7 +211,7 @@ impl Http {
         auth: Option<HeaderValue>,
     ) -> Result<Answer, StoreError> {
         let begun = Instant::now();
-        let (body, progress) = Progress::watch(request.body.clone());
+        let (body, progress) = Progress::watch(request.body.clone(), self.pacer.gate(Way::Up));
         let mut builder = self
             .client
             .request(request.method.clone(), url.clone())
@@ -214,11 +223,13 @@ impl Http {
         if !request.body.is_empty() || request.method == Method::PUT {
             builder = builder.body(Body::wrap(body));
         }
-        let deadline = begun + self.limits.with_body(request.body.len() as u64);
+        let slowest = self.pacer.slowest(Way::Up, self.limits.slowest);
+        let limits = Limits { slowest, ..self.limits };
+        let deadline = begun + limits.with_body(request.body.len() as u64);
         let unreachable = |reason: String| StoreError::Unreachable { reason };
         let response = tokio::select! {
             response = builder.send() => response,
-            () = progress.silence(self.limits.idle, self.limits.slowest) => {
+            () = progress.silence(limits.idle, limits.slowest) => {
                 return Err(unreachable(format!("{} does not answer", self.host)));
             }
             () = tokio::time::sleep_until(deadline) => {
@@ -233,7 +244,8 @@ impl Http {
             url: url.clone(),
             response,
             begun,
-            limits: self.limits,
+            limits: Limits { slowest: self.pacer.slowest(Way::Down, self.limits.slowest), ..self.limits },
+            gate: self.pacer.gate(Way::Down),
             host: self.host.clone(),
         })
     }
@@ -296,9 +308,13 @@ impl Answer {
         let (now, end) = (Instant::now(), self.begun + self.limits.with_body(expected));
         let silent = now + self.limits.idle;
         match timeout_at(silent.min(end), self.response.chunk()).await {
-            Ok(piece) => piece.map_err(|_| {
-                unreachable(format!("{} closed the connection in the middle of its answer", self.host))
-            }),
+            Ok(Ok(piece)) => {
+                self.gate.turn(piece.as_ref().map_or(0, Bytes::len)).await;
+                Ok(piece)
+            }
+            Ok(Err(_)) => {
+                Err(unreachable(format!("{} closed the connection in the middle of its answer", self.host)))
+            }
             Err(_) if end < silent => Err(unreachable(format!("{} is too slow", self.host))),
             Err(_) => Err(unreachable(format!("{} fell silent in the middle of its answer", self.host))),
         }

@@ -1,12 +1,13 @@
 //! A request's body that can be watched: silence is told from slowness.
 
+use crate::store::pace::Gate;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -24,9 +25,9 @@ pub struct Progress {
 
 impl Progress {
     /// A body of `bytes`, and how far it is.
-    pub fn watch(bytes: Bytes) -> (Watched, Self) {
+    pub fn watch(bytes: Bytes, gate: Gate) -> (Watched, Self) {
         let progress = Self { at: Arc::new(Mutex::new((0, Instant::now()))) };
-        (Watched { rest: bytes, progress: progress.clone() }, progress)
+        (Watched { rest: bytes, progress: progress.clone(), gate }, progress)
     }
 
     /// Comes back when nothing has moved for `idle`, and what was handed over has had time to leave at `slowest`
@@ -48,6 +49,7 @@ impl Progress {
 pub struct Watched {
     rest: Bytes,
     progress: Progress,
+    gate: Gate,
 }
 
 impl Body for Watched {
@@ -56,12 +58,15 @@ impl Body for Watched {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if self.rest.is_empty() {
             return Poll::Ready(None);
         }
-        let len = self.rest.len().min(PIECE_BYTES);
+        let len = self.gate.piece(self.rest.len().min(PIECE_BYTES));
+        // A body that waits for its turn is not silent.
+        self.progress.at.lock().1 = Instant::now();
+        ready!(self.gate.poll_turn(cx, len));
         let piece = self.rest.split_to(len);
         let (sent, at) = &mut *self.progress.at.lock();
         *sent += len as u64;
@@ -81,10 +86,12 @@ impl Body for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::pace::{Pacer, Way};
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_from_the_last_piece() {
-        let (mut body, progress) = Progress::watch(vec![0; PIECE_BYTES + 1].into());
+        let (mut body, progress) =
+            Progress::watch(vec![0; PIECE_BYTES + 1].into(), Pacer::new().gate(Way::Up));
         assert_eq!(body.size_hint().exact(), Some(PIECE_BYTES as u64 + 1));
         let begun = Instant::now();
         let idle = Duration::from_secs(20);

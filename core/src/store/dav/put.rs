@@ -1,5 +1,6 @@
 //! Putting objects: straight to their name, or aside and moved. [`super`] says which and why.
 
+use super::collections::Made;
 use super::http::{Answer, Request};
 use super::read::etag;
 use super::{DavStore, names};
@@ -96,13 +97,16 @@ impl DavStore {
     pub(super) async fn put_once(&self, name: &str, body: Bytes, when: &When) -> Result<Etag, StoreError> {
         self.make_parent(name).await?;
         let answer = self.send_put(name, body.clone(), when).await?;
-        let answer = if matches!(answer.status, StatusCode::CONFLICT | StatusCode::NOT_FOUND) {
-            answer.drain().await;
-            self.collections.forget(name);
-            self.make_parent(name).await?;
-            self.send_put(name, body, when).await?
-        } else {
-            answer
+        // What nginx says where the collection is missing is that it has an error of its own.
+        let answer = match answer.status {
+            StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::INTERNAL_SERVER_ERROR => {
+                self.collections.forget(name);
+                match self.make_parent(name).await? {
+                    Made::New => self.send_put(name, body, when).await?,
+                    Made::Before | Made::NoParent => answer,
+                }
+            }
+            _ => answer,
         };
         match answer.status {
             StatusCode::CREATED | StatusCode::NO_CONTENT => {}
@@ -135,9 +139,9 @@ impl DavStore {
         let (from, to) = (names::object(base, temporary), names::object(base, name));
         let overwrite = if *when == When::Absent { "F" } else { "T" };
         let method = Method::from_bytes(b"MOVE").expect("it is a token");
-        // A server behind another does not know by which scheme and name it was asked, so the path comes first. Not all
-        // take one.
-        for destination in [to.path(), to.as_str()] {
+        // Apache wants the whole address. A server behind another does not know by which it was asked, and may do with
+        // the path.
+        for destination in [to.as_str(), to.path()] {
             let request = Request::new(method.clone(), from.clone());
             let request = request.with(DESTINATION, destination).with(OVERWRITE, overwrite);
             let answer = self.http.send(&request).await?;
@@ -146,6 +150,7 @@ impl DavStore {
                     answer.drain().await;
                     return Ok(Moved::Done);
                 }
+                StatusCode::BAD_GATEWAY if destination != to.as_str() => return Err(answer.refusal(name)),
                 StatusCode::BAD_REQUEST | StatusCode::BAD_GATEWAY => answer.drain().await,
                 StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => return Ok(Moved::Unknown),
                 StatusCode::CONFLICT | StatusCode::NOT_FOUND => return Ok(Moved::NoParent),

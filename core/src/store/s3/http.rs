@@ -5,6 +5,7 @@
 
 use super::limits::Limits;
 use super::silence::{Pulse, Receiving, Sending};
+use crate::store::pace::{Pacer, Way};
 use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_s3::config::{HttpClient, RuntimeComponents};
 use aws_sdk_s3::error::{BoxError, ConnectorError};
@@ -47,6 +48,7 @@ pub(super) type ServerClock = Arc<AtomicU64>;
 #[derive(Clone)]
 pub(super) struct Http {
     limits: Limits,
+    pacer: Pacer,
     clock: ServerClock,
     trust: ClientConfig,
     /// Replaced when a connection fell silent. Held for a clone or an assignment.
@@ -55,15 +57,15 @@ pub(super) struct Http {
 
 impl Http {
     /// A client that trusts what `trust` says.
-    pub(super) fn new(trust: ClientConfig, limits: Limits, clock: ServerClock) -> Self {
+    pub(super) fn new(trust: ClientConfig, limits: Limits, pacer: Pacer, clock: ServerClock) -> Self {
         let pool = Arc::new(RwLock::new(pool(&trust, limits)));
-        Self { limits, clock, trust, pool }
+        Self { limits, pacer, clock, trust, pool }
     }
 
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let pulse = Pulse::new(self.limits);
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-        let request = request.map(|body| Sending::new(body, pulse.clone()));
+        let request = request.map(|body| Sending::new(body, pulse.clone(), self.pacer.gate(Way::Up)));
         let client = self.pool.read().clone();
         let answer = tokio::select! {
             answer = client.request(request) => answer.map_err(|error| ConnectorError::io(error.into()))?,
@@ -79,7 +81,8 @@ impl Http {
         if is_web_page(&answer) {
             return Err(ConnectorError::other(WebPage.into(), None));
         }
-        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits)));
+        let gate = self.pacer.gate(Way::Down);
+        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, gate)));
         HttpResponse::try_from(answer).map_err(|error| ConnectorError::other(BoxError::from(error), None))
     }
 }

@@ -1,6 +1,7 @@
 //! Ends what has fallen silent: bodies that note when bytes of theirs move.
 
 use super::limits::Limits;
+use crate::store::pace::Gate;
 use aws_sdk_s3::error::BoxError;
 use aws_sdk_s3::primitives::SdkBody;
 use bytes::Bytes;
@@ -57,12 +58,13 @@ pub(super) struct Sending {
     total: u64,
     left: u64,
     pulse: Pulse,
+    gate: Gate,
 }
 
 impl Sending {
-    pub(super) fn new(body: SdkBody, pulse: Pulse) -> Self {
+    pub(super) fn new(body: SdkBody, pulse: Pulse, gate: Gate) -> Self {
         let total = body.content_length().unwrap_or(0);
-        Self { body, piece: Bytes::new(), total, left: total, pulse }
+        Self { body, piece: Bytes::new(), total, left: total, pulse, gate }
     }
 }
 
@@ -84,10 +86,13 @@ impl Body for Sending {
                 None => return Poll::Ready(None),
             }
         }
-        let bytes = self.piece.len().min(PIECE_BYTES);
+        let bytes = self.gate.piece(self.piece.len().min(PIECE_BYTES));
+        // A body that waits for its turn is not silent.
+        let limits = self.pulse.limits;
+        self.pulse.beat(limits.silence);
+        ready!(self.gate.poll_turn(cx, bytes));
         let piece = self.piece.split_to(bytes);
         self.left = self.left.saturating_sub(bytes as u64);
-        let limits = self.pulse.limits;
         self.pulse.beat(if self.left == 0 { limits.answer(self.total) } else { limits.silence });
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -106,12 +111,15 @@ pub(super) struct Receiving {
     body: Incoming,
     limit: Duration,
     patience: Pin<Box<Sleep>>,
+    gate: Gate,
+    /// Bytes that came and whose turn is not over.
+    came: usize,
 }
 
 impl Receiving {
-    pub(super) fn new(body: Incoming, limits: Limits) -> Self {
+    pub(super) fn new(body: Incoming, limits: Limits, gate: Gate) -> Self {
         let limit = limits.silence;
-        Self { body, limit, patience: Box::pin(tokio::time::sleep(limit)) }
+        Self { body, limit, patience: Box::pin(tokio::time::sleep(limit)), gate, came: 0 }
     }
 }
 
@@ -124,8 +132,17 @@ impl Body for Receiving {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let limit = self.limit;
+        if self.came > 0 {
+            let came = self.came;
+            ready!(self.gate.poll_turn(cx, came));
+            self.came = 0;
+            self.patience.as_mut().reset(Instant::now() + limit);
+        }
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             self.patience.as_mut().reset(Instant::now() + limit);
+            if let Some(Ok(frame)) = &frame {
+                self.came = frame.data_ref().map_or(0, Bytes::len);
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         ready!(self.patience.as_mut().poll(cx));
