@@ -10,7 +10,7 @@ use crate::api::{self, Code, Failure, KeptIn, StoreLogin};
 use holdall_core::format::family;
 use holdall_core::store::StoreError;
 use holdall_core::store::credentials::Credentials;
-use holdall_core::store::probe::Effort;
+use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 
 impl Drives {
@@ -89,7 +89,8 @@ impl Drives {
     /// Asks the store for what every drive asks for: a listing, and an object that may not be there.
     async fn try_out(&self, url: &StoreUrl, credentials: &Credentials) -> Result<(), Failure> {
         let store = self.stores().reach(url, credentials)?;
-        let tried = match store.list("head/").await {
+        // What comes before there is a drive: of the rest a store that is empty says that it is not there.
+        let tried = match store.list(probe::AREA).await {
             Ok(_) => store.get(family::NAME, None).await.map(drop),
             Err(error) => Err(error),
         };

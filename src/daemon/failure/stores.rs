@@ -23,7 +23,7 @@ pub fn no_login(url: &str) -> Failure {
     let failure = failure(
         Code::Credentials,
         format!("There are no credentials for {url} on this computer."),
-        SAFE_HERE,
+        "Nothing was changed. What is on this computer is safe.",
         "Run holdall store login URL.",
     );
     at_store(failure, url)
