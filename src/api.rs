@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 mod limits;
+mod replicas;
 mod stores;
 
 pub use limits::*;
+pub use replicas::*;
 pub use stores::*;
 
 /// One line of a POST's answer.
@@ -451,6 +453,9 @@ pub struct DriveStatus {
     pub received_bytes: u64,
     /// Bytes that files on the drive take, where it is mounted.
     pub used_bytes: u64,
+    /// Further stores that have what the first one has.
+    #[serde(default)]
+    pub replicas: Vec<ReplicaStatus>,
     /// Branches that only this device has.
     pub forks: Vec<Fork>,
     /// The daemon's process.

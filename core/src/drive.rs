@@ -300,6 +300,15 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
     Ok(deleted)
 }
 
+/// Marks a drive as removed from this store because it lives on in another: nobody writes here any more. Nothing is deleted.
+pub async fn retire(objects: &Objects, drive: Uuid, device: &Device) -> Result<(), DriveError> {
+    let (head, etag, root) = current(objects, drive).await?;
+    check_free(&head, device)?;
+    let epoch = Epoch(head.epoch.0 + 1);
+    let next = successor(&root, &head, epoch, root.lineage.clone(), device);
+    commit(objects, &head, etag, &next, HeadState::Removed, device).await
+}
+
 fn check_free(head: &Head, device: &Device) -> Result<(), DriveError> {
     match head.state {
         HeadState::Held if head.device != device.id => {

@@ -13,6 +13,7 @@ use crate::format::id::{ObjectId, ObjectKind};
 use crate::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -23,24 +24,27 @@ mod promote;
 mod record;
 mod worker;
 
-pub use promote::{Found, PromoteError, newest, prepare, promote};
+pub use promote::{ReplicaError, newest, prepare, promote};
 pub use worker::{Progress, Replica, Standing};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.
 const OFFERS_MAX: usize = 4;
 
-/// A store with replicas.
+/// A store with replicas, which come and go.
 pub struct Replicated {
     primary: Arc<dyn Store>,
     /// Name of the HEAD whose changes are commits.
     head: String,
-    feeds: Vec<Feed>,
-    /// Where objects are read that the primary does not give.
-    others: Vec<Arc<dyn Store>>,
+    /// Held to tell them something, or to copy what is told.
+    feeds: RwLock<Vec<Feed>>,
+    /// Where the primary is. Held with `feeds`.
+    current: Mutex<Current>,
 }
 
 /// What one replica is told.
 struct Feed {
+    /// Where objects are read that the primary does not give.
+    store: Arc<dyn Store>,
     offers: mpsc::Sender<(String, Bytes)>,
     deleted: mpsc::UnboundedSender<(u64, String)>,
     current: watch::Sender<Current>,
@@ -65,12 +69,26 @@ pub struct Changed {
 }
 
 impl Replicated {
-    /// `primary` with the stores `others` behind it, for one drive. Each of what is returned is for the [`Replica`] of the
-    /// store at the same place.
-    pub fn new(primary: Arc<dyn Store>, drive: Uuid, others: Vec<Arc<dyn Store>>) -> (Self, Vec<Changed>) {
-        let (feeds, changed) = others.iter().map(|_| feed()).unzip();
+    /// `primary`, for one drive. There are no replicas yet.
+    pub fn new(primary: Arc<dyn Store>, drive: Uuid) -> Self {
         let head = crate::format::head::name(drive);
-        (Self { primary, head, feeds, others }, changed)
+        Self { primary, head, feeds: RwLock::default(), current: Mutex::default() }
+    }
+
+    /// Adds a replica. What is returned is for its [`Replica`]; once that is dropped, it is one no more.
+    pub fn add(&self, store: Arc<dyn Store>) -> Changed {
+        let mut feeds = self.feeds.write();
+        let (offers, offered) = mpsc::channel(OFFERS_MAX);
+        let (deleted, was_deleted) = mpsc::unbounded_channel();
+        let (current, is_current) = watch::channel(self.current.lock().clone());
+        feeds.retain(|feed| !feed.offers.is_closed());
+        feeds.push(Feed { store, offers, deleted, current });
+        Changed { offers: offered, deleted: was_deleted, current: is_current }
+    }
+
+    /// How often HEAD has changed since the store was opened.
+    pub fn commits(&self) -> u64 {
+        self.current.lock().commits
     }
 
     fn is_immutable(name: &str) -> bool {
@@ -79,24 +97,19 @@ impl Replicated {
 
     /// HEAD is this: it was put, or is what a put whose answer was lost has left.
     fn is_now(&self, head: &Bytes) {
-        for feed in &self.feeds {
-            feed.current.send_if_modified(|current| {
-                let new = current.head.as_ref() != Some(head);
-                if new {
-                    *current = Current { head: Some(head.clone()), commits: current.commits + 1 };
-                }
-                new
-            });
+        let feeds = self.feeds.read();
+        let mut current = self.current.lock();
+        if current.head.as_ref() != Some(head) {
+            *current = Current { head: Some(head.clone()), commits: current.commits + 1 };
+            feeds.iter().for_each(|feed| drop(feed.current.send_replace(current.clone())));
         }
     }
-}
 
-fn feed() -> (Feed, Changed) {
-    let (offers, offered) = mpsc::channel(OFFERS_MAX);
-    let (deleted, was_deleted) = mpsc::unbounded_channel();
-    let (current, is_current) = watch::channel(Current::default());
-    let changed = Changed { offers: offered, deleted: was_deleted, current: is_current };
-    (Feed { offers, deleted, current }, changed)
+    /// Stores that may have what the primary does not give.
+    fn others(&self) -> Vec<Arc<dyn Store>> {
+        let feeds = self.feeds.read();
+        feeds.iter().filter(|feed| !feed.offers.is_closed()).map(|feed| feed.store.clone()).collect()
+    }
 }
 
 #[async_trait]
@@ -114,7 +127,7 @@ impl Store for Replicated {
         // What is missing or away there may be here: the name says what it is, and its seal proves it. A root is asked of
         // the primary alone, which decides what is current.
         if matches!(ObjectId::parse(name), Some((ObjectKind::Segment, _))) {
-            for other in &self.others {
+            for other in self.others() {
                 if let Ok(fetched) = other.get(name, range.clone()).await {
                     return Ok(fetched);
                 }
@@ -126,7 +139,7 @@ impl Store for Replicated {
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         let etag = self.primary.put(name, body.clone(), when).await?;
         if Self::is_immutable(name) {
-            for feed in &self.feeds {
+            for feed in &*self.feeds.read() {
                 let _ = feed.offers.try_send((name.to_owned(), body.clone()));
             }
         } else if name == self.head {
@@ -146,8 +159,9 @@ impl Store for Replicated {
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.primary.delete(name).await?;
         if Self::is_immutable(name) {
-            for feed in &self.feeds {
-                let commits = feed.current.borrow().commits;
+            let feeds = self.feeds.read();
+            let commits = self.current.lock().commits;
+            for feed in &*feeds {
                 let _ = feed.deleted.send((commits, name.to_owned()));
             }
         }

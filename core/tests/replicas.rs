@@ -9,7 +9,7 @@ use bench::{Bench, close, device, get, put, run};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache, ReadError};
-use holdall_core::replica::{self, Progress, PromoteError, Replica, Replicated, Standing};
+use holdall_core::replica::{self, Progress, Replica, ReplicaError, Replicated, Standing};
 use holdall_core::seal::Cipher;
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::Store;
@@ -35,8 +35,8 @@ struct Open {
 async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let primary: Arc<dyn Store> = Arc::new(bench.store.clone());
     let other: Arc<dyn Store> = Arc::new(replica.clone());
-    let (store, mut changed) = Replicated::new(primary.clone(), bench.drive, vec![other.clone()]);
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store = Arc::new(Replicated::new(primary.clone(), bench.drive));
+    let changed = store.add(other.clone());
     let volume = loop {
         match bench.open_on(store.clone(), index, Access::Write { over_others: true }).await {
             Ok(volume) => break volume,
@@ -46,9 +46,8 @@ async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
             Err(error) => panic!("{error}"),
         }
     };
-    drop(store);
     let objects = Arc::new(Objects::new(primary, bench.sealer.clone(), PageCache::none()));
-    let replica = Replica::new(other, objects, changed.remove(0));
+    let replica = Replica::new(other, objects, Family::new(bench::FAMILY, Cipher::None, Mode::Swap), changed);
     let (progress, stop) = (replica.progress(), watch::Sender::new(false));
     let task = tokio::spawn(replica.run(stop.subscribe()));
     Open { volume, progress, stop, task }
@@ -82,7 +81,7 @@ async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
     all
 }
 
-async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, PromoteError> {
+async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaError> {
     let objects = Objects::new(Arc::new(replica.clone()), bench.sealer.clone(), PageCache::none());
     let head = replica::promote(&objects, bench.drive, Epoch(0), &device(1)).await?;
     Ok(head.root.name(ObjectKind::Root))
@@ -108,7 +107,7 @@ fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
         assert_eq!(promote(&bench, &replica).await.unwrap(), root.name(ObjectKind::Root));
         let all = contents(&bench, &replica).await;
         assert_eq!((all[3], all[200], all[4]), (2, 7, 0));
-        assert!(matches!(promote(&bench, &replica).await, Err(PromoteError::Already)));
+        assert!(matches!(promote(&bench, &replica).await, Err(ReplicaError::Already)));
 
         // And the computer that had it goes on there.
         let access = Access::Write { over_others: true };
@@ -218,7 +217,7 @@ fn a_store_of_another_family_does_not_become_a_replica() {
         let theirs = Family::new(uuid::Uuid::from_u128(2), Cipher::None, Mode::Swap);
         replica::prepare(&primary, &replica, &theirs).await.unwrap();
         let refused = replica::prepare(&primary, &replica, &ours).await;
-        assert!(matches!(refused, Err(PromoteError::OtherFamily)), "{refused:?}");
+        assert!(matches!(refused, Err(ReplicaError::OtherFamily)), "{refused:?}");
         // A passphrase that is taken away opens the replica no more.
         let key = |byte: u8| bytes::Bytes::from(vec![byte]);
         primary.put("keys/a", key(1), holdall_core::store::When::Absent).await.unwrap();
@@ -287,7 +286,7 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
             replica.set_faults(StoreFaults::default());
             let promoted = match promote(&bench, &replica).await {
                 Ok(promoted) => promoted,
-                Err(PromoteError::Nothing) => {
+                Err(ReplicaError::Nothing) => {
                     assert_eq!(reported, None, "seed {seed}");
                     return;
                 }

@@ -15,6 +15,7 @@ use std::path::Path;
 
 mod make;
 mod remove;
+pub(super) mod replica;
 mod serve;
 
 /// What a command works with.
@@ -86,6 +87,7 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
             output.result(&value, words).map(drop)
         }
         DriveCommand::Snapshot(command) => snapshot(command, session).await,
+        DriveCommand::Replica(command) => replica::run(command, session).await,
         DriveCommand::Rollback { drive, label, yes } => {
             remove::rollback(&drive.name, label, *yes, session).await
         }

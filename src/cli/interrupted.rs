@@ -2,7 +2,7 @@
 
 use crate::api::{Progress, Unit};
 use crate::cli::args::Command;
-use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
+use crate::cli::args::drive::{DriveCommand, ReplicaCommand, SnapshotCommand};
 use crate::cli::args::store::StoreCommand;
 use crate::cli::failure::NOTHING_DONE;
 use crate::cli::output::Output;
@@ -93,6 +93,11 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         DriveCommand::Snapshot(SnapshotCommand::Create { .. } | SnapshotCommand::Delete { .. }) => (
             "It may have been done already. The drive itself is unchanged.",
             "Run `holdall drive snapshot list NAME` to see.",
+        ),
+        DriveCommand::Replica(ReplicaCommand::Status(_)) => (NOTHING_DONE, ""),
+        DriveCommand::Replica(_) => (
+            "It may have been done already. What is missing in a replica is copied while the drive is open.",
+            "Run `holdall drive replica status NAME` to see.",
         ),
         DriveCommand::Rollback { .. } => {
             ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS)

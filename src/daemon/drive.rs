@@ -25,7 +25,9 @@ mod engine;
 mod inspect;
 mod open;
 mod opened;
+mod promote;
 mod proof;
+mod replicas;
 mod resume;
 mod serve;
 mod upload;
@@ -51,6 +53,8 @@ pub struct Drive {
     pub(super) open: tokio::sync::Mutex<Option<OpenDrive>>,
     /// The engine of the open drive, for those who only look.
     pub(super) live: RwLock<Option<Arc<Volume>>>,
+    /// Those of the open drive. Held to look at them, or to begin and end them.
+    pub(super) replicas: Mutex<Option<replicas::Replicas>>,
     pub(super) shown: Mutex<Shown>,
     /// Where it is mounted. It is known also while somebody holds `open`.
     pub(super) place: RwLock<Option<Place>>,
@@ -79,6 +83,7 @@ impl Drive {
             config: Mutex::new(config),
             open: tokio::sync::Mutex::new(None),
             live: RwLock::new(None),
+            replicas: Mutex::new(None),
             shown: Mutex::new(Shown::closed()),
             place: RwLock::new(None),
             usage: Arc::default(),

@@ -212,6 +212,20 @@ impl Drives {
         }
     }
 
+    /// Has a further store keep what a drive's store has.
+    pub async fn add_replica(
+        &self,
+        name: &str,
+        request: api::AddReplica,
+        work: Work,
+    ) -> Result<api::ReplicaStatus, Failure> {
+        let drive = self.get(name)?;
+        let url = stores::parse(&request.store)?;
+        self.keep_new(&url, request.credentials).await?;
+        let added = drive.add_replica(url.clone(), work).await;
+        added.map_err(|failure| failure::named(failure, name, &url.to_string()))
+    }
+
     /// Makes a drive known that is in a store already.
     pub async fn add(&self, request: api::Add) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
@@ -326,6 +340,7 @@ impl Drives {
             drive,
             store: store.to_owned(),
             mode: unlocked.family.mode,
+            replicas: Vec::new(),
             open: None,
             paused: false,
         };

@@ -14,8 +14,10 @@ use holdall_core::store::url::UrlError;
 use holdall_core::volume::OpenError;
 use std::io;
 
+mod replicas;
 mod stores;
 
+pub use replicas::*;
 pub use stores::*;
 
 /// The consequence of what was refused.

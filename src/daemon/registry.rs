@@ -25,6 +25,9 @@ pub struct Config {
     /// How its family changes HEADs; known without asking the store.
     #[serde(default = "swap")]
     pub mode: Mode,
+    /// Further stores that have what the first one has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<ReplicaConfig>,
     /// What is open, so that the next daemon takes it up again.
     #[serde(default)]
     pub open: Option<OpenAs>,
@@ -36,6 +39,15 @@ pub struct Config {
 /// What there was before there were others.
 fn swap() -> Mode {
     Mode::Swap
+}
+
+/// A replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaConfig {
+    /// Where it is.
+    pub store: String,
+    /// How HEADs would change there.
+    pub mode: Mode,
 }
 
 /// How a drive is open.

@@ -240,6 +240,37 @@ pub async fn clone(
     work(drives, |drives, work| async move { drives.clone_drive(&name, request, work).await })
 }
 
+pub async fn replicas(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    plain(drives.get(&name).map(|drive| drive.replica_statuses()))
+}
+
+pub async fn add_replica(
+    State(drives): State<Shared>,
+    Path(name): Path<String>,
+    Asked(request): Asked<api::AddReplica>,
+) -> Response {
+    work(drives, |drives, work| async move { drives.add_replica(&name, request, work).await })
+}
+
+pub async fn remove_replica(
+    state: State<Shared>,
+    name: Path<String>,
+    Asked(request): Asked<api::NamedReplica>,
+) -> Response {
+    on_drive((state, name), async move |drive, _| {
+        drive.remove_replica(&super::stores::parse(&request.store)?)?;
+        Ok(api::Nothing {})
+    })
+}
+
+pub async fn promote(
+    state: State<Shared>,
+    name: Path<String>,
+    Asked(request): Asked<api::Promote>,
+) -> Response {
+    on_drive((state, name), async move |drive, _| drive.promote(request).await)
+}
+
 pub async fn passphrase(
     state: State<Shared>,
     name: Path<String>,

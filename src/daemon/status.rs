@@ -136,6 +136,7 @@ impl Drive {
             sent_bytes: 0,
             received_bytes: 0,
             used_bytes: 0,
+            replicas: self.replica_statuses(),
             forks: Vec::new(),
             daemon_pid: std::process::id(),
         }
@@ -258,12 +259,12 @@ pub fn version(head: &Head, root: &Root) -> api::Synced {
 }
 
 /// RFC 3339.
-fn time(ms: u64) -> String {
+pub fn time(ms: u64) -> String {
     let timestamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     timestamp.unwrap_or_default().to_string()
 }
 
-fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |elapsed| elapsed.as_millis() as u64)
 }

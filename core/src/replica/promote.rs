@@ -12,16 +12,9 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// The newest version that a replica has whole.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The primary's HEAD of that version.
-    pub head: Head,
-}
-
-/// Why a store cannot become a replica or the primary.
+/// Why a store cannot be a replica, or become the primary.
 #[derive(Debug, thiserror::Error)]
-pub enum PromoteError {
+pub enum ReplicaError {
     /// It holds something else.
     #[error("the store holds other drives already")]
     OtherFamily,
@@ -36,22 +29,22 @@ pub enum PromoteError {
     Read(#[from] ReadError),
 }
 
-impl From<StoreError> for PromoteError {
+impl From<StoreError> for ReplicaError {
     fn from(error: StoreError) -> Self {
-        PromoteError::Read(error.into())
+        ReplicaError::Read(error.into())
     }
 }
 
 /// Readies `replica` for drives of `family`, whose HEADs will change there as its own `mode` says: brings the family's
 /// description, and its wrapped keys as they are now. Also called when keys have changed.
-pub async fn prepare(primary: &dyn Store, replica: &dyn Store, family: &Family) -> Result<(), PromoteError> {
+pub async fn prepare(primary: &dyn Store, replica: &dyn Store, family: &Family) -> Result<(), ReplicaError> {
     let name = crate::format::family::NAME;
     match replica.get(name, None).await {
         Ok(found) => {
             let found = Family::decode(&found.bytes);
             let found = found.map_err(|error| ReadError::Format { name: name.to_owned(), error })?;
             if found.family != family.family {
-                return Err(PromoteError::OtherFamily);
+                return Err(ReplicaError::OtherFamily);
             }
         }
         Err(StoreError::NotFound { .. }) => {
@@ -73,14 +66,14 @@ pub async fn prepare(primary: &dyn Store, replica: &dyn Store, family: &Family) 
     Ok(())
 }
 
-/// The newest version of a drive that the replica has.
-pub async fn newest(replica: &dyn Store, sealer: &Sealer, drive: Uuid) -> Result<Found, PromoteError> {
+/// The primary's HEAD of the newest version of a drive that the replica has whole.
+pub async fn newest(replica: &dyn Store, sealer: &Sealer, drive: Uuid) -> Result<Head, ReplicaError> {
     let names = record::names(replica, drive).await?;
-    let name = names.last().ok_or(PromoteError::Nothing)?;
+    let name = names.last().ok_or(ReplicaError::Nothing)?;
     let bytes = replica.get(name, None).await?.bytes;
     let head =
         Head::decode(sealer, &bytes).map_err(|error| ReadError::Format { name: name.clone(), error })?;
-    Ok(Found { head })
+    Ok(head)
 }
 
 /// Makes the replica's newest version its HEAD, in an epoch above all that is known, held by nobody. `replica` is the store
@@ -90,9 +83,9 @@ pub async fn promote(
     drive: Uuid,
     above: Epoch,
     device: &Device,
-) -> Result<Head, PromoteError> {
+) -> Result<Head, ReplicaError> {
     let store = replica.store().as_ref();
-    let Found { head: newest } = newest(store, replica.sealer(), drive).await?;
+    let newest = newest(store, replica.sealer(), drive).await?;
     // It is what its record says, and can be read.
     replica.root(newest.root, Some(newest.root_hash)).await?;
     let name = head::name(drive);
@@ -101,7 +94,7 @@ pub async fn promote(
             let head = Head::decode(replica.sealer(), &found.bytes)
                 .map_err(|error| ReadError::Format { name: name.clone(), error })?;
             if (head.root.epoch, head.root.seq) >= (newest.root.epoch, newest.root.seq) {
-                return Err(PromoteError::Already);
+                return Err(ReplicaError::Already);
             }
             Some((head.epoch, found.etag))
         }

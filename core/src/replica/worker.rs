@@ -1,7 +1,8 @@
 //! The task of one replica.
 
 use super::catch_up::{Known, Object};
-use super::{Changed, Current, record};
+use super::{Changed, Current, ReplicaError, prepare, record};
+use crate::format::family::Family;
 use crate::format::head::Head;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::map::{Objects, ReadError};
@@ -23,6 +24,9 @@ pub struct Replica {
     store: Arc<dyn Store>,
     /// Of the primary.
     objects: Arc<Objects>,
+    /// As it is on the replica.
+    family: Family,
+    prepared: bool,
     changed: Changed,
     known: Option<Known>,
     progress: watch::Sender<Progress>,
@@ -39,6 +43,8 @@ pub struct Progress {
     pub committed_ms: u64,
     /// Bytes known to be missing.
     pub behind_bytes: u64,
+    /// How often HEAD had changed, as [`super::Replicated::commits`] counts, when it had all.
+    pub commits: u64,
     /// How it stands.
     pub standing: Standing,
 }
@@ -58,10 +64,19 @@ pub enum Standing {
 }
 
 impl Replica {
-    /// The replica in `store` of what `objects` reads from the primary.
-    pub fn new(store: Arc<dyn Store>, objects: Arc<Objects>, changed: Changed) -> Self {
+    /// The replica in `store`, for drives of `family`, of what `objects` reads from the primary.
+    pub fn new(store: Arc<dyn Store>, objects: Arc<Objects>, family: Family, changed: Changed) -> Self {
         let progress = watch::Sender::new(Progress::default());
-        Self { store, objects, changed, known: None, progress, doomed: VecDeque::new() }
+        Self {
+            store,
+            objects,
+            family,
+            prepared: false,
+            changed,
+            known: None,
+            progress,
+            doomed: VecDeque::new(),
+        }
     }
 
     /// How far it is.
@@ -92,7 +107,11 @@ impl Replica {
                     let reason = error.to_string();
                     tracing::warn!(error = reason, "a replica lags behind; trying again");
                     self.progress.send_modify(|progress| progress.standing = Standing::Trouble(reason));
-                    tokio::time::sleep(backoff.next(retry::hint(&error))).await;
+                    let hint = match &error {
+                        ReplicaError::Read(error) => retry::hint(error),
+                        _ => None,
+                    };
+                    tokio::time::sleep(backoff.next(hint)).await;
                     self.forget_offers();
                     continue;
                 }
@@ -140,12 +159,16 @@ impl Replica {
     }
 
     /// Brings what the current version needs and is not there, then its record, and then deletes what was deleted before it.
-    async fn catch_up(&mut self, current: &Current) -> Result<(), ReadError> {
+    async fn catch_up(&mut self, current: &Current) -> Result<(), ReplicaError> {
         while let Ok(deleted) = self.changed.deleted.try_recv() {
             self.doomed.push_back(deleted);
         }
         let Some(head) = &current.head else { return Ok(()) };
         let head = self.decode(head)?;
+        if !self.prepared {
+            prepare(self.objects.store().as_ref(), &*self.store, &self.family).await?;
+            self.prepared = true;
+        }
         let records = record::names(&*self.store, head.drive).await?;
         let (name, last) = (record::name(&head), records.last());
         if last != Some(&name) || self.known.is_some() {
@@ -159,6 +182,7 @@ impl Replica {
             version: Some(head.root),
             committed_ms: head.written_ms,
             behind_bytes: 0,
+            commits: current.commits,
             standing: Standing::UpToDate,
         });
         // Where another device has brought a later version, what to delete is for it to say.

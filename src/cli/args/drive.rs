@@ -80,6 +80,9 @@ pub enum DriveCommand {
     /// Keep versions of a drive
     #[command(subcommand, after_help = SNAPSHOT_EXAMPLES, disable_help_subcommand = true)]
     Snapshot(SnapshotCommand),
+    /// Have further stores keep what a drive's store has
+    #[command(subcommand, after_help = REPLICA_EXAMPLES, disable_help_subcommand = true)]
+    Replica(ReplicaCommand),
     /// Make a drive what it was at a snapshot
     ///
     /// What was changed since is given up, unless another snapshot has it.
@@ -346,4 +349,63 @@ fn part_of_a_path(text: &str) -> Option<String> {
     let odd =
         text.is_empty() || text == "." || text == ".." || text.contains(|c: char| c == '/' || c.is_control());
     (!odd).then(|| text.to_owned())
+}
+
+const REPLICA_EXAMPLES: &str = "\
+Examples:
+  holdall drive replica add work s3://backup/work
+  holdall drive replica status work
+  holdall drive replica promote work s3://backup/work";
+
+/// What to do with replicas.
+#[derive(Debug, Subcommand)]
+pub enum ReplicaCommand {
+    /// Copy everything to a further store, and keep it up from then on
+    ///
+    /// The drive's own store alone decides what is uploaded; a replica that is slow or away holds up nothing, and is caught
+    /// up with while the drive is open. It is encrypted as the drive is, and opens with the same passphrase.
+    #[command(after_help = "Example:\n  holdall drive replica add work s3://backup/work")]
+    Add {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Where: an empty place
+        #[arg(value_name = "URL")]
+        store: String,
+        /// Who asks.
+        #[command(flatten)]
+        credentials: CredentialsFrom,
+    },
+    /// Keep a replica up no more; what it has stays there
+    #[command(after_help = "Example:\n  holdall drive replica remove work s3://backup/work")]
+    Remove {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Where it is
+        #[arg(value_name = "URL")]
+        store: String,
+    },
+    /// Show what each replica has
+    #[command(after_help = "Example:\n  holdall drive replica status work --json | jq '.[].behind_bytes'")]
+    Status(Drive),
+    /// Make a replica the drive's store, because that is lost, or to move
+    ///
+    /// The drive has to be closed. Nothing is deleted anywhere. Where the replica lacks what was uploaded last, that is told and
+    /// refused first.
+    #[command(after_help = "Example:\n  holdall drive replica promote work s3://backup/work")]
+    Promote {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Where it is
+        #[arg(value_name = "URL")]
+        store: String,
+        /// Go on even where the replica lacks what was uploaded last
+        #[arg(long)]
+        accept_loss: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
 }

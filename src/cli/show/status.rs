@@ -61,6 +61,12 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
         let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));
         rows.push(("held by", format!("{}{}", holder.name, last.unwrap_or_default())));
     }
+    for replica in &drive.replicas {
+        rows.push((
+            "replica",
+            format!("{}: {}", replica.store, crate::cli::drive::replica::state(replica, paint)),
+        ));
+    }
     for fork in &drive.forks {
         let changes = count(fork.records, "change");
         rows.push(("fork", format!("{changes} ({}) only on this computer", format_bytes(fork.bytes))));

@@ -28,7 +28,9 @@ impl Drive {
         }
         let (store, unlocked) = self.unlock().await?;
         let changed = family::change_passphrase(&*store, &unlocked, Zeroizing::new(passphrase)).await;
-        changed.map_err(|error| failure::family(&error))
+        changed.map_err(|error| failure::family(&error))?;
+        self.share_keys().await;
+        Ok(())
     }
 
     /// Forgets the drive here.

@@ -58,6 +58,8 @@ impl Drive {
             }
             released => released.map_err(|error| failure::push(&error))?,
         }
+        let settling = self.settle_replicas(Duration::MAX);
+        work.unless_interrupted(GOES_ON_UNMOUNTED, settling).await?;
         self.finish_if_still(&volume).await;
         Ok(())
     }

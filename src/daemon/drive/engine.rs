@@ -2,6 +2,7 @@
 
 use super::Drive;
 use super::opened::OpenDrive;
+use super::replicas::Replicas;
 use crate::api::{Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
@@ -10,6 +11,7 @@ use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
 use holdall_core::map::{PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
+use holdall_core::replica::Replicated;
 use holdall_core::store::StoreError;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, VolumeLimits};
@@ -39,11 +41,13 @@ impl Drive {
         Directory::create(&cache).map_err(local)?;
         let locks = vec![lock(&directory)?, lock(&cache)?];
         let limits = limits(&directory.join("journal"), &cache).map_err(local)?;
+        let hub = Arc::new(Replicated::new(store.clone(), self.uuid()));
+        let replicas = Replicas::new(hub.clone(), store, &unlocked, self.tree.clone());
         let env = Environment {
             state: Arc::new(Directory::create(&directory).map_err(local)?),
             journal: Arc::new(Directory::create(&directory.join("journal")).map_err(local)?),
             cache: Arc::new(Directory::create(&cache).map_err(local)?),
-            store,
+            store: hub,
             sealer: unlocked.sealer,
             pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
         };
@@ -59,6 +63,7 @@ impl Drive {
         }
         *self.live.write() = Some(volume.clone());
         self.apply_pause();
+        self.begin_replicas(replicas).await;
         Ok(OpenDrive {
             volume,
             attachment: None,
@@ -152,6 +157,7 @@ impl Drive {
     pub(super) async fn put_down(&self, opened: OpenDrive) {
         // The last figures are shown while it is closed.
         let _ = self.status().await;
+        self.end_replicas().await;
         if let Err(error) = opened.volume.shut_down().await {
             tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");
         }

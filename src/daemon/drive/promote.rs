@@ -1,0 +1,212 @@
+//! Adding and removing replicas, and making one the drive's store.
+
+use super::Drive;
+use crate::api::{self, Code, Failure, ReplicaStatus};
+use crate::daemon::failure::{self, NOTHING_CHANGED, failure};
+use crate::daemon::registry::ReplicaConfig;
+use crate::daemon::status::time;
+use crate::daemon::stores::trial;
+use crate::daemon::work::Work;
+use holdall_core::disk::real::Directory;
+use holdall_core::drive as core_drive;
+use holdall_core::family::Unlocked;
+use holdall_core::format::family::{Family, Mode};
+use holdall_core::format::head::Head;
+use holdall_core::format::id::ObjectKind;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::replica::{self, ReplicaError};
+use holdall_core::store::probe::Effort;
+use holdall_core::store::url::StoreUrl;
+use holdall_core::units::Epoch;
+use holdall_core::volume;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the drive's store may take to be asked for its newest version before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Drive {
+    /// Adds a replica: tries the store, readies it, and copies everything while the drive is open. Of a closed drive it is
+    /// opened for that.
+    pub async fn add_replica(self: &Arc<Self>, url: StoreUrl, work: Work) -> Result<ReplicaStatus, Failure> {
+        let address = url.to_string();
+        let known = {
+            let config = self.config.lock();
+            config.store == address || config.replicas.iter().any(|replica| replica.store == address)
+        };
+        if known {
+            let message = format!("{address} has this drive already.");
+            return Err(failure(Code::Exists, message, NOTHING_CHANGED, "Choose another store."));
+        }
+        let mode = self.replica_mode(&url, &work).await?;
+        let (primary, unlocked) = self.unlock().await?;
+        let family = Family::new(unlocked.family.family, unlocked.family.cipher, mode);
+        let store = self.replica_store(&address).await?;
+        let prepared = replica::prepare(primary.as_ref(), store.as_ref(), &family).await;
+        prepared.map_err(|error| failure::replica(&error, &address))?;
+        let config = ReplicaConfig { store: address.clone(), mode };
+        self.remember(|all| all.replicas.push(config.clone()))?;
+        if self.live.read().is_some() {
+            self.begin_replica(&config, &work).await?;
+            return self.replica_status(&address);
+        }
+        let mut open = self.open.lock().await;
+        *open = Some(self.open_engine().await?);
+        let waited = work
+            .unless_interrupted(
+                "The replica is added. What is missing there is copied while the drive is open.",
+                self.settle_replicas(Duration::MAX),
+            )
+            .await;
+        let status = self.replica_status(&address);
+        self.finish(&mut open).await;
+        waited?;
+        status
+    }
+
+    fn replica_status(&self, url: &str) -> Result<ReplicaStatus, Failure> {
+        let found = self.replica_statuses().into_iter().find(|status| status.store == url);
+        found.ok_or_else(|| failure::no_replica(&self.name, url))
+    }
+
+    /// What the store can do, as for a new drive.
+    async fn replica_mode(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
+        if let StoreUrl::File(path) = url {
+            let made = holdall_core::store::file::FileStore::new(path.clone()).prepare();
+            made.map_err(|error| failure::no_directory(&url.to_string(), &error))?;
+            return Ok(Mode::Swap);
+        }
+        let credentials = self.stores.credentials(url).await?;
+        let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
+        match report.is_usable() {
+            true => Ok(report.mode),
+            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+        }
+    }
+
+    /// Keeps a replica up no more. What it has stays there.
+    pub fn remove_replica(&self, url: &StoreUrl) -> Result<(), Failure> {
+        let url = url.to_string();
+        if !self.config.lock().replicas.iter().any(|replica| replica.store == url) {
+            return Err(failure::no_replica(&self.name, &url));
+        }
+        self.remember(|config| config.replicas.retain(|replica| replica.store != url))?;
+        self.end_replica(&url);
+        Ok(())
+    }
+
+    /// Brings the wrapped keys to the replicas as they are now, so that a passphrase that was changed opens none of them any
+    /// more. One that is away gets them when the drive is opened next.
+    pub(super) async fn share_keys(&self) {
+        let configs = self.config.lock().replicas.clone();
+        for config in configs {
+            let shared = async {
+                let (primary, unlocked) = self.unlock().await?;
+                let store = self.replica_store(&config.store).await?;
+                let family = Family::new(unlocked.family.family, unlocked.family.cipher, config.mode);
+                let prepared = replica::prepare(primary.as_ref(), store.as_ref(), &family).await;
+                prepared.map_err(|error| failure::replica(&error, &config.store))
+            };
+            if let Err(failure) = shared.await {
+                tracing::warn!(
+                    drive = self.name,
+                    replica = config.store,
+                    message = failure.message,
+                    "the replica still opens with the old passphrase; it gets the new one when the drive is opened next"
+                );
+            }
+        }
+    }
+
+    /// Makes a replica the drive's store, for when that is lost, or to move. Nothing is deleted anywhere.
+    pub async fn promote(self: &Arc<Self>, request: api::Promote) -> Result<api::Promoted, Failure> {
+        let url = StoreUrl::parse(&request.store).map_err(|error| failure::url(&error))?.to_string();
+        let mut open = self.open.lock().await;
+        if let Some(open) = &*open {
+            open.check_not_serving()?;
+            if open.attachment.is_some() {
+                let action = format!("Run holdall drive close {} first.", self.name);
+                return Err(failure::state("The drive is open.", action));
+            }
+        }
+        let config = self.config.lock().replicas.iter().find(|replica| replica.store == url).cloned();
+        let config = config.ok_or_else(|| failure::no_replica(&self.name, &url))?;
+        // Closed, but still waiting for the store that is lost.
+        if let Some(draining) = open.take() {
+            self.put_down(draining).await;
+        }
+        let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
+        let there = self.stores.family(&url).await?;
+        let unlocked = Unlocked::with_key(there.family, key);
+        let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
+        let drive = self.uuid();
+        let newest = replica::newest(objects.store().as_ref(), objects.sealer(), drive).await;
+        let newest = newest.map_err(|error| failure::replica(&error, &url))?;
+
+        let directory = Directory::create(&self.registry.directory(&self.name));
+        let local = directory.and_then(|directory| volume::Local::load(&directory));
+        let base = local.map_err(|error| failure::local(&error))?.and_then(|local| local.base);
+        let seen = base.as_ref().map_or(Epoch(0), |base| Epoch(base.epoch));
+        let former = tokio::time::timeout(PATIENCE, self.former()).await.ok().and_then(Result::ok);
+        let newer_there = former.as_ref().is_some_and(|(_, head)| head.root != newest.root);
+        let newer_here = base.as_ref().is_some_and(|base| base.id() != Some(newest.root));
+        if (newer_there || newer_here) && !request.accept_loss {
+            return Err(failure::replica_lags(&self.name, &url, &time(newest.written_ms), former.is_some()));
+        }
+        // The former store first: a crash in between leaves no store that takes commits, never two.
+        let former_store_told = match &former {
+            Some((objects, _)) => {
+                core_drive::retire(objects, drive, self.registry.device())
+                    .await
+                    .map_err(|e| failure::drive(&e))?;
+                true
+            }
+            None => false,
+        };
+        let above = former.as_ref().map_or(seen, |(_, head)| head.epoch.max(seen));
+        let device = self.registry.device();
+        let head = match replica::promote(&objects, drive, above, device).await {
+            // An earlier try came so far.
+            Err(ReplicaError::Already) => newest,
+            promoted => promoted.map_err(|error| failure::replica(&error, &url))?,
+        };
+        self.remember(|all| {
+            (all.store, all.mode) = (url.clone(), config.mode);
+            all.replicas.retain(|replica| replica.store != url);
+        })?;
+        *self.reached.write() = None;
+        if newer_here {
+            self.set_files_aside().map_err(|error| failure::local(&error))?;
+        }
+        Ok(api::Promoted {
+            store: url,
+            root: head.root.name(ObjectKind::Root),
+            committed_at: time(head.written_ms),
+            former_store_told,
+            lost_versions: newer_here || newer_there,
+        })
+    }
+
+    /// The drive in its present store, if that can be reached.
+    async fn former(&self) -> Result<(Arc<Objects>, Head), Failure> {
+        let (objects, _) = self.objects().await?;
+        let (head, _, _) =
+            core_drive::current(&objects, self.uuid()).await.map_err(|error| failure::drive(&error))?;
+        Ok((objects, head))
+    }
+
+    /// What this computer has of versions that the store does not have goes out of the way: kept, and used no more.
+    fn set_files_aside(&self) -> io::Result<()> {
+        let directory = self.registry.directory(&self.name);
+        let aside = directory.join(format!("before-promotion-{}", crate::daemon::status::now_ms()));
+        std::fs::create_dir(&aside)?;
+        for name in ["journal", "drive.json"] {
+            match std::fs::rename(directory.join(name), aside.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        std::fs::File::open(&directory)?.sync_all()
+    }
+}

@@ -1,0 +1,230 @@
+//! Replicas of an open drive: one task each, which the engine does not wait for.
+
+use super::Drive;
+use crate::api::{self, Failure, ReplicaState, ReplicaStatus, Unit};
+use crate::daemon::registry::ReplicaConfig;
+use crate::daemon::status::time;
+use crate::daemon::work::Work;
+use holdall_core::family::Unlocked;
+use holdall_core::format::family::Family;
+use holdall_core::format::id::ObjectKind;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::replica::{Progress, Replica, Replicated, Standing};
+use holdall_core::store::Store;
+use holdall_core::store::url::StoreUrl;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How often a progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// How long a closing drive waits for replicas that are on their way. What is missing then is brought at the next opening.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The replicas of an open drive.
+pub struct Replicas {
+    hub: Arc<Replicated>,
+    /// Of the primary.
+    objects: Arc<Objects>,
+    family: Family,
+    running: Vec<Running>,
+}
+
+struct Running {
+    url: String,
+    /// `Err` says why there is no task.
+    task: Result<Task, String>,
+}
+
+struct Task {
+    progress: watch::Receiver<Progress>,
+    stop: watch::Sender<bool>,
+    handle: JoinHandle<()>,
+}
+
+impl Replicas {
+    /// Those of a drive whose engine uses `hub`, which reads and writes `primary`. None of them runs yet.
+    pub fn new(
+        hub: Arc<Replicated>,
+        primary: Arc<dyn Store>,
+        unlocked: &Unlocked,
+        pages: Option<sled::Tree>,
+    ) -> Self {
+        let pages = pages.map_or_else(PageCache::none, PageCache::sled);
+        let objects = Arc::new(Objects::new(primary, unlocked.sealer.clone(), pages));
+        Self { hub, objects, family: unlocked.family.clone(), running: Vec::new() }
+    }
+
+    /// Begins to keep a replica up; `store` says where it is reached, or why it cannot be.
+    fn begin(&mut self, config: &ReplicaConfig, store: Result<Arc<dyn Store>, Failure>) {
+        let task = store.map_err(|failure| failure.message).map(|store| {
+            let family = Family::new(self.family.family, self.family.cipher, config.mode);
+            let replica = Replica::new(store.clone(), self.objects.clone(), family, self.hub.add(store));
+            let (progress, stop) = (replica.progress(), watch::Sender::new(false));
+            let handle = tokio::spawn(replica.run(stop.subscribe()));
+            Task { progress, stop, handle }
+        });
+        self.running.push(Running { url: config.store.clone(), task });
+    }
+
+    /// How they are.
+    pub fn statuses(&self) -> Vec<ReplicaStatus> {
+        let commits = self.hub.commits();
+        self.running.iter().map(|running| running.status(commits)).collect()
+    }
+
+    fn progress_of(&self, url: &str) -> Option<watch::Receiver<Progress>> {
+        let running = self.running.iter().find(|running| running.url == url)?;
+        running.task.as_ref().ok().map(|task| task.progress.clone())
+    }
+
+    fn end(&mut self, url: &str) {
+        for running in self.running.extract_if(.., |running| running.url == url) {
+            running.end();
+        }
+    }
+}
+
+impl Running {
+    fn status(&self, commits: u64) -> ReplicaStatus {
+        let blank = |state, reason| ReplicaStatus {
+            store: self.url.clone(),
+            state,
+            reason,
+            behind_bytes: 0,
+            version: None,
+            committed_at: None,
+        };
+        let task = match &self.task {
+            Ok(task) => task,
+            Err(reason) => return blank(ReplicaState::Trouble, Some(reason.clone())),
+        };
+        let progress = task.progress.borrow();
+        let (state, reason) = match &progress.standing {
+            Standing::UpToDate if progress.commits == commits => (ReplicaState::UpToDate, None),
+            Standing::UpToDate | Standing::Behind | Standing::Unknown => (ReplicaState::Behind, None),
+            Standing::Trouble(reason) => (ReplicaState::Trouble, Some(reason.clone())),
+        };
+        ReplicaStatus {
+            behind_bytes: progress.behind_bytes,
+            version: progress.version.map(|version| version.name(ObjectKind::Root)),
+            committed_at: progress.version.map(|_| time(progress.committed_ms)),
+            ..blank(state, reason)
+        }
+    }
+
+    fn end(self) {
+        if let Ok(task) = self.task {
+            task.stop.send_replace(true);
+            drop(task.handle);
+        }
+    }
+}
+
+/// Waits until a replica has everything, or cannot have it now.
+async fn settled(hub: &Replicated, mut progress: watch::Receiver<Progress>) {
+    let is_settled = |progress: &Progress| match progress.standing {
+        Standing::UpToDate => progress.commits == hub.commits(),
+        Standing::Trouble(_) => true,
+        Standing::Behind | Standing::Unknown => false,
+    };
+    let _ = progress.wait_for(is_settled).await;
+}
+
+impl Drive {
+    /// Begins to keep up the replicas that are remembered.
+    pub(super) async fn begin_replicas(&self, mut replicas: Replicas) {
+        let configs = self.config.lock().replicas.clone();
+        for config in &configs {
+            let store = self.replica_store(&config.store).await;
+            replicas.begin(config, store);
+        }
+        *self.replicas.lock() = Some(replicas);
+    }
+
+    /// A replica's store, as it is.
+    pub(super) async fn replica_store(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
+        let url = StoreUrl::parse(url).map_err(|error| crate::daemon::failure::url(&error))?;
+        Ok(self.stores.connect(&url).await?)
+    }
+
+    /// Begins to keep up one that is new, and waits until it has everything. Where nobody waits any more it goes on.
+    pub(super) async fn begin_replica(&self, config: &ReplicaConfig, work: &Work) -> Result<(), Failure> {
+        let store = self.replica_store(&config.store).await;
+        let waiting = match &mut *self.replicas.lock() {
+            Some(replicas) => {
+                replicas.begin(config, store);
+                replicas.progress_of(&config.store).map(|progress| (replicas.hub.clone(), progress))
+            }
+            None => None,
+        };
+        let Some((hub, progress)) = waiting else { return Ok(()) };
+        let told = async {
+            loop {
+                let behind = progress.borrow().behind_bytes;
+                work.progress("Copying to the replica, bytes left", behind, 0, Unit::Bytes);
+                tokio::time::sleep(PROGRESS_EVERY).await;
+            }
+        };
+        let waiting = async {
+            tokio::select! { biased;
+                () = settled(&hub, progress.clone()) => {}
+                () = told => {}
+            }
+        };
+        work.unless_interrupted(
+            "The replica is added. What is missing there is copied while the drive is open.",
+            waiting,
+        )
+        .await
+    }
+
+    /// Ends one.
+    pub(super) fn end_replica(&self, url: &str) {
+        if let Some(replicas) = &mut *self.replicas.lock() {
+            replicas.end(url);
+        }
+    }
+
+    /// Waits until every replica has everything or cannot have it now, for at most `limit`.
+    pub(super) async fn settle_replicas(&self, limit: Duration) {
+        let waiting = match &*self.replicas.lock() {
+            Some(replicas) => {
+                let tasks = replicas.running.iter().filter_map(|running| running.task.as_ref().ok());
+                let progress: Vec<_> = tasks.map(|task| task.progress.clone()).collect();
+                (replicas.hub.clone(), progress)
+            }
+            None => return,
+        };
+        let (hub, progress) = waiting;
+        let all =
+            futures_util::future::join_all(progress.into_iter().map(|progress| settled(&hub, progress)));
+        let _ = tokio::time::timeout(limit, all).await;
+    }
+
+    /// Ends all, after those that are on their way have had a moment.
+    pub(super) async fn end_replicas(&self) {
+        self.settle_replicas(LAST_PATIENCE).await;
+        let replicas = self.replicas.lock().take();
+        if let Some(replicas) = replicas {
+            replicas.running.into_iter().for_each(Running::end);
+        }
+    }
+
+    /// How the replicas of the drive are; of a closed drive, which there are.
+    pub fn replica_statuses(&self) -> Vec<ReplicaStatus> {
+        if let Some(replicas) = &*self.replicas.lock() {
+            return replicas.statuses();
+        }
+        let closed = |config: &ReplicaConfig| ReplicaStatus {
+            store: config.store.clone(),
+            state: api::ReplicaState::Closed,
+            reason: None,
+            behind_bytes: 0,
+            version: None,
+            committed_at: None,
+        };
+        self.config.lock().replicas.iter().map(closed).collect()
+    }
+}
