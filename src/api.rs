@@ -224,7 +224,7 @@ pub struct Create {
     #[serde(default)]
     pub secrets: Secrets,
     /// Credentials of the store, to be kept; without, those that are kept already are used.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
     /// The weakest promise of a store that will do.
     #[serde(default = "claim_will_do")]
@@ -247,7 +247,7 @@ pub struct Add {
     #[serde(default)]
     pub secrets: Secrets,
     /// Credentials of the store, to be kept; without, those that are kept already are used.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
 }
 

@@ -107,7 +107,7 @@ pub struct TestStore {
     /// The store.
     pub store: String,
     /// With these credentials; without, with those that are kept.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
 }
 

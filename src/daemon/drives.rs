@@ -207,7 +207,10 @@ impl Drives {
         let credentials = self.stores.credentials(url).await?;
         let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
         match report.is_usable() {
-            true => Ok(report.mode),
+            true => {
+                self.stores.proved(url);
+                Ok(report.mode)
+            }
             false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
         }
     }

@@ -44,7 +44,7 @@ impl Drives {
 
     /// All logins. Never a secret.
     pub fn logins(&self) -> Result<Vec<StoreLogin>, Failure> {
-        let logins = self.stores().keeper().list().map_err(|error| failure::local(&error))?;
+        let logins = self.stores().keeper().list().map_err(|error| failure::secrets(&error.into()))?;
         Ok(logins.iter().map(|login| self.told(login)).collect())
     }
 
@@ -76,7 +76,7 @@ impl Drives {
         let Some(given) = given else { return Ok(()) };
         let (scope, credentials) = (stores::scope(url)?, stores::credentials(url, given)?);
         let keeper = self.stores().keeper();
-        let known = keeper.list().map_err(|error| failure::local(&error))?;
+        let known = keeper.list().map_err(|error| failure::secrets(&error.into()))?;
         if let Some(known) = known.iter().find(|known| known.store == scope.to_string()) {
             let same = keeper.credentials(known).await.is_ok_and(|known| known == credentials);
             return if same { Ok(()) } else { Err(logged_in_otherwise(&scope)) };

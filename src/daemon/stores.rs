@@ -86,7 +86,7 @@ impl Stores {
         if matches!(url, StoreUrl::File(_)) {
             return Ok(Credentials::None);
         }
-        match self.keeper.find(url).map_err(|error| failure::local(&error))? {
+        match self.keeper.find(url).map_err(|error| failure::secrets(&error.into()))? {
             Some(login) => self.of_login(&login).await,
             // There are WebDAV servers that ask for nothing.
             None if matches!(url, StoreUrl::Dav(_)) => Ok(Credentials::None),

@@ -25,14 +25,15 @@ fn cases() -> Vec<Case> {
         case(
             "drive create work --store file:///s --size 10G --no-encryption",
             "POST /v1/drives",
-            json!({"name": "work", "store": "file:///s", "size_bytes": 10u64 << 30, "encrypt": false, "secrets": no_secret()}),
+            json!({"name": "work", "store": "file:///s", "size_bytes": 10u64 << 30, "encrypt": false,
+                "secrets": no_secret(), "weakest": "claim"}),
             created(),
         ),
         case(
             "drive create work --store file:///s --size 1.5TB --passphrase-file secret",
             "POST /v1/drives",
             json!({"name": "work", "store": "file:///s", "size_bytes": 1_500_000_000_000u64, "encrypt": true,
-                "secrets": {"passphrase": "hunter2"}}),
+                "secrets": {"passphrase": "hunter2"}, "weakest": "claim"}),
             created_with_key(),
         ),
         case(
