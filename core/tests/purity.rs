@@ -24,6 +24,7 @@ const PURE: &[&str] = &[
     "store/s3/body.rs",
     "store/s3/limits.rs",
     "store/s3/meaning.rs",
+    "store/probe/verdict.rs",
     "units.rs",
 ];
 
