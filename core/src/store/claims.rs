@@ -37,6 +37,7 @@ pub struct Claims {
     inner: Arc<dyn Store>,
     /// Records that this process has put without knowing yet whether they count. Held for map operations only.
     unconfirmed: Mutex<BTreeSet<u128>>,
+    patience: Duration,
 }
 
 /// Where a record stands.
@@ -74,7 +75,12 @@ impl Place {
 impl Claims {
     /// Swaps HEADs on `inner` by claims.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, unconfirmed: Mutex::default() }
+        Self { inner, unconfirmed: Mutex::default(), patience: PATIENCE }
+    }
+
+    /// With another patience than half a minute, for tests in real time.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The records of a drive, the current one last.
@@ -179,7 +185,7 @@ impl Claims {
 
     /// Finds out whether a record counts that is there.
     async fn confirm(&self, drive: &str, mut place: Place, body: &Bytes) -> Result<Etag, StoreError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         loop {
             if self.highest_claim(drive).await? <= place.turn {
                 self.unconfirmed.lock().remove(&place.nonce);

@@ -109,6 +109,8 @@ impl DavStore {
             StatusCode::CREATED => Made::New,
             StatusCode::METHOD_NOT_ALLOWED => Made::Before,
             StatusCode::CONFLICT | StatusCode::NOT_FOUND => Made::NoParent,
+            // Apache's word to some of those who make it at the same time.
+            StatusCode::FORBIDDEN if self.children(collection).await?.is_some() => Made::Before,
             _ => return Err(answer.refusal(collection)),
         };
         answer.drain().await;

@@ -18,8 +18,8 @@ enum Moved {
     Done,
     /// The server cannot.
     Unknown,
-    /// The collection to move to is not there.
-    NoParent,
+    /// Perhaps since the collection to move to is not there.
+    NoParent(StoreError),
 }
 
 impl DavStore {
@@ -44,10 +44,12 @@ impl DavStore {
         }
         let temporary = self.put_temporary(name, body.clone()).await?;
         let moved = match self.move_to(&temporary, name, &when).await {
-            Ok(Moved::NoParent) => {
+            Ok(Moved::NoParent(error)) => {
                 self.collections.forget(name);
-                self.make_parent(name).await?;
-                self.move_to(&temporary, name, &when).await
+                match self.make_parent(name).await? {
+                    Made::New => self.move_to(&temporary, name, &when).await,
+                    Made::Before | Made::NoParent => Err(error),
+                }
             }
             moved => moved,
         };
@@ -60,7 +62,7 @@ impl DavStore {
         }
         match moved? {
             Moved::Done => Ok(Etag(String::new())),
-            Moved::NoParent => Err(no_parent(self.http.host(), name)),
+            Moved::NoParent(error) => Err(error),
             Moved::Unknown => {
                 self.cannot_move.store(true, Relaxed);
                 self.put_and_look(name, body, &when).await
@@ -153,7 +155,11 @@ impl DavStore {
                 StatusCode::BAD_GATEWAY if destination != to.as_str() => return Err(answer.refusal(name)),
                 StatusCode::BAD_REQUEST | StatusCode::BAD_GATEWAY => answer.drain().await,
                 StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => return Ok(Moved::Unknown),
-                StatusCode::CONFLICT | StatusCode::NOT_FOUND => return Ok(Moved::NoParent),
+                StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
+                    return Ok(Moved::NoParent(no_parent(self.http.host(), name)));
+                }
+                // Apache's word for it.
+                StatusCode::INTERNAL_SERVER_ERROR => return Ok(Moved::NoParent(answer.refusal(name))),
                 _ => return Err(answer.refusal(name)),
             }
         }
