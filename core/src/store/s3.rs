@@ -113,11 +113,11 @@ impl S3Store {
             SdkError::ResponseError(context) if !context.raw().status().is_success() => {
                 asked.meaning(&self.refusal(None, context.raw()))
             }
-            SdkError::ResponseError(_) => match transport::known(error, &self.host) {
+            SdkError::ResponseError(_) => match transport::known(error, &self.host, self.tls) {
                 Some(reason) => StoreError::Unreachable { reason },
                 None => self.unreachable("does not answer as an S3 server does"),
             },
-            error => StoreError::Unreachable { reason: transport::reason(error, &self.host) },
+            error => StoreError::Unreachable { reason: transport::reason(error, &self.host, self.tls) },
         }
     }
 
@@ -127,7 +127,8 @@ impl S3Store {
         let html = header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
         Refusal {
             status: answer.status().as_u16(),
-            code,
+            // The SDK's own word for a 404 without one.
+            code: code.filter(|code| *code != "NotFound"),
             retry_after: header("retry-after").and_then(retry_after),
             region: header("x-amz-bucket-region").or_else(|| between(body, "<Region>", "</Region>")),
             web_page: html && !body.is_empty(),
@@ -144,7 +145,8 @@ impl S3Store {
         let mut bytes = BytesMut::with_capacity(part.take.unwrap_or(0).min(RESERVED_BYTES_MAX) as usize);
         let mut skip = part.skip;
         while let Some(piece) = body.next().await {
-            let broken = |error| StoreError::Unreachable { reason: transport::reason(&error, &self.host) };
+            let broken =
+                |error| StoreError::Unreachable { reason: transport::reason(&error, &self.host, self.tls) };
             let mut piece = piece.map_err(broken)?;
             let skipped = skip.min(piece.len() as u64);
             skip -= skipped;

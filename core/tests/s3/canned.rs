@@ -23,7 +23,9 @@ impl Canned {
     /// Answers one status with this body.
     pub fn saying(status: &str, headers: &str, body: &str) -> Self {
         let length = body.len();
-        Self::answering(format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}"))
+        Self::answering(format!(
+            "HTTP/1.1 {status}\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
     }
 
     /// Answers each request so far, and then a byte each time this time has passed.

@@ -42,13 +42,16 @@ fn wrong_keys_are_named() {
     run(async {
         let url = server.url("p");
         for result in all(&*store_as(&url, &keys("nobody", SECRET_KEY, None))).await {
-            assert!(denied(result).contains("does not know the access key"));
+            let reason = denied(result);
+            assert!(reason.contains("does not know the access key"), "{reason}");
         }
         for result in all(&*store_as(&url, &keys(ACCESS_KEY, "hunter2", None))).await {
-            assert!(denied(result).contains("the secret key does not belong to the access key"));
+            let reason = denied(result);
+            assert!(reason.contains("the secret key does not belong to the access key"), "{reason}");
         }
         for result in all(&*store_as(&url, &Credentials::None)).await {
-            assert!(denied(result).contains("do not allow this"));
+            let reason = denied(result);
+            assert!(reason.contains("do not allow this"), "{reason}");
         }
     });
 }

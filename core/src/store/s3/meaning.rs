@@ -119,7 +119,10 @@ impl Asked<'_> {
     fn refused(&self, code: &str) -> Option<String> {
         let Asked { bucket, host, .. } = self;
         Some(match code {
-            "InvalidAccessKeyId" | "InvalidAccessKey" => format!("{host} does not know the access key"),
+            // The last is versitygw's, with a 404.
+            "InvalidAccessKeyId" | "InvalidAccessKey" | "XAdminUserNotFound" => {
+                format!("{host} does not know the access key")
+            }
             "SignatureDoesNotMatch" => {
                 format!("the secret key does not belong to the access key, says {host}")
             }
@@ -282,6 +285,7 @@ mod tests {
     fn what_a_person_can_do_is_told() {
         for (status, code, words) in [
             (403, "InvalidAccessKeyId", "does not know the access key"),
+            (404, "XAdminUserNotFound", "does not know the access key"),
             (403, "SignatureDoesNotMatch", "the secret key does not belong"),
             (400, "ExpiredToken", "have expired"),
             (403, "AccessDenied", "do not allow this in the bucket photos"),
