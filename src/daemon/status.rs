@@ -106,6 +106,7 @@ impl Drive {
     }
 
     fn blank(&self) -> DriveStatus {
+        let replicas = self.replica_statuses();
         let config = self.config.lock();
         DriveStatus {
             name: self.name.clone(),
@@ -136,7 +137,7 @@ impl Drive {
             sent_bytes: 0,
             received_bytes: 0,
             used_bytes: 0,
-            replicas: self.replica_statuses(),
+            replicas,
             forks: Vec::new(),
             daemon_pid: std::process::id(),
         }

@@ -11,5 +11,7 @@ mod bench;
 mod person;
 
 mod keyring;
+mod limits;
+mod replicas;
 mod s3;
 mod webdav;

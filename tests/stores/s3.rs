@@ -22,7 +22,7 @@ fn files(bench: &Bench) {
 }
 
 /// A server, and a person who has a drive `d` on it, by way of a proxy.
-fn with_drive(bench: &Bench) -> (S3Server, FaultProxy, String, Person) {
+pub fn with_drive(bench: &Bench) -> (S3Server, FaultProxy, String, Person) {
     files(bench);
     let server = S3Server::start();
     let proxy = FaultProxy::start(server.address());
