@@ -19,7 +19,7 @@ pub struct Shown {
     since_ms: u64,
     unsent_since: Option<Instant>,
     /// Figures of the last time that it was open.
-    last: Option<DriveStatus>,
+    pub(super) last: Option<DriveStatus>,
 }
 
 /// What a drive is at, as far as the engine does not know.
@@ -65,6 +65,7 @@ impl Drive {
             None => 0,
         };
         let config = self.config.lock().clone();
+        let replicas = self.replica_statuses();
         let mut shown = self.shown.lock();
         let mut status = match &volume {
             Some(volume) => self.of_volume(volume, &mut shown),
@@ -91,6 +92,10 @@ impl Drive {
         status.reason = reason;
         status.since = time(shown.since_ms);
         status.used_bytes = used_bytes;
+        status.replicas = replicas;
+        if let (Some(last), true) = (&mut shown.last, volume.is_some()) {
+            last.replicas.clone_from(&status.replicas);
+        }
         if let Some(place) = place {
             status.mountpoint = Some(place.mountpoint());
             status.block_device = Some(place.block_device);
@@ -106,7 +111,6 @@ impl Drive {
     }
 
     fn blank(&self) -> DriveStatus {
-        let replicas = self.replica_statuses();
         let config = self.config.lock();
         DriveStatus {
             name: self.name.clone(),
@@ -137,7 +141,7 @@ impl Drive {
             sent_bytes: 0,
             received_bytes: 0,
             used_bytes: 0,
-            replicas,
+            replicas: Vec::new(),
             forks: Vec::new(),
             daemon_pid: std::process::id(),
         }

@@ -31,7 +31,7 @@ fn a_store_that_dies_in_the_middle_of_an_upload_is_replaced_by_its_replica_and_n
     let bench = Bench::new();
     let (server, proxy, _url, mut a) = with_drive(&bench);
     let webdav = DavServer::apache(SignIn::None);
-    let replica = webdav.url("backup");
+    let replica = webdav.url("/backup/");
     a.open();
     save(&a, "uploaded", &vec![7; 3 << 20]);
     a.ok(&["drive", "sync", "d"]);

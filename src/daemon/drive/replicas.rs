@@ -217,13 +217,18 @@ impl Drive {
         if let Some(replicas) = &*self.replicas.lock() {
             return replicas.statuses();
         }
-        let closed = |config: &ReplicaConfig| ReplicaStatus {
-            store: config.store.clone(),
-            state: api::ReplicaState::Closed,
-            reason: None,
-            behind_bytes: 0,
-            version: None,
-            committed_at: None,
+        // What was last known of it tells which versions it has.
+        let last = self.shown.lock().last.as_ref().map_or(Vec::new(), |last| last.replicas.clone());
+        let closed = |config: &ReplicaConfig| {
+            let known = last.iter().find(|replica| replica.store == config.store);
+            ReplicaStatus {
+                store: config.store.clone(),
+                state: api::ReplicaState::Closed,
+                reason: None,
+                behind_bytes: known.map_or(0, |known| known.behind_bytes),
+                version: known.and_then(|known| known.version.clone()),
+                committed_at: known.and_then(|known| known.committed_at.clone()),
+            }
         };
         self.config.lock().replicas.iter().map(closed).collect()
     }
