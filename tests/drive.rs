@@ -213,7 +213,7 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (3, "not_found".into()));
     std::fs::write(bench.path("store/family.json"), "<html>").unwrap();
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (7, "corrupt".into()));
-    std::fs::write(bench.path("store/family.json"), r#"{"format": 2}"#).unwrap();
+    std::fs::write(bench.path("store/family.json"), r#"{"format": 3}"#).unwrap();
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]).1, "newer");
     std::fs::remove_file(bench.path("store/family.json")).unwrap();
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);

@@ -248,9 +248,9 @@ async fn a_family_of_a_newer_format_says_so() {
     let place = Place::of(FORMAT, "plain");
     let path = place.dir.path().join("store/family.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    std::fs::write(&path, text.replace("\"format\": 1", "\"format\": 3")).unwrap();
     let error = family::unlock(&*place.store, None).await.err().unwrap();
-    let newer = FormatError::Newer { found: 2, known: 1 };
+    let newer = FormatError::Newer { found: 3, known: 2 };
     assert!(
         matches!(&error, FamilyError::Read(ReadError::Format { error, .. }) if *error == newer),
         "{error}"
