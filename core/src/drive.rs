@@ -98,7 +98,7 @@ async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Devic
     Ok(())
 }
 
-async fn put_root(
+pub(crate) async fn put_root(
     store: &dyn Store,
     sealer: &Sealer,
     root: &Root,

@@ -38,6 +38,7 @@ pub(super) async fn open_journal(
     limits: VolumeLimits,
     capacity: u64,
 ) -> Result<Opened, OpenError> {
+    let fork = local.as_ref().and_then(|local| local.fork.clone());
     // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
     let local = match local {
         None => journal::found(&*disks.journal)?.map(|uuid| Local::new(drive, uuid)),
@@ -91,7 +92,7 @@ pub(super) async fn open_journal(
         tracing::warn!(files = kept, "the journal does not go on with the drive's history: it was set aside");
     }
     let journal = Journal::create(disks.journal.clone(), limits.journal, capacity).await?;
-    let local = Local::new(drive, journal.uuid());
+    let local = Local { fork, ..Local::new(drive, journal.uuid()) };
     local.save(&*disks.state).await?;
     let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
     Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })
