@@ -228,6 +228,15 @@ async fn clone_of(
     Ok(new)
 }
 
+/// Gives a drive that is closed another name in its store.
+pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
+    let (head, etag, root) = current(objects, drive).await?;
+    check_free(&head, device)?;
+    let epoch = Epoch(head.epoch.0 + 1);
+    let next = Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
+    commit(objects, &head, etag, &next, HeadState::Released, device).await
+}
+
 /// Puts a hold on a version. Returns the ref's name, for letting go. A version that is not kept any more when the ref
 /// is there cannot be held: a collection may not have seen the ref.
 pub async fn hold(

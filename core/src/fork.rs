@@ -28,6 +28,8 @@ use std::cmp::Reverse;
 pub const FORK_POINT: &str = "fork point";
 /// How the labels begin under which a drive keeps the versions that its deposed writers go on from.
 const DEPOSED: &str = "before take-over ";
+/// Between the name of the drive and that of the device whose fork it is.
+const BETWEEN: &str = " (fork from ";
 
 /// Why a fork cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +65,7 @@ pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
 }
 
 /// Where a fork begins.
-pub(crate) struct Point {
+struct Point {
     id: ObjectId,
     hash: [u8; 32],
     root: Root,
@@ -75,15 +77,41 @@ pub(crate) fn contained(root: &Root, journal: &Journal) -> (Lsn, u32) {
     own.map_or((Lsn(0), 0), |own| (own.cut, own.crc))
 }
 
-/// The latest version of the drive `of` that is still kept and that `journal` goes on from, with every record up to
-/// `least`: the one that its device took, or one that it committed since, as the only owner of its epoch.
-pub(crate) async fn point(
+/// What wants to become a fork.
+pub(crate) struct Branch<'a> {
+    /// Its changes.
+    pub journal: &'a Journal,
+    /// The version that is remembered, and the epoch in which its device has the other drive.
+    pub base: &'a Base,
+    /// The version to begin with must contain all records up to here.
+    pub least: Lsn,
+    /// Its device.
+    pub device: &'a Device,
+}
+
+/// The fork's HEAD and current version: those that are there, or the first ones.
+pub(crate) async fn begin(
     objects: &Objects,
-    of: uuid::Uuid,
-    journal: &Journal,
-    base: &Base,
-    least: Lsn,
-) -> Result<Point, ForkError> {
+    fork: &Fork,
+    branch: &Branch<'_>,
+) -> Result<(Head, Etag, Root), ForkError> {
+    // Looked for first: once it is there, the other drive need not keep anything for it any more.
+    match current(objects, fork).await {
+        Err(ForkError::Read(error)) if error.is_missing() => {}
+        found => return found,
+    }
+    let point = point(objects, fork.of, branch).await?;
+    publish(objects, fork, point, branch).await
+}
+
+async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), ForkError> {
+    drive::current(objects, fork.drive).await.map_err(no_version)
+}
+
+/// The latest version of the drive `of` that is still kept and that the journal goes on from: the one that its device
+/// took, or one that it committed since, as the only owner of its epoch.
+async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
+    let Branch { journal, base, least, .. } = *branch;
     let (head, _, root) = drive::current(objects, of).await.map_err(no_version)?;
     let kept = root.snapshots.iter().map(|snapshot| snapshot.root).chain([head.root, head.parent]);
     let own = |id: &ObjectId| id.drive == of && id.epoch.0 == base.epoch || base.id() == Some(*id);
@@ -108,15 +136,14 @@ pub(crate) async fn point(
     Err(ForkError::Gone)
 }
 
-/// Makes the fork's first version and its HEAD, held by `device`: or finds those of an earlier try.
-pub(crate) async fn publish(
+/// Makes the fork's first version and its HEAD, held by its device.
+async fn publish(
     objects: &Objects,
     fork: &Fork,
     point: Point,
-    epoch: Epoch,
-    device: &Device,
+    branch: &Branch<'_>,
 ) -> Result<(Head, Etag, Root), ForkError> {
-    let store = objects.store().as_ref();
+    let (store, device, epoch) = (objects.store().as_ref(), branch.device, Epoch(branch.base.epoch + 1));
     let held = drive::hold(objects, fork.of, point.id, ReferenceKind::Fork, device).await;
     let reference = held.map_err(no_version)?;
     let Point { id, hash, root: base } = point;
@@ -155,17 +182,16 @@ pub(crate) async fn publish(
     };
     let name = head::name(fork.drive);
     let put = store.put(&name, Bytes::from(head.encode(objects.sealer())), When::Absent).await;
-    let found = match store.get(&name, None).await {
+    let found = match current(objects, fork).await {
         // The answer to the put tells more than that there is nothing yet.
-        Err(StoreError::NotFound { .. }) => return Err(put.err().unwrap_or_else(|| missing(&name)).into()),
+        Err(ForkError::Read(error)) if error.is_missing() => {
+            return Err(put.err().map_or(error, ReadError::from).into());
+        }
         found => found?,
     };
-    let head =
-        Head::decode(objects.sealer(), &found.bytes).map_err(|error| ReadError::Format { name, error })?;
-    let root = objects.root(head.root, Some(head.root_hash)).await?;
     // One that stays keeps no more than the fork does.
     let _ = store.delete(&reference).await;
-    Ok((head, found.etag, root))
+    Ok(found)
 }
 
 /// Of the snapshots of the drive whose current version is `root`, those that only kept what a deposed device might go on
@@ -188,9 +214,14 @@ pub(crate) fn no_longer_needed(root: &Root, elsewhere: &[Root], deposed: &[(Snap
 
 /// What a fork is called in the store: "work (fork from laptop, 2026-11-20)". A fork of a fork is not named after both.
 pub fn name(of: &str, device_name: &str, made_ms: u64) -> String {
-    let of = of.split(" (fork from ").next().unwrap_or(of);
+    let of = of.split(BETWEEN).next().unwrap_or(of);
     let (year, month, day) = date(made_ms);
-    format!("{of} (fork from {device_name}, {year:04}-{month:02}-{day:02})")
+    format!("{of}{BETWEEN}{device_name}, {year:04}-{month:02}-{day:02})")
+}
+
+/// Whether [`name`] may have made it.
+pub fn is_name_of_fork(name: &str) -> bool {
+    name.contains(BETWEEN)
 }
 
 /// Year, month and day in UTC of a Unix time in ms, by the proleptic Gregorian calendar.
@@ -223,12 +254,7 @@ fn no_version(error: DriveError) -> ForkError {
     }
 }
 
-fn missing(name: &str) -> StoreError {
-    StoreError::Damaged { name: name.to_owned(), reason: "it was put, and is not there".into() }
-}
-
-/// Whether `root`, which HEAD names, was the last version of a writer that may still have changes on top of it: another
-/// device, or an opening that this one does not remember (a copy of its files may).
+/// Whether who wrote `head` may still have changes on top of the version that it names: another device, or an opening that this one does not remember (a copy of its files may).
 pub(crate) fn deposes(head: &Head, device: &Device, base: Option<&Base>) -> bool {
     let remembered = base.is_some_and(|base| base.epoch == head.epoch.0);
     head.state == HeadState::Held && (head.device != device.id || !remembered)

@@ -173,7 +173,7 @@ impl World {
                     });
                     return Some(volume);
                 }
-                Err(OpenError::Forked { unsent }) => {
+                Err(OpenError::Forked { unsent, by }) => {
                     trace(|| format!("{unsent} records of device {index} become a fork"));
                     assert!(
                         self.other_has_committed(index),
@@ -181,7 +181,7 @@ impl World {
                         self.seed
                     );
                     let state = self.disks[index].directory("state");
-                    let forked = volume::fork(&state, self.drive, "the other").await;
+                    let forked = volume::fork(&state, self.drive, &by).await;
                     assert!(forked.is_ok() || self.disk_fails(index), "seed {}: {forked:?}", self.seed);
                 }
                 Err(OpenError::Store(error)) if error.is_transient() => {}
@@ -455,7 +455,10 @@ impl World {
                     tokio::time::timeout(Duration::from_secs(600), pusher(volume).snapshot(&label)).await
                 {
                     self.committed(index, count);
-                    self.snapshots.insert(label, contents);
+                    // Those of a fork are not the drive's.
+                    if self.forks[index].is_none() {
+                        self.snapshots.insert(label, contents);
+                    }
                 }
                 true
             }

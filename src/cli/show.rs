@@ -1,6 +1,6 @@
 //! Words a daemon's results for people: pure functions from a result to text.
 
-use crate::api::{Checked, Collected, DaemonStatus, Diagnosis, Opened, Snapshot, Synced};
+use crate::api::{Checked, Collected, DaemonStatus, Diagnosis, Fork, Holder, Opened, Snapshot, Synced};
 use crate::cli::output::{Hue, Paint};
 use crate::sizes::{format_age, format_bytes, format_duration};
 use jiff::Timestamp;
@@ -15,7 +15,57 @@ use table::Table;
 /// An open drive.
 pub fn opened(name: &str, opened: &Opened) -> String {
     let writable = if opened.epoch == 0 { ", read-only" } else { "" };
-    format!("{name} is open at {} ({}{writable})", opened.mountpoint, opened.block_device)
+    let mut text = format!("{name} is open at {} ({}{writable})", opened.mountpoint, opened.block_device);
+    if let Some(holder) = &opened.took_over {
+        text.push_str(&format!("\nIt was taken over from {}", holder.name));
+    }
+    if !opened.forks.is_empty() {
+        let forks = count(opened.forks.len() as u64, "fork");
+        text.push_str(&format!("\nIt has {forks} on this computer: holdall drive forks {name}"));
+    }
+    text
+}
+
+/// Who has a drive that somebody wants to take over, and what that would mean.
+pub fn holder(name: &str, holder: &Holder, now: Timestamp) -> String {
+    let last = holder.last_commit_at.as_deref().map(|at| format!("; its last upload was {}", ago(at, now)));
+    format!(
+        "{} has {name} open (epoch {}){}.\n\
+         What it has uploaded is in the drive. What it has not uploaded becomes a fork there: both versions are kept, and\n\
+         nothing is merged. If you can, close the drive on that computer instead.",
+        holder.name,
+        holder.epoch,
+        last.unwrap_or_default()
+    )
+}
+
+/// A drive's forks.
+pub fn forks(name: &str, forks: &[Fork], now: Timestamp) -> String {
+    if forks.is_empty() {
+        return format!("{name} has no forks on this computer");
+    }
+    let mut table =
+        Table::new(["", "FORK", "SINCE", "TAKEN OVER BY", "GOES ON FROM", "UNSENT", "MOUNTED AT"]);
+    for (index, fork) in forks.iter().enumerate() {
+        let base = fork.base.rsplit('-').next().unwrap_or_default();
+        let unsent = if fork.bytes == 0 { "nothing".to_owned() } else { format_bytes(fork.bytes) };
+        table.row([
+            (index + 1).to_string(),
+            fork.name.clone(),
+            ago(&fork.made_at, now),
+            fork.taken_by.clone(),
+            base.chars().take(8).collect(),
+            unsent,
+            fork.mountpoint.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    format!(
+        "{table}\n\
+         Each is a drive of its own, with all that this computer had. Compare, then decide:\n  \
+         holdall drive forks {name} open FORK\n  \
+         holdall drive forks {name} keep FORK --as NEW\n  \
+         holdall drive forks {name} discard FORK"
+    )
 }
 
 /// A version that is in the store.

@@ -6,19 +6,21 @@ use super::status::Shown;
 use crate::api::Failure;
 use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
+use crate::daemon::drives::Known;
 use holdall_core::family::{self, Unlocked};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::volume::Volume;
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use usage::Usage;
 use uuid::Uuid;
 
 mod change;
 mod close;
 mod engine;
+mod fork;
 mod inspect;
 mod open;
 mod opened;
@@ -45,6 +47,8 @@ pub struct Drive {
     pub(super) place: RwLock<Option<Place>>,
     /// How full its file system is.
     pub(super) usage: Arc<Usage>,
+    /// All drives: a fork becomes one of them.
+    pub(super) known: Weak<Known>,
 }
 
 impl Drive {
@@ -55,6 +59,7 @@ impl Drive {
         registry: Arc<Registry>,
         site: Site,
         tree: Option<sled::Tree>,
+        known: Weak<Known>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
@@ -67,6 +72,7 @@ impl Drive {
             shown: Mutex::new(Shown::closed()),
             place: RwLock::new(None),
             usage: Arc::default(),
+            known,
         })
     }
 
@@ -119,7 +125,7 @@ impl Drive {
             drop(lock);
             return work(&volume).await;
         }
-        let opened = self.open_engine().await?;
+        let opened = self.open_engine(false).await?;
         let result = work(&opened.volume).await;
         *lock = Some(opened);
         self.finish(&mut lock).await;

@@ -89,6 +89,14 @@ pub fn all() -> Vec<Endpoint> {
         },
         post::<Synced, _, _>("/v1/drives/{name}/rollback", "Makes a version that was kept the current one", routes::rollback).takes::<Label>(),
         post::<Created, _, _>("/v1/drives/{name}/clone", "Makes a drive from a version of another", routes::clone).takes::<Clone>(),
+        get::<Vec<Fork>, _, _>("/v1/drives/{name}/forks", "The forks of a drive that this device has", routes::forks),
+        post::<Opened, _, _>("/v1/drives/{name}/forks/{fork}/open", "Mounts a fork", routes::open_fork).takes::<Open>(),
+        post::<Created, _, _>("/v1/drives/{name}/forks/{fork}/keep", "Makes a fork an ordinary drive of this device", routes::keep_fork).takes::<Keep>(),
+        Endpoint {
+            method: "delete",
+            handler: on(MethodFilter::DELETE, routes::discard_fork),
+            ..post::<Nothing, _, _>("/v1/drives/{name}/forks/{fork}", "Deletes a fork, here and in the store", routes::discard_fork)
+        },
         post::<Nothing, _, _>("/v1/drives/{name}/passphrase", "Changes the passphrase", routes::passphrase).takes::<Passphrase>(),
         post::<Nothing, _, _>("/v1/drives/{name}/remove", "Forgets a drive here, or deletes it", routes::remove).takes::<Remove>(),
         post::<Served, _, _>("/v1/drives/{name}/serve", "Serves a drive by NBD until the connection of this request ends", routes::serve).takes::<Serve>(),

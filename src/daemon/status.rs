@@ -50,6 +50,11 @@ impl Shown {
 }
 
 impl Drive {
+    /// What was shown last was of a fork that is no longer in the drive's place.
+    pub(super) fn forget_figures(&self) {
+        self.shown.lock().last = None;
+    }
+
     /// Notes what is being done.
     pub(super) fn set_phase(&self, phase: Phase) {
         self.shown.lock().phase = phase;
@@ -63,13 +68,25 @@ impl Drive {
             Some(place) => self.usage.used_bytes(place).await,
             None => 0,
         };
-        let config = self.config.lock().clone();
+        let (config, forks) = (self.config.lock().clone(), self.forks());
         let mut shown = self.shown.lock();
         let mut status = match &volume {
             Some(volume) => self.of_volume(volume, &mut shown),
             None => shown.last.clone().unwrap_or_else(|| self.blank()),
         };
-        let (state, reason) = state(&shown.phase, volume.as_deref(), config.paused);
+        let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), config.paused);
+        let fork = volume.as_deref().and_then(|volume| self.fork_in(volume));
+        if let Some(fork) = fork.filter(|_| state != DriveState::NeedsAttention) {
+            state = DriveState::Conflict;
+            let uploads = match status.unpushed_bytes {
+                0 => "all of it is uploaded".to_owned(),
+                bytes => format!("{} are being uploaded", crate::sizes::format_bytes(bytes)),
+            };
+            reason = Some(format!(
+                "{} has taken the drive over; your changes go on here as a fork, and {uploads}: see holdall drive forks {}",
+                fork.taken_by, self.name
+            ));
+        }
         if shown.state != state {
             (shown.state, shown.since_ms) = (state, now_ms());
         }
@@ -77,6 +94,7 @@ impl Drive {
         status.reason = reason;
         status.since = time(shown.since_ms);
         status.used_bytes = used_bytes;
+        status.forks = forks;
         if let Some(place) = place {
             status.mountpoint = Some(place.mountpoint());
             status.block_device = Some(place.block_device);
@@ -158,10 +176,6 @@ impl Drive {
             let name = self.registry.device().name.clone();
             let last_commit_at = status.last_commit_at.clone();
             status.holder = Some(api::Holder { name, epoch: push.epoch.0, last_commit_at });
-            if let Some(PushError::Fenced(_)) = push.stopped {
-                let records = now.appended.0.saturating_sub(push.committed.0);
-                status.forks.push(api::Fork { records, bytes: now.unpushed_bytes });
-            }
         }
         status
     }
@@ -232,6 +246,12 @@ pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
     }
 }
 
+/// Who holds a drive.
+pub fn holder(head: &Head, root: &Root) -> api::Holder {
+    let last_commit_at = Some(time(root.committed_ms));
+    api::Holder { name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
+}
+
 /// The version that a HEAD names.
 pub fn version(head: &Head, root: &Root) -> api::Synced {
     let lsn = root.lineage.iter().max_by_key(|lineage| lineage.epoch).map_or(0, |lineage| lineage.cut.0);
@@ -244,7 +264,7 @@ pub fn version(head: &Head, root: &Root) -> api::Synced {
 }
 
 /// RFC 3339.
-fn time(ms: u64) -> String {
+pub fn time(ms: u64) -> String {
     let timestamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     timestamp.unwrap_or_default().to_string()
 }

@@ -4,15 +4,14 @@ use super::PushError;
 use super::commit::Committer;
 use super::task::Task;
 use crate::fence::Fence;
-use crate::fork::{self, ForkError};
+use crate::fork::{self, Branch, ForkError};
 use crate::format::head::Head;
 use crate::format::root::Root;
 use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::Backoff;
 use crate::store::{Etag, StoreError};
-use crate::units::Epoch;
-use crate::volume::Fork;
+use crate::volume::{Base, Fork};
 
 impl Task {
     /// Of a result that says "fenced", makes a fork and says "forked".
@@ -26,15 +25,16 @@ impl Task {
     async fn become_fork(&mut self, fence: &Fence) -> Result<(), PushError> {
         let fenced = || PushError::Fenced(fence.clone());
         let Some(base) = self.remembers.base().filter(|_| !fence.removed) else { return Err(fenced()) };
-        let fork = Fork::new(self.committer.head().drive, &fence.device_name);
+        let before = self.publish.borrow().fork.clone();
+        let of = self.committer.head().drive;
+        let fork = Fork::new(of, before.as_ref(), Some(&base), &fence.device_name);
         tracing::warn!(by = fence.device_name, drive = %fork.drive, "the drive was taken over; a fork begins");
         self.publish.send_modify(|state| state.pushing = false);
         // From here on the changes go there or nowhere.
         self.remembers.forked(fork.clone()).await;
-        let epoch = Epoch(self.committer.head().epoch.0 + 1);
         let mut backoff = Backoff::new();
         let (head, etag, root, map) = loop {
-            let error = match self.begin_fork(&fork, &base, epoch).await {
+            let error = match self.begin_fork(&fork, &base).await {
                 Ok(begun) => break begun,
                 Err(ForkError::Journal(error)) => return Err(error.into()),
                 Err(ForkError::Read(ReadError::Store(error))) if error.is_transient() => error,
@@ -73,12 +73,12 @@ impl Task {
     async fn begin_fork(
         &self,
         fork: &Fork,
-        base: &crate::volume::Base,
-        epoch: Epoch,
+        base: &Base,
     ) -> Result<(Head, Etag, Root, Option<Map>), ForkError> {
         let objects = self.committer.objects();
-        let point = fork::point(objects, fork.of, &self.journal, base, self.committed).await?;
-        let (head, etag, root) = fork::publish(objects, fork, point, epoch, self.committer.device()).await?;
+        let (journal, device) = (&self.journal, self.committer.device());
+        let branch = Branch { journal, base, least: self.committed, device };
+        let (head, etag, root) = fork::begin(objects, fork, &branch).await?;
         let known = self.committer.root();
         let map = match root.pages == known.pages && root.tail == known.tail {
             true => None,

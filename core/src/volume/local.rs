@@ -44,6 +44,10 @@ pub struct Fork {
     pub drive: Uuid,
     /// The drive that it forked from.
     pub of: Uuid,
+    /// The drive that the cache's files name: the one in whose place the fork began.
+    pub cache: Uuid,
+    /// Name of the root that it goes on from, as far as this device knew then.
+    pub base: String,
     /// When that was found out, Unix time in ms.
     pub made_ms: u64,
     /// The name of the device that has the other drive.
@@ -51,10 +55,12 @@ pub struct Fork {
 }
 
 impl Fork {
-    /// A fork of the drive `of`, which `taken_by` has.
-    pub fn new(of: Uuid, taken_by: &str) -> Self {
+    /// A fork of the drive `of`, which `taken_by` has, in the place of that drive or of the fork `before`.
+    pub fn new(of: Uuid, before: Option<&Fork>, base: Option<&Base>, taken_by: &str) -> Self {
         let (drive, made_ms) = (crate::entropy::uuid(), crate::push::now_ms());
-        Self { drive, of, made_ms, taken_by: taken_by.to_owned() }
+        let cache = before.map_or(of, |before| before.cache);
+        let base = base.map(|base| base.root.clone()).unwrap_or_default();
+        Self { drive, of, cache, base, made_ms, taken_by: taken_by.to_owned() }
     }
 }
 

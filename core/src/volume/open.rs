@@ -20,7 +20,7 @@ use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::drive;
 use crate::fence::{self, Swap};
-use crate::fork::{self, ForkError};
+use crate::fork::{self, Branch, ForkError};
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::ObjectId;
@@ -97,6 +97,8 @@ pub enum OpenError {
     Forked {
         /// Records that are only here.
         unsent: u64,
+        /// The name of the device that wrote last.
+        by: String,
     },
     /// They are a fork, but no version that they build on is kept in the store.
     #[error("the version that {unsent} changes of this computer build on is gone from the store")]
@@ -151,8 +153,9 @@ pub async fn fork(state: &dyn Disk, drive: Uuid, taken_by: &str) -> io::Result<F
     let Some(local) = Local::load(state)? else {
         return Err(io::Error::new(io::ErrorKind::NotFound, "drive.json is not there"));
     };
-    let of = local.fork.as_ref().map_or(drive, |fork| fork.drive);
-    let fork = Fork::new(of, taken_by);
+    let before = local.fork.as_ref();
+    let of = before.map_or(drive, |fork| fork.drive);
+    let fork = Fork::new(of, before, local.base.as_ref(), taken_by);
     let local = Local { fork: Some(fork.clone()), ..local };
     local.save(state).await?;
     Ok(fork)
@@ -193,8 +196,7 @@ async fn take(
 ) -> Result<Arc<Volume>, OpenError> {
     let local = Local::load(&*disks.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
-    // The cache goes by the drive that was asked for.
-    let (cache_of, drive) = (drive, fork.as_ref().map_or(drive, |fork| fork.drive));
+    let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
     let found = read_head(&*store, objects.sealer(), drive).await;
     let (before, etag) = match (found, &fork, &local) {
         (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
@@ -346,11 +348,8 @@ async fn begin_fork(
     let sent = local.base.as_ref().map_or(0, |base| base.lsn);
     let gone = || OpenError::NoForkPoint { unsent: recovered.last.0.saturating_sub(sent) };
     let base = local.base.as_ref().ok_or_else(gone)?;
-    let begun = async {
-        let point = fork::point(objects, fork.of, &journal, base, Lsn(0)).await?;
-        fork::publish(objects, fork, point, Epoch(base.epoch + 1), device).await
-    };
-    match begun.await {
+    let branch = Branch { journal: &journal, base, least: Lsn(0), device };
+    match fork::begin(objects, fork, &branch).await {
         Ok((head, etag, _)) => Ok((head, etag)),
         Err(ForkError::Gone) => Err(gone()),
         Err(ForkError::Raced) => {

@@ -64,7 +64,10 @@ pub(super) async fn open_journal(
         let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
         match descent(root, &local) {
             Descent::Forked(cut) if recovered.last > cut && same_history => {
-                return Err(OpenError::Forked { unsent: recovered.last.0 - cut.0 });
+                return Err(OpenError::Forked {
+                    unsent: recovered.last.0 - cut.0,
+                    by: root.device_name.clone(),
+                });
             }
             // Records between the history and what is here are gone.
             _ if recovered.first > cut.next() => {
@@ -79,7 +82,10 @@ pub(super) async fn open_journal(
             _ => {
                 let sent = local.base.as_ref().map_or(Lsn(0), |base| Lsn(base.lsn));
                 if recovered.last > sent {
-                    return Err(OpenError::Forked { unsent: recovered.last.0 - sent.0 });
+                    return Err(OpenError::Forked {
+                        unsent: recovered.last.0 - sent.0,
+                        by: root.device_name.clone(),
+                    });
                 }
             }
         }

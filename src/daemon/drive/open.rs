@@ -63,9 +63,13 @@ impl Drive {
         request: &api::Open,
     ) -> Result<(OpenDrive, api::Opened), Failure> {
         let look = request.read_only || request.snapshot.is_some();
+        let took_over = match request.take_over {
+            true => self.holder().await?,
+            false => None,
+        };
         let mut opened = match look {
             true => self.look(request.snapshot.as_deref()).await?,
-            false => self.open_engine().await?,
+            false => self.open_engine(request.take_over).await?,
         };
         let at = match &request.at {
             Some(path) => PathBuf::from(path),
@@ -97,7 +101,8 @@ impl Drive {
             None => opened.volume.opened_root_id(),
         };
         let root = root.name(holdall_core::format::id::ObjectKind::Root);
-        Ok((opened, api::Opened { block_device, mountpoint, attach, epoch, root }))
+        let forks = self.forks();
+        Ok((opened, api::Opened { block_device, mountpoint, attach, epoch, root, took_over, forks }))
     }
 
     pub(super) async fn attach(
