@@ -248,7 +248,7 @@ pub struct Open {
     #[serde(default)]
     pub snapshot: Option<String>,
     /// Take it even if another device has it. What that one has not uploaded becomes a fork.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub take_over: bool,
 }
 

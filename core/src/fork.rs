@@ -200,11 +200,12 @@ pub(crate) fn no_longer_needed(root: &Root, elsewhere: &[Root], deposed: &[(Snap
     let reported = |snapshot: &Snapshot, version: &Root| {
         let forked = elsewhere.iter().flat_map(|root| &root.snapshots);
         let forked = forked.filter(|kept| kept.label == FORK_POINT).any(|kept| kept.root == snapshot.root);
-        // Its journal writes to this drive again, which one with changes of its own never would.
-        let last = version.lineage.iter().max_by_key(|lineage| lineage.epoch);
-        let again = last.is_some_and(|last| {
-            let since = |own: &&crate::format::root::Lineage| Some(own.epoch) > deposed_at(snapshot);
-            root.lineage.iter().filter(since).any(|own| own.journal == last.journal)
+        // The journal of the opening that was deposed writes to this drive again, which one with changes of its own never
+        // would. It is known only if that opening has committed.
+        let taken = deposed_at(snapshot).map_or(0, |epoch| epoch.0);
+        let theirs = version.lineage.iter().find(|lineage| lineage.epoch.0 + 1 == taken);
+        let again = theirs.is_some_and(|theirs| {
+            root.lineage.iter().any(|own| own.journal == theirs.journal && own.epoch.0 > taken)
         });
         forked || again
     };

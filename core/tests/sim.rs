@@ -274,15 +274,16 @@ impl World {
         heads.filter(|head| head.drive == self.drive).collect()
     }
 
-    /// Whether another device has committed since this one last opened the drive. A HEAD of another epoch than the one
-    /// before it only takes the drive.
+    /// Whether another device has committed since this one last opened the drive: it has put a HEAD with another root
+    /// than the one with which it took the drive.
     fn other_has_committed(&self, index: usize) -> bool {
         let heads = self.heads();
-        let commits = heads.windows(2).enumerate();
-        let commits =
-            commits.filter(|(_, pair)| pair[0].root != pair[1].root && pair[0].epoch == pair[1].epoch);
-        let foreign = commits.filter(|(_, pair)| pair[1].device != device(index).id);
-        foreign.map(|(at, _)| at + 1).any(|at| at >= self.known[index])
+        let foreign = heads.iter().enumerate().skip(self.known[index]);
+        let mut foreign = foreign.filter(|(_, head)| head.device != device(index).id);
+        foreign.any(|(at, head)| {
+            let same = |before: &&Head| before.device == head.device && before.epoch == head.epoch;
+            heads[..at].iter().filter(same).any(|before| before.root != head.root)
+        })
     }
 
     fn disk_fails(&self, index: usize) -> bool {

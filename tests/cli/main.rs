@@ -15,4 +15,5 @@ mod samples;
 mod secrets;
 mod shells;
 mod start;
+mod take_over;
 mod words;

@@ -147,7 +147,7 @@ impl Drive {
     }
 
     /// Puts a drive down that is attached to nothing, after telling the store if nothing is left to push.
-    pub(super) async fn finish(&self, open: &mut MutexGuard<'_, Option<OpenDrive>>) {
+    pub(super) async fn finish(self: &Arc<Self>, open: &mut MutexGuard<'_, Option<OpenDrive>>) {
         let Some(opened) = open.take() else { return };
         if opened.writable && !opened.volume.has_unsent() {
             let _ = tokio::time::timeout(RELEASE_PATIENCE, opened.volume.release()).await;

@@ -23,7 +23,7 @@ const UPLOAD_EVERY: Duration = Duration::from_secs(5);
 
 impl Drive {
     /// The fork that is open in the place of this drive.
-    pub(super) fn fork_in(&self, volume: &Volume) -> Option<Fork> {
+    pub fn fork_in(&self, volume: &Volume) -> Option<Fork> {
         let fork = volume.pusher()?.state().borrow().fork.clone();
         fork.filter(|fork| fork.drive != self.uuid())
     }
@@ -89,7 +89,7 @@ impl Drive {
     /// Sets a fork apart that is in the place of this drive, which is closed, and goes on uploading it.
     pub(super) fn part_with_fork(self: &Arc<Self>) -> Result<(), Failure> {
         let parted = self.part().map_err(|error| failure::local(&error))?;
-        if let Some(fork) = parted {
+        if let Some(fork) = parted.filter(|fork| fork.is_fork_to_upload()) {
             tokio::spawn(async move { fork.upload_what_is_left().await });
         }
         Ok(())
