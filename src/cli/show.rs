@@ -168,6 +168,40 @@ mod tests {
     }
 
     #[test]
+    fn forks_are_numbered_and_say_what_can_be_done() {
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        assert_eq!(forks("work", &[], now), "work has no forks on this computer");
+        let fork = Fork {
+            name: "work (fork from laptop, 2026-11-20)".to_owned(),
+            uuid: "0b7f".to_owned(),
+            device: "laptop".to_owned(),
+            taken_by: "desk".to_owned(),
+            made_at: "2026-11-20T11:58:00Z".to_owned(),
+            base: "root/ab/0b7e-01-02-abcdef0123".to_owned(),
+            records: 3,
+            bytes: 12 << 20,
+            mountpoint: None,
+            in_place: false,
+        };
+        let text = forks("work", &[fork], now);
+        let row =
+            "1  work (fork from laptop, 2026-11-20)  2 min ago  desk           abcdef01      12 MiB  -\n";
+        assert!(text.contains(row), "{text}");
+        assert!(text.ends_with("holdall drive forks work discard FORK"), "{text}");
+    }
+
+    #[test]
+    fn a_holder_is_shown_with_the_age_of_what_it_has_uploaded() {
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        let at = Some("2026-11-20T09:00:00Z".to_owned());
+        let desk = Holder { name: "desk".to_owned(), epoch: 7, last_commit_at: at };
+        let text = holder("work", &desk, now);
+        let expected =
+            "desk has work open (epoch 7); its last upload was 3 h ago.\nWhat it has uploaded is in";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
     fn a_check_lists_what_is_wrong() {
         let well = Checked { ok: true, objects: 1, errors: Vec::new() };
         assert_eq!(checked("work", &well, PLAIN), "✓ work is intact: 1 object checked");
