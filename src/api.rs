@@ -70,6 +70,9 @@ pub struct Failure {
     pub consequence: String,
     /// What to do next, with the command where there is one.
     pub action: String,
+    /// Who has the drive, where that is the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Box<Holder>>,
 }
 
 /// Kinds of failure.
@@ -278,6 +281,9 @@ pub struct Open {
     /// The version under this label (only to look at).
     #[serde(default)]
     pub snapshot: Option<String>,
+    /// Take it even if another device has it. What that one has not uploaded becomes a fork.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub take_over: bool,
 }
 
 /// How the kernel gets at a drive.
@@ -309,6 +315,12 @@ pub struct Opened {
     /// Why it is open only to look at, where writing was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only_because: Option<String>,
+    /// Who had it, where it was taken over.
+    #[serde(default)]
+    pub took_over: Option<Holder>,
+    /// Forks of it that this device has.
+    #[serde(default)]
+    pub forks: Vec<Fork>,
 }
 
 /// Closes a drive.
@@ -360,7 +372,7 @@ pub enum DriveState {
 }
 
 /// Who has a drive.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// The device's name.
     pub name: String,
@@ -385,13 +397,36 @@ pub struct Requests {
     pub delete: u64,
 }
 
-/// A branch that only this device has.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// A fork: what this device had of a drive when another one took it over, with all changes on top. A drive of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fork {
-    /// Changes that it holds.
+    /// What it is called: "work (fork from laptop, 2026-11-20)".
+    pub name: String,
+    /// Its identity.
+    pub uuid: String,
+    /// The device whose changes it has.
+    pub device: String,
+    /// The device that took the drive over.
+    pub taken_by: String,
+    /// When that was found out.
+    pub made_at: String,
+    /// The version that it goes on from.
+    pub base: String,
+    /// Changes that are not uploaded.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Where it is mounted.
+    pub mountpoint: Option<String>,
+    /// Whether it is still mounted as the drive was, since programs use it. Closing the drive sets it apart.
+    pub in_place: bool,
+}
+
+/// Makes a fork an ordinary drive of this device.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Keep {
+    /// What to call it.
+    pub name: String,
 }
 
 /// How a drive is. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0.
@@ -456,7 +491,7 @@ pub struct DriveStatus {
     /// Further stores that have what the first one has.
     #[serde(default)]
     pub replicas: Vec<ReplicaStatus>,
-    /// Branches that only this device has.
+    /// Forks that this device has, until a person decides what becomes of each.
     pub forks: Vec<Fork>,
     /// The daemon's process.
     pub daemon_pid: u32,

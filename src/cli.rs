@@ -144,6 +144,7 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
             message,
             consequence: NOTHING_DONE.to_owned(),
             action: "Run the command with --help.".to_owned(),
+            holder: None,
         });
     } else {
         // Help into a pipe that is closed early is in order.

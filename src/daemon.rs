@@ -27,6 +27,7 @@ mod drives;
 mod endpoints;
 mod events;
 mod failure;
+mod forks;
 mod limits;
 mod log;
 mod logins;

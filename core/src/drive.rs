@@ -98,7 +98,7 @@ async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Devic
     Ok(())
 }
 
-async fn put_root(
+pub(crate) async fn put_root(
     store: &dyn Store,
     sealer: &Sealer,
     root: &Root,
@@ -226,6 +226,15 @@ async fn clone_of(
     };
     publish(objects.store().as_ref(), objects.sealer(), &root, device).await?;
     Ok(new)
+}
+
+/// Gives a drive that is closed another name in its store.
+pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
+    let (head, etag, root) = current(objects, drive).await?;
+    check_free(&head, device)?;
+    let epoch = Epoch(head.epoch.0 + 1);
+    let next = Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
+    commit(objects, &head, etag, &next, HeadState::Released, device).await
 }
 
 /// Puts a hold on a version. Returns the ref's name, for letting go. A version that is not kept any more when the ref

@@ -11,6 +11,7 @@ pub mod drive;
 pub mod entropy;
 pub mod family;
 pub mod fence;
+pub mod fork;
 pub mod format;
 pub mod journal;
 pub mod keys;

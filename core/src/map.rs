@@ -166,6 +166,14 @@ impl Map {
         self.state.lock().geometry.size_blocks = size_blocks;
     }
 
+    /// Goes on from another version, whose blocks are the same wherever they are not dirty here.
+    pub fn rebase(&self, other: Map) {
+        let mut state = self.state.lock();
+        let size_blocks = state.geometry.size_blocks;
+        *state = other.state.into_inner();
+        state.geometry.size_blocks = size_blocks;
+    }
+
     /// Segments since the pages were written.
     pub fn tail(&self) -> Vec<TailSegment> {
         self.state.lock().overlay.segments.clone()

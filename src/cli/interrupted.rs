@@ -102,6 +102,11 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         DriveCommand::Rollback { .. } => {
             ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS)
         }
+        DriveCommand::Forks { command: None, .. } => (NOTHING_DONE, ""),
+        DriveCommand::Forks { command: Some(_), .. } => (
+            "It may have been done already. The drive itself is unchanged.",
+            "Run `holdall drive forks NAME` to see.",
+        ),
         DriveCommand::Passphrase { .. } => {
             ("The passphrase is either the old or the new one.", "Run the command again to be sure.")
         }

@@ -8,6 +8,7 @@ use super::stores::{FamilyStore, Stores};
 use crate::api::Failure;
 use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
+use crate::daemon::drives::Known;
 use holdall_core::family::Unlocked;
 use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
@@ -15,13 +16,14 @@ use holdall_core::store::Store;
 use holdall_core::volume::Volume;
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use usage::Usage;
 use uuid::Uuid;
 
 mod change;
 mod close;
 mod engine;
+mod fork;
 mod inspect;
 mod open;
 mod opened;
@@ -60,6 +62,8 @@ pub struct Drive {
     pub(super) place: RwLock<Option<Place>>,
     /// How full its file system is.
     pub(super) usage: Arc<Usage>,
+    /// All drives: a fork becomes one of them.
+    pub(super) known: Weak<Known>,
 }
 
 impl Drive {
@@ -70,6 +74,7 @@ impl Drive {
         (registry, stores): (Arc<Registry>, Arc<Stores>),
         site: Site,
         tree: Option<sled::Tree>,
+        known: Weak<Known>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
@@ -87,12 +92,18 @@ impl Drive {
             shown: Mutex::new(Shown::closed()),
             place: RwLock::new(None),
             usage: Arc::default(),
+            known,
         })
     }
 
     /// Its identity.
     pub fn uuid(&self) -> Uuid {
         self.config.lock().drive
+    }
+
+    /// What its store can do, as far as is known.
+    pub fn store_mode(&self) -> Mode {
+        self.mode_now.lock().unwrap_or(self.config.lock().mode)
     }
 
     /// Where its data lives.
@@ -142,7 +153,7 @@ impl Drive {
             drop(lock);
             return work(&volume).await;
         }
-        let opened = self.open_engine().await?;
+        let opened = self.open_engine(false).await?;
         let result = work(&opened.volume).await;
         *lock = Some(opened);
         self.finish(&mut lock).await;

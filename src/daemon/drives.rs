@@ -32,6 +32,9 @@ use zeroize::Zeroizing;
 /// The smallest drive: ext4 with a journal needs about this.
 const SIZE_MIN: u64 = 16 << 20;
 
+/// The drives by their names. Held for look-ups only.
+pub type Known = Mutex<BTreeMap<String, Arc<Drive>>>;
+
 /// The drives, and what they share.
 pub struct Drives {
     registry: Arc<Registry>,
@@ -39,8 +42,7 @@ pub struct Drives {
     site: Site,
     /// Map pages of all drives; what is lost with it is fetched again.
     pages: Option<sled::Db>,
-    // Held for look-ups only.
-    known: Mutex<BTreeMap<String, Arc<Drive>>>,
+    known: Arc<Known>,
     /// Drives whose configuration cannot be read, and why.
     damaged: BTreeMap<String, Failure>,
     started: Instant,
@@ -72,7 +74,7 @@ impl Drives {
             registry: registry.clone(),
             site,
             pages,
-            known: Mutex::default(),
+            known: Arc::default(),
             damaged,
             started: Instant::now(),
             stop,
@@ -82,6 +84,8 @@ impl Drives {
             let drive = drives.known_drive(&name, config);
             drives.known.lock().insert(name, drive);
         }
+        // What a former daemon had begun, before anybody can open half of it.
+        drives.all().iter().for_each(|drive| drive.part_at_start());
         Ok((Arc::new(drives), stopped))
     }
 
@@ -102,7 +106,7 @@ impl Drives {
     fn known_drive(&self, name: &str, config: Config) -> Arc<Drive> {
         let tree = self.pages.as_ref().and_then(|db| db.open_tree(config.drive.as_bytes()).ok());
         let shared = (self.registry.clone(), self.stores.clone());
-        Drive::new(name, config, shared, self.site.clone(), tree)
+        Drive::new(name, config, shared, self.site.clone(), tree, Arc::downgrade(&self.known))
     }
 
     /// A drive by name.
@@ -111,7 +115,8 @@ impl Drives {
         known.ok_or_else(|| self.damaged.get(name).cloned().unwrap_or_else(|| failure::no_drive(name)))
     }
 
-    fn all(&self) -> Vec<Arc<Drive>> {
+    /// All drives.
+    pub(super) fn all(&self) -> Vec<Arc<Drive>> {
         self.known.lock().values().cloned().collect()
     }
 
@@ -154,6 +159,9 @@ impl Drives {
     /// Takes up what a former daemon had open.
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
+        for fork in self.all().into_iter().filter(|drive| drive.is_fork_to_upload()) {
+            tokio::spawn(fork.upload_what_is_left());
+        }
     }
 
     /// Ends with all drives: handed over to the next daemon, or closed.
@@ -259,13 +267,21 @@ impl Drives {
         use holdall_core::map::{Objects, PageCache};
         let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
         let mut names = Vec::new();
+        let mut whole = Vec::new();
         for head in heads {
             let root =
                 objects.root(head.root, Some(head.root_hash)).await.map_err(|error| failure::read(&error))?;
             if root.name == name {
                 return Ok(head.drive);
             }
+            if !holdall_core::fork::is_name_of_fork(&root.name) {
+                whole.push(head.drive);
+            }
             names.push(root.name);
+        }
+        // Forks that others have of it do not make it a matter of choice.
+        if let [only] = whole[..] {
+            return Ok(only);
         }
         Err(failure(
             Code::NotFound,
@@ -300,8 +316,13 @@ impl Drives {
     pub async fn remove(&self, name: &str, request: api::Remove) -> Result<(), Failure> {
         let drive = self.get(name)?;
         drive.remove(&request).await?;
-        self.known.lock().remove(name);
+        self.forget(name);
         Ok(())
+    }
+
+    /// A drive is no longer known.
+    pub(super) fn forget(&self, name: &str) {
+        self.known.lock().remove(name);
     }
 
     /// Looks for what is wrong, and mends it where that was asked for.
@@ -318,7 +339,7 @@ impl Drives {
         Ok(api::Diagnosis { ok, findings })
     }
 
-    fn check_name(&self, name: &str) -> Result<(), Failure> {
+    pub(super) fn check_name(&self, name: &str) -> Result<(), Failure> {
         if !is_name(name) {
             let message =
                 format!("\"{name}\" cannot be a drive's name: use letters, digits, - _ and ., at most 64.");
@@ -346,6 +367,7 @@ impl Drives {
             replicas: Vec::new(),
             open: None,
             paused: false,
+            fork_of: None,
         };
         let mut known = self.known.lock();
         if known.contains_key(name) {

@@ -31,7 +31,8 @@ pub fn failure(
     consequence: &str,
     action: impl Into<String>,
 ) -> Failure {
-    Failure { code, message: message.into(), consequence: consequence.to_owned(), action: action.into() }
+    let (message, action) = (message.into(), action.into());
+    Failure { code, message, consequence: consequence.to_owned(), action, holder: None }
 }
 
 /// A request that makes no sense.
@@ -195,7 +196,10 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
             Code::Held,
             format!("{device_name} has the drive open (epoch {epoch})."),
             NOTHING_CHANGED,
-            format!("Close it there, or look at it with holdall drive open {name} --read-only."),
+            format!(
+                "Close it there, or look at it with holdall drive open {name} --read-only. If that computer is gone: \
+                 holdall drive open {name} --take-over."
+            ),
         ),
         OpenError::Removed => failure(
             Code::NotFound,
@@ -203,13 +207,19 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
             "Its data in the store is gone.",
             format!("Run holdall drive remove {name} to forget it here."),
         ),
-        OpenError::Forked { unsent } => failure(
+        OpenError::Forked { unsent, .. } => failure(
             Code::Conflict,
             format!(
                 "Another device has written to the drive, and {unsent} changes are only on this computer."
             ),
             "Both versions are kept: theirs in the store, yours on this computer.",
-            "Nothing is uploaded or thrown away until you decide which to keep.",
+            format!("Run holdall drive forks {name}."),
+        ),
+        OpenError::NoForkPoint { unsent } => failure(
+            Code::Conflict,
+            format!("The version that {unsent} changes of this computer build on is gone from the store."),
+            "They cannot be uploaded. They are kept in this computer's files of the drive.",
+            "If the store has a backup or versions, bring it back as it was.",
         ),
         OpenError::RolledBack { found, known } => failure(
             Code::Corrupt,
@@ -296,6 +306,16 @@ pub fn named(failure: Failure, name: &str, url: &str) -> Failure {
     at_store(failure, url)
 }
 
+/// A drive that goes on as a fork here.
+pub fn forked(taken_by: &str, name: &str) -> Failure {
+    failure(
+        Code::Conflict,
+        format!("{taken_by} has taken the drive over. Your changes go on as a fork."),
+        "Both versions are kept: nothing is merged, and nothing is lost.",
+        format!("Run holdall drive forks {name}."),
+    )
+}
+
 /// Errors of pushing.
 pub fn push(error: &PushError) -> Failure {
     match error {
@@ -311,6 +331,7 @@ pub fn push(error: &PushError) -> Failure {
             "What was not uploaded is kept on this computer. Nothing more is uploaded.",
             "Copy what you need to another drive.",
         ),
+        PushError::Forked(fence) => forked(&fence.device_name, "NAME"),
         PushError::Journal(error) => journal(error),
         PushError::Read(error) => read(error),
         PushError::Paused => {

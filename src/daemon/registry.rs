@@ -4,6 +4,7 @@ use crate::paths::Paths;
 use holdall_core::format::family::Mode;
 use holdall_core::push::Device;
 use holdall_core::seal::DataKey;
+use holdall_core::volume::Fork;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -34,6 +35,18 @@ pub struct Config {
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
+    /// What it is a fork of, until a person has decided what becomes of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_of: Option<ForkOf>,
+}
+
+/// Where a fork comes from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForkOf {
+    /// What the other drive is called here.
+    pub name: String,
+    /// The fork, as the engine remembers it.
+    pub fork: Fork,
 }
 
 /// What there was before there were others.
@@ -161,11 +174,27 @@ impl Registry {
         Ok(DataKey(Zeroizing::new(<[u8; 32]>::try_from(&bytes[..]).map_err(|_| damaged())?)))
     }
 
+    /// The drive that has a name; none where it is free, or its configuration is damaged.
+    pub fn uuid_of(&self, name: &str) -> Option<Uuid> {
+        let bytes = std::fs::read(self.directory(name).join("config.json")).ok()?;
+        serde_json::from_slice::<Config>(&bytes).ok().map(|config| config.drive)
+    }
+
+    /// Gives a drive another name.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.directory(from), self.directory(to));
+        if to.exists() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        std::fs::rename(&from, &to)?;
+        sync_directory(to.parent().expect("a drive's directory lies in another"))
+    }
+
     /// Forgets a drive: its configuration first, so that a crash leaves files, never half a drive.
     pub fn forget(&self, name: &str, drive: Uuid) -> io::Result<()> {
         let directory = self.directory(name);
         std::fs::remove_file(directory.join("config.json"))?;
-        File::open(&directory)?.sync_all()?;
+        sync_directory(&directory)?;
         std::fs::remove_dir_all(&directory)?;
         match std::fs::remove_dir_all(self.cache_directory(drive)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -198,5 +227,10 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
-    File::open(path.parent().expect("a file lies in a directory"))?.sync_all()
+    sync_directory(path.parent().expect("a file lies in a directory"))
+}
+
+/// Makes the names in a directory durable.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }

@@ -271,6 +271,39 @@ pub async fn promote(
     on_drive((state, name), async move |drive, _| drive.promote(request).await)
 }
 
+pub async fn forks(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    plain(drives.get(&name).map(|drive| drive.forks()))
+}
+
+pub async fn open_fork(
+    State(drives): State<Shared>,
+    Path((name, fork)): Path<(String, String)>,
+    Asked(request): Asked<api::Open>,
+) -> Response {
+    work(drives, |drives, _| async move {
+        let fork = drives.fork(&name, &fork)?;
+        fork.open(&request).await.map_err(|failure| failure::named(failure, &fork.name, &fork.store_url()))
+    })
+}
+
+pub async fn keep_fork(
+    State(drives): State<Shared>,
+    Path((name, fork)): Path<(String, String)>,
+    Asked(request): Asked<api::Keep>,
+) -> Response {
+    work(drives, |drives, _| async move { drives.keep_fork(&name, &fork, &request.name).await })
+}
+
+pub async fn discard_fork(
+    State(drives): State<Shared>,
+    Path((name, fork)): Path<(String, String)>,
+) -> Response {
+    work(drives, |drives, _| async move {
+        drives.discard_fork(&name, &fork).await?;
+        Ok(api::Nothing {})
+    })
+}
+
 pub async fn passphrase(
     state: State<Shared>,
     name: Path<String>,

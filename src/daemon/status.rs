@@ -51,6 +51,11 @@ impl Shown {
 }
 
 impl Drive {
+    /// What was shown last was of a fork that is no longer in the drive's place.
+    pub(super) fn forget_figures(&self) {
+        self.shown.lock().last = None;
+    }
+
     /// Notes what is being done.
     pub(super) fn set_phase(&self, phase: Phase) {
         self.shown.lock().phase = phase;
@@ -65,7 +70,7 @@ impl Drive {
             None => 0,
         };
         let config = self.config.lock().clone();
-        let replicas = self.replica_statuses();
+        let (replicas, forks) = (self.replica_statuses(), self.forks());
         let mut shown = self.shown.lock();
         let mut status = match &volume {
             Some(volume) => self.of_volume(volume, &mut shown),
@@ -85,6 +90,18 @@ impl Drive {
             }
             _ => {}
         }
+        let fork = volume.as_deref().and_then(|volume| self.fork_in(volume));
+        if let Some(fork) = fork.filter(|_| state != DriveState::NeedsAttention) {
+            state = DriveState::Conflict;
+            let uploads = match status.unpushed_bytes {
+                0 => "all of it is uploaded".to_owned(),
+                bytes => format!("{} are being uploaded", crate::sizes::format_bytes(bytes)),
+            };
+            reason = Some(format!(
+                "{} has taken the drive over; your changes go on here as a fork, and {uploads}: see holdall drive forks {}",
+                fork.taken_by, self.name
+            ));
+        }
         if shown.state != state {
             (shown.state, shown.since_ms) = (state, now_ms());
         }
@@ -96,6 +113,7 @@ impl Drive {
         if let (Some(last), true) = (&mut shown.last, volume.is_some()) {
             last.replicas.clone_from(&status.replicas);
         }
+        status.forks = forks;
         if let Some(place) = place {
             status.mountpoint = Some(place.mountpoint());
             status.block_device = Some(place.block_device);
@@ -178,10 +196,6 @@ impl Drive {
             let name = self.registry.device().name.clone();
             let last_commit_at = status.last_commit_at.clone();
             status.holder = Some(api::Holder { name, epoch: push.epoch.0, last_commit_at });
-            if let Some(PushError::Fenced(_)) = push.stopped {
-                let records = now.appended.0.saturating_sub(push.committed.0);
-                status.forks.push(api::Fork { records, bytes: now.unpushed_bytes });
-            }
         }
         status
     }
@@ -250,6 +264,12 @@ pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
         taken_at: time(snapshot.taken_ms),
         size_bytes: snapshot.size_blocks * BLOCK_BYTES,
     }
+}
+
+/// Who holds a drive.
+pub fn holder(head: &Head, root: &Root) -> api::Holder {
+    let last_commit_at = Some(time(root.committed_ms));
+    api::Holder { name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
 }
 
 /// The version that a HEAD names.

@@ -16,4 +16,5 @@ mod secrets;
 mod shells;
 mod start;
 mod stores;
+mod take_over;
 mod words;

@@ -181,7 +181,13 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         // Whatever the test has left, also where it failed.
-        let _ = self.begin(&["drive", "close", "d"]).try_output();
+        let known = self.begin(&["drive", "list"]).try_output();
+        let known: Value =
+            known.and_then(|output| serde_json::from_slice(&output.stdout).ok()).unwrap_or_default();
+        let names = known.as_array().into_iter().flatten().filter_map(|drive| drive["name"].as_str());
+        for name in std::iter::once("d").chain(names.filter(|name| *name != "d")) {
+            let _ = self.begin(&["drive", "close", name]).try_output();
+        }
         let _ = self.begin(&["daemon", "stop"]).try_output();
         let _ = self.begin(&["doctor", "--repair"]).try_output();
         let _ = self.begin(&["daemon", "stop"]).try_output();

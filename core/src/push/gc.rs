@@ -14,6 +14,7 @@
 use super::PushError;
 use super::pack::{Packed, joins, split};
 use super::task::{Task, kept_roots};
+use crate::fork;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Condemned, Root};
@@ -72,6 +73,8 @@ pub enum ReferenceKind {
     Reader,
     /// A clone is being made of it.
     Clone,
+    /// A fork of it is being made.
+    Fork,
 }
 
 impl Task {
@@ -81,6 +84,7 @@ impl Task {
         if self.repack().await? > 0 {
             self.checkpoint().await?;
         }
+        self.let_go_of_deposed().await?;
         let listed = self.own_objects().await?;
         let live = self.reached_by_own().await?;
         let elsewhere = self.reached_from_elsewhere().await?;
@@ -115,6 +119,35 @@ impl Task {
             live_bytes,
             garbage_bytes: all.saturating_sub(live_bytes + bytes_freed),
         })
+    }
+
+    /// Stops keeping the versions that devices which were taken the drive from might have gone on from, where they have
+    /// told what became of them.
+    async fn let_go_of_deposed(&mut self) -> Result<(), PushError> {
+        let root = self.committer.root();
+        let kept: Vec<_> =
+            (root.snapshots.iter()).filter(|kept| fork::deposed_at(kept).is_some()).cloned().collect();
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let objects = self.committer.objects();
+        let mut deposed = Vec::new();
+        for snapshot in kept {
+            let version = objects.root(snapshot.root, Some(snapshot.root_hash)).await?;
+            deposed.push((snapshot, version));
+        }
+        let mut elsewhere = Vec::new();
+        for head in crate::drive::heads(objects.store().as_ref(), objects.sealer()).await? {
+            if head.drive != self.committer.head().drive {
+                elsewhere.push(objects.root(head.root, Some(head.root_hash)).await?);
+            }
+        }
+        let gone = fork::no_longer_needed(root, &elsewhere, &deposed);
+        if !gone.is_empty() {
+            self.committer.commit(|root| root.snapshots.retain(|kept| !gone.contains(&kept.label))).await?;
+            self.announce();
+        }
+        Ok(())
     }
 
     async fn condemn(&mut self, dead: &BTreeSet<(ObjectKind, ObjectId)>) -> Result<(), PushError> {

@@ -3,9 +3,11 @@
 //! 1. HEAD and its root are read, and judged against what this device remembers: a drive that another device holds,
 //!    or a store that went back in time, is refused before anything is changed.
 //! 2. The journal is opened, and the root's lineage tells what of it is in the store. Records beyond that continue
-//!    the history if nobody else wrote since; if somebody did they are a fork, which is refused here, untouched.
+//!    the history if nobody else wrote since; if somebody did they are a fork, which is refused here, untouched, until
+//!    [`fork`] has written down that they are one. Then the fork is what is opened here (`fork.rs`).
 //! 3. HEAD is swapped to the next epoch over the very HEAD that was judged. From here on every earlier writer is
-//!    fenced, and the root that was read is the current one.
+//!    fenced, and the root that was read is the current one. If a writer may be fenced that has more than the store
+//!    (it still held the drive), the swap names a new root with the same content, which keeps that one as a snapshot.
 //! 4. What the cache holds of another version is made invalid, durably, *before* the new base is remembered: a crash
 //!    in between only makes the same blocks invalid once more.
 //! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
@@ -13,14 +15,16 @@
 use super::keeper::Keeper;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
-use super::{Local, Volume, VolumeLimits};
+use super::{Fork, Local, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
+use crate::drive;
 use crate::fence::{self, Swap};
+use crate::fork::{self, Branch, ForkError};
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::ObjectId;
-use crate::format::root::Root;
+use crate::format::root::{Root, Snapshot};
 use crate::journal::{Journal, JournalError};
 use crate::map::{Map, Objects, PageCache, ReadError};
 use crate::planted::{self, Bug};
@@ -93,6 +97,14 @@ pub enum OpenError {
     Forked {
         /// Records that are only here.
         unsent: u64,
+        /// The name of the device that wrote last.
+        by: String,
+    },
+    /// They are a fork, but no version that they build on is kept in the store.
+    #[error("the version that {unsent} changes of this computer build on is gone from the store")]
+    NoForkPoint {
+        /// Records that are only here.
+        unsent: u64,
     },
     /// The store shows an older version than this device has seen.
     #[error("the store shows epoch {found}, but this computer has seen epoch {known}: it went back in time")]
@@ -135,6 +147,20 @@ pub async fn open(
     }
 }
 
+/// Decides that what this device has beyond the drive's history, as [`OpenError::Forked`] says, is a fork from now on:
+/// the next [`open`] with the same directories opens that instead, whatever happens in between.
+pub async fn fork(state: &dyn Disk, drive: Uuid, taken_by: &str) -> io::Result<Fork> {
+    let Some(local) = Local::load(state)? else {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "drive.json is not there"));
+    };
+    let before = local.fork.as_ref();
+    let of = before.map_or(drive, |fork| fork.drive);
+    let fork = Fork::new(of, before, local.base.as_ref(), taken_by);
+    let local = Local { fork: Some(fork.clone()), ..local };
+    local.save(state).await?;
+    Ok(fork)
+}
+
 /// The directories of a drive on this device.
 pub(super) struct Disks {
     pub state: Arc<dyn Disk>,
@@ -169,20 +195,36 @@ async fn take(
     limits: VolumeLimits,
 ) -> Result<Arc<Volume>, OpenError> {
     let local = Local::load(&*disks.state)?;
-    let (before, etag) = read_head(&*store, objects.sealer(), drive).await?;
+    let fork = local.as_ref().and_then(|local| local.fork.clone());
+    let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
+    let found = read_head(&*store, objects.sealer(), drive).await;
+    let (before, etag) = match (found, &fork, &local) {
+        (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
+            begin_fork(&disks, &objects, fork, local, &device, limits).await?
+        }
+        (found, _, _) => found?,
+    };
     check_head(&before, &device, over_others, local.as_ref())?;
     let root = objects.root(before.root, Some(before.root_hash)).await?;
     let capacity = capacity(root.geometry.size_blocks);
+    let begun = fork.is_some() && root.seq == 0;
+    let base = local.as_ref().and_then(|local| local.base.clone());
     let mut opened: Opened = open_journal(&disks, local, drive, &root, limits, capacity).await?;
 
+    let epoch = Epoch(before.epoch.0 + 1);
+    let deposes = fork::deposes(&before, &device, base.as_ref()) && !begun;
+    let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
+        true => keep_deposed(&objects, &before, root, epoch, &device).await?,
+        false => (root, (before.root, before.root_hash, before.parent)),
+    };
     let (taken, map) = tokio::join!(
-        swap_epoch(&store, objects.sealer(), &before, etag, &device),
+        swap_epoch(&store, objects.sealer(), &before, etag, epoch, named, &device),
         Map::open(objects.clone(), &root)
     );
     let (head, etag) = taken?;
     let map = Arc::new(map?);
 
-    let cache = Cache::open(&*disks.cache, drive, capacity, &opened.local.generation_numbers())?;
+    let cache = Cache::open(&*disks.cache, cache_of, capacity, &opened.local.generation_numbers())?;
     let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     if foreign {
         invalidate(&cache, &opened, &objects, &map, &root).await?;
@@ -209,7 +251,8 @@ async fn take(
         committed: opened.cut,
         committed_crc: opened.cut_crc,
         limits,
-        on_commit: rememberer.on_commit(),
+        remembers: rememberer.clone(),
+        fork,
     };
     let writer = Some((Pusher::start(parts), rememberer));
     Ok(assemble(Assembly { journal, cache, map, store, limits, root, root_id, applied, size, writer }))
@@ -260,15 +303,78 @@ fn check_head(
     }
 }
 
+/// A root, BLAKE3 of its object, and its parent.
+type Named = (ObjectId, [u8; 32], ObjectId);
+
+/// Puts a version that is the same as `root`, which `before` names, and keeps it: whoever is fenced may go on from it.
+async fn keep_deposed(
+    objects: &Objects,
+    before: &Head,
+    mut root: Root,
+    epoch: Epoch,
+    device: &Device,
+) -> Result<(Root, Named), OpenError> {
+    root.snapshots.push(Snapshot {
+        label: fork::deposed_label(epoch),
+        root: before.root,
+        root_hash: before.root_hash,
+        taken_ms: now_ms(),
+        size_blocks: root.geometry.size_blocks,
+    });
+    let root = Root {
+        parent: before.root,
+        epoch,
+        seq: root.seq + 1,
+        committed_ms: now_ms(),
+        device: device.id,
+        device_name: device.name.clone(),
+        ..root
+    };
+    let (id, hash) = drive::put_root(objects.store().as_ref(), objects.sealer(), &root).await?;
+    Ok((root, (id, hash, before.root)))
+}
+
+/// Opens the journal of a fork whose HEAD is not there yet, to see what it can begin with, and makes that HEAD.
+async fn begin_fork(
+    disks: &Disks,
+    objects: &Objects,
+    fork: &Fork,
+    local: &Local,
+    device: &Device,
+    limits: VolumeLimits,
+) -> Result<(Head, Etag), OpenError> {
+    let opened = Journal::open(disks.journal.clone(), limits.journal, capacity(0), local.journal).await?;
+    let (journal, recovered) = opened;
+    let sent = local.base.as_ref().map_or(0, |base| base.lsn);
+    let gone = || OpenError::NoForkPoint { unsent: recovered.last.0.saturating_sub(sent) };
+    let base = local.base.as_ref().ok_or_else(gone)?;
+    let branch = Branch { journal: &journal, base, least: Lsn(0), device };
+    match fork::begin(objects, fork, &branch).await {
+        Ok((head, etag, _)) => Ok((head, etag)),
+        Err(ForkError::Gone) => Err(gone()),
+        Err(ForkError::Raced) => {
+            let reason = "another device is changing the drive".to_owned();
+            Err(StoreError::Busy { reason, retry_after: None }.into())
+        }
+        Err(ForkError::Journal(error)) => Err(error.into()),
+        Err(ForkError::Read(error)) => Err(error.into()),
+    }
+}
+
 async fn swap_epoch(
     store: &Metered,
     sealer: &Sealer,
     before: &Head,
     mut etag: Etag,
+    epoch: Epoch,
+    (root, root_hash, parent): Named,
     device: &Device,
 ) -> Result<(Head, Etag), OpenError> {
     let head = Head {
-        epoch: Epoch(before.epoch.0 + 1),
+        epoch,
+        root,
+        root_hash,
+        parent,
         nonce: crate::entropy::u128(),
         device: device.id,
         device_name: device.name.clone(),

@@ -38,6 +38,7 @@ pub(super) async fn open_journal(
     limits: VolumeLimits,
     capacity: u64,
 ) -> Result<Opened, OpenError> {
+    let fork = local.as_ref().and_then(|local| local.fork.clone());
     // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
     let local = match local {
         None => journal::found(&*disks.journal)?.map(|uuid| Local::new(drive, uuid)),
@@ -63,7 +64,10 @@ pub(super) async fn open_journal(
         let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
         match descent(root, &local) {
             Descent::Forked(cut) if recovered.last > cut && same_history => {
-                return Err(OpenError::Forked { unsent: recovered.last.0 - cut.0 });
+                return Err(OpenError::Forked {
+                    unsent: recovered.last.0 - cut.0,
+                    by: root.device_name.clone(),
+                });
             }
             // Records between the history and what is here are gone.
             _ if recovered.first > cut.next() => {
@@ -78,7 +82,10 @@ pub(super) async fn open_journal(
             _ => {
                 let sent = local.base.as_ref().map_or(Lsn(0), |base| Lsn(base.lsn));
                 if recovered.last > sent {
-                    return Err(OpenError::Forked { unsent: recovered.last.0 - sent.0 });
+                    return Err(OpenError::Forked {
+                        unsent: recovered.last.0 - sent.0,
+                        by: root.device_name.clone(),
+                    });
                 }
             }
         }
@@ -91,7 +98,7 @@ pub(super) async fn open_journal(
         tracing::warn!(files = kept, "the journal does not go on with the drive's history: it was set aside");
     }
     let journal = Journal::create(disks.journal.clone(), limits.journal, capacity).await?;
-    let local = Local::new(drive, journal.uuid());
+    let local = Local { fork, ..Local::new(drive, journal.uuid()) };
     local.save(&*disks.state).await?;
     let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
     Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })

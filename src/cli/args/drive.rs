@@ -111,6 +111,19 @@ pub enum DriveCommand {
         #[arg(long, value_name = "LABEL", value_parser = label)]
         snapshot: Option<String>,
     },
+    /// List a drive's forks, and decide what becomes of each
+    ///
+    /// When another computer takes a drive over, the changes that were only on this one become a fork: a drive of its own,
+    /// with all of them. Nothing is merged, and nothing is lost.
+    #[command(after_help = FORKS_EXAMPLES, disable_help_subcommand = true)]
+    Forks {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// What to do with one of them
+        #[command(subcommand)]
+        command: Option<ForkCommand>,
+    },
     /// Change the passphrase
     #[command(after_help = PASSPHRASE_EXAMPLES)]
     Passphrase {
@@ -162,7 +175,8 @@ const OPEN_EXAMPLES: &str = "\
 Examples:
   holdall drive open work
   holdall drive open work --at ~/Work
-  holdall drive open work --snapshot before-upgrade";
+  holdall drive open work --snapshot before-upgrade
+  holdall drive open work --take-over";
 
 const SNAPSHOT_EXAMPLES: &str = "\
 Examples:
@@ -174,6 +188,13 @@ const ROLLBACK_EXAMPLES: &str = "\
 Example:
   holdall drive snapshot list work
   holdall drive rollback work before-upgrade";
+
+const FORKS_EXAMPLES: &str = "\
+Examples:
+  holdall drive forks work
+  holdall drive forks work open 1 --at ~/Mine
+  holdall drive forks work keep 1 --as work-mine
+  holdall drive forks work discard 1";
 
 const PASSPHRASE_EXAMPLES: &str = "\
 Examples:
@@ -265,6 +286,14 @@ pub struct Open {
     /// Look at this snapshot (read-only)
     #[arg(long, value_name = "LABEL", value_parser = label)]
     pub snapshot: Option<String>,
+    /// Take it even if another computer has it open
+    ///
+    /// What that computer has not uploaded becomes a fork there: both versions are kept.
+    #[arg(long, conflicts_with_all = ["read_only", "snapshot"])]
+    pub take_over: bool,
+    /// Do not ask
+    #[arg(long, short, requires = "take_over")]
+    pub yes: bool,
 }
 
 /// How the kernel gets at a drive.
@@ -313,6 +342,41 @@ pub enum SnapshotCommand {
         /// The snapshot
         #[arg(value_parser = label)]
         label: String,
+    },
+}
+
+/// `drive forks`.
+#[derive(Debug, Subcommand)]
+pub enum ForkCommand {
+    /// Mount a fork, to look into it or to work with it
+    Open {
+        /// Its name, or its number in the list
+        #[arg(value_parser = name)]
+        fork: String,
+        /// Where to mount it [default: ~/Holdall/NAME OF THE FORK]
+        #[arg(long, value_name = "DIR")]
+        at: Option<PathBuf>,
+        /// How to make it a block device
+        #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
+        attach: Attach,
+    },
+    /// Make a fork an ordinary drive of this computer
+    Keep {
+        /// Its name, or its number in the list
+        #[arg(value_parser = name)]
+        fork: String,
+        /// What to call the drive
+        #[arg(long = "as", value_name = "NEW", value_parser = name)]
+        new: String,
+    },
+    /// Delete a fork, with everything that only it has
+    Discard {
+        /// Its name, or its number in the list
+        #[arg(value_parser = name)]
+        fork: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 

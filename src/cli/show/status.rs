@@ -2,8 +2,8 @@
 
 use crate::api::{AttachMode, DriveState, DriveStatus, StoreMode};
 use crate::cli::output::{Hue, Paint};
+use crate::cli::show::ago;
 use crate::cli::show::table::Table;
-use crate::cli::show::{ago, count};
 use crate::sizes::{format_bytes, format_duration};
 use jiff::Timestamp;
 use std::time::Duration;
@@ -68,8 +68,11 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
         ));
     }
     for fork in &drive.forks {
-        let changes = count(fork.records, "change");
-        rows.push(("fork", format!("{changes} ({}) only on this computer", format_bytes(fork.bytes))));
+        let unsent = match fork.bytes {
+            0 => "all of it uploaded".to_owned(),
+            bytes => format!("{} only on this computer", format_bytes(bytes)),
+        };
+        rows.push(("fork", format!("{}: {unsent}", fork.name)));
     }
     let mut text = format!("{}\n", drive.name);
     for (label, value) in rows {
@@ -253,7 +256,18 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
     #[test]
     fn details_show_what_there_is() {
         let mut drive = drive();
-        drive.forks.push(Fork { records: 3, bytes: 12 << 20 });
+        drive.forks.push(Fork {
+            name: "work (fork from laptop, 2026-11-20)".to_owned(),
+            uuid: "0b7f".to_owned(),
+            device: "laptop".to_owned(),
+            taken_by: "desk".to_owned(),
+            made_at: "2026-11-20T11:00:00Z".to_owned(),
+            base: "root/ab/1".to_owned(),
+            records: 3,
+            bytes: 12 << 20,
+            mountpoint: None,
+            in_place: false,
+        });
         let expected = "\
 work
   state       ✓ Ready, since 1 h ago
@@ -263,7 +277,7 @@ work
   size        10 GiB, 1 GiB used
   here        2 GiB
   store       file:///mnt/nas/work (swap)
-  fork        3 changes (12 MiB) only on this computer
+  fork        work (fork from laptop, 2026-11-20): 12 MiB only on this computer
 ";
         assert_eq!(details(&drive, now(), PLAIN), expected);
     }

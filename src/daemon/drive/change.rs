@@ -4,6 +4,7 @@ use super::Drive;
 use super::opened::grow;
 use crate::api::{self, Failure};
 use crate::daemon::{drives, failure};
+use holdall_core::drive::DriveError;
 use holdall_core::{drive, family};
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -45,8 +46,12 @@ impl Drive {
         }
         if request.delete_data {
             let (objects, _) = self.objects().await?;
-            let removed = drive::remove(&objects, self.uuid(), self.registry.device()).await;
-            removed.map_err(|error| failure::drive(&error))?;
+            match drive::remove(&objects, self.uuid(), self.registry.device()).await {
+                // A fork that the store has never heard of.
+                Err(DriveError::Read(error))
+                    if error.is_missing() && self.config.lock().fork_of.is_some() => {}
+                removed => drop(removed.map_err(|error| failure::drive(&error))?),
+            }
         }
         self.registry.forget(&self.name, self.uuid()).map_err(|error| failure::local(&error))
     }

@@ -48,7 +48,13 @@ impl Drive {
                 format!("Run holdall drive resume {}, then close it again.", self.name),
             ));
         }
-        let releasing = with_progress(pusher, &work, volume.release());
+        let releasing = async {
+            match volume.release().await {
+                Err(PushError::Forked(_)) => volume.release().await,
+                released => released,
+            }
+        };
+        let releasing = with_progress(pusher, &work, releasing);
         let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
         match released {
             // What goes on in the background was faster: it puts the drive down once everything is in the store.
@@ -60,8 +66,9 @@ impl Drive {
         }
         let settling = self.settle_replicas(Duration::MAX);
         work.unless_interrupted(GOES_ON_UNMOUNTED, settling).await?;
+        let ours = self.check_no_fork(&volume);
         self.finish_if_still(&volume).await;
-        Ok(())
+        ours
     }
 
     async fn unmount(self: &Arc<Self>, open: &mut MutexGuard<'_, Option<OpenDrive>>) -> Result<(), Failure> {
@@ -111,6 +118,7 @@ impl Drive {
             match volume.release().await {
                 Ok(()) => return self.finish_if_still(&volume).await,
                 Err(PushError::Read(_) | PushError::Paused) => tokio::time::sleep(DRAIN_EVERY).await,
+                Err(PushError::Forked(_)) => {}
                 // It was opened again with another engine.
                 Err(PushError::Closed) => return,
                 Err(error @ (PushError::Fenced(_) | PushError::Journal(_) | PushError::Label(_))) => {

@@ -64,9 +64,13 @@ impl Drive {
     ) -> Result<(OpenDrive, api::Opened), Failure> {
         let mut look = request.read_only || request.snapshot.is_some();
         let mut because = None;
+        let took_over = match request.take_over {
+            true => self.holder().await?,
+            false => None,
+        };
         let mut opened = match look {
             true => self.look(request.snapshot.as_deref()).await?,
-            false => match self.open_engine().await {
+            false => match self.open_engine(request.take_over).await {
                 Ok(opened) => opened,
                 Err(failure) => {
                     let (opened, why) = self.look_instead(failure).await?;
@@ -106,10 +110,18 @@ impl Drive {
             None => opened.volume.opened_root_id(),
         };
         let root = root.name(holdall_core::format::id::ObjectKind::Root);
-        Ok((
-            opened,
-            api::Opened { block_device, mountpoint, attach, epoch, root, read_only_because: because },
-        ))
+        let (forks, read_only_because) = (self.forks(), because);
+        let opening = api::Opened {
+            block_device,
+            mountpoint,
+            attach,
+            epoch,
+            root,
+            read_only_because,
+            took_over,
+            forks,
+        };
+        Ok((opened, opening))
     }
 
     /// Credentials that may only read are good for looking. Not where changes of this computer would be missed in what

@@ -52,7 +52,7 @@ impl Drive {
             return self.replica_status(&address);
         }
         let mut open = self.open.lock().await;
-        *open = Some(self.open_engine().await?);
+        *open = Some(self.open_engine(false).await?);
         let waited = work
             .unless_interrupted(
                 "The replica is added. What is missing there is copied while the drive is open.",
