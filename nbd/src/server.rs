@@ -17,6 +17,7 @@ mod in_flight;
 mod incoming;
 mod negotiation;
 mod outgoing;
+mod patience;
 mod references;
 mod reply;
 mod request;

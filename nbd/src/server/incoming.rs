@@ -1,5 +1,6 @@
 //! Reading requests from a socket: many small ones for each system call, large payloads without a detour.
 
+use super::patience::{LOOK_LIMIT, Patience};
 use crate::codec::transmission::{REQUEST_BYTES, Request};
 use crate::codec::{Malformed, PAYLOAD_BYTES_MAX};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,6 +25,7 @@ pub(super) struct Incoming {
     end: usize,
     payload: Vec<u8>,
     deadline: Option<Instant>,
+    patience: Patience,
 }
 
 /// Why no more can be read.
@@ -41,7 +43,15 @@ pub(super) enum ReceiveError {
 
 impl Incoming {
     pub(super) fn new(socket: Arc<OwnedFd>) -> Self {
-        Self { socket, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, payload: Vec::new(), deadline: None }
+        Self {
+            socket,
+            buffer: vec![0; BUFFER_BYTES],
+            start: 0,
+            end: 0,
+            payload: Vec::new(),
+            deadline: None,
+            patience: Patience::default(),
+        }
     }
 
     /// Fails what is not received by then. A client that drips bytes does not move it.
@@ -151,10 +161,33 @@ impl Incoming {
             (self.start, self.end) = (0, self.end - self.start);
         }
         while self.end - self.start < len {
-            let room = &mut self.buffer[self.end..];
-            self.end += receive(&self.socket, self.deadline, room, RecvFlags::empty())?;
+            let between_requests = self.start == self.end && self.deadline.is_none();
+            self.end += if between_requests { self.next()? } else { self.more()? };
         }
         Ok(())
+    }
+
+    fn more(&mut self) -> Result<usize, ReceiveError> {
+        receive(&self.socket, self.deadline, &mut self.buffer[self.end..], RecvFlags::empty())
+    }
+
+    /// The first bytes of the next request.
+    fn next(&mut self) -> Result<usize, ReceiveError> {
+        let begun = Instant::now();
+        while self.patience.looks() && begun.elapsed() < LOOK_LIMIT {
+            match rustix::net::recv(&self.socket, &mut self.buffer[self.end..], RecvFlags::DONTWAIT) {
+                Ok((_, received)) if received > 0 => {
+                    self.patience.came_after(begun.elapsed());
+                    return Ok(received);
+                }
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                // The end, or an error: met again below.
+                _ => break,
+            }
+        }
+        let received = self.more()?;
+        self.patience.came_after(begun.elapsed());
+        Ok(received)
     }
 }
 
