@@ -57,7 +57,7 @@ pub enum StoreCommand {
 /// `store login`.
 #[derive(Debug, Args)]
 pub struct Login {
-    /// The store, such as s3://my-bucket or https://cloud.example.org/dav
+    /// The store: a bucket, or a WebDAV address
     #[arg(value_name = "URL")]
     pub store: String,
     /// Who asks.
