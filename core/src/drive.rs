@@ -318,6 +318,21 @@ pub async fn retire(objects: &Objects, drive: Uuid, device: &Device) -> Result<(
     commit(objects, &head, etag, &next, HeadState::Removed, device).await
 }
 
+/// Takes [`retire`] back, where nobody has done anything to the drive since.
+pub async fn restore(objects: &Objects, drive: Uuid, device: &Device) -> Result<(), DriveError> {
+    let name = head::name(drive);
+    let fetched = objects.store().get(&name, None).await?;
+    let head = Head::decode(objects.sealer(), &fetched.bytes)
+        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
+    if head.state != HeadState::Removed || head.device != device.id {
+        return Err(DriveError::Raced);
+    }
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    let epoch = Epoch(head.epoch.0 + 1);
+    let next = successor(&root, &head, epoch, root.lineage.clone(), device);
+    commit(objects, &head, fetched.etag, &next, HeadState::Released, device).await
+}
+
 fn check_free(head: &Head, device: &Device) -> Result<(), DriveError> {
     match head.state {
         HeadState::Held if head.device != device.id => {

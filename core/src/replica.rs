@@ -24,7 +24,7 @@ mod promote;
 mod record;
 mod worker;
 
-pub use promote::{ReplicaError, newest, prepare, promote};
+pub use promote::{ReplicaError, check_no_primary, newest, prepare, promote};
 pub use worker::{Progress, Replica, Standing};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.
@@ -33,6 +33,7 @@ const OFFERS_MAX: usize = 4;
 /// A store with replicas, which come and go.
 pub struct Replicated {
     primary: Arc<dyn Store>,
+    drive: Uuid,
     /// Name of the HEAD whose changes are commits.
     head: String,
     /// Held to tell them something, or to copy what is told.
@@ -61,6 +62,7 @@ struct Current {
 
 /// What a replica's task hears.
 pub struct Changed {
+    drive: Uuid,
     /// Objects that were put.
     offers: mpsc::Receiver<(String, Bytes)>,
     /// Objects that were deleted, and how often HEAD had changed before.
@@ -72,7 +74,7 @@ impl Replicated {
     /// `primary`, for one drive. There are no replicas yet.
     pub fn new(primary: Arc<dyn Store>, drive: Uuid) -> Self {
         let head = crate::format::head::name(drive);
-        Self { primary, head, feeds: RwLock::default(), current: Mutex::default() }
+        Self { primary, drive, head, feeds: RwLock::default(), current: Mutex::default() }
     }
 
     /// Adds a replica. What is returned is for its [`Replica`]; once that is dropped, it is one no more.
@@ -83,7 +85,7 @@ impl Replicated {
         let (current, is_current) = watch::channel(self.current.lock().clone());
         feeds.retain(|feed| !feed.offers.is_closed());
         feeds.push(Feed { store, offers, deleted, current });
-        Changed { offers: offered, deleted: was_deleted, current: is_current }
+        Changed { drive: self.drive, offers: offered, deleted: was_deleted, current: is_current }
     }
 
     /// How often HEAD has changed since the store was opened.

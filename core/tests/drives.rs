@@ -68,7 +68,8 @@ impl Bench {
         };
         let mut limits = VolumeLimits::new(0, 1 << 30);
         limits.journal.file_bytes = 4 * MIB;
-        volume::open(env, drive, device(name), Access::Write { over_others: false }, limits).await
+        volume::open(env, drive, device(name), Access::Write { over_others: false, mounted: false }, limits)
+            .await
     }
 
     fn objects(&self) -> Arc<Objects> {

@@ -94,7 +94,7 @@ impl World {
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false };
+        let access = Access::Write { over_others: false, mounted: false };
         volume::open(env, self.drive, computer.device.clone(), access, LIMITS).await
     }
 }

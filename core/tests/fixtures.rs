@@ -90,7 +90,7 @@ impl Place {
     }
 
     async fn open(&self, name: &str, unlocked: &Unlocked, drive: Uuid) -> Result<Arc<Volume>, OpenError> {
-        let access = Access::Write { over_others: false };
+        let access = Access::Write { over_others: false, mounted: false };
         volume::open(self.environment(name, unlocked), drive, device(name), access, LIMITS).await
     }
 }

@@ -38,7 +38,7 @@ async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let store = Arc::new(Replicated::new(primary.clone(), bench.drive));
     let changed = store.add(other.clone());
     let volume = loop {
-        match bench.open_on(store.clone(), index, Access::Write { over_others: true }).await {
+        match bench.open_on(store.clone(), index, Access::Write { over_others: true, mounted: false }).await {
             Ok(volume) => break volume,
             Err(OpenError::Store(_) | OpenError::Read(ReadError::Store(_))) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -110,7 +110,7 @@ fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
         assert!(matches!(promote(&bench, &replica).await, Err(ReplicaError::Already)));
 
         // And the computer that had it goes on there.
-        let access = Access::Write { over_others: true };
+        let access = Access::Write { over_others: true, mounted: false };
         let volume = bench.open_on(Arc::new(replica.clone()), 0, access).await.unwrap();
         put(&volume, 4, 9).await;
         volume.pusher().unwrap().sync().await.unwrap();

@@ -179,7 +179,7 @@ impl Large {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false };
+        let access = Access::Write { over_others: false, mounted: false };
         volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
     }
 

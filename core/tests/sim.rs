@@ -153,7 +153,7 @@ impl World {
     async fn open(&mut self, index: usize) -> Option<Arc<Volume>> {
         for _ in 0..200 {
             let env = self.environment(&self.disks[index], &self.store);
-            let access = Access::Write { over_others: true };
+            let access = Access::Write { over_others: true, mounted: false };
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {
                     self.forks[index] = fork_of(&volume);

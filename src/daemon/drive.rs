@@ -101,9 +101,15 @@ impl Drive {
         self.config.lock().drive
     }
 
+    /// Whether nobody wants it open.
+    pub fn is_closed(&self) -> bool {
+        self.config.lock().open.is_none()
+    }
+
     /// What its store can do, as far as is known.
     pub fn store_mode(&self) -> Mode {
-        self.mode_now.lock().unwrap_or(self.config.lock().mode)
+        let now = *self.mode_now.lock();
+        now.unwrap_or_else(|| self.config.lock().mode)
     }
 
     /// Where its data lives.

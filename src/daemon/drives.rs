@@ -159,7 +159,7 @@ impl Drives {
     /// Takes up what a former daemon had open.
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
-        for fork in self.all().into_iter().filter(|drive| drive.is_fork_to_upload()) {
+        for fork in self.all().into_iter().filter(|drive| drive.is_closed() && drive.is_fork_to_upload()) {
             tokio::spawn(fork.upload_what_is_left());
         }
     }

@@ -129,6 +129,7 @@ impl Drive {
     }
 
     fn blank(&self) -> DriveStatus {
+        let mode = self.store_mode();
         let config = self.config.lock();
         DriveStatus {
             name: self.name.clone(),
@@ -152,7 +153,7 @@ impl Drive {
             attach: None,
             mountpoint: None,
             store: config.store.clone(),
-            store_mode: stores::told(self.mode_now.lock().unwrap_or(config.mode)),
+            store_mode: stores::told(mode),
             holder: None,
             last_commit_at: None,
             requests: api::Requests::default(),

@@ -129,11 +129,25 @@ impl Stores {
             if matches!(store.url(), StoreUrl::File(_)) {
                 continue;
             }
+            let login = self.keeper.find(store.url());
+            if matches!((&login, store.url()), (Ok(None), StoreUrl::S3(_))) {
+                store.renew(Arc::new(LoggedOut));
+                continue;
+            }
             let renewed = match self.credentials(store.url()).await {
                 Ok(credentials) => self.reach(store.url(), &credentials),
                 Err(failure) => Err(failure),
             };
-            store.renew(renewed.unwrap_or_else(|_| Arc::new(LoggedOut)));
+            match renewed {
+                Ok(renewed) => store.renew(renewed),
+                // A keyring that is locked just now takes nothing away from who is logged in.
+                Err(failure) => {
+                    tracing::warn!(
+                        message = failure.message,
+                        "a store goes on with the credentials that it had"
+                    );
+                }
+            }
         }
     }
 }

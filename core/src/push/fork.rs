@@ -35,6 +35,11 @@ impl Task {
         let mut backoff = Backoff::new();
         let (head, etag, root, map) = loop {
             let error = match self.begin_fork(&fork, &base).await {
+                // It was found there, and another device has taken it since.
+                Ok((head, ..)) if head.device != self.committer.device().id => {
+                    tracing::error!("another device has taken the fork; the changes stay in the journal");
+                    return Err(fenced());
+                }
                 Ok(begun) => break begun,
                 Err(ForkError::Journal(error)) => return Err(error.into()),
                 Err(ForkError::Read(ReadError::Store(error))) if error.is_transient() => error,

@@ -118,10 +118,13 @@ impl Task {
         match request {
             Request::Sync(reply) => {
                 let pushed = self.push_all().await;
-                let result = self.unless_fenced(pushed).await;
+                let mut result = self.unless_fenced(pushed).await;
                 if let Err(PushError::Forked(_)) = result {
                     // Whoever asked wants it to be in the store, wherever that is now.
-                    self.push_all().await.or_else(unless_forked)?;
+                    let pushed = self.push_all().await;
+                    if let again @ Err(_) = self.unless_fenced(pushed).await {
+                        result = again;
+                    }
                 }
                 answer(reply, result.map(|()| self.current()))
             }

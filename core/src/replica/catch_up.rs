@@ -14,8 +14,8 @@ pub(super) type Object = (ObjectKind, ObjectId);
 /// What is known of what the replica has.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Objects that are there.
-    present: BTreeSet<Object>,
+    /// Objects that are there, and their lengths; 0 where it is known that they are whole.
+    present: BTreeMap<Object, u64>,
     /// Versions that are there whole.
     versions: BTreeSet<ObjectId>,
     /// Map pages whose segments are there.
@@ -43,19 +43,28 @@ impl Known {
         let mut known = Self::default();
         for prefix in ["seg/", "root/"] {
             let listed = store.list(prefix).await?;
-            known.present.extend(listed.iter().filter_map(|listed| ObjectId::parse(&listed.name)));
+            let objects =
+                listed.iter().filter_map(|listed| Some((ObjectId::parse(&listed.name)?, listed.len)));
+            // An empty one is none.
+            known.present.extend(objects.filter(|(_, len)| *len > 0));
         }
         Ok(known)
     }
 
-    /// Whether the object is there.
+    /// Whether the object is known to be there whole.
     pub fn has(&self, object: &Object) -> bool {
-        self.present.contains(object)
+        self.present.get(object) == Some(&0)
+    }
+
+    /// Whether the object, of so many bytes, is there whole. What was only listed may be the half that a broken put has left:
+    /// where its length is not known, it is not believed.
+    fn has_whole(&self, object: &Object, len: u64) -> bool {
+        self.present.get(object).is_some_and(|present| *present == 0 || *present == len)
     }
 
     /// The object is there now.
     pub fn gained(&mut self, object: Object) {
-        self.present.insert(object);
+        self.present.insert(object, 0);
     }
 
     /// The object is there no more.
@@ -70,7 +79,7 @@ impl Known {
 
     /// All that was missing is there now.
     pub fn caught_up(&mut self, missing: Missing) {
-        self.present.extend(missing.objects.into_keys());
+        self.present.extend(missing.objects.into_keys().map(|object| (object, 0)));
         self.versions.extend(missing.versions);
         self.pages.extend(missing.pages);
     }
@@ -118,7 +127,7 @@ impl Known {
     }
 
     fn add(&self, object: Object, len: u64, missing: &mut Missing) {
-        if !self.has(&object) {
+        if !self.has_whole(&object, len) {
             let known = missing.objects.entry(object).or_default();
             *known = len.max(*known);
         }

@@ -1,15 +1,17 @@
 //! Making a store a replica, and a replica the primary.
 
 use super::record;
-use crate::format::family::Family;
+use crate::format::family::{Family, Mode};
 use crate::format::head::{self, Head, HeadState};
 use crate::map::{Objects, ReadError};
 use crate::push::{Device, now_ms};
 use crate::seal::Sealer;
+use crate::store::connect::with_heads;
 use crate::store::{Store, StoreError, When};
 use crate::units::Epoch;
 use bytes::Bytes;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Why a store cannot be a replica, or become the primary.
@@ -21,8 +23,8 @@ pub enum ReplicaError {
     /// It never had a version of this drive whole.
     #[error("the store has no complete version of the drive")]
     Nothing,
-    /// It is a primary already, and its own version is not older.
-    #[error("the store is the drive's primary already")]
+    /// It is a primary itself: it was promoted, or was one from the beginning.
+    #[error("the store is the drive's own, and no replica")]
     Already,
     /// The store failed, or an object is damaged.
     #[error(transparent)]
@@ -37,21 +39,28 @@ impl From<StoreError> for ReplicaError {
 
 /// Readies `replica` for drives of `family`, whose HEADs will change there as its own `mode` says: brings the family's
 /// description, and its wrapped keys as they are now. Also called when keys have changed.
-pub async fn prepare(primary: &dyn Store, replica: &dyn Store, family: &Family) -> Result<(), ReplicaError> {
+/// Returns the description that is there.
+pub async fn prepare(
+    primary: &dyn Store,
+    replica: &dyn Store,
+    family: &Family,
+) -> Result<Family, ReplicaError> {
     let name = crate::format::family::NAME;
-    match replica.get(name, None).await {
+    let there = match replica.get(name, None).await {
         Ok(found) => {
             let found = Family::decode(&found.bytes);
             let found = found.map_err(|error| ReadError::Format { name: name.to_owned(), error })?;
             if found.family != family.family {
                 return Err(ReplicaError::OtherFamily);
             }
+            found
         }
         Err(StoreError::NotFound { .. }) => {
             replica.put(name, Bytes::from(family.encode()), When::Absent).await?;
+            family.clone()
         }
         Err(error) => return Err(error.into()),
-    }
+    };
     let names = |listed: Vec<crate::store::Listed>| listed.into_iter().map(|listed| listed.name);
     let wanted: BTreeSet<_> = names(primary.list("keys/").await?).collect();
     let present: BTreeSet<_> = names(replica.list("keys/").await?).collect();
@@ -60,10 +69,30 @@ pub async fn prepare(primary: &dyn Store, replica: &dyn Store, family: &Family) 
         replica.put(key, body, When::Always).await?;
     }
     // A passphrase that opens nothing at the primary any more opens nothing here.
-    for key in present.difference(&wanted) {
+    for key in present.difference(&wanted).filter(|_| !wanted.is_empty()) {
         replica.delete(key).await?;
     }
-    Ok(())
+    Ok(there)
+}
+
+/// Refuses a store in which the drive has a HEAD of its own: it was promoted, or is the primary of others. Nothing may be
+/// put or deleted there on a replica's behalf.
+pub async fn check_no_primary(
+    replica: &Arc<dyn Store>,
+    mode: Mode,
+    sealer: &Sealer,
+    drive: Uuid,
+) -> Result<(), ReplicaError> {
+    let name = head::name(drive);
+    match with_heads(replica.clone(), mode).get(&name, None).await {
+        Ok(found) => match Head::decode(sealer, &found.bytes) {
+            Ok(head) if head.state == HeadState::Removed => Ok(()),
+            Ok(_) => Err(ReplicaError::Already),
+            Err(error) => Err(ReadError::Format { name, error }.into()),
+        },
+        Err(StoreError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The primary's HEAD of the newest version of a drive that the replica has whole.
@@ -93,7 +122,8 @@ pub async fn promote(
         Ok(found) => {
             let head = Head::decode(replica.sealer(), &found.bytes)
                 .map_err(|error| ReadError::Format { name: name.clone(), error })?;
-            if (head.root.epoch, head.root.seq) >= (newest.root.epoch, newest.root.seq) {
+            // One that was retired is a primary no more.
+            if head.state != HeadState::Removed {
                 return Err(ReplicaError::Already);
             }
             Some((head.epoch, found.etag))

@@ -7,6 +7,9 @@ use uuid::Uuid;
 /// Records that are kept: who lists them has time to read the newest.
 const KEPT: usize = 4;
 
+/// Where the records of all drives are.
+pub(super) const ALL: &str = "replica/";
+
 /// Where the records of a drive are.
 pub(super) fn prefix(drive: Uuid) -> String {
     format!("replica/{}/", drive.simple())

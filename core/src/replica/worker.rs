@@ -1,7 +1,7 @@
 //! The task of one replica.
 
 use super::catch_up::{Known, Object};
-use super::{Changed, Current, ReplicaError, prepare, record};
+use super::{Changed, Current, ReplicaError, check_no_primary, prepare, record};
 use crate::format::family::Family;
 use crate::format::head::Head;
 use crate::format::id::{ObjectId, ObjectKind};
@@ -11,10 +11,11 @@ use crate::store::pace::in_background;
 use crate::store::{Store, StoreError, When};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::stream::{self, StreamExt};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 /// Objects on their way at once: up to 8 MiB each in memory.
 const PUTS_AT_ONCE: usize = 4;
@@ -24,6 +25,7 @@ pub struct Replica {
     store: Arc<dyn Store>,
     /// Of the primary.
     objects: Arc<Objects>,
+    drive: Uuid,
     /// As it is on the replica.
     family: Family,
     prepared: bool,
@@ -68,6 +70,7 @@ impl Replica {
     pub fn new(store: Arc<dyn Store>, objects: Arc<Objects>, family: Family, changed: Changed) -> Self {
         let progress = watch::Sender::new(Progress::default());
         Self {
+            drive: changed.drive,
             store,
             objects,
             family,
@@ -165,8 +168,11 @@ impl Replica {
         }
         let Some(head) = &current.head else { return Ok(()) };
         let head = self.decode(head)?;
+        check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
         if !self.prepared {
-            prepare(self.objects.store().as_ref(), &*self.store, &self.family).await?;
+            self.family = prepare(self.objects.store().as_ref(), &*self.store, &self.family).await?;
+            // As that says it is, it may be a primary after all.
+            check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
             self.prepared = true;
         }
         let records = record::names(&*self.store, head.drive).await?;
@@ -213,9 +219,15 @@ impl Replica {
         let (roots, segments): (Vec<_>, Vec<_>) =
             missing.objects.iter().partition(|((kind, _), _)| *kind == ObjectKind::Root);
         for part in [segments, roots] {
-            let copies: Vec<_> =
-                part.into_iter().map(|(object, len)| self.copy(*object, *len).boxed()).collect();
-            stream::iter(copies).buffer_unordered(PUTS_AT_ONCE).try_collect::<()>().await?;
+            let copies: Vec<_> = part
+                .into_iter()
+                .map(|(object, len)| copy(&self.store, &self.objects, &self.progress, *object, *len).boxed())
+                .collect();
+            let mut copies = stream::iter(copies).buffer_unordered(PUTS_AT_ONCE);
+            while let Some(copied) = copies.next().await {
+                // What is done is not done again, should another one fail.
+                known.gained(copied?);
+            }
         }
         if let Some(known) = &mut self.known {
             known.caught_up(missing);
@@ -223,17 +235,11 @@ impl Replica {
         Ok(())
     }
 
-    async fn copy(&self, (kind, id): Object, len: u64) -> Result<(), ReadError> {
-        let name = id.name(kind);
-        let body = self.objects.store().get(&name, None).await?.bytes;
-        put(&*self.store, &name, body).await?;
-        self.progress
-            .send_modify(|progress| progress.behind_bytes = progress.behind_bytes.saturating_sub(len));
-        Ok(())
-    }
-
     /// Deletes what was deleted from the primary before HEAD changed to what is here now.
     async fn delete(&mut self, commits: u64) -> Result<(), ReadError> {
+        if self.doomed.is_empty() || self.others_replicate_here().await? {
+            return Ok(());
+        }
         while let Some((_, name)) = self.doomed.front().filter(|(before, _)| *before < commits) {
             self.store.delete(name).await?;
             if let (Some(known), Some(object)) = (&mut self.known, ObjectId::parse(name)) {
@@ -243,6 +249,35 @@ impl Replica {
         }
         Ok(())
     }
+}
+
+impl Replica {
+    /// Whether another drive of the family, such as a clone or a fork, has this replica too: what its newest version here needs
+    /// may be more than what it needs at the primary. Then nothing is deleted.
+    async fn others_replicate_here(&self) -> Result<bool, ReadError> {
+        let own = record::prefix(self.drive);
+        let all = self.store.list(record::ALL).await?;
+        Ok(all.iter().any(|record| !record.name.starts_with(&own)))
+    }
+}
+
+/// Copies an object of `len` bytes, where that is known. Returns what it was.
+async fn copy(
+    store: &Arc<dyn Store>,
+    objects: &Arc<Objects>,
+    progress: &watch::Sender<Progress>,
+    object: Object,
+    len: u64,
+) -> Result<Object, ReadError> {
+    let name = object.1.name(object.0);
+    let body = objects.store().get(&name, None).await?.bytes;
+    if len > 0 && body.len() as u64 != len {
+        let reason = format!("it has {} bytes of {len}", body.len());
+        return Err(StoreError::Damaged { name, reason }.into());
+    }
+    put(&**store, &name, body).await?;
+    progress.send_modify(|progress| progress.behind_bytes = progress.behind_bytes.saturating_sub(len));
+    Ok(object)
 }
 
 /// Puts an immutable object; one that is there already is an earlier try of the same.

@@ -29,6 +29,8 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked for meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Claims of the next turn that others may be seen to have made first, before it is tried again later.
+const CLAIM_TRIES: u32 = 16;
 /// Records behind the current one that are kept, for readers that have listed them.
 const RECORDS_KEPT: usize = 32;
 
@@ -108,21 +110,32 @@ impl Claims {
 
     /// Claims the next turn that is free.
     async fn claim_next(&self, drive: &str, nonce: u128) -> Result<u64, StoreError> {
-        loop {
-            let turn = self.highest_claim(drive).await? + 1;
+        for _ in 0..CLAIM_TRIES {
+            let turn = self.highest_claim(drive).await?.checked_add(1).ok_or_else(|| no_turn(drive))?;
             if self.inner.claim(&format!("{}/{turn:016x}", claims_of(drive)), nonce).await? {
                 return Ok(turn);
             }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
+        let reason = format!("the next turn of {drive} is claimed, and is not listed");
+        Err(StoreError::Busy { reason, retry_after: None })
     }
 
     async fn read(&self, drive: &str) -> Result<Fetched, StoreError> {
+        let mut gone = None;
         loop {
             let missing = || StoreError::NotFound { name: drive.to_owned() };
             let place = self.current(drive).await?.ok_or_else(missing)?;
             let bytes = match self.inner.get(&place.name(drive), None).await {
                 // It was followed by so many others since the listing that it is gone.
-                Err(StoreError::NotFound { .. }) => continue,
+                Err(StoreError::NotFound { .. }) if gone != Some(place) => {
+                    gone = Some(place);
+                    continue;
+                }
+                Err(StoreError::NotFound { .. }) => {
+                    let reason = format!("{} is listed, and is not there", place.name(drive));
+                    return Err(StoreError::Unreachable { reason });
+                }
                 fetched => fetched?.bytes,
             };
             if !self.unconfirmed.lock().contains(&place.nonce) {
@@ -243,6 +256,10 @@ impl Claims {
         }
         Ok(place.etag(drive))
     }
+}
+
+fn no_turn(drive: &str) -> StoreError {
+    StoreError::Damaged { name: drive.to_owned(), reason: "its claims have come to the last number".into() }
 }
 
 fn claims_of(drive: &str) -> String {

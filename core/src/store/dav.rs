@@ -4,12 +4,9 @@
 //! and on some servers a PUT that breaks off leaves half an object under its name. MOVE within a server is a rename.
 //! MKCOL makes a collection for one only, on nearly all. So:
 //!
-//! * **Segments and roots** are put by one PUT, straight to their name. The name is random and used once, nobody looks for
-//!   it in a listing, and nothing names it before its PUT was confirmed; half of one is garbage that is collected. They
-//!   are megabytes, and one request each is the least there is. `If-None-Match: *` is sent too; where it is refused and
-//!   what is there has another length, that is a try of the same put which broke off, and it is put again.
-//! * **All else** (records of HEAD, keys, references: some hundred bytes) has a meaning by being there. It is put to a name
-//!   of its own in the collection `tmp` and moved: two requests. Where a server cannot MOVE, it is put and its length is
+//! * **Objects** are put to a name of their own in the collection `tmp` and moved: two requests, of which one is small. A PUT
+//!   that broke off, and that its server notices only minutes later, so never touches what another try has put since (some
+//!   servers delete the object of a PUT that broke off). Where a server cannot MOVE, an object is put and its length is
 //!   asked for.
 //! * **HEAD** cannot be swapped here; [`super::claims`] does it with claims. A *claim* is the collection of that name. Who has
 //!   made it, by MKCOL, puts its nonce into it and looks: only if no other's is there the claim is its own. Since each puts
@@ -109,7 +106,6 @@ impl Store for DavStore {
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         match when {
             When::Matches(expected) => self.put_over(name, body, &expected).await,
-            When::Absent | When::Always if is_data(name) => self.put_straight(name, body, when).await,
             When::Absent | When::Always => self.put_aside(name, body, when).await,
         }
     }
@@ -152,9 +148,4 @@ impl Store for DavStore {
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.ask_facts().await
     }
-}
-
-/// Whether it is an object of which half does no harm.
-fn is_data(name: &str) -> bool {
-    name.starts_with("seg/") || name.starts_with("root/")
 }

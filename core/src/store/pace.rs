@@ -14,6 +14,8 @@ use tokio::time::Instant;
 pub const PIECE_BYTES: usize = 16 << 10;
 /// The least rate that can be set, in bytes per second: below it requests would run into their time-outs.
 pub const RATE_MIN: u64 = 16 << 10;
+/// The slowest that a body may be under a limit, in bytes per second.
+const SLOWEST_PACED: u64 = 256;
 /// How much of its rate a direction may save up while nothing goes.
 const BURST: Duration = Duration::from_millis(50);
 /// How often work in the background looks whether it is its turn while readers want more than there is.
@@ -62,10 +64,13 @@ impl Pacer {
         self.lane(way).lock().rate
     }
 
-    /// The slowest that a body may be, in bytes per second, before it counts as a drip: where there is a limit, several bodies
-    /// share it.
+    /// The slowest that a body may be, in bytes per second, before it counts as a drip: where there is a limit, many bodies
+    /// share it, and those of the background get a piece in [`HELD_UP_MAX`].
     pub fn slowest(&self, way: Way, otherwise: u64) -> u64 {
-        self.rate(way).map_or(otherwise, |rate| (rate / 16).clamp(1, otherwise))
+        match self.rate(way) {
+            None => otherwise,
+            Some(_) => SLOWEST_PACED.min(otherwise),
+        }
     }
 
     /// The way that a body of the work that runs here is to take.

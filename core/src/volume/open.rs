@@ -68,6 +68,9 @@ pub enum Access {
     Write {
         /// Fence whoever holds it.
         over_others: bool,
+        /// A file system on it has stayed mounted since it was open last. What others have committed since can not be
+        /// shown to it: it goes on as a fork, also where nothing is unsent.
+        mounted: bool,
     },
     /// To look at one version; nothing in the store changes, and what is written is thrown away.
     Look {
@@ -141,8 +144,8 @@ pub async fn open(
     let disks = Disks { state: env.state, journal: env.journal, cache: env.cache };
     match access {
         Access::Look { root } => look(disks, store, objects, root, limits).await,
-        Access::Write { over_others } => {
-            take(disks, store, objects, drive, device, over_others, limits).await
+        Access::Write { over_others, mounted } => {
+            take(disks, store, objects, drive, device, (over_others, mounted), limits).await
         }
     }
 }
@@ -191,7 +194,7 @@ async fn take(
     objects: Arc<Objects>,
     drive: Uuid,
     device: Device,
-    over_others: bool,
+    (over_others, mounted): (bool, bool),
     limits: VolumeLimits,
 ) -> Result<Arc<Volume>, OpenError> {
     let local = Local::load(&*disks.state)?;
@@ -209,7 +212,7 @@ async fn take(
     let capacity = capacity(root.geometry.size_blocks);
     let begun = fork.is_some() && root.seq == 0;
     let base = local.as_ref().and_then(|local| local.base.clone());
-    let mut opened: Opened = open_journal(&disks, local, drive, &root, limits, capacity).await?;
+    let mut opened: Opened = open_journal(&disks, local, (drive, mounted), &root, limits, capacity).await?;
 
     let epoch = Epoch(before.epoch.0 + 1);
     let deposes = fork::deposes(&before, &device, base.as_ref()) && !begun;

@@ -33,7 +33,7 @@ pub(super) struct Opened {
 pub(super) async fn open_journal(
     disks: &Disks,
     local: Option<Local>,
-    drive: Uuid,
+    (drive, mounted): (Uuid, bool),
     root: &Root,
     limits: VolumeLimits,
     capacity: u64,
@@ -63,7 +63,7 @@ pub(super) async fn open_journal(
         let cut_crc = lineage.map_or(0, |lineage| lineage.crc);
         let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
         match descent(root, &local) {
-            Descent::Forked(cut) if recovered.last > cut && same_history => {
+            Descent::Forked(cut) if (recovered.last > cut || mounted) && same_history => {
                 return Err(OpenError::Forked {
                     unsent: recovered.last.0 - cut.0,
                     by: root.device_name.clone(),

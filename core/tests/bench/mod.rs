@@ -109,12 +109,12 @@ impl Bench {
     }
 
     pub async fn open(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
-        self.open_with(index, Access::Write { over_others: false }).await
+        self.open_with(index, Access::Write { over_others: false, mounted: false }).await
     }
 
     /// Opens the drive, fencing whoever has it open.
     pub async fn take(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
-        self.open_with(index, Access::Write { over_others: true }).await
+        self.open_with(index, Access::Write { over_others: true, mounted: false }).await
     }
 
     async fn open_with(&self, index: usize, access: Access) -> Result<Arc<Volume>, OpenError> {

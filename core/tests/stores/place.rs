@@ -192,12 +192,14 @@ impl Drive<'_> {
 
     /// Opens it to write.
     pub async fn open(&self, number: u128) -> Result<Arc<Volume>, OpenError> {
-        self.open_by(self.place.server, number, Access::Write { over_others: false }).await
+        self.open_by(self.place.server, number, Access::Write { over_others: false, mounted: false }).await
     }
 
     /// Takes it from whoever has it.
     pub async fn take(&self, number: u128) -> Arc<Volume> {
-        self.open_by(self.place.server, number, Access::Write { over_others: true }).await.unwrap()
+        self.open_by(self.place.server, number, Access::Write { over_others: true, mounted: false })
+            .await
+            .unwrap()
     }
 
     /// What the store alone holds now, as an empty machine finds it: one byte for each of the first blocks.

@@ -6,7 +6,7 @@ use holdall_core::volume::Access;
 use holdall_servers::faults::{self, Asked, Fault};
 use std::time::Duration;
 
-const WRITE: Access = Access::Write { over_others: false };
+const WRITE: Access = Access::Write { over_others: false, mounted: false };
 
 /// A commit has fewer requests than this, on every store.
 const REQUESTS_MAX: u64 = 30;
@@ -50,7 +50,7 @@ pub async fn deaths(place: Place) {
         loop {
             machine += 1;
             proxy.plan(faults::none());
-            let access = Access::Write { over_others: true };
+            let access = Access::Write { over_others: true, mounted: false };
             let volume = drive.open_by(Some(proxy.address()), machine.into(), access).await.unwrap();
             assert_eq!(read(&volume, 1).await, [committed], "machine {machine}");
             write(&volume, 0, machine).await;

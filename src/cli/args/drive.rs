@@ -349,6 +349,7 @@ pub enum SnapshotCommand {
 #[derive(Debug, Subcommand)]
 pub enum ForkCommand {
     /// Mount a fork, to look into it or to work with it
+    #[command(after_help = "Example:\n  holdall drive forks work open 1 --at ~/fork")]
     Open {
         /// Its name, or its number in the list
         #[arg(value_parser = name)]
@@ -361,6 +362,7 @@ pub enum ForkCommand {
         attach: Attach,
     },
     /// Make a fork an ordinary drive of this computer
+    #[command(after_help = "Example:\n  holdall drive forks work keep 1 --as work-laptop")]
     Keep {
         /// Its name, or its number in the list
         #[arg(value_parser = name)]
@@ -370,6 +372,7 @@ pub enum ForkCommand {
         new: String,
     },
     /// Delete a fork, with everything that only it has
+    #[command(after_help = "Example:\n  holdall drive forks work discard 1")]
     Discard {
         /// Its name, or its number in the list
         #[arg(value_parser = name)]

@@ -41,6 +41,7 @@ impl Drive {
             let action = format!("Run holdall drive close {} --wait first.", self.name);
             return Err(failure::state("The drive is open.", action));
         }
+        self.check_closed(&open)?;
         if !request.discard_unsent {
             self.check_nothing_unsent(", or give --discard-unsent").await?;
         }

@@ -60,7 +60,7 @@ impl Drive {
             // What goes on in the background was faster: it puts the drive down once everything is in the store.
             Err(PushError::Closed) if !volume.has_unsent() => {
                 drop(self.open.lock().await);
-                return Ok(());
+                return self.check_no_fork(&volume);
             }
             released => released.map_err(|error| failure::push(&error))?,
         }
@@ -147,6 +147,10 @@ impl Drive {
             );
         }
         let Some(mut opened) = self.open.lock().await.take() else { return };
+        if hand_over {
+            // Programs wait for the next daemon: nothing else is waited for.
+            self.stop_replicas();
+        }
         if let Some(mut at) = opened.attachment.take() {
             *self.place.write() = None;
             let left = tokio::task::spawn_blocking(move || at.attached.hand_over(HAND_OVER_PATIENCE)).await;

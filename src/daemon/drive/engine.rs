@@ -35,18 +35,24 @@ impl Drive {
     /// Opens the engine for writing, attached to nothing; `over_others` also where another device has the drive. What
     /// turns out to be a fork is set apart, and goes on being uploaded there: what is opened is the drive.
     pub(super) async fn open_engine(self: &Arc<Self>, over_others: bool) -> Result<OpenDrive, Failure> {
+        self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        let opened = self.open_in_place(over_others).await?;
+        let opened = self.open_in_place(over_others, false).await?;
         if self.fork_in(&opened.volume).is_none() {
             return Ok(opened);
         }
         self.put_down(opened).await;
+        self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        self.open_in_place(over_others).await
+        self.open_in_place(over_others, false).await
     }
 
-    /// The same, but a fork is opened in the drive's place: for one that programs still use.
-    pub(super) async fn open_in_place(self: &Arc<Self>, over_others: bool) -> Result<OpenDrive, Failure> {
+    /// The same, but a fork is opened in the drive's place: for one that programs may still use, which is `mounted`.
+    pub(super) async fn open_in_place(
+        self: &Arc<Self>,
+        over_others: bool,
+        mounted: bool,
+    ) -> Result<OpenDrive, Failure> {
         let (store, unlocked) = self.unlock().await?;
         let local = |error: io::Error| failure::local(&error);
         let directory = self.registry.directory(&self.name);
@@ -58,7 +64,7 @@ impl Drive {
         let state = Arc::new(Directory::create(&directory).map_err(local)?);
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
         let cache = Arc::new(Directory::create(&cache).map_err(local)?);
-        let hub = Arc::new(Replicated::new(store.clone(), self.uuid()));
+        let hub = Arc::new(Replicated::new(store.clone(), self.uuid_in_place()));
         let replicas = Replicas::new(hub.clone(), store, &unlocked, self.tree.clone());
         let open = async || {
             let env = Environment {
@@ -69,7 +75,7 @@ impl Drive {
                 sealer: unlocked.sealer.clone(),
                 pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
             };
-            let access = Access::Write { over_others };
+            let access = Access::Write { over_others, mounted };
             volume::open(env, self.uuid(), self.registry.device().clone(), access, limits).await
         };
         let opening = async {
@@ -174,6 +180,8 @@ impl Drive {
         let known = Directory::create(&self.registry.directory(&self.name))
             .and_then(|directory| volume::Local::load(&directory));
         match known {
+            // What was written since it was opened is not in there.
+            Ok(Some(_)) if self.config.lock().open.is_some() => true,
             Ok(Some(local)) => local.base.is_none_or(|base| local.durable > base.lsn),
             Ok(None) => false,
             Err(_) => true,

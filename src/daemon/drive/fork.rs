@@ -17,6 +17,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// How often a fork is tried to be uploaded whose store is away.
 const UPLOAD_EVERY: Duration = Duration::from_secs(5);
@@ -50,7 +51,8 @@ impl Drive {
                 let committed = status.push.map_or(0, |push| push.committed.0);
                 (status.appended.0.saturating_sub(committed), status.unpushed_bytes)
             }
-            None => (0, 0),
+            // How many bytes they are nobody knows then.
+            None => (self.unsent_records(), 0),
         };
         api::Fork {
             name: name.to_owned(),
@@ -64,6 +66,15 @@ impl Drive {
             mountpoint: self.place.read().as_ref().map(|place| place.mountpoint()),
             in_place,
         }
+    }
+
+    /// Changes that this computer is known to have beyond the store, while nobody has the drive open.
+    fn unsent_records(&self) -> u64 {
+        let local = Directory::create(&self.registry.directory(&self.name)).and_then(|dir| Local::load(&dir));
+        let Ok(Some(local)) = local else { return 0 };
+        let base = local.base.as_ref().map_or(0, |base| base.lsn);
+        let at_least = u64::from(self.may_have_unsent() || self.is_fork_to_upload());
+        local.durable.saturating_sub(base).max(at_least)
     }
 
     /// What a fork of this drive is called here; told apart from others of the same day by a number.
@@ -86,8 +97,51 @@ impl Drive {
         }
     }
 
-    /// Sets a fork apart that is in the place of this drive, which is closed, and goes on uploading it.
+    /// Which drive the engine of this one opens: itself, or the fork in its place.
+    pub(super) fn uuid_in_place(&self) -> Uuid {
+        let fork = fork_in(&self.registry.directory(&self.name)).ok().flatten();
+        fork.map_or_else(|| self.uuid(), |fork| fork.drive)
+    }
+
+    /// Refuses to open the drive while a fork in its place was mounted when the daemon ended, and may still be.
+    pub(super) fn refuse_while_fork_waits(&self) -> Result<(), Failure> {
+        let waits = self.config.lock().open.is_some()
+            && fork_in(&self.registry.directory(&self.name))
+                .map_err(|error| failure::local(&error))?
+                .is_some();
+        if waits { Err(self.waits_to_be_taken_up()) } else { Ok(()) }
+    }
+
+    /// Refuses what cannot be done to a drive that is mounted, or may be.
+    pub(super) fn check_closed(&self, open: &Option<OpenDrive>) -> Result<(), Failure> {
+        match open {
+            Some(open) if open.attachment.is_some() || open.serving => {
+                let action = format!("Run holdall drive close \"{}\" first.", self.name);
+                Err(failure::state("The drive is open.", action))
+            }
+            None if self.config.lock().open.is_some() => Err(self.waits_to_be_taken_up()),
+            _ => Ok(()),
+        }
+    }
+
+    fn waits_to_be_taken_up(&self) -> Failure {
+        failure::state(
+            "The drive was open when the service ended, and waits to be taken up again: programs may still use it.",
+            format!("Run holdall drive close \"{}\" first.", self.name),
+        )
+    }
+
+    /// Sets a fork apart that is in the place of this drive, which is closed, and goes on uploading it. One that may be
+    /// mounted stays where it is.
     pub(super) fn part_with_fork(self: &Arc<Self>) -> Result<(), Failure> {
+        if self.config.lock().open.is_some() {
+            return Ok(());
+        }
+        self.part_unmounted()
+    }
+
+    /// The same, where the fork is known not to be mounted.
+    pub(super) fn part_unmounted(self: &Arc<Self>) -> Result<(), Failure> {
         let parted = self.part().map_err(|error| failure::local(&error))?;
         if let Some(fork) = parted.filter(|fork| fork.is_fork_to_upload()) {
             tokio::spawn(async move { fork.upload_what_is_left().await });
@@ -143,10 +197,10 @@ impl Drive {
             let gone = self.known.upgrade().is_none_or(|known| {
                 known.lock().get(&self.name).is_none_or(|drive| !Arc::ptr_eq(drive, &self))
             });
-            if open.is_some() || gone {
+            if open.is_some() || gone || self.config.lock().open.is_some() {
                 return;
             }
-            match self.open_in_place(false).await {
+            match self.open_in_place(false, false).await {
                 Ok(mut opened) => {
                     self.set_phase(Phase::Draining);
                     self.drain_in_background(&mut opened);
@@ -155,7 +209,7 @@ impl Drive {
                 }
                 Err(failure) => {
                     tracing::warn!(drive = self.name, message = failure.message, "it is not uploaded yet");
-                    let again = failure.code == api::Code::Offline;
+                    let again = matches!(failure.code, api::Code::Offline | api::Code::Credentials);
                     self.set_phase(Phase::Failed(failure));
                     if !again {
                         return;
@@ -171,7 +225,7 @@ impl Drive {
     pub async fn keep_as(self: &Arc<Self>, new: &str) -> Result<(), Failure> {
         let local = |error: io::Error| failure::local(&error);
         let mut open = self.open.lock().await;
-        self.check_not_mounted(&open)?;
+        self.check_closed(&open)?;
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
@@ -202,23 +256,13 @@ impl Drive {
     /// Deletes it, here and in the store.
     pub async fn discard(self: &Arc<Self>) -> Result<(), Failure> {
         let mut open = self.open.lock().await;
-        self.check_not_mounted(&open)?;
+        self.check_closed(&open)?;
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
         drop(open);
         let everything = api::Remove { delete_data: true, discard_unsent: true };
         self.remove(&everything).await
-    }
-
-    fn check_not_mounted(&self, open: &Option<OpenDrive>) -> Result<(), Failure> {
-        match open {
-            Some(open) if open.attachment.is_some() || open.serving => {
-                let action = format!("Run holdall drive close \"{}\" first.", self.name);
-                Err(failure::state("The fork is open.", action))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Whether it is a fork whose upload was cut off.
@@ -242,9 +286,6 @@ fn fork_in(directory: &Path) -> io::Result<Option<Fork>> {
 
 /// Moves a directory, if that was not done before.
 fn move_directory(from: &Path, to: &Path) -> io::Result<()> {
-    if to.exists() {
-        return Ok(());
-    }
     match std::fs::rename(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -9,13 +9,14 @@ use crate::daemon::stores::trial;
 use crate::daemon::work::Work;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
-use holdall_core::family::Unlocked;
+use holdall_core::family::{self, Unlocked};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::head::Head;
-use holdall_core::format::id::ObjectKind;
+use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::replica::{self, ReplicaError};
-use holdall_core::store::probe::Effort;
+use holdall_core::store::When;
+use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 use holdall_core::units::Epoch;
 use holdall_core::volume;
@@ -43,15 +44,27 @@ impl Drive {
         let (primary, unlocked) = self.unlock().await?;
         let family = Family::new(unlocked.family.family, unlocked.family.cipher, mode);
         let store = self.replica_store(&address).await?;
+        let drive = self.uuid();
+        // Before anything is put there: keys of another's drive are none of ours.
+        let there = family::describe(store.as_ref()).await.map_or(mode, |family| family.mode);
+        let ours = replica::check_no_primary(&store, there, &unlocked.sealer, drive).await;
+        ours.map_err(|error| failure::replica(&error, &address))?;
         let prepared = replica::prepare(primary.as_ref(), store.as_ref(), &family).await;
-        prepared.map_err(|error| failure::replica(&error, &address))?;
+        let mode = prepared.map_err(|error| failure::replica(&error, &address))?.mode;
         let config = ReplicaConfig { store: address.clone(), mode };
-        self.remember(|all| all.replicas.push(config.clone()))?;
-        if self.live.read().is_some() {
-            self.begin_replica(&config, &work).await?;
+        let mut open = self.open.lock().await;
+        self.remember(|all| {
+            if !all.replicas.iter().any(|replica| replica.store == config.store) {
+                all.replicas.push(config.clone());
+            }
+        })?;
+        if open.is_some() {
+            let begun = self.begin_replica(&config).await;
+            drop(open);
+            self.until_settled(begun, &work).await?;
             return self.replica_status(&address);
         }
-        let mut open = self.open.lock().await;
+        self.check_closed(&open)?;
         *open = Some(self.open_engine(false).await?);
         let waited = work
             .unless_interrupted(
@@ -105,8 +118,11 @@ impl Drive {
                 let (primary, unlocked) = self.unlock().await?;
                 let store = self.replica_store(&config.store).await?;
                 let family = Family::new(unlocked.family.family, unlocked.family.cipher, config.mode);
+                let ours =
+                    replica::check_no_primary(&store, config.mode, &unlocked.sealer, self.uuid()).await;
+                ours.map_err(|error| failure::replica(&error, &config.store))?;
                 let prepared = replica::prepare(primary.as_ref(), store.as_ref(), &family).await;
-                prepared.map_err(|error| failure::replica(&error, &config.store))
+                prepared.map(drop).map_err(|error| failure::replica(&error, &config.store))
             };
             if let Err(failure) = shared.await {
                 tracing::warn!(
@@ -123,12 +139,10 @@ impl Drive {
     pub async fn promote(self: &Arc<Self>, request: api::Promote) -> Result<api::Promoted, Failure> {
         let url = StoreUrl::parse(&request.store).map_err(|error| failure::url(&error))?.to_string();
         let mut open = self.open.lock().await;
-        if let Some(open) = &*open {
-            open.check_not_serving()?;
-            if open.attachment.is_some() {
-                let action = format!("Run holdall drive close {} first.", self.name);
-                return Err(failure::state("The drive is open.", action));
-            }
+        self.check_closed(&open)?;
+        if self.store_url() == url {
+            let message = format!("{url} is the store of {} already.", self.name);
+            return Err(failure(Code::Exists, message, NOTHING_CHANGED, "Open the drive."));
         }
         let config = self.config.lock().replicas.iter().find(|replica| replica.store == url).cloned();
         let config = config.ok_or_else(|| failure::no_replica(&self.name, &url))?;
@@ -136,64 +150,101 @@ impl Drive {
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
+        self.part_with_fork()?;
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let there = self.stores.family(&url).await?;
         let unlocked = Unlocked::with_key(there.family, key);
         let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
-        let drive = self.uuid();
-        let newest = replica::newest(objects.store().as_ref(), objects.sealer(), drive).await;
-        let newest = newest.map_err(|error| failure::replica(&error, &url))?;
+        let (drive, device) = (self.uuid(), self.registry.device());
+        let at_replica = |error: ReplicaError| failure::replica(&error, &url);
+        let newest =
+            replica::newest(objects.store().as_ref(), objects.sealer(), drive).await.map_err(at_replica)?;
 
         let directory = Directory::create(&self.registry.directory(&self.name));
         let local = directory.and_then(|directory| volume::Local::load(&directory));
         let base = local.map_err(|error| failure::local(&error))?.and_then(|local| local.base);
         let seen = base.as_ref().map_or(Epoch(0), |base| Epoch(base.epoch));
-        let former = tokio::time::timeout(PATIENCE, self.former()).await.ok().and_then(Result::ok);
-        let newer_there = former.as_ref().is_some_and(|(_, head)| head.root != newest.root);
-        let newer_here = base.as_ref().is_some_and(|base| base.id() != Some(newest.root));
+        let former = self.former().await?;
+        let order = |id: ObjectId| (id.epoch, id.seq);
+        let newer_here = base
+            .as_ref()
+            .and_then(|base| base.id())
+            .is_some_and(|id| id.drive != drive || order(id) > order(newest.root));
+        let newer_there = match &former {
+            Former::There(_, head) => order(head.root) > order(newest.root),
+            // Whoever else had the drive may have uploaded more than the replica got.
+            Former::Away => newest.device != device.id,
+            Former::Retired => false,
+        };
         if (newer_there || newer_here) && !request.accept_loss {
-            return Err(failure::replica_lags(&self.name, &url, &time(newest.written_ms), former.is_some()));
+            let reachable = matches!(former, Former::There(..));
+            return Err(failure::replica_lags(&self.name, &url, &time(newest.written_ms), reachable));
         }
+        // What can fail there fails before the former store is given up.
+        let version = objects.root(newest.root, Some(newest.root_hash)).await;
+        version.map_err(|error| failure::at_store(failure::read(&error), &url))?;
+        let trial = format!("{}promotion-{}", probe::AREA, uuid::Uuid::new_v4().simple());
+        let tried = objects.store().put(&trial, bytes::Bytes::from_static(b"?"), When::Absent).await;
+        tried.map_err(|error| failure::at_store(failure::store(&error), &url))?;
+        let _ = objects.store().delete(&trial).await;
         // The former store first: a crash in between leaves no store that takes commits, never two.
-        let former_store_told = match &former {
-            Some((objects, _)) => {
-                core_drive::retire(objects, drive, self.registry.device())
-                    .await
-                    .map_err(|e| failure::drive(&e))?;
-                true
-            }
-            None => false,
+        if let Former::There(objects, _) = &former {
+            core_drive::retire(objects, drive, device).await.map_err(|error| failure::drive(&error))?;
+        }
+        let above = match &former {
+            Former::There(_, head) => Epoch(head.epoch.max(seen).0 + 1),
+            Former::Away | Former::Retired => seen,
         };
-        let above = former.as_ref().map_or(seen, |(_, head)| head.epoch.max(seen));
-        let device = self.registry.device();
         let head = match replica::promote(&objects, drive, above, device).await {
+            Ok(head) => head,
             // An earlier try came so far.
-            Err(ReplicaError::Already) => newest,
-            promoted => promoted.map_err(|error| failure::replica(&error, &url))?,
+            Err(ReplicaError::Already) => {
+                core_drive::current(&objects, drive).await.map_err(|error| failure::drive(&error))?.0
+            }
+            Err(error) => {
+                if let Former::There(objects, _) = &former
+                    && let Err(error) = core_drive::restore(objects, drive, device).await
+                {
+                    tracing::error!(drive = self.name, %error, "its store stays given up; promote the replica again");
+                }
+                return Err(at_replica(error));
+            }
         };
+        if newer_here {
+            self.set_files_aside().map_err(|error| failure::local(&error))?;
+        }
         self.remember(|all| {
             (all.store, all.mode) = (url.clone(), config.mode);
             all.replicas.retain(|replica| replica.store != url);
         })?;
         *self.reached.write() = None;
-        if newer_here {
-            self.set_files_aside().map_err(|error| failure::local(&error))?;
-        }
+        *self.mode_now.lock() = None;
+        self.forget_figures();
         Ok(api::Promoted {
-            store: url,
+            store: url.clone(),
             root: head.root.name(ObjectKind::Root),
             committed_at: time(head.written_ms),
-            former_store_told,
+            former_store_told: !matches!(former, Former::Away),
             lost_versions: newer_here || newer_there,
         })
     }
 
-    /// The drive in its present store, if that can be reached.
-    async fn former(&self) -> Result<(Arc<Objects>, Head), Failure> {
-        let (objects, _) = self.objects().await?;
-        let (head, _, _) =
-            core_drive::current(&objects, self.uuid()).await.map_err(|error| failure::drive(&error))?;
-        Ok((objects, head))
+    /// The drive in its present store. Only one that cannot be reached counts as lost: whatever else is wrong with it, or with
+    /// us, is told.
+    async fn former(&self) -> Result<Former, Failure> {
+        let asked = async {
+            let (objects, _) = self.objects().await?;
+            match core_drive::current(&objects, self.uuid()).await {
+                Ok((head, _, _)) => Ok(Former::There(objects, Box::new(head))),
+                Err(core_drive::DriveError::Removed) => Ok(Former::Retired),
+                Err(error) => Err(failure::drive(&error)),
+            }
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Err(_) => Ok(Former::Away),
+            Ok(Err(failure)) if failure.code == Code::Offline => Ok(Former::Away),
+            Ok(former) => former,
+        }
     }
 
     /// What this computer has of versions that the store does not have goes out of the way: kept, and used no more.
@@ -207,6 +258,17 @@ impl Drive {
                 _ => {}
             }
         }
+        std::fs::File::open(&aside)?.sync_all()?;
         std::fs::File::open(&directory)?.sync_all()
     }
+}
+
+/// How the store that a drive has so far stands.
+enum Former {
+    /// It has this HEAD.
+    There(Arc<Objects>, Box<Head>),
+    /// It was given up before.
+    Retired,
+    /// It cannot be reached.
+    Away,
 }

@@ -122,6 +122,12 @@ impl Running {
     }
 }
 
+/// A replica that was just added to an open drive.
+pub(super) struct Begun {
+    hub: Arc<Replicated>,
+    progress: watch::Receiver<Progress>,
+}
+
 /// Waits until a replica has everything, or cannot have it now.
 async fn settled(hub: &Replicated, mut progress: watch::Receiver<Progress>) {
     let is_settled = |progress: &Progress| match progress.standing {
@@ -149,17 +155,19 @@ impl Drive {
         Ok(self.stores.connect(&url).await?)
     }
 
-    /// Begins to keep up one that is new, and waits until it has everything. Where nobody waits any more it goes on.
-    pub(super) async fn begin_replica(&self, config: &ReplicaConfig, work: &Work) -> Result<(), Failure> {
+    /// Begins to keep up one that is new.
+    pub(super) async fn begin_replica(&self, config: &ReplicaConfig) -> Option<Begun> {
         let store = self.replica_store(&config.store).await;
-        let waiting = match &mut *self.replicas.lock() {
-            Some(replicas) => {
-                replicas.begin(config, store);
-                replicas.progress_of(&config.store).map(|progress| (replicas.hub.clone(), progress))
-            }
-            None => None,
-        };
-        let Some((hub, progress)) = waiting else { return Ok(()) };
+        let mut replicas = self.replicas.lock();
+        let replicas = replicas.as_mut()?;
+        replicas.begin(config, store);
+        let progress = replicas.progress_of(&config.store)?;
+        Some(Begun { hub: replicas.hub.clone(), progress })
+    }
+
+    /// Waits until it has everything. Where nobody waits any more it goes on.
+    pub(super) async fn until_settled(&self, begun: Option<Begun>, work: &Work) -> Result<(), Failure> {
+        let Some(Begun { hub, progress }) = begun else { return Ok(()) };
         let told = async {
             loop {
                 let behind = progress.borrow().behind_bytes;
@@ -173,11 +181,8 @@ impl Drive {
                 () = told => {}
             }
         };
-        work.unless_interrupted(
-            "The replica is added. What is missing there is copied while the drive is open.",
-            waiting,
-        )
-        .await
+        let goes_on = "The replica is added. What is missing there is copied while the drive is open.";
+        work.unless_interrupted(goes_on, waiting).await
     }
 
     /// Ends one.
@@ -206,6 +211,11 @@ impl Drive {
     /// Ends all, after those that are on their way have had a moment.
     pub(super) async fn end_replicas(&self) {
         self.settle_replicas(LAST_PATIENCE).await;
+        self.stop_replicas();
+    }
+
+    /// Ends all at once. What is missing is brought at the next opening.
+    pub(super) fn stop_replicas(&self) {
         let replicas = self.replicas.lock().take();
         if let Some(replicas) = replicas {
             replicas.running.into_iter().for_each(Running::end);

@@ -64,6 +64,7 @@ impl Drive {
             let action = format!("Run holdall drive close {} --wait first.", self.name);
             return Err(failure::state("The drive is open.", action));
         }
+        self.check_closed(&open)?;
         self.check_nothing_unsent("").await?;
         let (objects, _) = self.objects().await?;
         let device = self.registry.device();

@@ -28,9 +28,9 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
         ),
         ReplicaError::Already => failure(
             Code::State,
-            format!("{url} has a version of its own that is not older than the replica's."),
+            format!("The drive lives in {url} itself: it was promoted, or was there first."),
             NOTHING_CHANGED,
-            "Add the drive from there with holdall drive add.",
+            "Choose another store, or add the drive from there with holdall drive add.",
         ),
         ReplicaError::Read(error) => at_store(read(error), url),
     }

@@ -47,10 +47,16 @@ impl DavStore {
             }
             let Some((listing, collection)) = running.next().await else { break };
             let Some(listing) = listing? else {
-                // It is empty as long as the store is there; one below was removed meanwhile.
-                if collection == top {
-                    self.expect_here(prefix).await?;
+                // It is empty as long as the store is there. Collections are never removed: one that was shown a moment ago and
+                // is not there would leave out all that lies in it.
+                if collection != top {
+                    let reason = format!(
+                        "{} shows the collection {collection}, and then does not have it",
+                        self.http.host()
+                    );
+                    return Err(StoreError::Unreachable { reason });
                 }
+                self.expect_here(prefix).await?;
                 continue;
             };
             for child in listing.children {

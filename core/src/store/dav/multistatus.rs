@@ -57,6 +57,9 @@ pub fn parse(text: &str) -> Result<Vec<Resource>, String> {
                     (None, None) => return Err("it has an unknown entity".into()),
                 }
             }
+            Event::Eof if is_multistatus && state.path.is_empty() && state.incomplete => {
+                return Err("it leaves things out".into());
+            }
             Event::Eof if is_multistatus && state.path.is_empty() => return Ok(state.found),
             Event::Eof if is_multistatus => return Err("it breaks off".into()),
             Event::Eof => return Err("it is no multistatus".into()),
@@ -74,6 +77,7 @@ struct State {
     /// What the propstat says that is open.
     properties: Resource,
     failed: bool,
+    incomplete: bool,
     properties_failed: bool,
     found: Vec<Resource>,
 }
@@ -102,7 +106,11 @@ impl State {
         let parent = self.path.last().map_or("", String::as_str);
         match (parent, name.as_str()) {
             ("response", "href") => self.response.href = text.to_owned(),
-            ("response", "status") => self.failed = !is_success(text),
+            ("response", "status") => {
+                self.failed = !is_success(text);
+                // What is gone is none; whatever else is not told would be missed in a listing.
+                self.incomplete |= self.failed && !is_gone(text);
+            }
             ("propstat", "status") => self.properties_failed = !is_success(text),
             ("resourcetype", "collection") => self.properties.is_collection = true,
             ("prop", "getcontentlength") => self.properties.len = text.parse().ok(),
@@ -126,6 +134,11 @@ impl State {
 /// Of a status line: `HTTP/1.1 200 OK`.
 fn is_success(line: &str) -> bool {
     line.split_whitespace().nth(1).is_some_and(|code| code.starts_with('2'))
+}
+
+/// Of a status line: `HTTP/1.1 404 Not Found`.
+fn is_gone(line: &str) -> bool {
+    line.split_whitespace().nth(1).is_some_and(|code| matches!(code, "404" | "410"))
 }
 
 #[cfg(test)]

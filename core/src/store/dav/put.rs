@@ -23,19 +23,6 @@ enum Moved {
 }
 
 impl DavStore {
-    /// One PUT. For names that are random.
-    pub(super) async fn put_straight(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        let len = body.len() as u64;
-        let put = self.put_once(name, body.clone(), &when).await;
-        let Err(StoreError::Precondition { .. }) = put else { return put };
-        match self.len_of(name).await {
-            Ok(found) if found == len => put,
-            // An earlier try of this put broke off half-way.
-            Ok(_) | Err(StoreError::NotFound { .. }) => self.put_once(name, body, &When::Always).await,
-            Err(error) => Err(error),
-        }
-    }
-
     /// A PUT aside, and a MOVE to the name.
     pub(super) async fn put_aside(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         self.make_parent(name).await?;

@@ -60,7 +60,8 @@ impl Report {
     /// Whether a drive can live there at all.
     pub fn is_usable(&self) -> bool {
         let Rights { read, write, list, delete: _ } = self.rights;
-        read && write && list && self.ranges_exact
+        // All protocols rest on what is there being seen, and listed, by others at once.
+        read && write && list && self.ranges_exact && self.seen.created && self.seen.listed
     }
 }
 

@@ -16,6 +16,9 @@ use tokio::time::{Instant, Sleep};
 /// The most that is handed over as one: small enough that a slow connection takes one well within a silence.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// A turn comes at some time, by our own clock.
+const TURN_MAX: Duration = Duration::from_secs(3600);
+
 /// No byte has moved for so long.
 #[derive(Debug, thiserror::Error)]
 #[error("no byte for {0:?}")]
@@ -87,9 +90,9 @@ impl Body for Sending {
             }
         }
         let bytes = self.gate.piece(self.piece.len().min(PIECE_BYTES));
-        // A body that waits for its turn is not silent.
+        // A body that waits for its turn is not silent, however long that takes.
         let limits = self.pulse.limits;
-        self.pulse.beat(limits.silence);
+        self.pulse.beat(TURN_MAX);
         ready!(self.gate.poll_turn(cx, bytes));
         let piece = self.piece.split_to(bytes);
         self.left = self.left.saturating_sub(bytes as u64);
