@@ -68,7 +68,9 @@ impl Drive {
             Some(place) => self.usage.used_bytes(place).await,
             None => 0,
         };
-        let (config, forks) = (self.config.lock().clone(), self.forks());
+        // Before anything is locked: the forks are looked for among all drives, this one too.
+        let forks = self.forks();
+        let config = self.config.lock().clone();
         let mut shown = self.shown.lock();
         let mut status = match &volume {
             Some(volume) => self.of_volume(volume, &mut shown),

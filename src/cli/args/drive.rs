@@ -335,6 +335,7 @@ pub enum SnapshotCommand {
 #[derive(Debug, Subcommand)]
 pub enum ForkCommand {
     /// Mount a fork, to look into it or to work with it
+    #[command(after_help = FORKS_EXAMPLES)]
     Open {
         /// Its name, or its number in the list
         #[arg(value_parser = name)]
@@ -347,6 +348,7 @@ pub enum ForkCommand {
         attach: Attach,
     },
     /// Make a fork an ordinary drive of this computer
+    #[command(after_help = FORKS_EXAMPLES)]
     Keep {
         /// Its name, or its number in the list
         #[arg(value_parser = name)]
@@ -356,6 +358,7 @@ pub enum ForkCommand {
         new: String,
     },
     /// Delete a fork, with everything that only it has
+    #[command(after_help = FORKS_EXAMPLES)]
     Discard {
         /// Its name, or its number in the list
         #[arg(value_parser = name)]
