@@ -69,8 +69,9 @@ impl Drive {
             Some(place) => self.usage.used_bytes(place).await,
             None => 0,
         };
-        let config = self.config.lock().clone();
+        // Before anything is locked: the forks are looked for among all drives, this one too.
         let (replicas, forks) = (self.replica_statuses(), self.forks());
+        let config = self.config.lock().clone();
         let mut shown = self.shown.lock();
         let mut status = match &volume {
             Some(volume) => self.of_volume(volume, &mut shown),

@@ -118,15 +118,15 @@ impl Task {
         match request {
             Request::Sync(reply) => {
                 let pushed = self.push_all().await;
-                let mut result = self.unless_fenced(pushed).await;
-                if let Err(PushError::Forked(_)) = result {
+                let result = self.unless_fenced(pushed).await;
+                let again = match result {
                     // Whoever asked wants it to be in the store, wherever that is now.
-                    let pushed = self.push_all().await;
-                    if let again @ Err(_) = self.unless_fenced(pushed).await {
-                        result = again;
-                    }
-                }
-                answer(reply, result.map(|()| self.current()))
+                    Err(PushError::Forked(_)) => self.push_all().await,
+                    _ => Ok(()),
+                };
+                let again = self.unless_fenced(again).await;
+                answer(reply, result.map(|()| self.current()))?;
+                fatal(&again).map_or(Ok(()), Err)
             }
             Request::Snapshot(label, reply) => {
                 let result = self.snapshot(label).await;
@@ -363,15 +363,20 @@ fn answer<T>(
     reply: tokio::sync::oneshot::Sender<Result<T, PushError>>,
     result: Result<T, PushError>,
 ) -> Result<(), PushError> {
-    let fatal = match &result {
+    let fatal = fatal(&result);
+    // Who asked may have gone away.
+    let _ = reply.send(result);
+    fatal.map_or(Ok(()), Err)
+}
+
+/// The error that ends pushing for good, if it is one.
+fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
+    match result {
         Err(PushError::Paused | PushError::Label(_) | PushError::Forked(_)) | Ok(_) => None,
         // What cannot be read stops what was asked for: pushing itself reads nothing.
         Err(PushError::Read(_)) => None,
         Err(error) => Some(error.clone()),
-    };
-    // Who asked may have gone away.
-    let _ = reply.send(result);
-    fatal.map_or(Ok(()), Err)
+    }
 }
 
 /// What became a fork goes on.
