@@ -119,3 +119,42 @@ fn a_replica_that_lags_is_not_promoted_unless_a_person_accepts_the_loss() {
     });
     assert_eq!(kept.count(), 1);
 }
+
+#[test]
+fn a_drive_goes_to_its_replica_and_back() {
+    let bench = Bench::new();
+    let (first, second) =
+        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
+    let a = Person::new(&bench, "a", &[]);
+    a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
+    a.open();
+    save(&a, "note", b"1");
+    a.ok(&["drive", "replica", "add", "d", &second]);
+    a.refused(&["drive", "replica", "add", "d", &second], 1, "exists");
+    a.refused(&["drive", "replica", "promote", "d", &second, "--yes"], 1, "state");
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &first]);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let promoted = a.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
+    assert_eq!(
+        (promoted["former_store_told"].as_bool(), promoted["lost_versions"].as_bool()),
+        (Some(true), Some(false))
+    );
+    assert_eq!(a.ok(&["drive", "status", "d"])["store"], second);
+    // Nobody writes to the former store any more.
+    let at = b.machine.mountpoint().display().to_string();
+    let (code, _) = b.fails(&["drive", "open", "d", "--attach", "loop", "--at", &at]);
+    assert_ne!(code, 0);
+    // A primary is nobody's replica.
+    a.ok(&["drive", "replica", "add", "d", &first]);
+    let back = a.ok(&["drive", "replica", "promote", "d", &first, "--yes"]);
+    assert_eq!(back["lost_versions"], false, "{back}");
+    a.open();
+    assert_eq!(read(&a, "note"), b"1");
+    save(&a, "note", b"2");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+    b.open();
+    assert_eq!(read(&b, "note"), b"2");
+    b.ok(&["drive", "close", "d", "--wait"]);
+}

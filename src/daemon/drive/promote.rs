@@ -9,7 +9,7 @@ use crate::daemon::stores::trial;
 use crate::daemon::work::Work;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
-use holdall_core::family::{self, Unlocked};
+use holdall_core::family::{self, FamilyError, Unlocked};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::head::Head;
 use holdall_core::format::id::{ObjectId, ObjectKind};
@@ -46,9 +46,14 @@ impl Drive {
         let store = self.replica_store(&address).await?;
         let drive = self.uuid();
         // Before anything is put there: keys of another's drive are none of ours.
-        let there = family::describe(store.as_ref()).await.map_or(mode, |family| family.mode);
-        let ours = replica::check_no_primary(&store, there, &unlocked.sealer, drive).await;
-        ours.map_err(|error| failure::replica(&error, &address))?;
+        match family::describe(store.as_ref()).await {
+            Ok(there) => {
+                let ours = replica::check_no_primary(&store, there.mode, &unlocked.sealer, drive).await;
+                ours.map_err(|error| failure::replica(&error, &address))?;
+            }
+            Err(FamilyError::None) => {}
+            Err(error) => return Err(failure::at_store(failure::family(&error), &address)),
+        }
         let prepared = replica::prepare(primary.as_ref(), store.as_ref(), &family).await;
         let mode = prepared.map_err(|error| failure::replica(&error, &address))?.mode;
         let config = ReplicaConfig { store: address.clone(), mode };
