@@ -1,17 +1,19 @@
 //! A server's process.
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to answer.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A server that runs until this is dropped.
+/// A server that runs until this is dropped, or its owner has died.
 pub struct Process {
     child: Child,
+    /// Ends the server and its workers when its input ends: however this program goes, that happens.
+    watcher: Child,
+    leash: Option<ChildStdin>,
     address: SocketAddr,
 }
 
@@ -23,7 +25,15 @@ impl Process {
         let spawned = command.stdin(Stdio::null()).process_group(0).spawn();
         let child =
             spawned.unwrap_or_else(|error| panic!("{name}: {error}; packaging/setup tests installs it"));
-        let mut process = Self { child, address };
+        let mut watcher = Command::new("sh")
+            .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &child.id().to_string()])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let leash = watcher.stdin.take();
+        let mut process = Self { child, watcher, leash, address };
         let deadline = Instant::now() + START_LIMIT;
         while TcpStream::connect(address).is_err() {
             let ended = process.child.try_wait().unwrap();
@@ -47,9 +57,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let group = Pid::from_raw(self.child.id() as i32).unwrap();
-        // Not there any more, if the server has ended by itself.
-        let _ = kill_process_group(group, Signal::KILL);
+        self.leash = None;
+        let _ = self.watcher.wait();
+        // Gone already, unless the watcher was killed before.
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
