@@ -161,6 +161,11 @@ impl Map {
         }
     }
 
+    /// Blocks of the drive.
+    pub fn size_blocks(&self) -> u64 {
+        self.state.lock().geometry.size_blocks
+    }
+
     /// Takes over a size that was committed.
     pub fn resize(&self, size_blocks: u64) {
         self.state.lock().geometry.size_blocks = size_blocks;

@@ -18,6 +18,8 @@ const PURE: &[&str] = &[
     "format/wire.rs",
     "journal/record.rs",
     "pull/queue.rs",
+    "pull/streams.rs",
+    "pull/window.rs",
     "push/policy.rs",
     "retry.rs",
     "runs.rs",

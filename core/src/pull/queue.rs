@@ -10,7 +10,7 @@ use crate::runs::{Run, RunMap};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::time::Instant;
+use std::time::Instant;
 
 /// Who wants it, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,9 @@ const READER_JOB_BLOCKS: u64 = 256;
 const BACKGROUND_JOB_BLOCKS: u64 = 256;
 /// Jobs of read-ahead that may wait: it is a hint, and what is hinted at long before its turn is stale.
 const READ_AHEAD_JOBS_MAX: usize = 1024;
+/// Ahead of a stream that runs: 8 MiB, and more where the link carries more in the time that an answer takes.
+const AHEAD_BYTES_MIN: u64 = 8 << 20;
+const AHEAD_BYTES_MAX: u64 = 32 << 20;
 /// Errors kept for the readers that wait for them.
 const ERRORS_MAX: usize = 256;
 
@@ -106,6 +109,17 @@ impl Queue {
                 }
             }
         }
+    }
+
+    /// Wants no more ahead of a stream that is over. What is under way ends.
+    pub fn want_no_more(&mut self, range: BlockRange) {
+        let waiting = &mut self.waiting[Class::ReadAhead as usize];
+        waiting.retain(|blocks| blocks.intersect(&range) != *blocks);
+    }
+
+    /// Blocks ahead of a stream that are of use: what is fetched while a reader takes as much again.
+    pub fn blocks_ahead(&self) -> u64 {
+        (2 * self.window.bytes()).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX) / BLOCK_BYTES
     }
 
     /// The next pull that may begin.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::time::Instant;
+use std::time::Instant;
 
 /// At least one job.
 pub(super) const BYTES_MIN: u64 = 1 << 20;

@@ -72,6 +72,11 @@ impl Place {
     fn etag(&self, drive: &str) -> Etag {
         Etag(self.name(drive))
     }
+
+    /// Whether it is the same HEAD, perhaps handed on to another turn.
+    fn has_version_of(&self, other: &Self) -> bool {
+        (self.epoch, self.nonce) == (other.epoch, other.nonce)
+    }
 }
 
 impl Claims {
@@ -161,15 +166,15 @@ impl Claims {
         if current.nonce == nonce {
             return self.confirm(drive, current, &body).await;
         }
-        if current != before {
+        if !current.has_version_of(&before) {
             return Err(lost());
         }
         let place = if before.epoch == epoch {
-            Place { seq: before.seq + 1, nonce, ..before }
+            Place { seq: current.seq + 1, nonce, ..current }
         } else {
             let turn = self.claim_next(drive, nonce).await?;
             let current = self.current(drive).await?;
-            if current != Some(before) {
+            if !current.is_some_and(|current| current.has_version_of(&before)) {
                 self.hand_on(drive, turn, current).await;
                 return Err(lost());
             }
@@ -408,8 +413,8 @@ mod tests {
             assert!(a.is_ok() != b.is_ok(), "seed {seed}: {a:?} {b:?}");
             assert_eq!(nonce(&store).await, winner, "seed {seed}");
             assert!(begun.elapsed() < 4 * LOOK_EVERY, "seed {seed}: {:?}", begun.elapsed());
-            // The winner goes on, whatever turn it has ended up with.
-            let held = process(&store).get(&name, None).await.unwrap().etag;
+            // The winner goes on, whatever turn it has ended up with: who lost may have handed it on since.
+            let held = a.or(b).unwrap();
             process(&store).put(&name, body(1, 4), When::Matches(held)).await.unwrap();
             assert_eq!(nonce(&store).await, 4, "seed {seed}");
         }

@@ -45,7 +45,7 @@ pub async fn open_at_once(place: Place) {
     let new = drive.take(3).await;
     write(&old, 1, 77).await;
     let fenced = old.pusher().unwrap().sync().await;
-    assert!(matches!(fenced, Err(PushError::Fenced(_))), "{fenced:?}");
+    assert!(matches!(fenced, Err(PushError::Forked(_))), "{fenced:?}");
     assert_eq!(read(&new, 2).await, [1, 2]);
     close(new).await;
     assert_eq!(drive.committed(4, 2).await, [1, 2]);
@@ -58,7 +58,7 @@ async fn keep_one_of(drive: &Drive<'_>, opened: [Result<Arc<Volume>, OpenError>;
         write(&volume, 0, byte).await;
         match volume.pusher().unwrap().sync().await {
             Ok(_) => kept.push(byte),
-            Err(error) => assert!(matches!(error, PushError::Fenced(_)), "{error}"),
+            Err(error) => assert!(matches!(error, PushError::Forked(_)), "{error}"),
         }
     }
     assert_eq!(kept.len(), 1, "{kept:?}");

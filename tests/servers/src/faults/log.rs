@@ -43,7 +43,8 @@ pub fn waits(log: &[Entry]) -> Vec<Wait> {
     let told = |(index, entry): (usize, &Entry)| {
         let Some(Fault::Status { retry_after: Some(seconds), .. }) = entry.fault else { return None };
         let same = |later: &&Entry| {
-            (&later.asked.method, &later.asked.target) == (&entry.asked.method, &entry.asked.target)
+            let (later, entry) = (&later.asked, &entry.asked);
+            (&later.method, place(&later.target)) == (&entry.method, place(&entry.target))
         };
         let ended = entry.ended?;
         let again = log[index + 1..].iter().find(same);
@@ -51,6 +52,11 @@ pub fn waits(log: &[Entry]) -> Vec<Wait> {
         Some(Wait { asked: entry.asked.clone(), told: Duration::from_secs(seconds), waited })
     };
     log.iter().enumerate().filter_map(told).collect()
+}
+
+/// What was asked for, without the name that is another one at each try of a put aside.
+fn place(target: &str) -> &str {
+    target.find("/tmp/").map_or(target, |at| &target[..at])
 }
 
 #[cfg(test)]
@@ -72,5 +78,11 @@ mod tests {
         let waits = waits(&log);
         assert_eq!(waits.iter().map(Wait::was_cut_short).collect::<Vec<_>>(), [true, false]);
         assert!(super::waits(&log[..1])[0].waited.is_none());
+    }
+
+    #[test]
+    fn each_try_of_a_put_aside_is_one_of_the_same() {
+        assert_eq!(place("/s/tmp/0a?x"), place("/s/tmp/0b"));
+        assert_ne!(place("/s/seg/0a"), place("/s/seg/0b"));
     }
 }
