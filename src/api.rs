@@ -63,7 +63,7 @@ pub struct Failure {
     pub action: String,
     /// Who has the drive, where that is the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holder: Option<Holder>,
+    pub holder: Option<Box<Holder>>,
 }
 
 /// Kinds of failure.

@@ -176,7 +176,7 @@ impl Drive {
     async fn held_elsewhere(&self, error: &OpenError) -> Failure {
         let failure = failure::open(error, &self.name);
         // What cannot be asked now is not shown.
-        let holder = self.holder().await.ok().flatten();
+        let holder = self.holder().await.ok().flatten().map(Box::new);
         Failure { holder, ..failure }
     }
 
