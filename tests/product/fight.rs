@@ -106,7 +106,7 @@ fn lose(loser: &Machine, winner: &Machine, round: usize, shared: &mut Vec<String
     let keep = ["drive", "forks", "d", "keep", &number, "--as", &kept];
     assert_eq!(loser.fails(&keep), (1, "state".to_owned()), "it is mounted");
     loser.ok(&["drive", "close", fork["name"].as_str().unwrap(), "--wait"]);
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         loser.ok(&keep);
         open(&["open", &kept]);
         loser.ok(&["drive", "close", &kept, "--wait"]);
@@ -134,10 +134,10 @@ fn fight(bench: &Bench, store: &str, rounds: usize) {
     a.open(&[]);
     let mut shared = Vec::new();
     for round in 0..rounds {
-        let (loser, winner) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        let (loser, winner) = if round.is_multiple_of(2) { (&a, &b) } else { (&b, &a) };
         lose(loser, winner, round, &mut shared);
     }
-    let last = if rounds % 2 == 0 { &a } else { &b };
+    let last = if rounds.is_multiple_of(2) { &a } else { &b };
     last.close();
     last.assert_checked();
     // A computer that has seen none of it finds all that was ever uploaded to the drive.
