@@ -171,7 +171,8 @@ async fn publish(
     let head = Head {
         drive: fork.drive,
         epoch,
-        nonce: crate::entropy::u128(),
+        // The same at every try: of two, one that comes late is not another HEAD beside the first, on no store.
+        nonce: fork.drive.as_u128(),
         device: device.id,
         device_name: device.name.clone(),
         state: HeadState::Held,

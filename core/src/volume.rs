@@ -26,6 +26,7 @@ mod read;
 mod reconcile;
 mod remember;
 mod status;
+mod take;
 mod write;
 
 pub use close::VolumeDevice;
