@@ -141,6 +141,7 @@ impl Queue {
             while let Some(blocks) = self.waiting[class as usize].front().copied() {
                 let bytes = (self.background_blocks + blocks.count()) * BLOCK_BYTES;
                 if self.background_jobs >= BACKGROUND_JOBS || bytes > self.window.bytes() {
+                    self.window.is_full();
                     return None;
                 }
                 self.waiting[class as usize].pop_front();

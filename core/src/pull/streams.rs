@@ -40,12 +40,10 @@ pub struct Streams {
     reads: u64,
 }
 
-/// One run, as if it went upwards: the blocks of one that goes downwards are counted from the top.
+/// One run of reads.
 #[derive(Debug)]
 struct Stream {
-    downwards: bool,
-    /// Its first read; of one that goes downwards, moved to the blocks read last.
-    first: BlockRange,
+    way: Way,
     /// The block expected next.
     next: u64,
     /// Blocks read in a row.
@@ -56,6 +54,19 @@ struct Stream {
     local: u64,
     /// Of all reads, the number of its last one.
     read_at: u64,
+}
+
+/// Where a run goes. Of one that goes downwards the blocks are counted from the top, as if it went upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It is not known yet: what was read, and how often it was extended at either end.
+    Unknown {
+        read: BlockRange,
+        ups: u32,
+        downs: u32,
+    },
+    Up,
+    Down,
 }
 
 impl Streams {
@@ -94,8 +105,7 @@ impl Streams {
     fn begin(&mut self, blocks: BlockRange) -> Option<BlockRange> {
         let oldest = (self.streams.len() >= STREAMS_MAX).then(|| self.streams.remove(0));
         self.streams.push(Stream {
-            downwards: false,
-            first: blocks,
+            way: Way::Unknown { read: blocks, ups: 0, downs: 0 },
             next: blocks.end,
             run: blocks.count(),
             ahead: blocks.end,
@@ -114,34 +124,34 @@ impl Streams {
 
 impl Stream {
     fn is_open(&self) -> bool {
-        self.run >= RUN_MIN && self.run > self.first.count()
+        matches!(self.way, Way::Up | Way::Down)
     }
 
     /// Whether the read belongs to it, which then moves on.
     fn take(&mut self, blocks: BlockRange) -> bool {
-        if self.is_open() {
-            let blocks = self.real(blocks);
-            let reach = self.ahead.max(self.next + DISORDER);
-            if !(self.next.saturating_sub(DISORDER)..=reach).contains(&blocks.start) {
-                return false;
+        match self.way {
+            Way::Unknown { read, ups, downs } => {
+                let Some(way) = extended(read, ups, downs, blocks) else { return false };
+                self.run += blocks.count();
+                self.way = settled(way, self.run);
+                self.next = match (self.way, way) {
+                    (Way::Down, Way::Unknown { read, .. }) => TOP - read.start,
+                    (_, Way::Unknown { read, .. }) => read.end,
+                    (_, Way::Up | Way::Down) => self.next,
+                };
+                self.ahead = self.next;
             }
-            self.run += blocks.end.saturating_sub(blocks.start.max(self.next));
-            self.next = self.next.max(blocks.end);
-            self.ahead = self.ahead.max(self.next);
-            return true;
+            Way::Up | Way::Down => {
+                let blocks = self.real(blocks);
+                let reach = self.ahead.max(self.next + DISORDER);
+                if !(self.next.saturating_sub(DISORDER)..=reach).contains(&blocks.start) {
+                    return false;
+                }
+                self.run += blocks.end.saturating_sub(blocks.start.max(self.next));
+                self.next = self.next.max(blocks.end);
+                self.ahead = self.ahead.max(self.next);
+            }
         }
-        let is_alone = self.run == self.first.count();
-        if !self.downwards && blocks.start == self.next {
-            self.next = blocks.end;
-        } else if (self.downwards || is_alone) && blocks.end == self.first.start {
-            self.downwards = true;
-            self.first = BlockRange::new(blocks.start, self.first.count());
-            self.next = TOP - blocks.start;
-        } else {
-            return false;
-        }
-        self.run += blocks.count();
-        self.ahead = self.next;
         true
     }
 
@@ -172,10 +182,37 @@ impl Stream {
 
     /// From the stream's own direction to the drive's, and back.
     fn real(&self, blocks: BlockRange) -> BlockRange {
-        match self.downwards {
-            true => BlockRange { start: TOP - blocks.end, end: TOP - blocks.start },
-            false => blocks,
+        match self.way {
+            Way::Down => BlockRange { start: TOP - blocks.end, end: TOP - blocks.start },
+            Way::Up | Way::Unknown { .. } => blocks,
         }
+    }
+}
+
+/// A run with one more read, if that follows it at either end. Of large requests, which are the kernel's own read-ahead,
+/// one may be late.
+fn extended(read: BlockRange, ups: u32, downs: u32, blocks: BlockRange) -> Option<Way> {
+    let late = if blocks.count() >= RUN_MIN { blocks.count() } else { 0 };
+    if (read.end..=read.end + late).contains(&blocks.start) {
+        let read = BlockRange { start: read.start, end: blocks.end };
+        Some(Way::Unknown { read, ups: ups + 1, downs })
+    } else if blocks.end == read.start {
+        let read = BlockRange { start: blocks.start, end: read.end };
+        Some(Way::Unknown { read, ups, downs: downs + 1 })
+    } else if late > 0 && (read.start..read.end).contains(&blocks.start) {
+        Some(Way::Unknown { read, ups, downs })
+    } else {
+        None
+    }
+}
+
+/// Where a run goes that has read so many blocks. Downwards only what has gone there twice: two requests in the wrong
+/// order look the same.
+fn settled(way: Way, run: u64) -> Way {
+    match way {
+        Way::Unknown { ups, downs, .. } if run >= RUN_MIN && ups > downs => Way::Up,
+        Way::Unknown { ups: 0, downs: 2.., .. } if run >= RUN_MIN => Way::Down,
+        way => way,
     }
 }
 
@@ -215,7 +252,7 @@ mod tests {
                 ahead = want.end;
             }
             let (next, run) = (start + 32, start + 32);
-            assert!(ahead >= next + (2 * run).min(MOST) - STEP_MAX, "at {start} only to {ahead}");
+            assert!(ahead + STEP_MAX >= next + (2 * run).min(MOST), "at {start} only to {ahead}");
             assert!(ahead <= next + MOST);
         }
     }
