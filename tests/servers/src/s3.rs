@@ -32,10 +32,17 @@ pub enum Kind {
     Moto,
 }
 
+impl Kind {
+    /// The better one of those that are installed.
+    pub fn installed() -> Self {
+        if program("versitygw").is_some() { Kind::Versitygw } else { Kind::Moto }
+    }
+}
+
 impl S3Server {
     /// Starts the better one of those that are installed, and says which it is.
     pub fn start() -> Self {
-        let kind = if program("versitygw").is_some() { Kind::Versitygw } else { Kind::Moto };
+        let kind = Kind::installed();
         eprintln!("The S3 server is {kind:?}.");
         Self::start_kind(kind, None)
     }
