@@ -34,7 +34,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         ("s3fs", said("s3fs", &["--version"])),
         ("s3fs's options", s3fs::OPTIONS.join(" ")),
     ];
-    let plan = [
+    let sizes = [
         ("rounds", plan.rounds as u64),
         ("turn_ms", plan.turn_ms),
         ("warm_bytes", plan.warm_bytes),
@@ -53,7 +53,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         commit,
         machine: machine.map(|(key, value)| (key.to_owned(), value)).into(),
         versions: versions.map(|(key, value)| (key.to_owned(), value)).into(),
-        plan: plan.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(cold).collect(),
+        plan: sizes.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(cold).collect(),
         rows: Vec::new(),
     })
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Its disk, of any content.
-pub const DISK_BYTES: u64 = 4 << 30;
+pub const DISK_BYTES: u64 = 2 << 30;
 
 /// How it is run. Blocks of 256 KiB are one request each, 32 of them at once fill 1 Gbit/s at 60 ms, and the cache, which is in
 /// memory, holds all that is read or written here.
@@ -35,7 +35,8 @@ impl S3backer {
     pub fn attach(address: SocketAddr, dir: &Path) -> Result<Self, Failure> {
         let (disk, keys) = (dir.join("disk"), key_file_in(dir)?);
         let mut command = Command::new("s3backer");
-        command.args(["-f", "--quiet", "--prefix=s3backer/", "--region=us-east-1"]);
+        // Without a region: one would have it put the bucket into the name of the host.
+        command.args(["-f", "--quiet", "--prefix=s3backer/"]);
         command.arg(format!("--baseURL=http://{address}/")).arg(format!("--size={DISK_BYTES}"));
         command.arg(format!("--accessFile={}", keys.display())).args(OPTIONS).arg(BUCKET).arg(&disk);
         let daemon = Daemon::start(&mut command, &dir.join("s3backer.log"), || is_mounted(&disk))?;
