@@ -17,7 +17,7 @@ use std::path::Path;
 const TRIALS: &str = "/probe/";
 
 pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
-    let server = S3Server::start();
+    let server = S3Server::start_in(dir);
     let proxy = FaultProxy::start(server.address());
     let credentials = dir.join("credentials.json");
     std::fs::write(&credentials, s3::credentials())?;

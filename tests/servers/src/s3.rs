@@ -4,7 +4,7 @@ use crate::process::{Process, free_address};
 use crate::tls::Certificate;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
@@ -47,6 +47,13 @@ impl S3Server {
         Self::start_kind(kind, None)
     }
 
+    /// The same, which stores on the disk that `parent` is on.
+    pub fn start_in(parent: &Path) -> Self {
+        let kind = Kind::installed();
+        eprintln!("The S3 server is {kind:?}.");
+        Self::start_kind_in(kind, None, tempfile::tempdir_in(parent).unwrap())
+    }
+
     /// Starts one that speaks TLS and nothing else.
     pub fn start_tls(certificate: &Certificate) -> Self {
         Self::start_kind(Kind::Versitygw, Some(certificate))
@@ -54,7 +61,10 @@ impl S3Server {
 
     /// Starts this one.
     pub fn start_kind(kind: Kind, certificate: Option<&Certificate>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::start_kind_in(kind, certificate, tempfile::tempdir().unwrap())
+    }
+
+    fn start_kind_in(kind: Kind, certificate: Option<&Certificate>, directory: TempDir) -> Self {
         let address = free_address();
         let name = match kind {
             Kind::Versitygw => "versitygw",

@@ -25,7 +25,7 @@ impl World {
     pub fn new(plan: &Plan, dir: &Path) -> Result<Self, Failure> {
         let credentials = dir.join("credentials.json");
         std::fs::write(&credentials, s3::credentials())?;
-        let world = Self { server: S3Server::start(), credentials, dir: dir.to_owned() };
+        let world = Self { server: S3Server::start_in(dir), credentials, dir: dir.to_owned() };
         let computer = Computer::new(&dir.join("maker"))?;
         computer.create(world.store(world.address(), "cold"), DRIVE_BYTES)?;
         computer.open()?;
