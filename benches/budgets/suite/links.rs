@@ -37,10 +37,11 @@ fn link(plan: &Plan, rtt_ms: u64, mbit: Option<f64>) -> Link {
     Link { rtt, up_mbit: mbit, down_mbit: mbit }
 }
 
-/// Begins with another one in each round, so that what the machine does falls on all.
+/// In another order in each round, so that what the machine does falls on all, and nobody always comes after the same one.
 fn rotated<T>(things: &[T], round: usize) -> impl Iterator<Item = (usize, &T)> {
     let count = things.len();
-    (0..count).map(move |turn| (turn + round) % count).map(|at| (at, &things[at]))
+    let step = if round.is_multiple_of(2) { 1 } else { count - 1 };
+    (0..count).map(move |turn| (turn * step + round) % count).map(|at| (at, &things[at]))
 }
 
 fn row(key: String, ours: Vec<f64>, peer: Vec<f64>) -> Row {
