@@ -4,7 +4,7 @@ use crate::process::{Process, free_address};
 use crate::tls::Certificate;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
@@ -32,12 +32,24 @@ pub enum Kind {
     Moto,
 }
 
+impl Kind {
+    /// The better one of those that are installed.
+    pub fn installed() -> Self {
+        if program("versitygw").is_some() { Kind::Versitygw } else { Kind::Moto }
+    }
+}
+
 impl S3Server {
     /// Starts the better one of those that are installed, and says which it is.
     pub fn start() -> Self {
-        let kind = if program("versitygw").is_some() { Kind::Versitygw } else { Kind::Moto };
+        Self::start_in(&std::env::temp_dir())
+    }
+
+    /// The same, which stores on the disk that `parent` is on.
+    pub fn start_in(parent: &Path) -> Self {
+        let kind = Kind::installed();
         eprintln!("The S3 server is {kind:?}.");
-        Self::start_kind(kind, None)
+        Self::start_kind_in(kind, None, tempfile::tempdir_in(parent).unwrap())
     }
 
     /// Starts one that speaks TLS and nothing else.
@@ -47,7 +59,10 @@ impl S3Server {
 
     /// Starts this one.
     pub fn start_kind(kind: Kind, certificate: Option<&Certificate>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::start_kind_in(kind, certificate, tempfile::tempdir().unwrap())
+    }
+
+    fn start_kind_in(kind: Kind, certificate: Option<&Certificate>, directory: TempDir) -> Self {
         let address = free_address();
         let name = match kind {
             Kind::Versitygw => "versitygw",
