@@ -290,7 +290,7 @@ fn a_read_by_itself_fetches_one_frame() {
             read(&volume, (number * 1013) % FILLED, 1).await;
         }
         let after = volume.status();
-        let frame_bytes = u64::from(Geometry::standard(FILLED).frame_blocks) * 4096;
+        let frame_bytes = Geometry::standard(FILLED).frame_blocks * 4096;
         assert!(after.received_bytes - before.received_bytes <= READS * (frame_bytes + 100));
         assert!(after.requests.get - before.requests.get <= READS);
         assert!(begun.elapsed() <= ROUND_TRIP * (READS as u32 + 1), "and waits one round trip for it");
