@@ -65,7 +65,7 @@ impl Pacer {
     }
 
     /// The slowest that a body may be, in bytes per second, before it counts as a drip: where there is a limit, many bodies
-    /// share it, and those of the background get a piece in [`HELD_UP_MAX`].
+    /// share it, and those of the background get a piece in a time that is bounded.
     pub fn slowest(&self, way: Way, otherwise: u64) -> u64 {
         match self.rate(way) {
             None => otherwise,
