@@ -1,0 +1,278 @@
+//! What to take out of the cache when it is full: S3-FIFO (Yang et al., SOSP 2023). Pure, but for the counters, which
+//! readers raise on their way.
+//!
+//! What comes goes into a *small* queue, a tenth of all. What was read again by the time that it reaches the end moves to
+//! the *main* queue, the rest leaves, and is remembered for a while: should it come back, it goes to the main queue
+//! at once. In the main queue what was read goes round once more. So a scan of the whole drive passes through the small queue and
+//! pushes nothing out that is in use; and unlike with LRU a hit moves nothing and takes no lock.
+
+use crate::units::ChunkIndex;
+use std::collections::{HashSet, VecDeque};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// One in so many chunks is in the small queue.
+const SMALL_SHARE: usize = 10;
+/// Reads that are counted.
+const READS_MAX: u8 = 3;
+/// Reads after it came that take a chunk from the small queue to the main one.
+const READS_OF_MAIN: u8 = 2;
+
+/// Whether a chunk may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It may.
+    Goes,
+    /// Not now: it is dirty, or just being read or pulled.
+    Later,
+    /// Never, until [`Evictor::came`] tells of it again: it is metadata, or is always kept on this device.
+    Never,
+}
+
+/// The order in which chunks go.
+#[derive(Debug, Default)]
+pub struct Evictor {
+    small: VecDeque<ChunkIndex>,
+    main: VecDeque<ChunkIndex>,
+    /// Of both queues.
+    queued: HashSet<ChunkIndex>,
+    /// What went, the last at the end: as many as there are in the main queue.
+    gone: VecDeque<ChunkIndex>,
+    remembered: HashSet<ChunkIndex>,
+}
+
+impl Evictor {
+    /// Chunks that may go some day.
+    pub fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    /// A chunk has blocks in the cache, which it may have had before.
+    pub fn came(&mut self, chunk: ChunkIndex, heat: &Heat) {
+        if !self.queued.insert(chunk) {
+            return;
+        }
+        heat.forget(chunk);
+        match self.remembered.remove(&chunk) {
+            true => self.main.push_back(chunk),
+            false => self.small.push_back(chunk),
+        }
+    }
+
+    /// The chunk that goes next of those that may; none if none may. It counts as gone.
+    pub fn next(&mut self, heat: &Heat, mut fate: impl FnMut(ChunkIndex) -> Fate) -> Option<ChunkIndex> {
+        // As often as what was read can go round.
+        let mut looks = (usize::from(READS_MAX) + 2) * (self.small.len() + self.main.len());
+        let mut passed_over = 0;
+        while looks > 0 {
+            looks -= 1;
+            let has_share = self.small.len() * SMALL_SHARE >= self.queued.len();
+            let is_small = !self.small.is_empty() && (has_share || passed_over >= self.main.len());
+            let chunk = if is_small { self.small.pop_front() } else { self.main.pop_front() }?;
+            let reads = heat.reads(chunk);
+            if is_small && reads >= READS_OF_MAIN {
+                heat.forget(chunk);
+                self.main.push_back(chunk);
+                continue;
+            }
+            if !is_small && reads > 0 {
+                heat.lower(chunk);
+                self.main.push_back(chunk);
+                continue;
+            }
+            match fate(chunk) {
+                Fate::Goes => {
+                    self.queued.remove(&chunk);
+                    self.remember(chunk);
+                    return Some(chunk);
+                }
+                Fate::Later => {
+                    passed_over += 1;
+                    self.main.push_back(chunk);
+                }
+                Fate::Never => {
+                    self.queued.remove(&chunk);
+                }
+            }
+        }
+        None
+    }
+
+    fn remember(&mut self, chunk: ChunkIndex) {
+        if self.remembered.insert(chunk) {
+            self.gone.push_back(chunk);
+        }
+        while self.gone.len() > self.main.len().max(self.small.len()) {
+            if let Some(old) = self.gone.pop_front() {
+                self.remembered.remove(&old);
+            }
+        }
+    }
+}
+
+/// How often chunks were read: a byte each, two bits of count and six of the second of the last read that counts.
+/// Reads within one second are one: of a chunk that is read once from end to end there are several.
+#[derive(Debug)]
+pub struct Heat {
+    pages: Box<[OnceLock<Box<[AtomicU8]>>]>,
+}
+
+/// Chunks in a page of counters (4 GiB of drive).
+const PAGE: usize = 1 << 16;
+
+impl Heat {
+    /// Nothing was read, of a drive of at most so many chunks.
+    pub fn new(chunks: u64) -> Self {
+        Self { pages: (0..chunks.div_ceil(PAGE as u64)).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// A chunk was read, in the given second of any clock that goes on.
+    pub fn is_read(&self, chunk: ChunkIndex, second: u64) {
+        let counter = self.counter(chunk);
+        let (now, second) = (counter.load(Relaxed), (second % 64) as u8);
+        if now >> 2 != second {
+            // Who is overtaken here loses one count.
+            counter.store(second << 2 | (now % 4 + 1).min(READS_MAX), Relaxed);
+        }
+    }
+
+    fn reads(&self, chunk: ChunkIndex) -> u8 {
+        self.counter(chunk).load(Relaxed) % 4
+    }
+
+    fn lower(&self, chunk: ChunkIndex) {
+        let counter = self.counter(chunk);
+        let now = counter.load(Relaxed);
+        counter.store(now & !3 | (now % 4).saturating_sub(1), Relaxed);
+    }
+
+    fn forget(&self, chunk: ChunkIndex) {
+        let counter = self.counter(chunk);
+        counter.store(counter.load(Relaxed) & !3, Relaxed);
+    }
+
+    fn counter(&self, chunk: ChunkIndex) -> &AtomicU8 {
+        let page = self.pages[chunk.0 as usize / PAGE]
+            .get_or_init(|| std::iter::repeat_with(AtomicU8::default).take(PAGE).collect());
+        &page[chunk.0 as usize % PAGE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    use std::collections::BTreeSet;
+
+    const DRIVE: u64 = 1 << 20;
+
+    /// A cache of so many chunks, and a clock of so many reads in a second.
+    struct Model {
+        evictor: Evictor,
+        heat: Heat,
+        here: BTreeSet<u64>,
+        capacity: usize,
+        reads: u64,
+    }
+
+    impl Model {
+        fn new(capacity: usize) -> Self {
+            let here = BTreeSet::new();
+            Self { evictor: Evictor::default(), heat: Heat::new(DRIVE), here, capacity, reads: 0 }
+        }
+
+        fn read(&mut self, chunk: u64) -> bool {
+            const READS_IN_A_SECOND: u64 = 100;
+            self.reads += 1;
+            let hit = self.here.contains(&chunk);
+            if !hit {
+                while self.here.len() >= self.capacity {
+                    let goes = self.evictor.next(&self.heat, |_| Fate::Goes).unwrap();
+                    assert!(self.here.remove(&goes.0));
+                }
+                self.here.insert(chunk);
+                self.evictor.came(ChunkIndex(chunk), &self.heat);
+            }
+            self.heat.is_read(ChunkIndex(chunk), self.reads / READS_IN_A_SECOND);
+            hit
+        }
+    }
+
+    #[test]
+    fn a_scan_of_the_whole_drive_pushes_nothing_out_that_is_in_use() {
+        let mut model = Model::new(1000);
+        let mut rng = StdRng::seed_from_u64(5);
+        let mut rate = |model: &mut Model, scan: Option<u64>| {
+            let mut hits = 0;
+            for turn in 0..20_000 {
+                hits += u32::from(model.read(rng.random_range(0..600)));
+                // Three of four reads are the scan's.
+                if let Some(start) = scan {
+                    (0..3).for_each(|at| _ = model.read(start + turn * 3 + at));
+                }
+            }
+            f64::from(hits) / 20_000.0
+        };
+        rate(&mut model, None);
+        let quiet = rate(&mut model, None);
+        let scanned = rate(&mut model, Some(10_000));
+        assert!(quiet > 0.99 && scanned >= 0.9 * quiet, "{quiet} {scanned}");
+    }
+
+    #[test]
+    fn what_comes_back_stays() {
+        let mut model = Model::new(100);
+        (0..200).for_each(|chunk| _ = model.read(chunk));
+        assert!(!model.here.contains(&95));
+        assert!(!model.read(95), "it went");
+        (1000..1080).for_each(|chunk| _ = model.read(chunk));
+        assert!(model.read(95), "and went round the main queue then");
+    }
+
+    #[test]
+    fn what_may_not_go_is_passed_over_and_who_asks_for_too_much_is_told() {
+        let mut model = Model::new(100);
+        (0..100).for_each(|chunk| _ = model.read(chunk));
+        let is_even = |chunk: ChunkIndex| chunk.0.is_multiple_of(2);
+        let mut gone = Vec::new();
+        while let Some(chunk) =
+            model.evictor.next(&model.heat, |chunk| if is_even(chunk) { Fate::Later } else { Fate::Goes })
+        {
+            gone.push(chunk.0);
+        }
+        gone.sort_unstable();
+        assert!(gone.iter().copied().eq((1..100).step_by(2)), "{gone:?}");
+        let never = |chunk: ChunkIndex| if chunk.0 < 50 { Fate::Never } else { Fate::Goes };
+        let rest: Vec<_> = std::iter::from_fn(|| model.evictor.next(&model.heat, never)).collect();
+        assert_eq!(rest.len(), 25);
+        assert!(model.evictor.is_empty());
+        // It may again.
+        model.evictor.came(ChunkIndex(8), &model.heat);
+        assert_eq!(model.evictor.next(&model.heat, |_| Fate::Goes), Some(ChunkIndex(8)));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_what_is_there() {
+        let mut model = Model::new(500);
+        (0..100_000).for_each(|chunk| _ = model.read(chunk));
+        let evictor = &model.evictor;
+        assert!(evictor.len() <= 500 && evictor.gone.len() <= 500 && evictor.remembered.len() <= 500);
+    }
+
+    #[test]
+    fn reads_within_a_second_are_one() {
+        let heat = Heat::new(10);
+        (0..100).for_each(|_| heat.is_read(ChunkIndex(3), 7));
+        assert_eq!(heat.reads(ChunkIndex(3)), 1);
+        (8..20).for_each(|second| heat.is_read(ChunkIndex(3), second));
+        assert_eq!(heat.reads(ChunkIndex(3)), READS_MAX);
+        (0..9).for_each(|_| heat.lower(ChunkIndex(3)));
+        assert_eq!(heat.reads(ChunkIndex(3)), 0);
+    }
+}
