@@ -27,6 +27,9 @@ use uuid::Uuid;
 
 mod hold;
 mod persist;
+mod residents;
+
+pub use residents::Residents;
 
 pub use hold::{Hold, Holds};
 
@@ -40,6 +43,7 @@ pub struct Cache {
     drive: Uuid,
     valid: Bitmap,
     holds: Holds,
+    residents: Residents,
     shards: [Mutex<()>; SHARDS],
     /// Chunks with pulls in flight, which are not evicted: what a pull looked up before an eviction may be older
     /// than what was evicted.
@@ -74,19 +78,46 @@ impl Cache {
             valid = Bitmap::new(capacity);
             persisted = persist::load(&*bitmap_file, drive, &[], &valid)?;
         }
-        Ok(Arc::new(Self {
+        let cache = Arc::new(Self {
             file,
             bitmap_file,
             drive,
             valid,
             holds: Holds::default(),
+            residents: Residents::new(capacity),
             shards: [const { Mutex::new(()) }; SHARDS],
             pulling: Mutex::default(),
             persist: tokio::sync::Mutex::new(persisted),
             evicting: tokio::sync::Mutex::default(),
             retired: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
-        }))
+        });
+        cache.tell_residents()?;
+        Ok(cache)
+    }
+
+    /// Tells which chunks are here. Runs of zeros take no room, however long they are.
+    fn tell_residents(&self) -> io::Result<()> {
+        let mut from = 0;
+        while let Some(data) = self.file.next_data(from)? {
+            from = data.end;
+            for part in BlockRange::covering(&data).by_chunk().filter(|part| self.valid.any(*part)) {
+                self.residents.came(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is here, and who has to stay.
+    pub fn residents(&self) -> &Residents {
+        &self.residents
+    }
+
+    /// Whether a pull of some of the blocks is under way.
+    pub fn is_pulled(&self, blocks: BlockRange) -> bool {
+        let pulling = self.pulling.lock();
+        let range = ChunkIndex(blocks.start / CHUNK_BLOCKS)..ChunkIndex(blocks.end.div_ceil(CHUNK_BLOCKS));
+        pulling.range(range).next().is_some()
     }
 
     /// Makes the file as long as a drive of `size_blocks`.
@@ -136,6 +167,7 @@ impl Cache {
 
     /// Stores pulled data: `data` is that of the run `blocks` inside one chunk. Only blocks that are absent take it.
     pub fn fill(&self, blocks: BlockRange, data: &[u8]) -> io::Result<()> {
+        self.residents.came(blocks);
         self.fill_absent(blocks, |run| {
             let from = ((run.start - blocks.start) * BLOCK_BYTES) as usize;
             self.file.write_at(&data[from..from + run.byte_len() as usize], run.start * BLOCK_BYTES)
@@ -184,6 +216,7 @@ impl Cache {
                     buffer.resize(run.byte_len() as usize, 0);
                     file.read(&mut buffer, *offset)?;
                     for part in run.by_chunk() {
+                        self.residents.came(part);
                         let from = ((part.start - run.start) * BLOCK_BYTES) as usize;
                         let _chunk = self.shard(part).lock();
                         self.check_current()?;

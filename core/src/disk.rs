@@ -38,6 +38,11 @@ pub trait DiskFile: Send + std::marker::Sync + 'static {
     fn allocated(&self) -> io::Result<u64> {
         self.len()
     }
+    /// The first bytes at or behind `from` that are no hole; none where there is only a hole.
+    fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
+        let len = self.len()?;
+        Ok((from < len).then_some(from..len))
+    }
     /// Fills `buf` from `offset`; a file that ends before is `UnexpectedEof`.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `buf` at `offset`.

@@ -9,6 +9,7 @@ use crate::map::{Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
 use crate::store::pace::in_background;
 use crate::units::BlockRange;
+use crate::volume::room::{NoRoom, Room};
 use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -47,6 +48,7 @@ pub struct Puller {
     map: Arc<Map>,
     cache: Arc<Cache>,
     journal: Arc<Journal>,
+    room: Arc<Room>,
     // Held to decide, never while pulling.
     queue: Mutex<Queue>,
     // Held to decide; taken before the queue's.
@@ -70,11 +72,12 @@ pub struct Health {
 
 impl Puller {
     /// Pulls blocks of `map` into `cache`, on the runtime that it is called on.
-    pub fn new(map: Arc<Map>, cache: Arc<Cache>, journal: Arc<Journal>) -> Arc<Self> {
+    pub fn new(map: Arc<Map>, cache: Arc<Cache>, journal: Arc<Journal>, room: Arc<Room>) -> Arc<Self> {
         Arc::new(Self {
             map,
             cache,
             journal,
+            room,
             queue: Mutex::new(Queue::new()),
             streams: Mutex::new(Streams::default()),
             is_streaming: AtomicBool::new(false),
@@ -206,6 +209,7 @@ impl Puller {
     }
 
     async fn run(&self, job: Job) -> Result<(), PullError> {
+        let _admission = self.room.let_in(job.blocks.byte_len()).await.map_err(cache_full)?;
         let pull = self.pull_until_done(job.blocks, &*self.cache);
         if job.class == Class::Reader { pull.await } else { in_background(pull).await }
     }
@@ -291,6 +295,10 @@ impl Puller {
         }
         Ok(())
     }
+}
+
+fn cache_full(error: NoRoom) -> PullError {
+    PullError::Cache(error.to_string())
 }
 
 fn cache_failed(error: std::io::Error) -> PullError {

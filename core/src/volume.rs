@@ -25,6 +25,7 @@ mod open;
 mod read;
 mod reconcile;
 mod remember;
+pub(crate) mod room;
 mod status;
 mod take;
 mod write;
@@ -40,6 +41,7 @@ pub struct Volume {
     cache: Arc<Cache>,
     map: Arc<Map>,
     puller: Arc<Puller>,
+    room: Arc<room::Room>,
     /// None for a version that is only looked at: what is written to it stays here and is thrown away.
     pusher: Option<Pusher>,
     store: Arc<Metered>,
@@ -50,7 +52,6 @@ pub struct Volume {
     keeper: keeper::Keeper,
     /// None for a version that is only looked at.
     rememberer: Option<Arc<remember::Rememberer>>,
-    limits: VolumeLimits,
     /// What the applier has made durable in the cache file.
     applied_durable: Arc<AtomicU64>,
     // Held while the drive is resized.
@@ -122,6 +123,11 @@ impl Volume {
     /// Takes chunks out of the cache, but for what the store does not have. Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[crate::units::ChunkIndex]) -> std::io::Result<u64> {
         self.cache.evict(chunks, |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks)).await
+    }
+
+    /// Keeps the cache below so many bytes from now on. What is too much goes at once.
+    pub fn set_cache_limit(&self, bytes: u64) {
+        self.room.set_limit(bytes);
     }
 
     /// The blocks of the drive.

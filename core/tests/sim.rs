@@ -46,7 +46,8 @@ const GEOMETRY: Geometry =
     Geometry { size_blocks: BLOCKS, frame_blocks: 4, page_blocks: 32, segment_bytes: 24 << 10 };
 const LIMITS: VolumeLimits = VolumeLimits {
     journal: Limits { file_bytes: 96 << 10, files: 8, reserve_files: 2 },
-    cache_bytes: 1 << 20,
+    // Half of the drive, so that blocks go and come back.
+    cache_bytes: 512 << 10,
     batch_bytes: 128 << 10,
     tail_segments: 12,
 };

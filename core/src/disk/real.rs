@@ -1,7 +1,7 @@
 //! The local file system as a [`Disk`].
 
 use super::{Disk, DiskFile, Sync};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -87,6 +87,15 @@ impl DiskFile for LocalFile {
     fn allocated(&self) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt;
         Ok(self.file.metadata()?.blocks() * 512)
+    }
+
+    fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
+        // Nobody else uses the file's own position.
+        match rustix::fs::seek(&self.file, SeekFrom::Data(from)) {
+            Ok(start) => Ok(Some(start..rustix::fs::seek(&self.file, SeekFrom::Hole(start))?)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {

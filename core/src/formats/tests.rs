@@ -33,7 +33,11 @@ impl Partial {
             let wants = recognise(self).map(|format| format.wants(self)).unwrap_or_default();
             assert!(wants.len() <= RANGES_MAX);
             for want in &wants {
-                assert!(want.start < want.end && want.end <= self.len() && want.end - want.start <= RANGE_BYTES_MAX);
+                assert!(
+                    want.start < want.end
+                        && want.end <= self.len()
+                        && want.end - want.start <= RANGE_BYTES_MAX
+                );
             }
             if wants.iter().all(|want| self.bytes(want.clone()).is_some()) {
                 return (round, wants);
@@ -81,7 +85,8 @@ fn of_a_film_its_index_wherever_it_lies_and_the_first_media_in_one_round() {
 
 #[test]
 fn of_a_film_with_long_lengths_and_fragments() {
-    let long = [&[0, 0, 0, 1], b"mdat".as_slice(), &(MEDIA as u64 + 16).to_be_bytes(), &vec![1; MEDIA]].concat();
+    let long =
+        [&[0, 0, 0, 1], b"mdat".as_slice(), &(MEDIA as u64 + 16).to_be_bytes(), &vec![1; MEDIA]].concat();
     let bytes = [part(b"ftyp", b"isom"), long, part(b"moov", &[7; 5000])].concat();
     assert!(contains(&Partial::new(bytes).pull().1, MEDIA as u64 + 28..MEDIA as u64 + 5036));
 
@@ -99,7 +104,8 @@ fn of_a_film_with_long_lengths_and_fragments() {
 
 #[test]
 fn of_a_matroska_film_its_cues() {
-    let element = |id: &[u8], body: &[u8]| [id, &[0x08, 0, 0, 0, 0], body].concat().tap_length(id.len(), body.len());
+    let element =
+        |id: &[u8], body: &[u8]| [id, &[0x08, 0, 0, 0, 0], body].concat().tap_length(id.len(), body.len());
     let cues = element(&[0x1c, 0x53, 0xbb, 0x6b], &[5; 40_000]);
     let cluster = element(&[0x1f, 0x43, 0xb6, 0x75], &vec![6; MEDIA]);
     let seek_head = |position: u32| {
@@ -137,7 +143,8 @@ impl TapLength for Vec<u8> {
 fn of_a_database_its_schema_and_the_roots_of_its_trees() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
-    let sql = "CREATE TABLE a(x, y); CREATE VIEW v AS SELECT x FROM a; CREATE INDEX i ON a(y); CREATE TABLE b(z);
+    let sql =
+        "CREATE TABLE a(x, y); CREATE VIEW v AS SELECT x FROM a; CREATE INDEX i ON a(y); CREATE TABLE b(z);
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
         INSERT INTO a SELECT i, hex(randomblob(20)) FROM n;
         CREATE INDEX late ON a(x);
@@ -214,12 +221,21 @@ fn hostile_bytes_cost_a_bounded_wrong_guess() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
-    let heads: [&[u8]; 6] = [b"\0\0\0\x10ftyp", b"\x1a\x45\xdf\xa3\x81\0\x18\x53\x80\x67\x01", b"SQLite format 3\0\x10\0", b"PK\x03\x04", b"%PDF-1.7 startxref 9 /Prev 1", b""];
+    let heads: [&[u8]; 6] = [
+        b"\0\0\0\x10ftyp",
+        b"\x1a\x45\xdf\xa3\x81\0\x18\x53\x80\x67\x01",
+        b"SQLite format 3\0\x10\0",
+        b"PK\x03\x04",
+        b"%PDF-1.7 startxref 9 /Prev 1",
+        b"",
+    ];
     let samples: Vec<Vec<u8>> = vec![film(true), archive(500, true).0, archive(500, false).0];
     for round in 0..1500 {
         let mut bytes: Vec<u8> = match round % 3 {
             0 => (0..random() % 70_000).map(|_| random() as u8).collect(),
-            1 => (0..random() % 30_000).map(|_| [0, 0, 0, 1, 8, 0xff, b'P', b'K'][random() as usize % 8]).collect(),
+            1 => (0..random() % 30_000)
+                .map(|_| [0, 0, 0, 1, 8, 0xff, b'P', b'K'][random() as usize % 8])
+                .collect(),
             _ => {
                 let sample = &samples[round % samples.len()];
                 sample[sample.len() - 60_000..].to_vec()

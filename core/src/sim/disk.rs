@@ -363,6 +363,12 @@ impl DiskFile for SimFile {
         self.with(|file, _| Ok(file.live.len() as u64))
     }
 
+    fn allocated(&self) -> io::Result<u64> {
+        const PAGE: usize = 4096;
+        let is_data = |page: &&[u8]| page.iter().any(|byte| *byte != 0);
+        self.with(|file, _| Ok((file.live.chunks(PAGE).filter(is_data).count() * PAGE) as u64))
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.with(|file, _| {
             let bytes = file.live.get(offset as usize..offset as usize + buf.len());

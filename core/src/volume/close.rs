@@ -83,7 +83,7 @@ impl Volume {
     /// Makes everything durable here, so that the next open has little to replay.
     pub async fn settle(&self) -> Result<(), DeviceError> {
         let durable = self.journal.flush().await?;
-        super::keeper::apply(&self.journal, &self.cache, durable).await.map_err(DeviceError::Failed)?;
+        super::keeper::apply(&self.journal, &self.cache, None, durable).await.map_err(DeviceError::Failed)?;
         super::keeper::persist(&self.journal, &self.cache).await.map_err(DeviceError::Failed)
     }
 
@@ -94,6 +94,7 @@ impl Volume {
             pusher.stop().await;
         }
         self.keeper.stop().await;
+        self.room.stop().await;
         let settled = self.settle().await;
         if let Some(rememberer) = &self.rememberer {
             rememberer.stop(self.journal.durable()).await;

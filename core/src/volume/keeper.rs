@@ -1,8 +1,9 @@
 //! The keeper: syncs the journal every so often, applies durable records to the cache, makes the cache durable, and
 //! gives journal space back.
 
+use super::room::Room;
 use crate::cache::Cache;
-use crate::journal::{Journal, Progress};
+use crate::journal::{Journal, Operation, Progress, Record};
 use crate::planted::{self, Bug};
 use crate::units::Lsn;
 use parking_lot::Mutex;
@@ -43,6 +44,7 @@ struct Shared {
 struct Work {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
+    room: Arc<Room>,
     /// What is in the store, in a version that is remembered here; everything, where nothing is pushed.
     committed: Arc<dyn Fn() -> Lsn + Send + Sync>,
     applied_durable: Arc<AtomicU64>,
@@ -55,6 +57,7 @@ impl Keeper {
     pub fn start(
         journal: Arc<Journal>,
         cache: Arc<Cache>,
+        room: Arc<Room>,
         committed: impl Fn() -> Lsn + Send + Sync + 'static,
         is_stuck: impl Fn() -> bool + Send + Sync + 'static,
         applied: Lsn,
@@ -65,6 +68,7 @@ impl Keeper {
         let work = Work {
             journal: journal.clone(),
             cache,
+            room,
             committed: Arc::new(committed),
             applied_durable: applied_durable.clone(),
             shared: shared.clone(),
@@ -169,7 +173,8 @@ impl Work {
             false => self.journal.flush().await.map_err(|error| error.to_string())?,
             true => self.journal.appended(),
         };
-        apply(&self.journal, &self.cache, durable).await?;
+        self.cache.residents().tick();
+        apply(&self.journal, &self.cache, Some(&self.room), durable).await?;
         self.applied = durable;
         let committed = match planted::has(Bug::FreedBeforeCommit) {
             false => (self.committed)(),
@@ -191,16 +196,45 @@ impl Work {
     }
 }
 
-/// Carries records up to `upto`, which are durable, to the cache file. On a full disk they stay in the journal.
-pub(super) async fn apply(journal: &Journal, cache: &Cache, upto: Lsn) -> Result<(), String> {
+/// Carries records up to `upto`, which are durable, to the cache file, as far as there is `room`; none given is room
+/// enough. Where there is none, or the disk is full, they stay in the journal.
+pub(super) async fn apply(
+    journal: &Journal,
+    cache: &Cache,
+    room: Option<&Room>,
+    upto: Lsn,
+) -> Result<(), String> {
+    /// Of a cache's limit, what is let in at once.
+    const SHARE: u64 = 16;
     let _turn = journal.applying.lock().await;
     let records = journal.unapplied(upto);
-    if records.is_empty() {
-        return Ok(());
+    let most = room.map_or(u64::MAX, |room| room.limit() / SHARE);
+    let mut rest = records.as_slice();
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = rest.iter().take_while(|record| {
+            bytes += new_bytes(cache, record);
+            bytes <= most
+        });
+        let (now, later) = rest.split_at(fits.count().max(1));
+        let bytes = now.iter().map(|record| new_bytes(cache, record)).sum();
+        let _admission = match room {
+            Some(room) => Some(room.let_in(bytes).await.map_err(|error| error.to_string())?),
+            None => None,
+        };
+        cache.apply(now).await.map_err(|error| format!("the cache cannot be written: {error}"))?;
+        journal.applied(later.first().map_or(upto, |next| next.lsn.prev()));
+        rest = later;
     }
-    cache.apply(&records).await.map_err(|error| format!("the cache cannot be written: {error}"))?;
-    journal.applied(upto);
     Ok(())
+}
+
+/// What a record takes of the cache's room that is not taken yet.
+fn new_bytes(cache: &Cache, record: &Record) -> u64 {
+    match record.operation {
+        Operation::Data(blocks) => cache.absent(blocks).iter().map(|run| run.byte_len()).sum(),
+        _ => 0,
+    }
 }
 
 /// Makes the cache durable. If that fails, nothing that was written to it may be believed any more, and a second try

@@ -15,6 +15,7 @@
 use super::keeper::Keeper;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
+use super::room::Room;
 use super::take::{begin_fork, keep_deposed, swap_epoch};
 use super::{Fork, Local, Volume, VolumeLimits};
 use crate::cache::Cache;
@@ -179,7 +180,20 @@ async fn look(
     let cache = Cache::open(&*disks.cache, root.drive, capacity, &[])?;
     cache.set_size(root.geometry.size_blocks)?;
     let (applied, size, writer) = (Lsn(0), None, None);
-    Ok(assemble(Assembly { journal, cache, map, store, limits, root, root_id: id, applied, size, writer }))
+    let disk = disks.cache;
+    Ok(assemble(Assembly {
+        journal,
+        cache,
+        disk,
+        map,
+        store,
+        limits,
+        root,
+        root_id: id,
+        applied,
+        size,
+        writer,
+    }))
 }
 
 async fn take(
@@ -252,7 +266,8 @@ async fn take(
         fork,
     };
     let writer = Some((Pusher::start(parts), rememberer));
-    Ok(assemble(Assembly { journal, cache, map, store, limits, root, root_id, applied, size, writer }))
+    let disk = disks.cache;
+    Ok(assemble(Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer }))
 }
 
 /// Blocks that there is room for in bitmaps: a drive may grow while it is open.
@@ -303,6 +318,8 @@ fn check_head(
 struct Assembly {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
+    /// Where the cache's files lie.
+    disk: Arc<dyn Disk>,
     map: Arc<Map>,
     store: Arc<Metered>,
     limits: VolumeLimits,
@@ -314,8 +331,12 @@ struct Assembly {
 }
 
 fn assemble(assembly: Assembly) -> Arc<Volume> {
-    let Assembly { journal, cache, map, store, limits, root, root_id, applied, size, writer } = assembly;
-    let puller = Puller::new(map.clone(), cache.clone(), journal.clone());
+    let Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer } =
+        assembly;
+    let (dirty, pushes) = (journal.clone(), writer.is_some());
+    let is_dirty = move |blocks| !pushes || dirty.is_dirty(blocks);
+    let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
+    let puller = Puller::new(map.clone(), cache.clone(), journal.clone(), room.clone());
     let (pusher, rememberer) = writer.unzip();
     let remembered = rememberer.clone();
     // Nothing of a version that is only looked at is ever pushed: its journal keeps what the cache does not take.
@@ -323,14 +344,22 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
     let applied_durable = Arc::new(AtomicU64::new(0));
     let stuck = pusher.as_ref().map(Pusher::is_stuck);
     let is_stuck = move || stuck.as_ref().is_none_or(|is_stuck| is_stuck());
-    let keeper =
-        Keeper::start(journal.clone(), cache.clone(), committed, is_stuck, applied, applied_durable.clone());
+    let keeper = Keeper::start(
+        journal.clone(),
+        cache.clone(),
+        room.clone(),
+        committed,
+        is_stuck,
+        applied,
+        applied_durable.clone(),
+    );
     let size_blocks = AtomicU64::new(size.unwrap_or(root.geometry.size_blocks));
     Arc::new(Volume {
         journal,
         cache,
         map,
         puller,
+        room,
         pusher,
         store,
         root,
@@ -339,7 +368,6 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         closed: AtomicBool::new(false),
         keeper,
         rememberer,
-        limits,
         applied_durable,
         resizing: Mutex::new(()),
     })

@@ -55,7 +55,7 @@ impl Volume {
             size_bytes: self.size_blocks() * BLOCK_BYTES,
             // What it takes of the local disk: a run of zeros is here too, and takes nothing.
             cached_bytes: self.cache.file().allocated().unwrap_or(0),
-            cache_limit_bytes: self.limits.cache_bytes,
+            cache_limit_bytes: self.room.limit(),
             // A run of zeros is dirty however long it is, and is one record to send.
             dirty_bytes: (self.journal.dirty_blocks() * BLOCK_BYTES).min(unpushed_bytes),
             unpushed_bytes,

@@ -1,0 +1,242 @@
+//! Room in the cache: what comes is let in while the cache is below its limit, and what is wanted least goes before that.
+
+use crate::cache::Cache;
+use crate::disk::Disk;
+use crate::units::BlockRange;
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+/// Once the cache is so full (per mille of its limit), chunks begin to go ...
+const HIGH: u64 = 970;
+/// ... until it is no fuller than this.
+const LOW: u64 = 940;
+/// Chunks that go in one turn: each turn may cost a sync of the bitmap (16 MiB).
+const CHUNKS_AT_ONCE: usize = 256;
+/// The disk under the cache is left so much: what else is on the computer needs room too.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+/// How often the disk's free space is looked at, and whether what could not go can go now.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The cache has no room, and nothing in it may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the cache is full of what has to stay: what waits for upload, metadata, and what is always kept on this device"
+)]
+pub struct NoRoom;
+
+/// The room of one cache.
+pub struct Room {
+    shared: Arc<Shared>,
+    // Held to take it out.
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    cache: Arc<Cache>,
+    disk: Arc<dyn Disk>,
+    /// Whether blocks cannot go now: the store does not have them.
+    is_dirty: Box<dyn Fn(BlockRange) -> bool + Send + Sync>,
+    limit: AtomicU64,
+    /// The same, or less where the disk is full of other things.
+    effective: AtomicU64,
+    /// Bytes that were let in and are not here yet.
+    coming: AtomicU64,
+    /// Bytes that wait to be let in.
+    waiting: AtomicU64,
+    wanted: Notify,
+    turns: watch::Sender<Turn>,
+}
+
+/// What came of the last turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    number: u64,
+    /// Nothing more may go.
+    is_stuck: bool,
+}
+
+/// So many bytes may come, while it lives.
+pub struct Admission<'a>(#[allow(dead_code, reason = "it is held")] Counted<'a>);
+
+/// Counts bytes for as long as it lives.
+struct Counted<'a> {
+    count: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicU64, bytes: u64) -> Self {
+        count.fetch_add(bytes, Ordering::AcqRel);
+        Self { count, bytes }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.task.lock().iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Room {
+    /// Keeps `cache`, whose files lie on `disk`, at `limit` bytes.
+    pub(super) fn start(
+        cache: Arc<Cache>,
+        disk: Arc<dyn Disk>,
+        limit: u64,
+        is_dirty: impl Fn(BlockRange) -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let shared = Arc::new(Shared {
+            cache,
+            disk,
+            is_dirty: Box::new(is_dirty),
+            limit: AtomicU64::new(limit),
+            effective: AtomicU64::new(limit),
+            coming: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            wanted: Notify::new(),
+            turns: watch::Sender::new(Turn::default()),
+        });
+        let working = shared.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                working.make().await;
+                let _ = tokio::time::timeout(LOOK_EVERY, working.wanted.notified()).await;
+            }
+        });
+        Arc::new(Self { shared, task: Mutex::new(Some(task)) })
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.shared.limit.load(Ordering::Acquire)
+    }
+
+    /// Sets it. What is too much goes at once.
+    pub fn set_limit(&self, bytes: u64) {
+        self.shared.limit.store(bytes, Ordering::Release);
+        self.shared.effective.store(bytes, Ordering::Release);
+        self.shared.wanted.notify_one();
+    }
+
+    /// Waits until so many bytes fit. What cannot fit before something was uploaded or let go is refused.
+    pub async fn let_in(&self, bytes: u64) -> Result<Admission<'_>, NoRoom> {
+        self.shared.let_in(bytes).await
+    }
+
+    /// Ends its work: from here on nothing goes, and who waits is refused.
+    pub(super) async fn stop(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            task.abort();
+            let _ = task.await;
+        }
+        self.shared.turns.send_modify(|turn| *turn = Turn { number: u64::MAX, is_stuck: true });
+    }
+}
+
+impl Shared {
+    async fn let_in(&self, bytes: u64) -> Result<Admission<'_>, NoRoom> {
+        if let Some(admission) = self.admit(bytes) {
+            return Ok(admission);
+        }
+        let mut turns = self.turns.subscribe();
+        let asked_at = turns.borrow_and_update().number;
+        let _waiting = Counted::new(&self.waiting, bytes);
+        loop {
+            self.wanted.notify_one();
+            if turns.changed().await.is_err() {
+                return Err(NoRoom);
+            }
+            let turn = *turns.borrow_and_update();
+            if let Some(admission) = self.admit(bytes) {
+                return Ok(admission);
+            }
+            // The turn that was under way may not have known.
+            if turn.is_stuck && turn.number > asked_at + 1 {
+                return Err(NoRoom);
+            }
+        }
+    }
+
+    fn admit(&self, bytes: u64) -> Option<Admission<'_>> {
+        let limit = self.effective.load(Ordering::Acquire);
+        let admission = Admission(Counted::new(&self.coming, bytes));
+        let full = self.used().saturating_add(self.coming.load(Ordering::Acquire));
+        if is_high(full, limit) {
+            self.wanted.notify_one();
+        }
+        (full <= limit).then_some(admission)
+    }
+
+    fn used(&self) -> u64 {
+        self.cache.file().allocated().unwrap_or(u64::MAX / 2)
+    }
+
+    /// Makes room until there is enough or nothing more may go.
+    async fn make(&self) {
+        loop {
+            let used = self.used();
+            let limit = self.look_at_disk(used);
+            let coming = self.coming.load(Ordering::Acquire) + self.waiting.load(Ordering::Acquire);
+            let full = used.saturating_add(coming);
+            if !is_high(full, limit) {
+                return self.tell(false);
+            }
+            let freed = self.evict(full - limit / 1000 * LOW).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "chunks could not be taken out of the cache");
+                0
+            });
+            let is_stuck = freed == 0 || self.used() >= used;
+            self.tell(is_stuck);
+            if is_stuck {
+                return;
+            }
+        }
+    }
+
+    fn tell(&self, is_stuck: bool) {
+        self.turns.send_modify(|turn| *turn = Turn { number: turn.number.saturating_add(1), is_stuck });
+    }
+
+    /// The limit, or less where the disk has too little left.
+    fn look_at_disk(&self, used: u64) -> u64 {
+        let free = self.disk.free_bytes().unwrap_or(FREE_BYTES_MIN);
+        let limit = self
+            .limit
+            .load(Ordering::Acquire)
+            .min((used + free).saturating_sub(FREE_BYTES_MIN.min((used + free) / 10)));
+        self.effective.store(limit, Ordering::Release);
+        limit
+    }
+
+    async fn evict(&self, bytes: u64) -> io::Result<u64> {
+        let residents = self.cache.residents();
+        let most = (bytes.div_ceil(crate::units::CHUNK_BYTES) as usize).clamp(1, CHUNKS_AT_ONCE);
+        let chunks = residents.next(most, |blocks| (self.is_dirty)(blocks) || self.cache.is_pulled(blocks));
+        let freed = self.cache.evict(&chunks, |blocks| (self.is_dirty)(blocks)).await;
+        // Whoever was written or pulled meanwhile has stayed.
+        let all = BlockRange { start: 0, end: self.cache.valid().capacity() };
+        for blocks in chunks.iter().map(|chunk| chunk.blocks().intersect(&all)) {
+            if self.cache.valid().any(blocks) {
+                residents.came(blocks);
+            }
+        }
+        freed
+    }
+}
+
+/// Whether chunks should go.
+fn is_high(full: u64, limit: u64) -> bool {
+    full >= limit / 1000 * HIGH
+}

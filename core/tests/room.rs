@@ -1,0 +1,167 @@
+//! The cache stays below its limit, whatever is read and written, and what must not go does not.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "no test uses all of the bench")]
+
+mod bench;
+
+use bench::{Bench, GEOMETRY, LIMITS, device, run};
+use holdall_core::device::{BlockDevice, Durability};
+use holdall_core::disk::real::Directory;
+use holdall_core::map::PageCache;
+use holdall_core::units::BlockRange;
+use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Blocks of the drive (32 MiB).
+const BLOCKS: u64 = 8192;
+/// Of its cache: a quarter.
+const CACHE_BYTES: u64 = BLOCKS * 4096 / 4;
+/// Blocks of one request.
+const REQUEST: u64 = 32;
+
+/// A drive whose cache is a sparse file on a real disk.
+struct World {
+    bench: Bench,
+    dir: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let geometry =
+            holdall_core::format::root::Geometry { size_blocks: BLOCKS, page_blocks: 1024, ..GEOMETRY };
+        let journal = holdall_core::journal::Limits { file_bytes: 4 << 20, files: 16, reserve_files: 2 };
+        let limits = VolumeLimits { journal, cache_bytes: CACHE_BYTES, batch_bytes: 4 << 20, ..LIMITS };
+        Self { bench: Bench::of(geometry, limits), dir: tempfile::tempdir_in("/var/tmp").unwrap() }
+    }
+
+    async fn open(&self) -> Arc<Volume> {
+        let directory = |name| Arc::new(Directory::create(&self.dir.path().join(name)).unwrap());
+        let environment = Environment {
+            state: directory("state"),
+            journal: directory("journal"),
+            cache: directory("cache"),
+            store: Arc::new(self.bench.store.clone()),
+            sealer: self.bench.sealer.clone(),
+            pages: PageCache::none(),
+        };
+        let access = Access::Write { over_others: false, mounted: false };
+        volume::open(environment, self.bench.drive, device(0), access, self.bench.limits).await.unwrap()
+    }
+}
+
+fn content(block: u64, version: u64) -> Vec<u8> {
+    (0..512_u64).flat_map(|word| (block * 1000 + word + version * 7).to_le_bytes()).collect()
+}
+
+async fn write(volume: &Arc<Volume>, start: u64, version: u64) {
+    let data: Vec<u8> = (start..start + REQUEST).flat_map(|block| content(block, version)).collect();
+    let written = VolumeDevice(volume.clone()).write(start * 4096, &data, Durability::Ordered).wait().await;
+    written.unwrap();
+}
+
+async fn check(volume: &Arc<Volume>, start: u64, version: u64) {
+    let range = start * 4096..(start + REQUEST) * 4096;
+    let lease = VolumeDevice(volume.clone()).read(range).wait().await.unwrap();
+    let expected: Vec<u8> = (start..start + REQUEST).flat_map(|block| content(block, version)).collect();
+    let mut found = vec![0; expected.len()];
+    lease.copy_to(&mut found).unwrap();
+    assert!(found == expected, "the blocks from {start}");
+}
+
+fn below_limit(volume: &Volume) {
+    let status = volume.status();
+    assert!(status.cached_bytes <= status.cache_limit_bytes, "{} cached", status.cached_bytes);
+}
+
+async fn fill(volume: &Arc<Volume>, version: u64) {
+    for start in (0..BLOCKS).step_by(REQUEST as usize) {
+        write(volume, start, version).await;
+        below_limit(volume);
+        if start % 512 == 0 {
+            volume.pusher().unwrap().sync().await.unwrap();
+            // The keeper has its turn.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    }
+    volume.pusher().unwrap().sync().await.unwrap();
+}
+
+#[test]
+fn it_stays_below_its_limit_and_every_block_reads_back() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        fill(&volume, 1).await;
+        for round in 0..2 {
+            for start in (0..BLOCKS).step_by(REQUEST as usize) {
+                check(&volume, (start * (1 + 2 * round)) % BLOCKS, 1).await;
+                below_limit(&volume);
+            }
+        }
+        assert!(volume.status().cached_bytes > CACHE_BYTES / 2, "and uses what it may");
+        bench::close(volume).await;
+        let volume = world.open().await;
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, 1).await;
+            below_limit(&volume);
+        }
+        bench::close(volume).await;
+    });
+}
+
+#[test]
+fn what_waits_for_upload_does_not_go_and_what_has_no_room_is_read_all_the_same() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        fill(&volume, 1).await;
+        volume.pusher().unwrap().set_paused(true);
+        // More than the cache may hold: the rest stays in the journal.
+        for start in (0..BLOCKS / 2).step_by(REQUEST as usize) {
+            write(&volume, start, 2).await;
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        below_limit(&volume);
+        assert!(volume.status().local_trouble.is_some_and(|trouble| trouble.contains("upload")));
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, if start < BLOCKS / 2 { 2 } else { 1 }).await;
+            below_limit(&volume);
+        }
+        volume.pusher().unwrap().set_paused(false);
+        volume.pusher().unwrap().sync().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(volume.status().local_trouble, None);
+        below_limit(&volume);
+        bench::close(volume).await;
+    });
+}
+
+#[test]
+fn a_smaller_limit_works_at_once_and_what_is_kept_stays() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        fill(&volume, 1).await;
+        let kept = BlockRange::new(1000, 256);
+        volume.cache().residents().keep(kept);
+        volume.puller().demand(kept).await.unwrap();
+        volume.set_cache_limit(CACHE_BYTES / 4);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        below_limit(&volume);
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, 1).await;
+            below_limit(&volume);
+        }
+        assert_eq!(volume.cache().absent(kept), []);
+        // It may go again.
+        volume.cache().residents().let_go(kept, volume.cache().valid());
+        volume.set_cache_limit(1 << 20);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        below_limit(&volume);
+        assert_ne!(volume.cache().absent(kept), []);
+        bench::close(volume).await;
+    });
+}
