@@ -43,6 +43,9 @@ pub enum PullError {
     Cache(String),
 }
 
+/// How often a reader may see go again what was pulled for it, before it reads past the cache.
+const LOSSES_MAX: u32 = 3;
+
 /// Brings blocks into the cache.
 pub struct Puller {
     map: Arc<Map>,
@@ -147,12 +150,21 @@ impl Puller {
     pub async fn demand(self: &Arc<Self>, range: BlockRange) -> Result<(), PullError> {
         let mut ended = self.ended.subscribe();
         let mut is_told = false;
+        let (mut before, mut losses) = (vec![range], 0);
         loop {
             ended.borrow_and_update();
             let missing = self.missing(range);
             if missing.is_empty() {
                 return Ok(());
             }
+            let was_missing = |run: &BlockRange| before.iter().any(|before| before.intersect(run) == *run);
+            if !missing.iter().all(was_missing) {
+                losses += 1;
+                if losses == LOSSES_MAX {
+                    return Err(PullError::Cache("what is pulled goes at once".into()));
+                }
+            }
+            before.clone_from(&missing);
             {
                 let mut queue = self.queue.lock();
                 for run in missing {

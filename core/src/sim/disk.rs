@@ -364,9 +364,9 @@ impl DiskFile for SimFile {
     }
 
     fn allocated(&self) -> io::Result<u64> {
-        const PAGE: usize = 4096;
-        let is_data = |page: &&[u8]| page.iter().any(|byte| *byte != 0);
-        self.with(|file, _| Ok((file.live.chunks(PAGE).filter(is_data).count() * PAGE) as u64))
+        const HOLE: [u8; 4096] = [0; 4096];
+        let is_data = |page: &&[u8]| **page != HOLE[..page.len()];
+        self.with(|file, _| Ok((file.live.chunks(HOLE.len()).filter(is_data).count() * HOLE.len()) as u64))
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {

@@ -9,6 +9,9 @@ use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// How often blocks are pulled into the cache for one read.
+const PULLS_MAX: u32 = 4;
+
 impl Volume {
     /// Where the bytes `range` are: now, if all is local; else once they are pulled.
     pub fn read_bytes(self: &Arc<Self>, range: Range<u64>) -> Answer<ReadLease> {
@@ -29,7 +32,7 @@ impl Volume {
     }
 
     async fn pull_and_lease(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
-        loop {
+        for _ in 0..PULLS_MAX {
             match self.puller.demand(BlockRange::covering(&range)).await {
                 // What cannot be kept can still be read.
                 Err(PullError::Cache(_)) => return self.read_past_cache(range).await,
@@ -41,6 +44,8 @@ impl Volume {
             }
             self.check_open()?;
         }
+        // They go as fast as they come: it is more than a small cache holds.
+        self.read_past_cache(range).await
     }
 
     /// Reads blocks that the cache does not take from the store, for this reader alone.

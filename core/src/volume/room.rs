@@ -60,6 +60,15 @@ struct Turn {
     is_stuck: bool,
 }
 
+/// However the work ends, nobody waits for it any more.
+struct LastTurn(Arc<Shared>);
+
+impl Drop for LastTurn {
+    fn drop(&mut self) {
+        self.0.turns.send_replace(Turn { number: u64::MAX, is_stuck: true });
+    }
+}
+
 /// So many bytes may come, while it lives.
 pub struct Admission<'a>(#[allow(dead_code, reason = "it is held")] Counted<'a>);
 
@@ -109,6 +118,7 @@ impl Room {
         });
         let working = shared.clone();
         let task = tokio::spawn(async move {
+            let _last = LastTurn(working.clone());
             loop {
                 working.make().await;
                 let _ = tokio::time::timeout(LOOK_EVERY, working.wanted.notified()).await;
@@ -141,7 +151,6 @@ impl Room {
             task.abort();
             let _ = task.await;
         }
-        self.shared.turns.send_modify(|turn| *turn = Turn { number: u64::MAX, is_stuck: true });
     }
 }
 
@@ -151,19 +160,20 @@ impl Shared {
             return Ok(admission);
         }
         let mut turns = self.turns.subscribe();
-        let asked_at = turns.borrow_and_update().number;
+        let first = turns.borrow_and_update().number;
+        let mut asked_at = first;
         let _waiting = Counted::new(&self.waiting, bytes);
         loop {
             self.wanted.notify_one();
-            if turns.changed().await.is_err() {
-                return Err(NoRoom);
-            }
-            let turn = *turns.borrow_and_update();
+            // It is told at the latest when the work ends.
+            let is_over = |turn: &Turn| turn.number > asked_at || turn.number == u64::MAX;
+            let Ok(turn) = turns.wait_for(is_over).await.map(|turn| *turn) else { return Err(NoRoom) };
+            asked_at = turn.number;
             if let Some(admission) = self.admit(bytes) {
                 return Ok(admission);
             }
             // The turn that was under way may not have known.
-            if turn.is_stuck && turn.number > asked_at + 1 {
+            if turn.is_stuck && (turn.number > first.saturating_add(1) || turn.number == u64::MAX) {
                 return Err(NoRoom);
             }
         }
@@ -212,10 +222,8 @@ impl Shared {
     /// The limit, or less where the disk has too little left.
     fn look_at_disk(&self, used: u64) -> u64 {
         let free = self.disk.free_bytes().unwrap_or(FREE_BYTES_MIN);
-        let limit = self
-            .limit
-            .load(Ordering::Acquire)
-            .min((used + free).saturating_sub(FREE_BYTES_MIN.min((used + free) / 10)));
+        let disk = used.saturating_add(free);
+        let limit = self.limit.load(Ordering::Acquire).min(disk - FREE_BYTES_MIN.min(disk / 10));
         self.effective.store(limit, Ordering::Release);
         limit
     }

@@ -5,6 +5,7 @@ use super::Volume;
 use super::read::pull_failed;
 use crate::device::{Answer, DeviceError, Durability, Zeroing};
 use crate::journal::JournalError;
+use crate::pull::PullError;
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ enum Patch {
     NoRoom,
     NotLocal,
 }
+
+/// How soon a write looks again whether the cache takes a block that it changes in part.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 impl Volume {
     /// Writes whole blocks at once if there is room; what is unaligned, throttled or forced is answered later.
@@ -140,7 +144,11 @@ impl Volume {
         let edges = [BlockRange::new(covering.start, 1), BlockRange::new(covering.end - 1, 1)];
         loop {
             for edge in edges.iter().filter(|edge| whole.intersect(edge).is_empty()) {
-                self.puller.demand(*edge).await.map_err(pull_failed)?;
+                match self.puller.demand(*edge).await {
+                    // Once there is room for it. What was read past the cache could be older by now.
+                    Err(PullError::Cache(_)) => tokio::time::sleep(ROOM_PAUSE).await,
+                    pulled => pulled.map_err(pull_failed)?,
+                }
             }
             let room = self.journal.room_from_now();
             match self.patch(&range, covering, data)? {
