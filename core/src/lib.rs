@@ -9,6 +9,7 @@ pub mod device;
 pub mod disk;
 pub mod drive;
 pub mod entropy;
+pub mod ext4;
 pub mod family;
 pub mod fence;
 pub mod fork;
