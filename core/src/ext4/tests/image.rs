@@ -68,6 +68,12 @@ impl Image {
         String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
+    /// Gives large directories a hashed index, as the kernel would have.
+    pub fn index_directories(&self) {
+        let done = tool("e2fsck").args(["-fyD"]).arg(&self.path).output().unwrap();
+        assert!(done.status.code().is_some_and(|code| code < 4));
+    }
+
     /// Changes it, and tells which blocks differ then.
     pub fn change(&self, commands: &[String]) -> Vec<u64> {
         let before = fs::read(&self.path).unwrap();
@@ -157,7 +163,8 @@ pub fn in_pieces(path: &Path, pieces: u64) {
 /// A directory of so many files without content.
 pub fn large_directory(path: &Path, files: usize) {
     fs::create_dir(path).unwrap();
+    let name = "n".repeat(240);
     for number in 0..files {
-        File::create(path.join(format!("a file with a long name, number {number}"))).unwrap();
+        File::create(path.join(format!("{name}{number}"))).unwrap();
     }
 }

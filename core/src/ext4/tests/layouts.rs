@@ -98,10 +98,12 @@ fn quota_orphan_file_and_other_extras() {
 }
 
 #[test]
-fn twenty_thousand_files_in_one_directory() {
-    let options = ["-b", "4096", "-J", "size=8", "-N", "32768"];
-    let image = Image::make(300, &options, |root| large_directory(&root.join("large"), 20_000));
+fn thousands_of_files_in_one_directory_with_an_index() {
+    let options = ["-b", "4096", "-J", "size=8", "-N", "8192"];
+    let image = Image::make(300, &options, |root| large_directory(&root.join("large"), 3000));
+    image.index_directories();
     let (walk, cost) = image.walk();
+    compare(&image, &walk);
     let directories = walk.metadata().into_iter().filter(|(_, kind)| *kind == Kind::Directory);
     let blocks: u64 = directories.map(|(range, _)| range.count()).sum();
     let said = image
