@@ -251,7 +251,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Metadata that was found since this was last asked; some of it perhaps not for the first time.
+    /// Metadata that was found since this was last asked, in order; some of it perhaps not for the first time.
     pub fn found(&mut self) -> Vec<(BlockRange, Kind)> {
         self.agenda.take_found()
     }

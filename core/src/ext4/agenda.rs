@@ -1,4 +1,4 @@
-//! What is to be read, and what was found. Bounded by what the others claim: a block is here at most once.
+//! What is to be read, and what was found. A block is here at most once, however often it is written.
 
 use super::Kind;
 use crate::runs::{Run, RunMap};
@@ -14,13 +14,19 @@ impl Run for Mark {
     }
 }
 
+impl Run for Kind {
+    fn skip(&self, _blocks: u64) -> Self {
+        *self
+    }
+}
+
 /// The walk's next steps.
 #[derive(Default)]
 pub struct Agenda {
     /// Blocks whose content is to be learnt.
     to_read: RunMap<Mark>,
     /// Metadata that was found since it was last told.
-    found: Vec<(BlockRange, Kind)>,
+    found: RunMap<Kind>,
     /// Structures that were not believed.
     pub doubts: u64,
     /// Whether something was left out because a limit was reached.
@@ -36,7 +42,7 @@ impl Agenda {
     /// Forgets what was to be read.
     pub fn clear(&mut self) {
         self.to_read = RunMap::new();
-        self.found.clear();
+        self.found = RunMap::new();
     }
 
     /// What is to be read, in order; where blocks lie less than `gap` apart, as one range.
@@ -55,19 +61,12 @@ impl Agenda {
 
     /// Tells of metadata.
     pub fn found(&mut self, range: BlockRange, kind: Kind) {
-        if let Some((last, known)) = self.found.last_mut()
-            && *known == kind
-            && last.end == range.start
-        {
-            last.end = range.end;
-        } else {
-            self.found.push((range, kind));
-        }
+        self.found.join(range, kind);
     }
 
-    /// What was found since this was last asked.
+    /// What was found since this was last asked, in order.
     pub fn take_found(&mut self) -> Vec<(BlockRange, Kind)> {
-        std::mem::take(&mut self.found)
+        std::mem::take(&mut self.found).iter().map(|(range, kind)| (range, *kind)).collect()
     }
 
     /// Something was not believed.

@@ -108,7 +108,7 @@ impl Claims {
     }
 
     fn learn_inode(&mut self, number: u32, inode: Inode, cx: &mut Context) {
-        let is_small = inode.content == Content::File && inode.size < self.smallest;
+        let is_small = inode.content == Content::Regular && inode.size < self.smallest;
         if let Some(known) = self.inodes.get_mut(&number) {
             let is_same = known.digest == inode.digest && known.content == inode.content;
             if is_same && (is_small || known.kept != Kept::TooSmall) {
@@ -124,7 +124,8 @@ impl Claims {
         let checked = inode.roots.into_iter().map(|entries| free_of_fixed(entries, cx.groups));
         let Ok(roots) = checked.collect::<Result<Vec<_>, Doubt>>() else { return cx.agenda.doubt() };
         let attributes = inode.attributes.filter(|block| cx.groups.at(*block).is_none());
-        if attributes.is_none() && roots.iter().all(|root| root.runs.is_empty() && root.children.is_empty()) {
+        let adds_nothing = |root: &Entries| root.children.is_empty() && (is_small || root.runs.is_empty());
+        if attributes.is_none() && roots.iter().all(adds_nothing) {
             return self.forget(number);
         }
         let records_max = cx.limits.metadata_runs + cx.limits.file_runs;
@@ -179,7 +180,7 @@ impl Claims {
         if known.kept != Kept::Runs || maps_the_reserve(inode) {
             return;
         }
-        let map = if content == Content::File { &self.files } else { &self.metadata };
+        let map = if content == Content::Regular { &self.files } else { &self.metadata };
         let was = map.runs_within(inode, entries.span.clone());
         if was == entries.runs {
             return;
@@ -187,14 +188,14 @@ impl Claims {
         known.runs = (known.runs + entries.runs.len() as u32).saturating_sub(was.len() as u32);
         self.clear(inode, entries.span.clone());
         for (at, range) in &entries.runs {
-            if content == Content::File {
+            if content == Content::Regular {
                 self.files.insert(inode, *at, *range);
             } else if self.has_room(range.count(), cx) {
                 self.metadata.insert(inode, *at, *range);
                 told(content, *at, *range).for_each(|(part, kind)| cx.agenda.found(part, kind));
             }
         }
-        if content == Content::File {
+        if content == Content::Regular {
             self.keep_within(cx.limits.file_runs, inode);
         }
     }
@@ -213,7 +214,7 @@ impl Claims {
         }
         while self.files.len() > file_runs {
             self.smallest = self.smallest.saturating_mul(2).max(SMALLEST_FILE_BYTES);
-            let is_small = |known: &Known| known.content == Content::File && known.size < self.smallest;
+            let is_small = |known: &Known| known.content == Content::Regular && known.size < self.smallest;
             let small = self.inodes.iter().filter(|(_, known)| is_small(known)).map(|(number, _)| *number);
             for number in small.collect::<Vec<_>>() {
                 self.let_go(number, Kept::TooSmall);

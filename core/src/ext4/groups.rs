@@ -126,7 +126,8 @@ impl Groups {
     /// The number of the first inode in a block of the group's table.
     pub fn first_inode(&self, group: u32, block: u64, fs: &Superblock) -> Option<u32> {
         let table = self.groups.get(group as usize)?.table;
-        let before = block.checked_sub(table.start)? * u64::from(fs.inodes_per_block());
+        let before =
+            block.checked_sub(table.start).filter(|_| block < table.end)? * u64::from(fs.inodes_per_block());
         let first = u64::from(group) * u64::from(fs.inodes_per_group) + before + 1;
         u32::try_from(first).ok()
     }

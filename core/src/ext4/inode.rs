@@ -29,7 +29,7 @@ const INODE_RESIZE: u32 = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Data of a regular file, the only content that is no metadata.
-    File,
+    Regular,
     /// Directory entries.
     Directory,
     /// The target of a symbolic link.
@@ -46,7 +46,7 @@ impl Content {
     /// What metadata it is, if it is any; `at` is the block of the file.
     pub fn kind(self, at: u32) -> Option<Kind> {
         Some(match self {
-            Content::File => return None,
+            Content::Regular => return None,
             Content::Directory => Kind::Directory,
             Content::Symlink => Kind::Symlink,
             Content::Attributes => Kind::Attributes,
@@ -135,7 +135,7 @@ fn content(number: u32, mode: u16, flags: u32, fs: &Superblock) -> Content {
         _ if number < fs.first_inode && number != INODE_ROOT => Content::Special,
         TYPE_SYMLINK => Content::Symlink,
         _ if flags & FLAG_ATTRIBUTES != 0 => Content::Attributes,
-        _ => Content::File,
+        _ => Content::Regular,
     }
 }
 

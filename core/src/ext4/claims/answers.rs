@@ -39,7 +39,7 @@ impl Claims {
     /// An inode's runs, if they are kept.
     pub fn runs_of(&self, inode: u32) -> Option<Vec<(u32, BlockRange)>> {
         let known = self.inodes.get(&inode).filter(|known| known.kept == Kept::Runs)?;
-        let map = if known.content == Content::File { &self.files } else { &self.metadata };
+        let map = if known.content == Content::Regular { &self.files } else { &self.metadata };
         Some(map.runs_of(inode))
     }
 
