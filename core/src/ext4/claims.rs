@@ -128,7 +128,7 @@ impl Claims {
         if attributes.is_none() && roots.iter().all(adds_nothing) {
             return self.forget(number);
         }
-        let records_max = cx.limits.metadata_runs + cx.limits.file_runs;
+        let records_max = cx.limits.metadata_runs.saturating_add(cx.limits.file_runs);
         if self.inodes.len() >= records_max && !self.inodes.contains_key(&number) {
             cx.agenda.is_full = true;
             return;
@@ -143,7 +143,8 @@ impl Claims {
         if let Some(block) = self.attributes.set(number, attributes) {
             cx.agenda.found(BlockRange::new(block, 1), Kind::Attributes);
         }
-        for root in roots {
+        // Nodes before data: a record that has none may go while there is no room for its runs.
+        for root in roots.into_iter().rev() {
             self.nodes.prune(number, root.child_depth.map_or(0, |depth| depth + 1), &root.span);
             self.apply(number, inode.style, &root, cx);
         }
@@ -203,7 +204,7 @@ impl Claims {
     /// Lets runs of files go until they are few enough: those of `inode` if they are a great part of all, else those of
     /// the smallest files.
     fn keep_within(&mut self, file_runs: usize, inode: u32) {
-        let share = file_runs / FILE_SHARE;
+        let share = (file_runs / FILE_SHARE).max(1);
         if let Some(known) = self.inodes.get_mut(&inode)
             && known.runs as usize > share
         {

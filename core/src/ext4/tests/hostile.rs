@@ -193,8 +193,18 @@ fn trees_that_name_themselves_and_each_other_end() {
             for (at, node) in nodes.iter().enumerate() {
                 let other = nodes[(at + shift) % nodes.len()] as u32;
                 let mut bytes = memory.held[node].clone();
-                // Every pointer of an indirect block; every index entry of a block of extents that says it is an index.
-                bytes.chunks_exact_mut(4).skip(1).for_each(|word| word.copy_from_slice(&other.to_le_bytes()));
+                if options.contains(&"^metadata_csum,^uninit_bg,^extents,^64bit") {
+                    bytes.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&other.to_le_bytes()));
+                } else {
+                    // An index of 340 entries in the place of whatever it was, of any depth.
+                    let header = [0xf30a | 340 << 16, 340 | (shift as u32) << 16, 0];
+                    let entries = (0..340).flat_map(|at| [at, other, 0]);
+                    let words = header.into_iter().chain(entries);
+                    bytes
+                        .chunks_exact_mut(4)
+                        .zip(words)
+                        .for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+                }
                 changed.insert(*node, bytes);
             }
             let mut walk = Walk::new(memory.blocks, LIMITS);
