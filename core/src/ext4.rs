@@ -215,6 +215,12 @@ impl Walk {
         }
     }
 
+    /// The drive has another size now: what the superblock says is looked at again.
+    pub fn resized(&mut self, device_blocks: u64) {
+        self.device_blocks = device_blocks;
+        self.agenda.read(BlockRange::new(0, 1));
+    }
+
     fn learn(&mut self, block: u64, bytes: &[u8]) -> Result<(), Ext4Error> {
         if block == 0 {
             return self.learn_superblock(bytes);

@@ -74,6 +74,14 @@ impl Image {
         assert!(done.status.code().is_some_and(|code| code < 4));
     }
 
+    /// Makes it larger.
+    pub fn grow(&mut self, mib: u64) {
+        File::options().write(true).open(&self.path).unwrap().set_len(mib << 20).unwrap();
+        assert!(tool("e2fsck").args(["-fy"]).arg(&self.path).output().unwrap().status.success());
+        assert!(tool("resize2fs").arg(&self.path).output().unwrap().status.success());
+        self.blocks = (mib << 20) / BLOCK_BYTES;
+    }
+
     /// Changes it, and tells which blocks differ then.
     pub fn change(&self, commands: &[String]) -> Vec<u64> {
         let before = fs::read(&self.path).unwrap();

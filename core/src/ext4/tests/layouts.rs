@@ -66,6 +66,40 @@ fn descriptors_in_their_own_groups() {
 }
 
 #[test]
+fn other_mixtures_of_features() {
+    let layouts: [&[&str]; 7] = [
+        &["-b", "4096", "-O", "^has_journal,^sparse_super,^resize_inode"],
+        &["-b", "4096", "-I", "128", "-O", "metadata_csum"],
+        &["-b", "4096", "-G", "64", "-I", "1024"],
+        &["-b", "4096", "-O", "^flex_bg,^64bit", "-g", "8192"],
+        &["-b", "4096", "-O", "metadata_csum_seed", "-U", "random", "-E", "resize=10G"],
+        &["-b", "4096", "-O", "^64bit,uninit_bg,^metadata_csum", "-g", "4096"],
+        &["-b", "4096", "-r", "0", "-O", "none"],
+    ];
+    for options in layouts {
+        let image = Image::make(400, options, some_files);
+        compare(&image, &image.walk().0);
+    }
+}
+
+#[test]
+fn one_that_was_made_larger() {
+    let options = ["-b", "4096", "-E", "resize=100G"];
+    let mut image = Image::make(200, &options, some_files);
+    let (mut walk, _) = image.walk();
+    image.grow(1000);
+    compare(&image, &image.walk().0);
+    // One that was told of a smaller drive says so, and keeps what it knows.
+    let known = walk.metadata();
+    walk.written(BlockRange::new(0, 1));
+    assert!(matches!(image.go_on(&mut walk), Err(Ext4Error::Implausible(_))));
+    assert_eq!(walk.metadata(), known);
+    walk.resized(image.blocks);
+    image.go_on(&mut walk).unwrap();
+    compare(&image, &walk);
+}
+
+#[test]
 fn two_backups_and_small_groups() {
     let image =
         Image::make(500, &["-b", "4096", "-g", "2048", "-O", "sparse_super2,^resize_inode"], some_files);

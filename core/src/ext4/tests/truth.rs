@@ -151,7 +151,7 @@ fn header(dump: &str, name: &str) -> Option<u64> {
 
 fn groups(dump: &str) -> Vec<Group> {
     let per_group = header(dump, "Inodes per group:").unwrap();
-    let inode_bytes = header(dump, "Inode size:").unwrap();
+    let inode_bytes = header(dump, "Inode size:").unwrap_or(128);
     let blocks_per_group = header(dump, "Blocks per group:").unwrap();
     let mut groups: Vec<Group> = Vec::new();
     let (mut inodes_unused, mut blocks_unused, mut table) = (false, false, 0..=0);
