@@ -147,7 +147,7 @@ impl Superblock {
             uuid,
             large_directories: incompat & INCOMPAT_LARGEDIR != 0,
             journal: (compat & COMPAT_HAS_JOURNAL != 0).then_some(u32_at(sb, 0xe0)).filter(|ino| *ino != 0),
-            special: [0x240, 0x244, 0x26c, 0x280].map(|at| feature(at)),
+            special: [0x240, 0x244, 0x26c, 0x280].map(feature),
             mmp: (incompat & INCOMPAT_MMP != 0).then_some(u64_at(sb, 0x168)),
             together: if incompat & INCOMPAT_META_BG != 0 { u64::from(u32_at(sb, 0x104)) } else { u64::MAX },
             reserved: if compat & COMPAT_RESIZE_INODE != 0 { u64::from(u16_at(sb, 0xce)) } else { 0 },
