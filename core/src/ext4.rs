@@ -39,11 +39,15 @@ mod claims;
 mod fields;
 mod groups;
 mod inode;
+mod kind;
+mod limits;
 mod nodes;
 mod superblock;
 mod tree;
 
 pub use agenda::coalesce;
+pub use kind::Kind;
+pub use limits::Limits;
 pub use superblock::Ext4Error;
 
 use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
@@ -65,57 +69,6 @@ pub struct InodeNumber(pub u32);
 impl fmt::Display for InodeNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// What a block of metadata is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// The superblock.
-    Superblock,
-    /// Group descriptors that are in use.
-    Descriptors,
-    /// Copies of the superblock and of descriptors: read by repairs alone.
-    Backup,
-    /// Room for more descriptors: read when the file system is made larger.
-    Reserve,
-    /// Which blocks of a group are in use.
-    BlockBitmap,
-    /// Which inodes of a group are in use.
-    InodeBitmap,
-    /// The part of an inode table that is in use.
-    InodeTable,
-    /// Extents and indirect blocks.
-    Mapping,
-    /// Directory entries and their index.
-    Directory,
-    /// A long target of a symbolic link.
-    Symlink,
-    /// Extended attributes.
-    Attributes,
-    /// The journal's first block, which says where the rest begins.
-    JournalHead,
-    /// The rest of the journal: read by the next mount if [`Walk::needs_recovery`], else only written.
-    Journal,
-    /// Quota, orphans, multiple mount protection, and what else reserved inodes hold.
-    Special,
-}
-
-/// How much is taken on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Blocks of metadata; what a wrong guess can have pulled at most.
-    pub metadata_blocks: u64,
-    /// Runs of metadata that inodes have (about 90 bytes each) and nodes of trees (about 110).
-    pub metadata_runs: usize,
-    /// Runs of regular files that are kept (about 90 bytes each, and 55 for each file). Beyond, the smallest files' go.
-    pub file_runs: usize,
-}
-
-impl Default for Limits {
-    /// 16 GiB of metadata, and at most about 80 MB of memory; 6 MB with 50,000 files of one run each.
-    fn default() -> Self {
-        Self { metadata_blocks: 1 << 22, metadata_runs: 1 << 18, file_runs: 1 << 18 }
     }
 }
 
@@ -200,7 +153,7 @@ impl Walk {
         outcome
     }
 
-    /// These blocks were written: what of them was learnt from is wanted again.
+    /// These blocks were written, and what was written can be read: what of them was learnt from is wanted again.
     pub fn written(&mut self, range: BlockRange) {
         if range.start == 0 && !range.is_empty() {
             self.agenda.read(BlockRange::new(0, 1));

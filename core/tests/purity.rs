@@ -17,6 +17,8 @@ const PURE: &[&str] = &[
     "ext4/fields.rs",
     "ext4/groups.rs",
     "ext4/inode.rs",
+    "ext4/kind.rs",
+    "ext4/limits.rs",
     "ext4/nodes.rs",
     "ext4/superblock.rs",
     "ext4/tree.rs",

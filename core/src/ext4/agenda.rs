@@ -14,12 +14,6 @@ impl Run for Mark {
     }
 }
 
-impl Run for Kind {
-    fn skip(&self, _blocks: u64) -> Self {
-        *self
-    }
-}
-
 /// The walk's next steps.
 #[derive(Default)]
 pub struct Agenda {
