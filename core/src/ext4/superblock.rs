@@ -167,7 +167,7 @@ impl Superblock {
         must(self.blocks > 0 && self.blocks <= device_blocks, "it is larger than the drive")?;
         let bits = 8 * BLOCK_BYTES;
         must((256..=bits).contains(&self.blocks_per_group), "blocks in a group")?;
-        must((1..=bits).contains(&self.inodes_per_group.into()), "inodes in a group")?;
+        must((1..=bits).contains(&u64::from(self.inodes_per_group)), "inodes in a group")?;
         let groups = self.blocks.div_ceil(self.blocks_per_group);
         must(groups <= GROUPS_MAX, "number of groups")?;
         self.groups = groups as u32;

@@ -60,7 +60,7 @@ pub fn extents(bytes: &[u8], depth: Option<u8>, span: Range<u32>, fs: &Superbloc
     let (count, most) = (usize::from(u16_at(bytes, 2)), usize::from(u16_at(bytes, 4)));
     let own = u16_at(bytes, 6);
     let fits = u16_at(bytes, 0) == MAGIC && count <= most && most <= room;
-    if !fits || own > DEPTH_MAX.into() || depth.is_some_and(|depth| own != depth.into()) {
+    if !fits || own > u16::from(DEPTH_MAX) || depth.is_some_and(|depth| own != u16::from(depth)) {
         return Err(Doubt);
     }
     let entries: Vec<_> =
@@ -90,7 +90,7 @@ fn leaf(entries: &[&[u8]], span: Range<u32>, fs: &Superblock) -> Result<Entries,
         next = u64::from(at) + range.count();
         push(&mut runs, at, range);
     }
-    if next > span.end.into() {
+    if next > u64::from(span.end) {
         return Err(Doubt);
     }
     Ok(Entries { span, runs, ..Entries::default() })
@@ -147,7 +147,7 @@ pub fn pointers(
             continue;
         }
         let range = BlockRange { start: block, end: block + 1 };
-        let (Ok(from), true) = (u32::try_from(at), at < span.end.into() && fs.holds(range)) else {
+        let (Ok(from), true) = (u32::try_from(at), at < u64::from(span.end) && fs.holds(range)) else {
             return Err(Doubt);
         };
         match below {
