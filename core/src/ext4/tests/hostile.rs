@@ -110,7 +110,7 @@ fn whatever_is_damaged_nothing_panics_and_nothing_grows() {
     let (mut refused, mut doubted, mut full) = (0, 0, 0);
     for (layout, options) in LAYOUTS.iter().enumerate() {
         let memory = Memory::of(&Image::make(160, options, some_files));
-        for seed in 0..500 {
+        for seed in 0..300 {
             let what = format!("layout {layout} seed {seed}");
             let mut rng = StdRng::seed_from_u64(seed);
             let mut changed = HashMap::new();
@@ -143,7 +143,7 @@ fn whatever_is_damaged_nothing_panics_and_nothing_grows() {
         }
     }
     // Else it would have tried nothing.
-    assert!(refused > 100 && doubted > 1000 && full > 20, "{refused} {doubted} {full}");
+    assert!(refused > 100 && doubted > 600 && full > 20, "{refused} {doubted} {full}");
 }
 
 #[test]

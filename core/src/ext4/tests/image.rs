@@ -39,7 +39,8 @@ pub struct Cost {
 impl Image {
     /// A file system of that size with those options, filled with what `fill` puts into a directory.
     pub fn make(mib: u64, options: &[&str], fill: impl FnOnce(&Path)) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        // In memory where there is such a place: the tools sync at every end, and it is not disks that are tested.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let (path, source) = (dir.path().join("image"), dir.path().join("source"));
         fs::create_dir(&source).unwrap();
         fill(&source);
