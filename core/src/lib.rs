@@ -10,6 +10,7 @@ pub mod disk;
 pub mod drive;
 pub mod entropy;
 pub mod evict;
+pub mod ext4;
 pub mod family;
 pub mod fence;
 pub mod fork;

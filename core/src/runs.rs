@@ -70,6 +70,12 @@ impl<V: Run> RunMap<V> {
         }
     }
 
+    /// The run that holds the block, whole, with the value of its first block.
+    pub fn run_at(&self, block: u64) -> Option<(BlockRange, &V)> {
+        let (&start, (end, value)) = self.runs.range(..=block).next_back()?;
+        (*end > block).then_some((BlockRange { start, end: *end }, value))
+    }
+
     /// The parts of runs inside `range`, in order.
     pub fn overlapping(&self, range: BlockRange) -> impl Iterator<Item = (BlockRange, V)> {
         let before = self.runs.range(..range.start).next_back().filter(|(_, (end, _))| *end > range.start);
@@ -103,6 +109,29 @@ impl<V: Run> RunMap<V> {
     }
 }
 
+impl<V: Run + PartialEq> RunMap<V> {
+    /// Covers `range` with `value`, as one run with the neighbours that it continues or that continue it.
+    pub fn join(&mut self, mut range: BlockRange, mut value: V) {
+        if range.is_empty() {
+            return;
+        }
+        self.remove(range);
+        if let Some(last) = range.start.checked_sub(1)
+            && let Some((before, first)) = self.run_at(last)
+            && first.skip(before.count()) == value
+        {
+            value = first.clone();
+            range.start = before.start;
+        }
+        if let Some((after, first)) = self.run_at(range.end)
+            && value.skip(range.count()) == *first
+        {
+            range.end = after.end;
+        }
+        self.insert(range, value);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +146,22 @@ mod tests {
         fn skip(&self, blocks: u64) -> Self {
             Tagged(self.0, self.1 + blocks)
         }
+    }
+
+    #[test]
+    fn joined_runs_are_one_where_they_go_on_and_two_where_they_do_not() {
+        let mut map = RunMap::new();
+        map.join(BlockRange::new(10, 5), Tagged(1, 100));
+        map.join(BlockRange::new(20, 5), Tagged(1, 110));
+        map.join(BlockRange::new(15, 5), Tagged(1, 105));
+        assert_eq!(map.run_at(17), Some((BlockRange::new(10, 15), &Tagged(1, 100))));
+        map.join(BlockRange::new(12, 2), Tagged(2, 0));
+        map.join(BlockRange::new(25, 1), Tagged(1, 0));
+        let runs: Vec<_> = map.iter().map(|(range, _)| (range.start, range.end)).collect();
+        assert_eq!(runs, [(10, 12), (12, 14), (14, 25), (25, 26)]);
+        assert_eq!(map.run_at(14).unwrap().1, &Tagged(1, 104));
+        assert_eq!(map.run_at(26), None);
+        assert_eq!(map.run_at(9), None);
     }
 
     #[test]

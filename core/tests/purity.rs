@@ -7,6 +7,21 @@ use std::path::Path;
 
 /// Every decision, every format, and the structures that they are made of.
 const PURE: &[&str] = &[
+    "ext4.rs",
+    "ext4/agenda.rs",
+    "ext4/attributes.rs",
+    "ext4/block_map.rs",
+    "ext4/checksum.rs",
+    "ext4/claims.rs",
+    "ext4/claims/answers.rs",
+    "ext4/fields.rs",
+    "ext4/groups.rs",
+    "ext4/inode.rs",
+    "ext4/kind.rs",
+    "ext4/limits.rs",
+    "ext4/nodes.rs",
+    "ext4/superblock.rs",
+    "ext4/tree.rs",
     "fence.rs",
     "format/family.rs",
     "format/head.rs",

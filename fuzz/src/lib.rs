@@ -23,7 +23,7 @@ pub struct Target {
     pub memory_bytes: usize,
 }
 
-use targets::{formats, keys, local, nbd, text, wire};
+use targets::{ext4, formats, keys, local, nbd, text, wire};
 
 const MIB: usize = 1 << 20;
 
@@ -59,6 +59,8 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "bitmap", run: local::bitmap, seeds: local::bitmap_seeds, memory_bytes: 16 * MIB },
     Target { name: "drive_json", run: local::drive_json, seeds: local::drive_json_seeds, memory_bytes: MIB },
+    // A buffer of 1 MiB, and what the limits allow.
+    Target { name: "ext4", run: ext4::ext4, seeds: ext4::ext4_seeds, memory_bytes: 4 * MIB },
     Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },
     Target { name: "nbd_server", run: nbd::server, seeds: nbd::server_seeds, memory_bytes: 256 * MIB },
     Target { name: "nbd_client", run: nbd::client, seeds: nbd::client_seeds, memory_bytes: 64 * MIB },

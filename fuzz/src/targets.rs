@@ -1,5 +1,6 @@
 //! The targets, by what they decode.
 
+pub mod ext4;
 pub mod formats;
 mod hole;
 pub mod keys;

@@ -1,0 +1,288 @@
+//! What inodes say is theirs: the blocks of directories and other metadata, the nodes of all trees, blocks of attributes,
+//! and the data of regular files.
+//!
+//! Metadata is kept up to the limits. Of regular files the runs are kept while there is room; then the smallest files'
+//! runs go, because it is large files that are streamed and that have formats worth knowing.
+//!
+//! A record of an inode is kept exactly while it has something here, so that an inode table can be read again at any
+//! time: what is as before is skipped, what is new is added, what is gone is taken away.
+
+mod answers;
+
+use super::agenda::Agenda;
+use super::attributes::Attributes;
+use super::block_map::{BlockMap, FILE_BLOCKS_MAX};
+use super::checksum::crc32c;
+use super::fields::u32_at;
+use super::groups::Groups;
+use super::inode::{Content, Inode, maps_the_reserve};
+use super::nodes::{Node, Nodes};
+use super::superblock::{GroupCheck, Superblock};
+use super::tree::{self, Entries, Style};
+use super::{Doubt, Kind, Limits};
+use crate::units::{BLOCK_BYTES, BlockRange};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The first size below which files go when there is no room for all.
+const SMALLEST_FILE_BYTES: u64 = 64 << 10;
+/// One file has at most this part of all runs that are kept, so that a large one in pieces does not push all others out.
+const FILE_SHARE: usize = 4;
+
+/// What the rest of the walk lends.
+pub struct Context<'a> {
+    /// The layout.
+    pub fs: &'a Superblock,
+    /// What has a fixed place: no inode's.
+    pub groups: &'a Groups,
+    /// The limits.
+    pub limits: &'a Limits,
+    /// What is to be read, and what was found.
+    pub agenda: &'a mut Agenda,
+}
+
+/// What is remembered of an inode. About 55 bytes with its place in the map.
+struct Known {
+    size: u64,
+    digest: u32,
+    seed: u32,
+    /// Runs that it has, about.
+    runs: u32,
+    content: Content,
+    kept: Kept,
+}
+
+/// Whether an inode's runs are kept. All metadata's are, as far as the limits go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Runs,
+    /// A regular file that is too small, as there is no room for all.
+    TooSmall,
+    /// A regular file in so many pieces that it would push too many others out.
+    TooManyRuns,
+}
+
+/// All that inodes have.
+#[derive(Default)]
+pub struct Claims {
+    inodes: BTreeMap<u32, Known>,
+    nodes: Nodes,
+    metadata: BlockMap,
+    files: BlockMap,
+    attributes: Attributes,
+    /// Runs of smaller files are not kept.
+    smallest: u64,
+}
+
+impl Claims {
+    /// Reads a block of an inode table whose first inode is `first`.
+    pub fn learn_table(&mut self, first: u32, block: &[u8], cx: &mut Context) {
+        let group_end =
+            (first - 1) / cx.fs.inodes_per_group * cx.fs.inodes_per_group + cx.fs.inodes_per_group;
+        for (number, inode) in (first..=group_end).zip(block.chunks_exact(cx.fs.inode_bytes)) {
+            match Inode::parse(number, inode, cx.fs) {
+                Ok(Some(inode)) => self.learn_inode(number, inode, cx),
+                Ok(None) => self.forget(number),
+                Err(Doubt) => cx.agenda.doubt(),
+            }
+        }
+    }
+
+    /// Reads a node of a tree, if the block is known as one.
+    pub fn learn_node(&mut self, block: u64, bytes: &[u8], cx: &mut Context) {
+        let Some(node) = self.nodes.at(block).cloned() else { return };
+        let Some(known) = self.inodes.get(&node.inode) else { return };
+        if maps_the_reserve(node.inode) || node.depth == 0 && known.kept != Kept::Runs {
+            return;
+        }
+        let below = node.depth.checked_sub(1);
+        let entries = match node.style {
+            Style::Extents if !checks(bytes, node.seed, cx.fs) => Err(Doubt),
+            Style::Extents => tree::extents(bytes, Some(node.depth), node.span, cx.fs),
+            Style::Pointers => tree::pointers(bytes, below, node.span, cx.fs),
+        };
+        match entries.and_then(|entries| free_of_fixed(entries, cx.groups)) {
+            Ok(entries) => self.apply(node.inode, node.style, &entries, cx),
+            Err(Doubt) => cx.agenda.doubt(),
+        }
+    }
+
+    fn learn_inode(&mut self, number: u32, inode: Inode, cx: &mut Context) {
+        let is_small = inode.content == Content::Regular && inode.size < self.smallest;
+        if let Some(known) = self.inodes.get_mut(&number) {
+            let is_same = known.digest == inode.digest && known.content == inode.content;
+            if is_same && (is_small || known.kept != Kept::TooSmall) {
+                known.size = inode.size;
+                return;
+            }
+            let is_another = known.seed != inode.seed || known.content != inode.content;
+            // What was not read while its runs were not kept is read from the root on.
+            if is_another || is_small != (known.kept == Kept::TooSmall) {
+                self.forget(number);
+            }
+        }
+        let checked = inode.roots.into_iter().map(|entries| free_of_fixed(entries, cx.groups));
+        let Ok(roots) = checked.collect::<Result<Vec<_>, Doubt>>() else { return cx.agenda.doubt() };
+        let attributes = inode.attributes.filter(|block| cx.groups.at(*block).is_none());
+        let adds_nothing = |root: &Entries| root.children.is_empty() && (is_small || root.runs.is_empty());
+        if attributes.is_none() && roots.iter().all(adds_nothing) {
+            return self.forget(number);
+        }
+        let records_max = cx.limits.metadata_runs.saturating_add(cx.limits.file_runs);
+        if self.inodes.len() >= records_max && !self.inodes.contains_key(&number) {
+            cx.agenda.is_full = true;
+            return;
+        }
+        let (size, digest, seed, content) = (inode.size, inode.digest, inode.seed, inode.content);
+        let (runs, kept) = match self.inodes.get(&number) {
+            Some(known) => (known.runs, known.kept),
+            None => (0, if is_small { Kept::TooSmall } else { Kept::Runs }),
+        };
+        self.inodes.insert(number, Known { size, digest, seed, runs, content, kept });
+        let attributes = attributes.filter(|_| self.has_room(1, cx));
+        if let Some(block) = self.attributes.set(number, attributes) {
+            cx.agenda.found(BlockRange::new(block, 1), Kind::Attributes);
+        }
+        // Nodes before data: a record that has none may go while there is no room for its runs.
+        for root in roots.into_iter().rev() {
+            self.nodes.prune(number, root.child_depth.map_or(0, |depth| depth + 1), &root.span);
+            self.apply(number, inode.style, &root, cx);
+        }
+        self.drop_if_empty(number);
+    }
+
+    /// What a part of the inode's file is, from now on.
+    fn apply(&mut self, inode: u32, style: Style, entries: &Entries, cx: &mut Context) {
+        let Some(depth) = entries.child_depth else { return self.apply_runs(inode, entries, cx) };
+        for gone in self.nodes.retain(inode, depth, &entries.span, &entries.children) {
+            self.clear(inode, gone);
+        }
+        let Some(known) = self.inodes.get(&inode) else { return };
+        let (seed, reads_leaves) = (known.seed, known.kept == Kept::Runs);
+        for child in &entries.children {
+            let node = Node { inode, depth, span: child.span.clone(), style, seed };
+            if self.nodes.at(child.block) != Some(&node) && !self.has_room(1, cx) {
+                return;
+            }
+            // A leaf is read for its runs alone.
+            let is_wanted = (depth > 0 || reads_leaves) && !maps_the_reserve(inode);
+            if self.nodes.insert(child.block, node) {
+                cx.agenda.found(BlockRange::new(child.block, 1), Kind::Mapping);
+                if is_wanted {
+                    cx.agenda.read(BlockRange::new(child.block, 1));
+                }
+            }
+        }
+    }
+
+    fn apply_runs(&mut self, inode: u32, entries: &Entries, cx: &mut Context) {
+        let Some(known) = self.inodes.get_mut(&inode) else { return };
+        let content = known.content;
+        if known.kept != Kept::Runs || maps_the_reserve(inode) {
+            return;
+        }
+        let map = if content == Content::Regular { &self.files } else { &self.metadata };
+        let was = map.runs_within(inode, entries.span.clone());
+        if was == entries.runs {
+            return;
+        }
+        known.runs = (known.runs + entries.runs.len() as u32).saturating_sub(was.len() as u32);
+        self.clear(inode, entries.span.clone());
+        for (at, range) in &entries.runs {
+            if content == Content::Regular {
+                self.files.insert(inode, *at, *range);
+            } else if self.has_room(range.count(), cx) {
+                self.metadata.insert(inode, *at, *range);
+                told(content, *at, *range).for_each(|(part, kind)| cx.agenda.found(part, kind));
+            }
+        }
+        if content == Content::Regular {
+            self.keep_within(cx.limits.file_runs, inode);
+        }
+    }
+
+    /// Lets runs of files go until they are few enough: those of `inode` if they are a great part of all, else those of
+    /// the smallest files.
+    fn keep_within(&mut self, file_runs: usize, inode: u32) {
+        let share = (file_runs / FILE_SHARE).max(1);
+        if let Some(known) = self.inodes.get_mut(&inode)
+            && known.runs as usize > share
+        {
+            known.runs = self.files.runs_of(inode).len() as u32;
+            if known.runs as usize > share {
+                self.let_go(inode, Kept::TooManyRuns);
+            }
+        }
+        while self.files.len() > file_runs {
+            self.smallest = self.smallest.saturating_mul(2).max(SMALLEST_FILE_BYTES);
+            let is_small = |known: &Known| known.content == Content::Regular && known.size < self.smallest;
+            let small = self.inodes.iter().filter(|(_, known)| is_small(known)).map(|(number, _)| *number);
+            for number in small.collect::<Vec<_>>() {
+                self.let_go(number, Kept::TooSmall);
+            }
+        }
+    }
+
+    /// Forgets a file's runs; the nodes of its tree stay known.
+    fn let_go(&mut self, inode: u32, why: Kept) {
+        self.files.clear(inode, 0..FILE_BLOCKS_MAX);
+        if let Some(known) = self.inodes.get_mut(&inode) {
+            (known.kept, known.runs) = (why, 0);
+        }
+        self.drop_if_empty(inode);
+    }
+
+    /// Whether so many more blocks of metadata fit, in runs and in blocks.
+    fn has_room(&self, blocks: u64, cx: &mut Context) -> bool {
+        let fits = self.metadata_runs() < cx.limits.metadata_runs
+            && cx.groups.blocks() + self.metadata_blocks() + blocks <= cx.limits.metadata_blocks;
+        cx.agenda.is_full |= !fits;
+        fits
+    }
+
+    fn clear(&mut self, inode: u32, span: Range<u32>) {
+        self.files.clear(inode, span.clone());
+        self.metadata.clear(inode, span);
+    }
+
+    fn forget(&mut self, inode: u32) {
+        if self.inodes.remove(&inode).is_some() {
+            self.nodes.prune(inode, 0, &(0..FILE_BLOCKS_MAX));
+            self.clear(inode, 0..FILE_BLOCKS_MAX);
+            self.attributes.set(inode, None);
+        }
+    }
+
+    /// A record that stands for nothing is none.
+    fn drop_if_empty(&mut self, inode: u32) {
+        let has_runs = self.files.has(inode) || self.metadata.has(inode);
+        if !has_runs && !self.nodes.has(inode) && self.attributes.of(inode).is_none() {
+            self.inodes.remove(&inode);
+        }
+    }
+}
+
+/// A run by kind: the journal's first block is a kind of its own.
+fn told(content: Content, at: u32, range: BlockRange) -> impl Iterator<Item = (BlockRange, Kind)> {
+    let border = if content == Content::Journal && at == 0 { range.start + 1 } else { range.start };
+    let head = BlockRange { start: range.start, end: border };
+    let rest = BlockRange { start: border, end: range.end };
+    let parts = [(head, at), (rest, at.saturating_add(1))].into_iter().filter(|(part, _)| !part.is_empty());
+    parts.filter_map(move |(part, at)| Some((part, content.kind(at)?)))
+}
+
+/// What has a fixed place is no file's: a structure that says so is not believed.
+fn free_of_fixed(entries: Entries, groups: &Groups) -> Result<Entries, Doubt> {
+    let is_free = |range: BlockRange| groups.within(range).next().is_none();
+    let runs_are = entries.runs.iter().all(|(_, range)| is_free(*range));
+    let children_are = entries.children.iter().all(|child| is_free(BlockRange::new(child.block, 1)));
+    if runs_are && children_are { Ok(entries) } else { Err(Doubt) }
+}
+
+/// Whether the checksum of a block of extents is right, where it has one.
+fn checks(block: &[u8], seed: u32, fs: &Superblock) -> bool {
+    let guarded = tree::guarded_bytes(block);
+    fs.group_check != GroupCheck::Crc32c
+        || guarded + 4 <= BLOCK_BYTES as usize
+            && block.get(..guarded).is_some_and(|front| crc32c(seed, front) == u32_at(block, guarded))
+}

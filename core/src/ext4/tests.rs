@@ -1,0 +1,7 @@
+//! Against real file systems: made by mke2fs, and described by dumpe2fs and debugfs.
+
+mod followed;
+mod hostile;
+mod image;
+mod layouts;
+mod truth;

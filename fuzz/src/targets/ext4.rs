@@ -1,0 +1,114 @@
+//! A drive's file system, read from outside.
+
+use holdall_core::ext4::{InodeNumber, Limits, Walk};
+use holdall_core::units::{BLOCK_BYTES, BlockRange};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+const DEVICE_BLOCKS: u64 = 1 << 16;
+const LIMITS: Limits = Limits { metadata_blocks: 2000, metadata_runs: 300, file_runs: 300 };
+
+/// How an input is cut: what lies in the superblock, in block 1, in the 30 blocks that follow it, and in four kinds of
+/// blocks in turn in all others. What is not there is zeros.
+const SUPERBLOCK: usize = 1024;
+const DESCRIPTORS: usize = 256;
+const TABLE: usize = 1024;
+const NODE: usize = 128;
+const NODES: usize = 4;
+const TABLE_BLOCKS: std::ops::Range<u64> = 2..32;
+
+/// The part of the input, or less where that ends.
+fn part(input: &[u8], from: usize, bytes: usize) -> &[u8] {
+    let rest = input.get(from..).unwrap_or_default();
+    &rest[..bytes.min(rest.len())]
+}
+
+fn block(input: &[u8], number: u64, into: &mut [u8]) {
+    into.fill(0);
+    let put = |into: &mut [u8], bytes: &[u8]| into[..bytes.len()].copy_from_slice(bytes);
+    match number {
+        0 => {
+            put(&mut into[1024..], part(input, 0, SUPERBLOCK));
+            // The superblock's checksum is right, so that what a wrong one hides is reached.
+            let sum = !crc32c::crc32c(&into[1024..1024 + 0x3fc]);
+            into[1024 + 0x3fc..2048].copy_from_slice(&sum.to_le_bytes());
+        }
+        1 => put(into, part(input, SUPERBLOCK, DESCRIPTORS)),
+        number if TABLE_BLOCKS.contains(&number) => put(into, part(input, SUPERBLOCK + DESCRIPTORS, TABLE)),
+        number => {
+            let node = number as usize % NODES;
+            put(into, part(input, SUPERBLOCK + DESCRIPTORS + TABLE + node * NODE, NODE));
+        }
+    }
+}
+
+/// The walk ends, holds what it may, and says nothing that cannot be.
+pub fn ext4(input: &[u8]) {
+    let mut walk = Walk::new(DEVICE_BLOCKS, LIMITS);
+    // The second time around with everything written anew, and the nodes in other places.
+    for turn in 0..2u64 {
+        for _ in 0..9 {
+            let wanted = walk.wanted();
+            assert!(wanted.iter().all(|range| range.end <= DEVICE_BLOCKS));
+            let _ = walk.feed(&mut |range, bytes| {
+                for (number, into) in range.iter().zip(bytes.chunks_exact_mut(BLOCK)) {
+                    block(input, if number < TABLE_BLOCKS.end { number } else { number + turn }, into);
+                }
+                true
+            });
+        }
+        assert!(walk.wanted().is_empty(), "it ends");
+        assert!(walk.metadata_blocks() <= LIMITS.metadata_blocks);
+        let metadata = walk.metadata();
+        assert!(metadata.iter().all(|(range, _)| range.start < range.end && range.end <= DEVICE_BLOCKS));
+        for number in 1..=u32::try_from(TABLE / 128).unwrap_or(u32::MAX) {
+            for (_, range) in walk.runs_of(InodeNumber(number)).unwrap_or_default() {
+                assert!(range.start < range.end && range.end <= DEVICE_BLOCKS);
+                assert!(walk.owner_of(range.start).is_none() || walk.kind_of(range.start).is_none());
+            }
+        }
+        walk.written(BlockRange { start: 0, end: DEVICE_BLOCKS });
+    }
+}
+
+/// A file system with a directory and files in trees of both styles, without checksums.
+pub fn ext4_seeds() -> Vec<Vec<u8>> {
+    [true, false].map(seed).to_vec()
+}
+
+fn seed(has_extents: bool) -> Vec<u8> {
+    let mut bytes = vec![0; SUPERBLOCK + DESCRIPTORS + TABLE + NODES * NODE];
+    let mut put = |at: usize, words: &[u32]| {
+        words.iter().enumerate().for_each(|(word, value)| {
+            bytes[at + 4 * word..at + 4 * word + 4].copy_from_slice(&value.to_le_bytes());
+        });
+    };
+    // Two groups of 32 inodes of 128 bytes: one block of table each.
+    let fields =
+        [(0x0, 64), (0x4, 1 << 16), (0x18, 2), (0x20, 1 << 15), (0x28, 32), (0x38, 0xef53), (0x4c, 1)];
+    let features = [(0x54, 3), (0x58, 128), (0x5c, 0x4), (0x60, 0x42), (0x64, 0x1), (0xe0, 8)];
+    fields.iter().chain(&features).for_each(|(at, value)| put(*at, &[*value]));
+    put(SUPERBLOCK, &[20, 21, 2]);
+    put(SUPERBLOCK + 32, &[22, 23, 3]);
+    let table = SUPERBLOCK + DESCRIPTORS;
+    let (flags, magic) = (0x8_0000, 0xf30a);
+    let mut inode = |number: usize, mode: u32, root: &[u32]| {
+        put(table + 128 * (number - 1), &[mode, 1 << 20]);
+        put(table + 128 * (number - 1) + 0x18, &[1 << 16, 0, if has_extents { flags } else { 0 }]);
+        put(table + 128 * (number - 1) + 0x28, root);
+    };
+    if has_extents {
+        // A directory, the journal, and a file whose tree has two levels.
+        inode(2, 0x4000, &[magic | 1 << 16, 4, 0, 0, 1, 50]);
+        inode(8, 0x8000, &[magic | 1 << 16, 4, 0, 0, 64, 100]);
+        inode(4, 0x8000, &[magic | 1 << 16, 4 | 2 << 16, 0, 0, 4 * 50, 0]);
+        put(table + TABLE, &[magic | 2 << 16, 10 | 1 << 16, 0, 0, 4 * 60 + 1, 0, 40, 4 * 61 + 1, 0]);
+        put(table + TABLE + NODE, &[magic | 2 << 16, 10, 0, 0, 8, 300, 20, 8, 400]);
+    } else {
+        inode(2, 0x4000, &[50, 51]);
+        inode(8, 0x8000, &[100, 101, 0, 103, 0, 0, 0, 0, 0, 0, 0, 0, 200]);
+        inode(4, 0x8000, &[500, 501, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 201, 202, 203]);
+        put(table + TABLE, &[600, 601, 602, 0, 604]);
+        put(table + TABLE + 2 * NODE, &[700, 701]);
+    }
+    bytes
+}
