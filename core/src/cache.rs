@@ -211,7 +211,10 @@ impl Cache {
         for (run, place) in latest.iter() {
             match place {
                 // A run of zeros may cover the drive: it is one punch, not one for each chunk.
-                Place::Zero => self.apply_zero(run)?,
+                Place::Zero => {
+                    self.apply_zero(run)?;
+                    self.residents.are_written(run);
+                }
                 Place::Data { file, offset } => {
                     buffer.resize(run.byte_len() as usize, 0);
                     file.read(&mut buffer, *offset)?;
@@ -226,6 +229,7 @@ impl Cache {
                         )?;
                         self.valid.set(part);
                     }
+                    self.residents.are_written(run);
                 }
             }
             tokio::task::coop::consume_budget().await;

@@ -183,6 +183,34 @@ impl Puller {
         }
     }
 
+    /// Ready when no block of the ranges is missing any more, pulled in the background.
+    ///
+    /// # Errors
+    ///
+    /// Too many pulls failed meanwhile, these or others.
+    pub async fn pull_all(self: &Arc<Self>, class: Class, ranges: &[BlockRange]) -> Result<(), PullError> {
+        /// Others may fail too.
+        const FAILURES_MAX: u64 = 16;
+        let mut ended = self.ended.subscribe();
+        let first = self.queue.lock().background_failures();
+        loop {
+            ended.borrow_and_update();
+            let missing: Vec<_> = ranges.iter().flat_map(|range| self.missing(*range)).collect();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            {
+                let mut queue = self.queue.lock();
+                if queue.background_failures() - first > FAILURES_MAX {
+                    return Err(PullError::Cache("what is pulled in the background does not come".into()));
+                }
+                missing.into_iter().for_each(|run| queue.want(class, run));
+            }
+            self.pump();
+            ended.changed().await.expect("the sender lives as long as the puller");
+        }
+    }
+
     /// What is neither in the cache nor in the journal.
     fn missing(&self, range: BlockRange) -> Vec<BlockRange> {
         let mut missing = self.cache.absent(range);

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod close;
+mod foresight;
 mod keeper;
 mod local;
 mod open;
@@ -27,6 +28,7 @@ mod reconcile;
 mod remember;
 pub(crate) mod room;
 mod status;
+mod survey;
 mod take;
 mod write;
 
@@ -42,6 +44,7 @@ pub struct Volume {
     map: Arc<Map>,
     puller: Arc<Puller>,
     room: Arc<room::Room>,
+    survey: survey::Survey,
     /// None for a version that is only looked at: what is written to it stays here and is thrown away.
     pusher: Option<Pusher>,
     store: Arc<Metered>,

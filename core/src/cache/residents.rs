@@ -15,7 +15,12 @@ pub struct Residents {
     second: AtomicU64,
     /// Blocks that stay whatever happens.
     kept: Bitmap,
+    // Held to add one, or to take them.
+    written: Mutex<Vec<BlockRange>>,
 }
+
+/// Runs that were written and nobody has asked for: beyond, they count as one that covers everything.
+const WRITTEN_MAX: usize = 1 << 16;
 
 impl Residents {
     pub(super) fn new(capacity: u64) -> Self {
@@ -24,7 +29,25 @@ impl Residents {
             heat: Heat::new(capacity.div_ceil(CHUNK_BLOCKS)),
             second: AtomicU64::new(0),
             kept: Bitmap::new(capacity),
+            written: Mutex::default(),
         }
+    }
+
+    /// Blocks were written, and are to be read here.
+    pub fn are_written(&self, blocks: BlockRange) {
+        let mut written = self.written.lock();
+        if let Some(last) = written.last_mut().filter(|last| last.end == blocks.start) {
+            last.end = blocks.end;
+        } else if written.len() < WRITTEN_MAX {
+            written.push(blocks);
+        } else {
+            *written = vec![BlockRange { start: 0, end: self.kept.capacity() }];
+        }
+    }
+
+    /// What was written since this was last asked.
+    pub fn take_written(&self) -> Vec<BlockRange> {
+        std::mem::take(&mut *self.written.lock())
     }
 
     /// Blocks have come, or were written.
@@ -61,9 +84,9 @@ impl Residents {
         }
     }
 
-    /// Whether some of the blocks have to stay.
-    pub fn are_kept(&self, blocks: BlockRange) -> bool {
-        self.kept.any(blocks)
+    /// Whether all of the blocks have to stay.
+    pub fn are_all_kept(&self, blocks: BlockRange) -> bool {
+        self.kept.all(blocks)
     }
 
     /// Up to `most` chunks that go next. `later` tells of one that cannot go now.

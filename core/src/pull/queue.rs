@@ -65,6 +65,7 @@ pub struct Queue {
     background_jobs: usize,
     background_blocks: u64,
     background_off: bool,
+    background_failures: u64,
     window: Window,
     errors: VecDeque<(BlockRange, PullError)>,
 }
@@ -170,6 +171,9 @@ impl Queue {
     /// A pull has ended now, well or not, after it took so long.
     pub fn ended(&mut self, job: &Job, result: Result<(), PullError>, took: Duration, now: Instant) {
         self.flying.remove(job.blocks);
+        if result.is_err() && job.class != Class::Reader {
+            self.background_failures += 1;
+        }
         if result.is_ok() {
             self.window.ended(job.blocks.byte_len(), took, now);
         }
@@ -197,6 +201,11 @@ impl Queue {
     pub fn take_error(&mut self, range: BlockRange) -> Option<PullError> {
         let at = self.errors.iter().position(|(blocks, _)| !blocks.intersect(&range).is_empty())?;
         self.errors.remove(at).map(|(_, error)| error)
+    }
+
+    /// Pulls of the background that failed, ever.
+    pub fn background_failures(&self) -> u64 {
+        self.background_failures
     }
 
     /// Blocks waiting or under way.

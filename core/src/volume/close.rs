@@ -93,6 +93,7 @@ impl Volume {
         if let Some(pusher) = &self.pusher {
             pusher.stop().await;
         }
+        self.survey.stop().await;
         self.keeper.stop().await;
         self.room.stop().await;
         let settled = self.settle().await;

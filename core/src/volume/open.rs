@@ -16,6 +16,7 @@ use super::keeper::Keeper;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::room::Room;
+use super::survey::Survey;
 use super::take::{begin_fork, keep_deposed, swap_epoch};
 use super::{Fork, Local, Volume, VolumeLimits};
 use crate::cache::Cache;
@@ -353,8 +354,9 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         applied,
         applied_durable.clone(),
     );
-    let size_blocks = AtomicU64::new(size.unwrap_or(root.geometry.size_blocks));
-    Arc::new(Volume {
+    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
+    Arc::new_cyclic(|volume| Volume {
+        survey: Survey::start(volume.clone(), size_blocks),
         journal,
         cache,
         map,
@@ -364,7 +366,7 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         store,
         root,
         root_id,
-        size_blocks,
+        size_blocks: AtomicU64::new(size_blocks),
         closed: AtomicBool::new(false),
         keeper,
         rememberer,

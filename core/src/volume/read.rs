@@ -25,6 +25,7 @@ impl Volume {
                 Answer::Now(Ok(lease))
             }
             None => {
+                self.survey.missed(BlockRange::covering(&range));
                 let volume = self.clone();
                 Answer::later(async move { volume.pull_and_lease(range).await })
             }
@@ -59,6 +60,11 @@ impl Volume {
                 return Ok(lease);
             }
         }
+    }
+
+    /// Fills `bytes` with blocks that are local; false where some are not.
+    pub(super) fn read_local(&self, blocks: BlockRange, bytes: &mut [u8]) -> bool {
+        self.lease(&blocks.bytes()).is_some_and(|lease| lease.copy_to(bytes).is_ok())
     }
 
     /// A lease over `range`, if every block of it is local.

@@ -25,6 +25,8 @@ pub struct VolumeStatus {
     pub journal_limit_bytes: u64,
     /// Bytes that are wanted from the store.
     pub pending_pull_bytes: u64,
+    /// Whether all metadata of the file system that is known is local: listings need no store.
+    pub has_metadata: bool,
     /// The last record that was written, and the last that is durable here.
     pub appended: Lsn,
     /// The last record that is durable here.
@@ -62,6 +64,7 @@ impl Volume {
             journal_bytes: space.used_bytes,
             journal_limit_bytes: space.limit_bytes,
             pending_pull_bytes: self.puller.pending_bytes(),
+            has_metadata: self.survey.is_complete(),
             appended: self.journal.appended(),
             durable: self.journal.durable(),
             push,

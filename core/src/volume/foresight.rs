@@ -1,0 +1,93 @@
+//! What a program will read next of a file that it has opened, by the file's format ([`crate::formats`]).
+
+use super::Volume;
+use crate::formats::{self, HEAD_BYTES, Peek};
+use crate::pull::Class;
+use crate::units::{BLOCK_BYTES, BlockRange};
+use std::ops::Range;
+use std::sync::Weak;
+
+/// How often what has come is looked at for what it names in its turn.
+const ROUNDS_MAX: usize = 4;
+
+/// Where a file's bytes are.
+pub(super) struct Layout {
+    /// Its length in bytes.
+    pub len: u64,
+    /// Where in the file each run begins, in blocks, and its blocks on the drive, in order.
+    pub runs: Vec<(u64, BlockRange)>,
+}
+
+impl Layout {
+    /// The blocks of the drive that hold the bytes of the file, holes aside.
+    fn blocks(&self, bytes: &Range<u64>) -> Vec<BlockRange> {
+        let wanted = BlockRange::covering(bytes);
+        let part = |(at, run): &(u64, BlockRange)| {
+            let inside = BlockRange::new(*at, run.count()).intersect(&wanted);
+            let start = run.start + inside.start.saturating_sub(*at);
+            (!inside.is_empty()).then(|| BlockRange::new(start, inside.count()))
+        };
+        self.runs.iter().filter_map(part).collect()
+    }
+}
+
+/// A file of an open drive, as far as it is local.
+struct File<'a> {
+    volume: &'a Volume,
+    layout: &'a Layout,
+}
+
+impl Peek for File<'_> {
+    fn len(&self) -> u64 {
+        self.layout.len
+    }
+
+    fn bytes(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        let covering = BlockRange::covering(&range);
+        // What no run covers is a hole.
+        let mut bytes = vec![0; covering.byte_len() as usize];
+        for (at, run) in &self.layout.runs {
+            let inside = BlockRange::new(*at, run.count()).intersect(&covering);
+            if inside.is_empty() {
+                continue;
+            }
+            let on_drive = BlockRange::new(run.start + inside.start - at, inside.count());
+            let from = ((inside.start - covering.start) * BLOCK_BYTES) as usize;
+            let part = &mut bytes[from..from + inside.byte_len() as usize];
+            if !self.volume.read_local(on_drive, part) {
+                return None;
+            }
+        }
+        let from = (range.start - covering.start * BLOCK_BYTES) as usize;
+        Some(bytes[from..from + (range.end - range.start) as usize].to_vec())
+    }
+}
+
+/// Pulls the beginning of the file, and what its format asks for then.
+pub(super) async fn foresee(volume: Weak<Volume>, layout: Layout) {
+    let head = 0..HEAD_BYTES.min(layout.len);
+    if pull(&volume, &layout, &[head]).await.is_none() {
+        return;
+    }
+    for _ in 0..ROUNDS_MAX {
+        let Some(opened) = volume.upgrade() else { return };
+        let file = File { volume: &opened, layout: &layout };
+        let Some(format) = formats::recognise(&file) else { return };
+        let wants = format.wants(&file);
+        let is_here = |want: &Range<u64>| file.bytes(want.clone()).is_some();
+        if wants.iter().all(is_here) {
+            return;
+        }
+        drop(opened);
+        if pull(&volume, &layout, &wants).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// None where it cannot be had, or the drive is closed.
+async fn pull(volume: &Weak<Volume>, layout: &Layout, wants: &[Range<u64>]) -> Option<()> {
+    let puller = volume.upgrade()?.puller.clone();
+    let blocks: Vec<_> = wants.iter().flat_map(|want| layout.blocks(want)).collect();
+    puller.pull_all(Class::ReadAhead, &blocks).await.ok()
+}

@@ -1,0 +1,188 @@
+//! Metadata first: what any program needs before it gets to a file is pulled as soon as the drive is open, in few large
+//! requests, and stays. Then listings need no store, and offline only data of files can be missing.
+
+use super::Volume;
+use super::foresight;
+use crate::ext4::{InodeNumber, Kind, Limits, Walk};
+use crate::pull::{Class, PullError};
+use crate::units::BlockRange;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// How long to wait for more writes before what they changed is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After metadata could not be pulled.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// Of the cache's limit, what metadata may keep: one part in so many.
+const KEPT_SHARE: u64 = 2;
+/// Misses that wait to be looked at. More come from a scan, of which nothing is to be foreseen.
+const MISSES_MAX: usize = 64;
+/// Files that were looked at lately are not looked at again.
+const FILES_REMEMBERED: usize = 256;
+
+/// Looks at a drive's file system for as long as it is open.
+pub(super) struct Survey {
+    /// Where a reader had to wait.
+    misses: mpsc::Sender<BlockRange>,
+    /// Whether all metadata that is known is local.
+    is_complete: watch::Receiver<bool>,
+    // Held to take it out.
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Survey {
+    /// Begins.
+    pub fn start(volume: Weak<Volume>, size_blocks: u64) -> Self {
+        let (misses, missed) = mpsc::channel(MISSES_MAX);
+        let (complete, is_complete) = watch::channel(false);
+        let walk = Walk::new(size_blocks, Limits::default());
+        let survey = Running { volume, walk, size_blocks, kept_blocks: 0, complete, seen: VecDeque::new() };
+        let task = Mutex::new(Some(tokio::spawn(survey.run(missed))));
+        Self { misses, is_complete, task }
+    }
+
+    /// A reader waits for these blocks.
+    pub fn missed(&self, blocks: BlockRange) {
+        // What does not fit is of no interest: many miss at once.
+        let _ = self.misses.try_send(blocks);
+    }
+
+    /// Whether all metadata that is known is local.
+    pub fn is_complete(&self) -> bool {
+        *self.is_complete.borrow()
+    }
+
+    /// Ends.
+    pub async fn stop(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Survey {
+    fn drop(&mut self) {
+        self.task.lock().iter().for_each(JoinHandle::abort);
+    }
+}
+
+struct Running {
+    volume: Weak<Volume>,
+    walk: Walk,
+    size_blocks: u64,
+    kept_blocks: u64,
+    complete: watch::Sender<bool>,
+    /// Files that were looked at.
+    seen: VecDeque<InodeNumber>,
+}
+
+impl Running {
+    async fn run(mut self, mut missed: mpsc::Receiver<BlockRange>) {
+        loop {
+            let pause = match self.learn().await {
+                None => return,
+                Some(Ok(())) => LOOK_EVERY,
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "metadata is not all here yet");
+                    TRY_AGAIN
+                }
+            };
+            let deadline = tokio::time::Instant::now() + pause;
+            while let Ok(Some(blocks)) = tokio::time::timeout_at(deadline, missed.recv()).await {
+                self.foresee(blocks);
+            }
+            let Some(volume) = self.volume.upgrade() else { return };
+            for range in volume.cache.residents().take_written() {
+                self.walk.written(range);
+            }
+            if volume.size_blocks() != self.size_blocks {
+                self.size_blocks = volume.size_blocks();
+                self.walk.resized(self.size_blocks);
+            }
+        }
+    }
+
+    /// Learns what there is to learn, level by level. None once the drive is closed.
+    async fn learn(&mut self) -> Option<Result<(), PullError>> {
+        loop {
+            // Not held while it waits: who drops the drive ends this, too.
+            let volume = self.volume.upgrade()?;
+            let puller = volume.puller.clone();
+            let wanted = self.walk.wanted();
+            self.keep(&volume);
+            drop(volume);
+            if wanted.is_empty() {
+                // Directories and bitmaps are wanted, and read by nobody here.
+                let metadata = self.walk.metadata().into_iter();
+                let ranges: Vec<_> =
+                    metadata.filter(|(_, kind)| self.is_needed(*kind)).map(|(range, _)| range).collect();
+                let pulled = puller.pull_all(Class::Metadata, &ranges).await;
+                self.complete.send_replace(pulled.is_ok());
+                return Some(pulled);
+            }
+            if let Err(error) = puller.pull_all(Class::Metadata, &wanted).await {
+                return Some(Err(error));
+            }
+            let volume = self.volume.upgrade()?;
+            if let Err(error) = self.walk.feed(&mut |range, bytes| volume.read_local(range, bytes)) {
+                // There is no ext4 here yet, or none that is known: nothing to be pulled first.
+                tracing::debug!(%error, "the drive's file system is not looked at");
+                return Some(Ok(()));
+            }
+        }
+    }
+
+    /// Has what was found pulled, and kept as far as that is sensible.
+    fn keep(&mut self, volume: &Arc<Volume>) {
+        let most = volume.room.limit() / crate::units::BLOCK_BYTES / KEPT_SHARE;
+        for (range, kind) in self.walk.found() {
+            if !self.is_needed(kind) {
+                continue;
+            }
+            if self.kept_blocks + range.count() <= most && !volume.cache.residents().are_all_kept(range) {
+                self.kept_blocks += range.count();
+                volume.cache.residents().keep(range);
+            }
+            volume.puller.want(Class::Metadata, range);
+        }
+    }
+
+    /// Whether programs, or the next mount, read it.
+    fn is_needed(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Backup | Kind::Reserve => false,
+            Kind::Journal => self.walk.needs_recovery(),
+            Kind::Superblock
+            | Kind::Descriptors
+            | Kind::BlockBitmap
+            | Kind::InodeBitmap
+            | Kind::InodeTable
+            | Kind::Mapping
+            | Kind::Directory
+            | Kind::Symlink
+            | Kind::Attributes
+            | Kind::JournalHead
+            | Kind::Special => true,
+        }
+    }
+
+    /// Somebody reads the beginning of a file: its format may tell what comes next.
+    fn foresee(&mut self, blocks: BlockRange) {
+        let Some((inode, at)) = self.walk.owner_of(blocks.start) else { return };
+        if at * crate::units::BLOCK_BYTES >= crate::formats::HEAD_BYTES || self.seen.contains(&inode) {
+            return;
+        }
+        let (Some(runs), Some(len)) = (self.walk.runs_of(inode), self.walk.size_of(inode)) else { return };
+        if self.seen.len() >= FILES_REMEMBERED {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(inode);
+        tokio::spawn(foresight::foresee(self.volume.clone(), foresight::Layout { len, runs }));
+    }
+}

@@ -1,0 +1,279 @@
+//! Metadata comes first, in few round trips, and stays; and what a file's format names comes once the file is opened.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "no test uses all of the bench")]
+
+mod bench;
+
+use async_trait::async_trait;
+use bench::{Bench, LIMITS, close, device, run};
+use bytes::Bytes;
+use holdall_core::device::{BlockDevice, Durability};
+use holdall_core::disk::real::Directory;
+use holdall_core::ext4::{InodeNumber, Kind, Limits, Walk};
+use holdall_core::format::root::Geometry;
+use holdall_core::map::PageCache;
+use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use holdall_core::units::BlockRange;
+use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+const BLOCKS: u64 = 65_536;
+const FILES: usize = 2000;
+const FILE_BYTES: usize = 20_000;
+const MEDIA_BYTES: usize = 4 << 20;
+const INDEX_BYTES: usize = 300_000;
+const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+/// A store one round trip away.
+struct Far(Arc<dyn Store>);
+
+#[async_trait]
+impl Store for Far {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.get(name, range).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.put(name, body, when).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.0.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.0.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.0.delete(name).await
+    }
+}
+
+/// A file system in a file, and the drive that has it.
+struct World {
+    dir: TempDir,
+    image: PathBuf,
+    bench: Bench,
+    disks: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (image, source) = (dir.path().join("image"), dir.path().join("source"));
+        for number in 0..FILES {
+            let directory = source.join(format!("directory {}", number % 40));
+            std::fs::create_dir_all(&directory).unwrap();
+            let content: Vec<u8> =
+                (0..FILE_BYTES).map(|at| (at * 7 + number * 13 + at / 256) as u8).collect();
+            std::fs::write(directory.join(format!("file {number}")), content).unwrap();
+        }
+        let part = |kind: &[u8; 4], len: usize| {
+            let body: Vec<u8> = (0..len).map(|at| (at * 31 + at / 512) as u8).collect();
+            [&(len as u32 + 8).to_be_bytes(), kind.as_slice(), &body].concat()
+        };
+        let film = [part(b"ftyp", 8), part(b"mdat", MEDIA_BYTES), part(b"moov", INDEX_BYTES)].concat();
+        std::fs::write(source.join("film.mp4"), film).unwrap();
+        let mut file = File::create(&image).unwrap();
+        file.flush().unwrap();
+        file.set_len(BLOCKS * 4096).unwrap();
+        let made = Command::new("/sbin/mke2fs")
+            .args([
+                "-q", "-F", "-t", "ext4", "-b", "4096", "-i", "65536", "-J", "size=16", "-N", "4000", "-E",
+            ])
+            .arg("packed_meta_blocks=1,root_owner=0:0,assume_storage_prezeroed=1")
+            .arg("-d")
+            .arg(&source)
+            .arg(&image)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let journal = holdall_core::journal::Limits { file_bytes: 16 << 20, files: 16, reserve_files: 2 };
+        let limits = VolumeLimits { journal, cache_bytes: 1 << 30, batch_bytes: 32 << 20, ..LIMITS };
+        let world = Self { dir, image, bench: Bench::of(Geometry::standard(BLOCKS), limits), disks: 0 };
+        world.fill();
+        world
+    }
+
+    /// Writes the image to the drive.
+    fn fill(&self) {
+        run(async {
+            let volume = self.open(0, Arc::new(self.bench.store.clone())).await;
+            let image = File::open(&self.image).unwrap();
+            let mut piece = vec![0; 64 * 4096];
+            for start in (0..BLOCKS).step_by(64) {
+                image.read_exact_at(&mut piece, start * 4096).unwrap();
+                if piece.iter().any(|byte| *byte != 0) {
+                    let device = VolumeDevice(volume.clone());
+                    device.write(start * 4096, &piece, Durability::Ordered).wait().await.unwrap();
+                }
+            }
+            volume.pusher().unwrap().sync().await.unwrap();
+            close(volume).await;
+        });
+    }
+
+    async fn open(&self, index: usize, store: Arc<dyn Store>) -> Arc<Volume> {
+        let directory =
+            |name| Arc::new(Directory::create(&self.dir.path().join(format!("{index} {name}"))).unwrap());
+        let environment = Environment {
+            state: directory("state"),
+            journal: directory("journal"),
+            cache: directory("cache"),
+            store,
+            sealer: self.bench.sealer.clone(),
+            pages: PageCache::none(),
+        };
+        let access = Access::Write { over_others: false, mounted: false };
+        volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
+    }
+
+    async fn open_from_afar(&self) -> Arc<Volume> {
+        self.open(1, Arc::new(Far(Arc::new(self.bench.store.clone())))).await
+    }
+
+    /// What there is, read from the file.
+    fn walk(&self) -> Walk {
+        let image = File::open(&self.image).unwrap();
+        let mut walk = Walk::new(BLOCKS, Limits::default());
+        while !walk.wanted().is_empty() {
+            walk.feed(&mut |range, bytes| image.read_exact_at(bytes, range.start * 4096).is_ok()).unwrap();
+        }
+        walk
+    }
+
+    fn needed(&self) -> Vec<BlockRange> {
+        let is_needed = |kind| !matches!(kind, Kind::Backup | Kind::Reserve | Kind::Journal);
+        let metadata = self.walk().metadata().into_iter();
+        metadata.filter(|(_, kind)| is_needed(*kind)).map(|(range, _)| range).collect()
+    }
+
+    fn inode(&self, path: &str) -> InodeNumber {
+        let stat = Command::new("/sbin/debugfs")
+            .args(["-R", &format!("stat {path}")])
+            .arg(&self.image)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&stat.stdout).into_owned();
+        let number = text.split("Inode: ").nth(1).unwrap().split_whitespace().next().unwrap();
+        InodeNumber(number.parse().unwrap())
+    }
+}
+
+async fn until(volume: &Arc<Volume>, done: impl Fn(&Volume) -> bool) -> Duration {
+    let begun = Instant::now();
+    while !done(volume) {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    begun.elapsed()
+}
+
+fn are_local(volume: &Volume, ranges: &[BlockRange]) -> bool {
+    ranges.iter().all(|range| volume.cache().absent(*range).is_empty())
+}
+
+#[test]
+fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
+    let world = World::new();
+    let needed = world.needed();
+    let bytes: u64 = needed.iter().map(BlockRange::byte_len).sum();
+    assert!(needed.len() > 5 && bytes > 1 << 19, "{} ranges, {bytes} bytes", needed.len());
+    run(async {
+        let volume = world.open_from_afar().await;
+        let before = volume.status();
+        let took = until(&volume, |volume| volume.status().has_metadata).await;
+        assert!(are_local(&volume, &needed));
+        assert!(took < 8 * ROUND_TRIP, "{took:?}");
+        let received = volume.status().received_bytes - before.received_bytes;
+        assert!(received <= 2 * bytes, "{received} received for {bytes} of metadata");
+        let data = (FILES * FILE_BYTES) as u64;
+        assert!(volume.status().cached_bytes < data / 4, "no file was read");
+        // All that can go, goes.
+        for start in (0..BLOCKS).step_by(256) {
+            volume.puller().demand(BlockRange::new(start, 256)).await.unwrap();
+        }
+        volume.set_cache_limit(4 * bytes);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(volume.status().cached_bytes <= 4 * bytes);
+        assert!(are_local(&volume, &needed));
+        close(volume).await;
+    });
+}
+
+#[test]
+fn what_a_mount_adds_is_found_and_kept_too() {
+    let world = World::new();
+    let inode = world.inode("/film.mp4");
+    run(async {
+        let volume = world.open(0, Arc::new(world.bench.store.clone())).await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        // The film becomes a directory: its blocks are metadata from now on. Block by block, as the kernel writes.
+        let before = world.needed();
+        for command in [format!("clri <{}>", inode.0), "mkdir /late".to_owned()] {
+            let changed = Command::new("/sbin/debugfs")
+                .args(["-w", "-R", &command])
+                .arg(&world.image)
+                .output()
+                .unwrap();
+            assert!(changed.status.success());
+        }
+        let needed = world.needed();
+        assert_ne!(before, needed);
+        let image = File::open(&world.image).unwrap();
+        let device = VolumeDevice(volume.clone());
+        let mut block = vec![0; 4096];
+        for range in &needed {
+            for at in range.iter() {
+                image.read_exact_at(&mut block, at * 4096).unwrap();
+                device.write(at * 4096, &block, Durability::Ordered).wait().await.unwrap();
+            }
+        }
+        volume.pusher().unwrap().sync().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let residents = volume.cache().residents();
+        assert!(needed.iter().all(|range| residents.are_all_kept(*range)));
+        close(volume).await;
+    });
+}
+
+#[test]
+fn of_a_film_that_is_opened_the_index_comes_by_itself() {
+    let world = World::new();
+    let runs = world.walk().runs_of(world.inode("/film.mp4")).unwrap();
+    let blocks = |from: usize, to: usize| {
+        let (from, to) = (from as u64 / 4096, to as u64 / 4096);
+        let parts = runs.iter().map(|(at, run)| {
+            let inside = BlockRange::new(*at, run.count()).intersect(&BlockRange { start: from, end: to });
+            BlockRange::new(run.start + inside.start.saturating_sub(*at), inside.count())
+        });
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>()
+    };
+    let index = blocks(MEDIA_BYTES, MEDIA_BYTES + INDEX_BYTES);
+    let middle = blocks(MEDIA_BYTES / 2, MEDIA_BYTES / 2 + (1 << 20));
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        assert!(!are_local(&volume, &index));
+        let first = runs[0].1.start;
+        let read = VolumeDevice(volume.clone()).read(first * 4096..(first + 1) * 4096).wait();
+        drop(read.await.unwrap());
+        let took = until(&volume, |volume| are_local(volume, &index)).await;
+        assert!(took < 3 * ROUND_TRIP, "{took:?}");
+        assert!(!are_local(&volume, &middle), "and nothing else");
+        close(volume).await;
+    });
+}
