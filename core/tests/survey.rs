@@ -206,9 +206,9 @@ fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
         for start in (0..BLOCKS).step_by(256) {
             volume.puller().demand(BlockRange::new(start, 256)).await.unwrap();
         }
-        volume.set_cache_limit(4 * bytes);
+        volume.set_cache_limit(8 * bytes);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(volume.status().cached_bytes <= 4 * bytes);
+        assert!(volume.status().cached_bytes <= 8 * bytes);
         assert!(are_local(&volume, &needed));
         close(volume).await;
     });

@@ -121,7 +121,7 @@ impl Running {
                 // Directories and bitmaps are wanted, and read by nobody here.
                 let metadata = self.walk.metadata().into_iter();
                 let ranges: Vec<_> =
-                    metadata.filter(|(_, kind)| self.is_needed(*kind)).map(|(range, _)| range).collect();
+                    metadata.filter(|(_, kind)| Self::is_needed(*kind)).map(|(range, _)| range).collect();
                 let pulled = puller.pull_all(Class::Metadata, &ranges).await;
                 self.complete.send_replace(pulled.is_ok());
                 return Some(pulled);
@@ -142,7 +142,7 @@ impl Running {
     fn keep(&mut self, volume: &Arc<Volume>) {
         let most = volume.room.limit() / crate::units::BLOCK_BYTES / KEPT_SHARE;
         for (range, kind) in self.walk.found() {
-            if !self.is_needed(kind) {
+            if !Self::is_needed(kind) {
                 continue;
             }
             if self.kept_blocks + range.count() <= most && !volume.cache.residents().are_all_kept(range) {
@@ -153,11 +153,11 @@ impl Running {
         }
     }
 
-    /// Whether programs, or the next mount, read it.
-    fn is_needed(&self, kind: Kind) -> bool {
+    /// Whether programs read it.
+    fn is_needed(kind: Kind) -> bool {
         match kind {
-            Kind::Backup | Kind::Reserve => false,
-            Kind::Journal => self.walk.needs_recovery(),
+            // Of its journal a mount reads what is live, by itself.
+            Kind::Backup | Kind::Reserve | Kind::Journal => false,
             Kind::Superblock
             | Kind::Descriptors
             | Kind::BlockBitmap
