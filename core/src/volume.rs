@@ -128,6 +128,11 @@ impl Volume {
         self.cache.evict(chunks, |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks)).await
     }
 
+    /// Bytes of the cache that have to stay: metadata, what is always kept here, and what waits for upload.
+    pub fn cache_needed_bytes(&self) -> u64 {
+        self.cache.residents().kept_bytes() + self.status().dirty_bytes
+    }
+
     /// Keeps the cache below so many bytes from now on. What is too much goes at once.
     pub fn set_cache_limit(&self, bytes: u64) {
         self.room.set_limit(bytes);

@@ -1,15 +1,17 @@
-//! What Holdall may take of the network.
+//! What Holdall may take of the network and of the local disk.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What may be taken of the network by all drives together.
+/// What may be taken: of the network by all drives together, of the local disk by each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Bytes per second to stores; `null` is no limit.
     pub up_bytes_per_s: Option<u64>,
     /// Bytes per second from stores; `null` is no limit.
     pub down_bytes_per_s: Option<u64>,
+    /// Bytes of cache for each drive; `null` is half of the disk that would be free without it.
+    pub cache_bytes: Option<u64>,
     /// What is done where the network counts what it carries.
     pub on_metered: OnMetered,
     /// Whether the network does so now; `null` where nobody can say (NetworkManager does).
@@ -39,6 +41,9 @@ pub struct SetLimits {
     /// Bytes per second from stores; 0 takes the limit away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_bytes_per_s: Option<u64>,
+    /// Bytes of cache for each drive; 0 takes the limit away, so that it is half of the disk again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
     /// What is done where the network counts what it carries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_metered: Option<OnMetered>,

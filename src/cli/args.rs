@@ -136,9 +136,27 @@ pub struct LimitsArguments {
     /// Bytes in a second from stores
     #[arg(long, value_name = "RATE")]
     pub down: Option<Rate>,
+    /// Bytes of the local disk for the cache of each drive, such as 20G; auto is half of the disk
+    #[arg(long, value_name = "SIZE")]
+    pub cache: Option<CacheSize>,
     /// What uploads and background downloads do where the network counts what it carries
     #[arg(long, value_name = "WHAT")]
     pub on_metered: Option<OnMetered>,
+}
+
+/// Bytes of cache; 0 is what is usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSize(pub u64);
+
+impl std::str::FromStr for CacheSize {
+    type Err = crate::sizes::SizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self(0)),
+            text => crate::sizes::parse_size(text).map(Self),
+        }
+    }
 }
 
 /// Bytes in a second; 0 is no limit.

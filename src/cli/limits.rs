@@ -9,14 +9,15 @@ use crate::sizes::format_bytes;
 /// Shows the limits, after changing those that were given.
 pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
-    let LimitsArguments { up, down, on_metered } = *arguments;
+    let LimitsArguments { up, down, cache, on_metered } = *arguments;
     let changes = SetLimits {
         up_bytes_per_s: up.map(|rate| rate.0),
         down_bytes_per_s: down.map(|rate| rate.0),
+        cache_bytes: cache.map(|bytes| bytes.0),
         on_metered: on_metered.map(Into::into),
     };
-    let value = match (up, down, on_metered) {
-        (None, None, None) => client.get("/v1/limits").await?,
+    let value = match (up, down, cache, on_metered) {
+        (None, None, None, None) => client.get("/v1/limits").await?,
         _ => client.post("/v1/limits", &changes).await?,
     };
     output.result(&value, |limits: &Limits, _| shown(limits)).map(drop)
@@ -34,6 +35,7 @@ fn shown(limits: &Limits) -> String {
     let rows = [
         ("up", rate(limits.up_bytes_per_s)),
         ("down", rate(limits.down_bytes_per_s)),
+        ("cache of each drive", limits.cache_bytes.map_or("half of the disk".to_owned(), format_bytes)),
         ("on metered networks", metered.to_owned()),
     ];
     rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
@@ -48,12 +50,14 @@ mod tests {
         let limits = Limits {
             up_bytes_per_s: Some(2 << 20),
             down_bytes_per_s: None,
+            cache_bytes: Some(20 << 30),
             on_metered: OnMetered::Pause,
             metered: Some(true),
             waiting: true,
         };
         let text = shown(&limits);
         assert!(text.contains("2.0 MiB/s") || text.contains("2 MiB/s"), "{text}");
+        assert!(text.contains("20 GiB") || text.contains("20.0 GiB"), "{text}");
         assert!(text.contains("no limit") && text.contains("wait for another one"), "{text}");
     }
 }

@@ -1,14 +1,15 @@
 //! One drive that is known here, and what can be asked of it.
 
-use super::failure;
+use super::failure::{self, failure};
 use super::registry::{Config, Registry};
 use super::status::Shown;
 use super::stores::renewable::Renewable;
 use super::stores::{FamilyStore, Stores};
-use crate::api::Failure;
+use crate::api::{Code, Failure};
 use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
 use crate::daemon::drives::Known;
+use crate::sizes::format_bytes;
 use holdall_core::family::Unlocked;
 use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
@@ -190,6 +191,35 @@ impl Drive {
                 pusher.set_paused(paused);
             }
             volume.puller().set_background(!paused);
+        }
+    }
+
+    /// Whether what has to stay in the cache fits, with a tenth to work with.
+    pub fn fits_cache(&self, bytes: u64) -> Result<(), Failure> {
+        let Some(needed) = self.live.read().as_ref().map(|volume| volume.cache_needed_bytes()) else {
+            return Ok(());
+        };
+        if needed + needed / 10 <= bytes {
+            return Ok(());
+        }
+        let (needed, given) = (format_bytes(needed + needed / 10), format_bytes(bytes));
+        Err(failure(
+            Code::Usage,
+            format!("The drive {} needs {needed} of cache; {given} is too little.", self.name),
+            "Nothing was changed. Metadata, and changes that are not uploaded yet, always stay on this computer.",
+            format!(
+                "Give {needed} or more, or let changes be uploaded first: holdall drive sync {}.",
+                self.name
+            ),
+        ))
+    }
+
+    /// Has the cache be as large as it may be now.
+    pub fn apply_cache_limit(&self) {
+        if let Some(volume) = &*self.live.read()
+            && let Ok(bytes) = self.cache_limit()
+        {
+            volume.set_cache_limit(bytes);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
 use super::stores::{self, FamilyStore, Stores, trial};
 use super::work::Work;
-use crate::api::{self, Code, Failure};
+use crate::api::{self, Code, Failure, SetLimits};
 use crate::attach::{Site, doctor};
 use holdall_core::drive;
 use holdall_core::family;
@@ -92,6 +92,19 @@ impl Drives {
     /// What all drives may take of the network.
     pub fn limits(&self) -> &Arc<Limits> {
         self.stores.limits()
+    }
+
+    /// Changes limits. A cache that could not hold what has to stay in it is refused.
+    pub fn set_limits(&self, changes: SetLimits) -> Result<api::Limits, Failure> {
+        let all = self.all();
+        if let Some(bytes) = changes.cache_bytes.filter(|bytes| *bytes > 0) {
+            all.iter().try_for_each(|drive| drive.fits_cache(bytes))?;
+        }
+        let limits = self.limits().set(changes)?;
+        if changes.cache_bytes.is_some() {
+            all.iter().for_each(|drive| drive.apply_cache_limit());
+        }
+        Ok(limits)
     }
 
     /// Has drives wait, or go on, as the network asks for it.

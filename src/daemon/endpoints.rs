@@ -67,8 +67,8 @@ pub fn all() -> Vec<Endpoint> {
     vec![
         get::<DaemonStatus, _, _>("/v1/daemon", "How the daemon is", routes::daemon),
         post::<Nothing, _, _>("/v1/daemon/stop", "Ends the daemon; open drives stay mounted for the next one where that is possible", routes::stop),
-        get::<Limits, _, _>("/v1/limits", "What all drives may take of the network", routes::limits),
-        post::<Limits, _, _>("/v1/limits", "Changes what all drives may take of the network", routes::set_limits).takes::<SetLimits>(),
+        get::<Limits, _, _>("/v1/limits", "What drives may take of the network and of the local disk", routes::limits),
+        post::<Limits, _, _>("/v1/limits", "Changes what drives may take of the network and of the local disk", routes::set_limits).takes::<SetLimits>(),
         get::<Vec<StoreLogin>, _, _>("/v1/stores", "Who is logged in to which store", routes::logins),
         post::<StoreLogin, _, _>("/v1/stores/login", "Keeps credentials for a store, after trying them", routes::log_in).takes::<LogIn>(),
         post::<StoreLogin, _, _>("/v1/stores/logout", "Forgets the credentials for a store", routes::log_out).takes::<LogOut>(),

@@ -1,4 +1,4 @@
-//! What all drives together may take of the network, and whether they wait for another one.
+//! What all drives together may take of the network and whether they wait for another one, and each of the local disk.
 
 use super::failure::{self, failure};
 use super::registry;
@@ -21,8 +21,13 @@ struct Saved {
     #[serde(default)]
     down: Option<u64>,
     #[serde(default)]
+    cache: Option<u64>,
+    #[serde(default)]
     on_metered: OnMetered,
 }
+
+/// The least that a drive's cache may be: metadata of a small drive, and some requests.
+const CACHE_MIN: u64 = 64 << 20;
 
 /// The limits, and what follows from them now.
 pub struct Limits {
@@ -65,12 +70,18 @@ impl Limits {
         self.waiting.subscribe()
     }
 
+    /// Bytes of cache for each drive, where a person has said so.
+    pub fn cache_bytes(&self) -> Option<u64> {
+        self.saved.lock().cache
+    }
+
     /// As they are now.
     pub fn shown(&self) -> api::Limits {
         let saved = *self.saved.lock();
         api::Limits {
             up_bytes_per_s: saved.up,
             down_bytes_per_s: saved.down,
+            cache_bytes: saved.cache,
             on_metered: saved.on_metered,
             metered: *self.metered.borrow(),
             waiting: *self.waiting.borrow(),
@@ -84,6 +95,7 @@ impl Limits {
             let changed = Saved {
                 up: changed(saved.up, changes.up_bytes_per_s)?,
                 down: changed(saved.down, changes.down_bytes_per_s)?,
+                cache: changed_cache(saved.cache, changes.cache_bytes)?,
                 on_metered: changes.on_metered.unwrap_or(saved.on_metered),
             };
             let bytes =
@@ -137,6 +149,20 @@ fn changed(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Fail
     }
 }
 
+fn changed_cache(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Failure> {
+    match change {
+        None => Ok(before),
+        Some(0) => Ok(None),
+        Some(bytes) if bytes < CACHE_MIN => Err(failure(
+            Code::Usage,
+            format!("A cache of {} is too small to work with.", crate::sizes::format_bytes(bytes)),
+            failure::NOTHING_CHANGED,
+            format!("Give {} or more.", crate::sizes::format_bytes(CACHE_MIN)),
+        )),
+        Some(bytes) => Ok(Some(bytes)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +181,10 @@ mod tests {
         assert_eq!(Limits::load(state.path()).pacer().rate(Way::Up), None);
         let refused = again.set(SetLimits { down_bytes_per_s: Some(100), ..SetLimits::default() });
         assert_eq!(refused.expect_err("it is too slow").code, Code::Usage);
+        let cache = |bytes| SetLimits { cache_bytes: Some(bytes), ..SetLimits::default() };
+        assert_eq!(again.set(cache(1 << 20)).expect_err("it is too small").code, Code::Usage);
+        again.set(cache(1 << 30)).expect("it is saved");
+        assert_eq!(Limits::load(state.path()).cache_bytes(), Some(1 << 30));
     }
 
     #[test]

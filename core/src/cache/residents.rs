@@ -84,6 +84,11 @@ impl Residents {
         }
     }
 
+    /// Bytes of the blocks that have to stay.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.count_all() * crate::units::BLOCK_BYTES
+    }
+
     /// Whether all of the blocks have to stay.
     pub fn are_all_kept(&self, blocks: BlockRange) -> bool {
         self.kept.all(blocks)

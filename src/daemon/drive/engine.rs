@@ -32,6 +32,13 @@ const CACHE_SHARE: u64 = 2;
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Drive {
+    /// Bytes that the cache may take: what a person has said, as far as the disk goes, else half of the disk.
+    pub(super) fn cache_limit(&self) -> io::Result<u64> {
+        let free = free_without(&self.registry.cache_directory(self.uuid()))?;
+        let usual = (free / CACHE_SHARE).max(64 * BLOCK_BYTES);
+        Ok(self.stores.limits().cache_bytes().map_or(usual, |said| said.min(free)))
+    }
+
     /// Opens the engine for writing, attached to nothing; `over_others` also where another device has the drive. What
     /// turns out to be a fork is set apart, and goes on being uploaded there: what is opened is the drive.
     pub(super) async fn open_engine(self: &Arc<Self>, over_others: bool) -> Result<OpenDrive, Failure> {
@@ -60,7 +67,8 @@ impl Drive {
         // The cache too: another installation with a state of its own may share it.
         Directory::create(&cache).map_err(local)?;
         let locks = vec![lock(&directory)?, lock(&cache)?];
-        let limits = limits(&directory.join("journal"), &cache).map_err(local)?;
+        let journal_bytes = journal_limit(&directory.join("journal")).map_err(local)?;
+        let limits = VolumeLimits::new(journal_bytes, self.cache_limit().map_err(local)?);
         let state = Arc::new(Directory::create(&directory).map_err(local)?);
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
         let cache = Arc::new(Directory::create(&cache).map_err(local)?);
@@ -266,15 +274,15 @@ impl Drive {
     }
 }
 
-/// What the drive may take of the local disk: shares of what would be free without it.
-fn limits(journal: &Path, cache: &Path) -> io::Result<VolumeLimits> {
-    let without = |path| {
-        let directory = Directory::create(path)?;
-        Ok::<_, io::Error>(directory.free_bytes()? + directory.allocated_bytes()?)
-    };
-    let (journal, cache) = (without(journal)?, without(cache)?);
-    let journal = (journal / 10).min(JOURNAL_BYTES_MAX);
-    Ok(VolumeLimits::new(journal, (cache / CACHE_SHARE).max(64 * BLOCK_BYTES)))
+/// What the journal may take of the local disk: a share of what would be free without it.
+fn journal_limit(journal: &Path) -> io::Result<u64> {
+    Ok((free_without(journal)? / 10).min(JOURNAL_BYTES_MAX))
+}
+
+/// Bytes of the local disk that would be free without a directory.
+fn free_without(path: &Path) -> io::Result<u64> {
+    let directory = Directory::create(path)?;
+    Ok(directory.free_bytes()? + directory.allocated_bytes()?)
 }
 
 /// This device's files of the drive, for one opening at a time.
