@@ -8,7 +8,7 @@ use holdall_core::family::FamilyError;
 use holdall_core::format::FormatError;
 use holdall_core::journal::JournalError;
 use holdall_core::map::ReadError;
-use holdall_core::push::PushError;
+use holdall_core::push::{LabelError, PushError};
 use holdall_core::store::StoreError;
 use holdall_core::store::url::UrlError;
 use holdall_core::volume::OpenError;
@@ -338,9 +338,26 @@ pub fn push(error: &PushError) -> Failure {
             failure(Code::Paused, "Uploading is paused.", SAFE_HERE, "Run holdall drive resume NAME.")
         }
         PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
-        PushError::Label(message) => {
-            failure(Code::Exists, format!("{message}."), NOTHING_CHANGED, "Choose another label.")
-        }
+        PushError::Label(error) => label(error),
+    }
+}
+
+/// Errors of snapshots' labels.
+pub fn label(error: &LabelError) -> Failure {
+    match error {
+        LabelError::Taken(label) => failure(
+            Code::Exists,
+            format!("There is a snapshot \"{label}\" already."),
+            NOTHING_CHANGED,
+            "Choose another label.",
+        ),
+        LabelError::Missing(label) => drive(&DriveError::NoSnapshot(label.clone())),
+        LabelError::Reserved(label) => failure(
+            Code::Usage,
+            format!("\"{label}\" is a label that Holdall gives itself."),
+            NOTHING_CHANGED,
+            "Choose another label.",
+        ),
     }
 }
 
