@@ -83,6 +83,13 @@ pub fn store(error: &StoreError) -> Failure {
             SAFE_HERE,
             "Check the connection or plug the disk in. Work resumes by itself.",
         ),
+        // Buckets come back, and those that do not are told from those that never were by whoever knows that.
+        StoreError::NoBucket { bucket, host } => failure(
+            Code::Offline,
+            format!("The store cannot be reached: there is no bucket {bucket} at {host}."),
+            SAFE_HERE,
+            "If it was deleted, create it again, or bring it back from a backup. Work resumes by itself.",
+        ),
         StoreError::Busy { reason, .. } => failure(
             Code::Offline,
             format!("The store is busy: {reason}."),
@@ -159,7 +166,8 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::Corrupt,
             "The store holds the beginning of a drive that was never finished.",
             "There is no data in it.",
-            "Delete what is at that address, or choose another, and create the drive again.",
+            "If another computer is creating a drive there, wait for it. Else delete what is at that address, or choose \
+             another, and create the drive again.",
         ),
         FamilyError::None => failure(
             Code::NotFound,
@@ -191,6 +199,8 @@ pub fn family(error: &FamilyError) -> Failure {
 
 /// Errors of opening a drive.
 pub fn open(error: &OpenError, name: &str) -> Failure {
+    // A fork's has blanks and brackets.
+    let name = quoted(name);
     match error {
         OpenError::Held { device_name, epoch, .. } => failure(
             Code::Held,
@@ -302,7 +312,7 @@ pub fn no_directory(url: &str, error: &io::Error) -> Failure {
 /// Names the drive in an action that says NAME, and its store in one that says URL: the errors of what lies below know
 /// neither.
 pub fn named(failure: Failure, name: &str, url: &str) -> Failure {
-    let failure = Failure { action: failure.action.replace("NAME", name), ..failure };
+    let failure = Failure { action: failure.action.replace("NAME", &quoted(name)), ..failure };
     at_store(failure, url)
 }
 
@@ -312,7 +322,7 @@ pub fn forked(taken_by: &str, name: &str) -> Failure {
         Code::Conflict,
         format!("{taken_by} has taken the drive over. Your changes go on as a fork."),
         "Both versions are kept: nothing is merged, and nothing is lost.",
-        format!("Run holdall drive forks {name}."),
+        format!("Run holdall drive forks {}.", quoted(name)),
     )
 }
 
