@@ -112,6 +112,8 @@ fn versions_are_kept_brought_back_and_cloned() {
     std::fs::write(&note, "one").unwrap();
     a.ok(&["drive", "snapshot", "create", "d", "first"]);
     assert_eq!(a.fails(&["drive", "snapshot", "create", "d", "first"]).1, "exists");
+    let reserved = a.fails(&["drive", "snapshot", "create", "d", "before take-over 3"]);
+    assert_eq!(reserved, (2, "usage".into()));
     std::fs::write(&note, "two").unwrap();
     assert_eq!(a.fails(&["drive", "rollback", "d", "first", "--yes"]), (1, "state".into()));
     a.close();

@@ -1,6 +1,7 @@
 //! Drives in a store: making them, finding them, and what is done to one that nobody has open.
 
 use crate::fence;
+use crate::fork;
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
@@ -228,12 +229,17 @@ async fn clone_of(
     Ok(new)
 }
 
-/// Gives a drive that is closed another name in its store.
+/// Gives a drive that is closed another name in its store. Where this device still holds it, its journal may have changes
+/// that go on from the version before: that one is kept, as at a take-over.
 pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
     let (head, etag, root) = current(objects, drive).await?;
     check_free(&head, device)?;
     let epoch = Epoch(head.epoch.0 + 1);
-    let next = Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
+    let mut next =
+        Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
+    if head.state == HeadState::Held {
+        next.snapshots.push(fork::deposed_snapshot(&head, epoch, root.geometry.size_blocks));
+    }
     commit(objects, &head, etag, &next, HeadState::Released, device).await
 }
 
@@ -247,37 +253,21 @@ pub async fn hold(
     device: &Device,
 ) -> Result<String, DriveError> {
     let store = objects.store().as_ref();
-    let name = put_reference(store, drive, root, kind, device).await?;
-    let kept = match current(objects, drive).await {
-        Ok((head, _, now)) => {
-            head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root)
-        }
-        Err(error) => {
-            store.delete(&name).await?;
-            return Err(error);
-        }
-    };
-    if !kept {
-        store.delete(&name).await?;
-        return Err(DriveError::Raced);
+    let name = format!("ref/{:032x}", crate::entropy::u128());
+    let reference = Reference::new(drive, root, kind, device, now_ms());
+    store.put(&name, reference.encode(), When::Absent).await?;
+    let kept = is_kept(objects, drive, root).await;
+    match kept {
+        Ok(true) => return Ok(name),
+        Ok(false) | Err(_) => store.delete(&name).await?,
     }
-    Ok(name)
+    Err(kept.err().unwrap_or(DriveError::Raced))
 }
 
-async fn put_reference(
-    store: &dyn Store,
-    drive: Uuid,
-    root: ObjectId,
-    kind: ReferenceKind,
-    device: &Device,
-) -> Result<String, StoreError> {
-    let name = format!("ref/{:032x}", crate::entropy::u128());
-    let root = root.name(ObjectKind::Root);
-    let reference =
-        Reference { version: 1, drive, root, kind, device: device.name.clone(), created_ms: now_ms() };
-    let body = serde_json::to_vec_pretty(&reference).expect("a structure of plain fields becomes JSON");
-    store.put(&name, Bytes::from(body), When::Absent).await?;
-    Ok(name)
+/// Whether a drive still keeps a version.
+pub(crate) async fn is_kept(objects: &Objects, drive: Uuid, root: ObjectId) -> Result<bool, DriveError> {
+    let (head, _, now) = current(objects, drive).await?;
+    Ok(head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root))
 }
 
 /// Marks a drive as removed. Its objects are deleted afterwards, but for what others of the family reach; HEAD stays
@@ -295,6 +285,7 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
         ..successor(&root, &head, epoch, lineage, device)
     };
     commit(objects, &head, etag, &next, HeadState::Removed, device).await?;
+    fork::forget_references(objects.store().as_ref(), drive).await?;
     let elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
     let mut deleted = 0;
     for prefix in ["seg/", "root/"] {

@@ -101,6 +101,12 @@ impl Drive {
         self.config.lock().drive
     }
 
+    /// Whether it is still one of this device's: whoever has waited for it may find that it was removed or renamed meanwhile.
+    pub(super) fn is_known(self: &Arc<Self>) -> bool {
+        let known = self.known.upgrade();
+        known.is_some_and(|known| known.lock().get(&self.name).is_some_and(|drive| Arc::ptr_eq(drive, self)))
+    }
+
     /// Whether nobody wants it open.
     pub fn is_closed(&self) -> bool {
         self.config.lock().open.is_none()

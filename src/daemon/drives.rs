@@ -176,23 +176,32 @@ impl Drives {
     }
 
     /// Makes a drive. What its store can do is tried first, and decides how the family changes HEADs for ever.
-    pub async fn create(&self, request: api::Create, work: Work) -> Result<api::Created, Failure> {
+    pub async fn create(&self, mut request: api::Create, work: Work) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
-        let size = check_size(request.size_bytes)?;
         let url = stores::parse(&request.store)?;
+        let given = request.credentials.take();
+        self.with_new_login(&url, given, self.create_at(&url, request, work)).await
+    }
+
+    async fn create_at(
+        &self,
+        url: &StoreUrl,
+        request: api::Create,
+        work: Work,
+    ) -> Result<api::Created, Failure> {
+        let size = check_size(request.size_bytes)?;
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, _) => None,
             (true, Some(passphrase)) if !passphrase.is_empty() => Some(Zeroizing::new(passphrase)),
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
-        self.keep_new(&url, request.credentials).await?;
-        let reached = self.stores.connect(&url).await?;
-        if let StoreUrl::File(path) = &url {
+        let reached = self.stores.connect(url).await?;
+        if let StoreUrl::File(path) = url {
             let made = FileStore::new(path.clone()).prepare();
             made.map_err(|error| failure::no_directory(&request.store, &error))?;
         }
         let at_store = |failure| failure::at_store(failure, &url.to_string());
-        let mode = self.mode_of(&url, &work).await?;
+        let mode = self.mode_of(url, &work).await?;
         if stores::told(mode) < request.weakest {
             return Err(failure::weak_store(&url.to_string()));
         }
@@ -232,18 +241,22 @@ impl Drives {
     ) -> Result<api::ReplicaStatus, Failure> {
         let drive = self.get(name)?;
         let url = stores::parse(&request.store)?;
-        self.keep_new(&url, request.credentials).await?;
-        let added = drive.add_replica(url.clone(), work).await;
+        let added =
+            self.with_new_login(&url, request.credentials, drive.add_replica(url.clone(), work)).await;
         added.map_err(|failure| failure::named(failure, name, &url.to_string()))
     }
 
     /// Makes a drive known that is in a store already.
-    pub async fn add(&self, request: api::Add) -> Result<api::Created, Failure> {
+    pub async fn add(&self, mut request: api::Add) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
         let url = stores::parse(&request.store)?;
+        let given = request.credentials.take();
+        self.with_new_login(&url, given, self.add_from(&url, request)).await
+    }
+
+    async fn add_from(&self, url: &StoreUrl, request: api::Add) -> Result<api::Created, Failure> {
         let secret = secret(request.secrets)?;
-        self.keep_new(&url, request.credentials).await?;
-        let FamilyStore { store, family, .. } = self.stores.family(&request.store).await?;
+        let FamilyStore { store, family, .. } = self.stores.family_of(url, failure::new_family).await?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
         let mut heads =
             drive::heads(&*store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;

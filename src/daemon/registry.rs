@@ -153,11 +153,16 @@ impl Registry {
         Ok(drives)
     }
 
-    /// Remembers a drive and its key. The key first: a drive is known once its configuration is there.
+    /// Remembers a drive and its key. The key first: a drive is known once its configuration is there. The names of the
+    /// directories are durable too, or a power cut would take all of it away.
     pub fn add(&self, name: &str, config: &Config, key: &DataKey) -> io::Result<()> {
-        private_directory(&self.directory(name))?;
+        let directory = self.directory(name);
+        private_directory(&directory)?;
+        for holder in directory.ancestors().skip(1).take(2) {
+            sync_directory(holder)?;
+        }
         let text = Zeroizing::new(data_encoding::HEXLOWER.encode(&*key.0));
-        replace(&self.directory(name).join("key"), text.as_bytes())?;
+        replace(&directory.join("key"), text.as_bytes())?;
         self.save(name, config)
     }
 

@@ -11,9 +11,9 @@
 //! Whatever cannot be read stops the collection: nothing is deleted on a guess. While this runs nothing of this epoch
 //! is in flight, since the push task itself runs it; what a fenced writer may still put can never be named by a HEAD.
 
-use super::PushError;
 use super::pack::{Packed, joins, split};
 use super::task::{Task, kept_roots};
+use super::{Device, PushError};
 use crate::fork;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
@@ -23,6 +23,7 @@ use crate::map::{Content, Frame, Objects, ReadError};
 use crate::planted::{self, Bug};
 use crate::store::StoreError;
 use crate::units::BlockRange;
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,25 @@ pub struct Reference {
     pub created_ms: u64,
 }
 
+impl Reference {
+    /// Holds the version `root` of a drive.
+    pub fn new(
+        drive: uuid::Uuid,
+        root: ObjectId,
+        kind: ReferenceKind,
+        device: &Device,
+        created_ms: u64,
+    ) -> Self {
+        let (root, device) = (root.name(ObjectKind::Root), device.name.clone());
+        Self { version: 1, drive, root, kind, device, created_ms }
+    }
+
+    /// The object's bytes.
+    pub fn encode(&self) -> Bytes {
+        serde_json::to_vec_pretty(self).expect("a structure of plain fields becomes JSON").into()
+    }
+}
+
 /// Why a version is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -85,6 +105,8 @@ impl Task {
             self.checkpoint().await?;
         }
         self.let_go_of_deposed().await?;
+        let store = self.committer.objects().store().clone();
+        fork::forget_begun(store.as_ref()).await.map_err(ReadError::from)?;
         let listed = self.own_objects().await?;
         let live = self.reached_by_own().await?;
         let elsewhere = self.reached_from_elsewhere().await?;
@@ -95,7 +117,6 @@ impl Task {
         }
         let elsewhere = self.reached_from_elsewhere().await?;
         let deleted: Vec<_> = dead.iter().filter(|object| !elsewhere.contains(object)).copied().collect();
-        let store = self.committer.objects().store().clone();
         let deletes: Vec<_> = (deleted.iter())
             .map(|(kind, id)| {
                 let (store, name) = (store.clone(), id.name(*kind));

@@ -204,7 +204,8 @@ async fn take(
     check_head(&before, &device, over_others, local.as_ref())?;
     let root = objects.root(before.root, Some(before.root_hash)).await?;
     let capacity = capacity(root.geometry.size_blocks);
-    let begun = fork.is_some() && root.seq == 0;
+    // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
+    let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
     let base = local.as_ref().and_then(|local| local.base.clone());
     let mut opened: Opened = open_journal(&disks, local, (drive, mounted), &root, limits, capacity).await?;
 

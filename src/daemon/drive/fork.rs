@@ -194,10 +194,7 @@ impl Drive {
     pub async fn upload_what_is_left(self: Arc<Self>) {
         loop {
             let mut open = self.open.lock().await;
-            let gone = self.known.upgrade().is_none_or(|known| {
-                known.lock().get(&self.name).is_none_or(|drive| !Arc::ptr_eq(drive, &self))
-            });
-            if open.is_some() || gone || self.config.lock().open.is_some() {
+            if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
                 return;
             }
             match self.open_in_place(false, false).await {
@@ -260,9 +257,8 @@ impl Drive {
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
-        drop(open);
         let everything = api::Remove { delete_data: true, discard_unsent: true };
-        self.remove(&everything).await
+        self.remove_locked(&open, &everything).await
     }
 
     /// Whether it is a fork whose upload was cut off.

@@ -1,10 +1,13 @@
 //! Errors of stores, before there is a drive on them: addresses, credentials, and what stores can do.
 
-use super::{NOTHING_CHANGED, SAFE_HERE, failure};
+use super::{NOTHING_CHANGED, SAFE_HERE, failure, family, store};
 use crate::api::{Code, Failure};
 use crate::daemon::secrets::SecretsError;
 use crate::daemon::secrets::keyring::KeyringError;
 use crate::words::why;
+use holdall_core::family::FamilyError;
+use holdall_core::map::ReadError;
+use holdall_core::store::StoreError;
 
 /// Puts the store's address into an action that says URL, ready to be pasted into a shell.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
@@ -13,9 +16,34 @@ pub fn at_store(failure: Failure, url: &str) -> Failure {
 
 /// Puts the store's address where `text` says URL.
 pub fn with_address(text: &str, url: &str) -> String {
-    let plain = url.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c));
-    let quoted = if plain { url.to_owned() } else { format!("'{}'", url.replace('\'', r"'\''")) };
-    text.replace("URL", &quoted)
+    text.replace("URL", &quoted(url))
+}
+
+/// A word of a command, ready to be pasted into a shell.
+pub fn quoted(word: &str) -> String {
+    let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c));
+    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+/// Errors of a store that no drive is known of: what is not there then is not away, but was never made, or has another address.
+pub fn new_store(error: &StoreError) -> Failure {
+    match error {
+        StoreError::NoBucket { bucket, host } => failure(
+            Code::NotFound,
+            format!("The bucket {bucket} does not exist at {host}."),
+            NOTHING_CHANGED,
+            "Create it, or correct the address.",
+        ),
+        error => store(error),
+    }
+}
+
+/// The same, of what it says of its family.
+pub fn new_family(error: &FamilyError) -> Failure {
+    match error {
+        FamilyError::Read(ReadError::Store(error)) => new_store(error),
+        error => family(error),
+    }
 }
 
 /// Nobody has logged in to a store that asks who one is.
