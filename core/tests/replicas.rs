@@ -12,7 +12,7 @@ use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::replica::{self, Progress, Replica, ReplicaError, Replicated, Standing};
 use holdall_core::seal::Cipher;
 use holdall_core::sim::store::{SimStore, StoreFaults};
-use holdall_core::store::Store;
+use holdall_core::store::{Store, When};
 use holdall_core::units::Epoch;
 use holdall_core::volume::{Access, OpenError, Volume};
 use rand::rngs::StdRng;
@@ -21,16 +21,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 const BLOCKS: u64 = 256;
 
 /// A drive that is open, with one replica.
 struct Open {
     volume: Arc<Volume>,
+    hub: Arc<Replicated>,
     progress: watch::Receiver<Progress>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
+
+/// More than enough, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let primary: Arc<dyn Store> = Arc::new(bench.store.clone());
@@ -50,17 +55,20 @@ async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let replica = Replica::new(other, objects, Family::new(bench::FAMILY, Cipher::None, Mode::Swap), changed);
     let (progress, stop) = (replica.progress(), watch::Sender::new(false));
     let task = tokio::spawn(replica.run(stop.subscribe()));
-    Open { volume, progress, stop, task }
+    Open { volume, hub: store, progress, stop, task }
 }
 
 impl Open {
     async fn up_to_date(&mut self) -> ObjectId {
         let root = self.volume.pusher().unwrap().state().borrow().root;
-        self.progress
-            .wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate)
-            .await
-            .unwrap();
+        let up_to_date =
+            self.progress.wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate);
+        tokio::time::timeout(PATIENCE, up_to_date).await.expect("it is caught up with").unwrap();
         root
+    }
+
+    async fn in_trouble(&mut self) {
+        self.progress.wait_for(|now| matches!(now.standing, Standing::Trouble(_))).await.unwrap();
     }
 
     async fn sync(&self) -> String {
@@ -82,9 +90,17 @@ async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
 }
 
 async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaError> {
+    promote_drive(bench, replica, bench.drive).await
+}
+
+async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
     let objects = Objects::new(Arc::new(replica.clone()), bench.sealer.clone(), PageCache::none());
-    let head = replica::promote(&objects, bench.drive, Epoch(0), &device(1)).await?;
+    let head = replica::promote(&objects, drive, Epoch(0), &device(1)).await?;
     Ok(head.root.name(ObjectKind::Root))
+}
+
+fn away() -> StoreFaults {
+    StoreFaults { refused: 1000, ..StoreFaults::default() }
 }
 
 fn empty() -> SimStore {
@@ -126,14 +142,14 @@ fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
-        replica.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
+        replica.set_faults(away());
         for round in 1..20 {
             for block in 0..32 {
                 put(&drive.volume, block, round).await;
             }
             drive.sync().await;
         }
-        drive.progress.wait_for(|now| matches!(now.standing, Standing::Trouble(_))).await.unwrap();
+        drive.in_trouble().await;
         replica.set_faults(StoreFaults::default());
         drive.up_to_date().await;
         promote(&bench, &replica).await.unwrap();
@@ -213,21 +229,122 @@ fn a_device_that_was_overtaken_does_not_make_its_old_version_look_like_the_newes
 fn a_store_of_another_family_does_not_become_a_replica() {
     run(async {
         let (primary, replica) = (empty(), empty());
-        let ours = Family::new(uuid::Uuid::from_u128(1), Cipher::None, Mode::Swap);
-        let theirs = Family::new(uuid::Uuid::from_u128(2), Cipher::None, Mode::Swap);
+        let ours = Family::new(Uuid::from_u128(1), Cipher::None, Mode::Swap);
+        let theirs = Family::new(Uuid::from_u128(2), Cipher::None, Mode::Swap);
         replica::prepare(&primary, &replica, &theirs).await.unwrap();
         let refused = replica::prepare(&primary, &replica, &ours).await;
         assert!(matches!(refused, Err(ReplicaError::OtherFamily)), "{refused:?}");
         // A passphrase that is taken away opens the replica no more.
         let key = |byte: u8| bytes::Bytes::from(vec![byte]);
-        primary.put("keys/a", key(1), holdall_core::store::When::Absent).await.unwrap();
+        primary.put("keys/a", key(1), When::Absent).await.unwrap();
         replica::prepare(&primary, &replica, &theirs).await.unwrap();
-        primary.put("keys/b", key(2), holdall_core::store::When::Absent).await.unwrap();
+        primary.put("keys/b", key(2), When::Absent).await.unwrap();
         primary.delete("keys/a").await.unwrap();
         replica::prepare(&primary, &replica, &theirs).await.unwrap();
         let names: Vec<_> =
             replica.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect();
         assert_eq!(names, ["keys/b"]);
+    });
+}
+
+#[test]
+fn a_drive_that_goes_on_as_a_fork_is_replicated_as_the_fork() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        let other = bench.take(1).await.unwrap();
+        put(&other, 1, 2).await;
+        other.pusher().unwrap().sync().await.unwrap();
+        // It learns only now that the drive was taken.
+        put(&drive.volume, 5, 5).await;
+        drive.volume.pusher().unwrap().sync().await.unwrap_err();
+        let fork = drive.volume.pusher().unwrap().state().borrow().fork.clone().unwrap();
+        let root = drive.up_to_date().await;
+        assert_eq!(root.drive, fork.drive);
+        put(&drive.volume, 6, 6).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        assert_eq!(drive.progress.borrow().commits, drive.hub.commits());
+        drop((drive, other));
+        assert_eq!(promote_drive(&bench, &replica, fork.drive).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[1], all[5], all[6]), (1, 5, 6));
+    });
+}
+
+#[test]
+fn a_replica_that_stays_away_is_asked_rarely_while_nothing_is_written_and_soon_where_something_is() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        replica.set_faults(away());
+        put(&drive.volume, 1, 2).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let before = replica.requests();
+        tokio::time::sleep(Duration::from_secs(10 * 300)).await;
+        let asked = replica.requests() - before;
+        assert!((1..=10).contains(&asked), "{asked} requests in 50 minutes");
+        // A commit is a reason to try, and so is a person's word.
+        let before = replica.requests();
+        put(&drive.volume, 1, 3).await;
+        drive.sync().await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(replica.requests() > before);
+        replica.set_faults(StoreFaults::default());
+        drive.hub.look_again();
+        let root = drive.volume.pusher().unwrap().state().borrow().root;
+        let at_once = drive.progress.wait_for(|now| now.version == Some(root));
+        tokio::time::timeout(Duration::from_secs(1), at_once).await.expect("it is tried at once").unwrap();
+    });
+}
+
+#[test]
+fn keys_that_a_replica_has_missed_are_brought_once_it_is_there_and_at_the_next_opening() {
+    let (bench, replica) = (Bench::new(), empty());
+    let keys = async |store: &SimStore| -> Vec<String> {
+        store.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect()
+    };
+    let replace = async |old: &str, new: &str| {
+        bench.store.put(new, new.to_owned().into(), When::Absent).await.unwrap();
+        bench.store.delete(old).await.unwrap();
+    };
+    run(async {
+        bench.store.put("keys/a", "a".into(), When::Absent).await.unwrap();
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/a"]);
+        // It is away while they change, and nothing else does.
+        replica.set_faults(away());
+        replace("keys/a", "keys/b").await;
+        drive.hub.look_again();
+        drive.in_trouble().await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/b"]);
+        // It was away for a while, and another device has changed them meanwhile.
+        replica.set_faults(away());
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        replace("keys/b", "keys/c").await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/c"]);
+        // Nothing runs while they change.
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        replace("keys/c", "keys/d").await;
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/d"]);
     });
 }
 

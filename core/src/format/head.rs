@@ -47,9 +47,17 @@ pub enum HeadState {
     Removed,
 }
 
+/// Where HEADs are.
+pub const ALL: &str = "head/";
+
 /// The name of a drive's HEAD.
 pub fn name(drive: Uuid) -> String {
-    format!("head/{}", drive.simple())
+    format!("{ALL}{}", drive.simple())
+}
+
+/// Whether [`name`] may have made it.
+pub fn is_name(name: &str) -> bool {
+    name.starts_with(ALL)
 }
 
 /// The epoch and the nonce of what seems to be a HEAD: all that is known of it without its family's key.
