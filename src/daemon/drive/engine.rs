@@ -105,7 +105,7 @@ impl Drive {
         }
         *self.live.write() = Some(volume.clone());
         self.apply_pause();
-        self.begin_replicas(replicas).await;
+        self.begin_replicas(replicas);
         Ok(OpenDrive {
             volume,
             attachment: None,

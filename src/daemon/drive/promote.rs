@@ -64,7 +64,7 @@ impl Drive {
             }
         })?;
         if open.is_some() {
-            let begun = self.begin_replica(&config).await;
+            let begun = self.begin_replica(&config);
             drop(open);
             self.until_settled(begun, &work).await?;
             return self.replica_status(&address);
@@ -115,7 +115,8 @@ impl Drive {
     }
 
     /// Brings the wrapped keys to the replicas as they are now, so that a passphrase that was changed opens none of them any
-    /// more. One that is away gets them when the drive is opened next.
+    /// more. One that is away is caught up with: each time that it answers again, and each time that the drive is opened, its
+    /// keys are compared with those of the drive's store.
     pub(super) async fn share_keys(&self) {
         let configs = self.config.lock().replicas.clone();
         for config in configs {
@@ -134,9 +135,10 @@ impl Drive {
                     drive = self.name,
                     replica = config.store,
                     message = failure.message,
-                    "the replica still opens with the old passphrase; it gets the new one when the drive is opened next"
+                    "the replica still opens with the old passphrase; it gets the new one once it answers while the drive is open"
                 );
             }
+                self.look_at_replicas_again();
         }
     }
 
