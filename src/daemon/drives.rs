@@ -219,7 +219,7 @@ impl Drives {
                 self.stores.proved(url);
                 Ok(report.mode)
             }
-            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+            false => Err(failure::unusable_store(&url.to_string(), &report)),
         }
     }
 

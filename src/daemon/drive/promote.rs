@@ -99,7 +99,7 @@ impl Drive {
         let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
         match report.is_usable() {
             true => Ok(report.mode),
-            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+            false => Err(failure::unusable_store(&url.to_string(), &report)),
         }
     }
 
