@@ -24,8 +24,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the drive's store may take to be asked for its newest version before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How the name of a directory begins with what this computer alone has had when a replica became the drive's store.
+const ASIDE: &str = "before-promotion-";
 
 impl Drive {
     /// Adds a replica: tries the store, readies it, and copies everything while the drive is open. Of a closed drive it is
@@ -257,7 +257,7 @@ impl Drive {
     /// What this computer has of versions that the store does not have goes out of the way: kept, and used no more.
     fn set_files_aside(&self) -> io::Result<()> {
         let directory = self.registry.directory(&self.name);
-        let aside = directory.join(format!("before-promotion-{}", crate::daemon::status::now_ms()));
+        let aside = directory.join(format!("{ASIDE}{}", crate::daemon::status::now_ms()));
         std::fs::create_dir(&aside)?;
         for name in ["journal", "drive.json"] {
             match std::fs::rename(directory.join(name), aside.join(name)) {
@@ -270,12 +270,23 @@ impl Drive {
     }
 }
 
-/// How the store that a drive has so far stands.
-enum Former {
-    /// It has this HEAD.
-    There(Arc<Objects>, Box<Head>),
-    /// It was given up before.
-    Retired,
-    /// It cannot be reached.
-    Away,
+    /// Refuses while something is only on this computer that was set aside; `or_else` is how one gives it up.
+    pub(super) fn check_nothing_aside(&self, or_else: &str) -> Result<(), Failure> {
+        let directory = self.registry.directory(&self.name);
+        let entries = std::fs::read_dir(&directory).map_err(|error| failure::local(&error))?;
+        let aside = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(ASIDE));
+        match aside {
+            None => Ok(()),
+            Some(aside) => Err(failure(
+                Code::Unsent,
+                format!(
+                    "What this computer had and the replica lacked was set aside when {} was moved. It is in {}.",
+                    self.name,
+                    aside.path().display()
+                ),
+                "Nothing was changed. It would be lost.",
+                format!("Move it elsewhere if it may still be needed{or_else}."),
+            )),
+        }
+    }
 }
