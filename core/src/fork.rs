@@ -112,7 +112,7 @@ async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), F
 /// took, or one that it committed since, as the only owner of its epoch.
 async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
     let Branch { journal, base, least, .. } = *branch;
-    let (head, _, root) = drive::current(objects, of).await.map_err(no_version)?;
+    let (head, _, root) = drive::last_here(objects, of).await.map_err(no_version)?;
     let kept = root.snapshots.iter().map(|snapshot| snapshot.root).chain([head.root, head.parent]);
     let own = |id: &ObjectId| id.drive == of && id.epoch.0 == base.epoch || base.id() == Some(*id);
     let mut ids: Vec<_> = kept.filter(own).collect();
@@ -180,6 +180,7 @@ async fn publish(
         root: id,
         root_hash,
         parent: root.parent,
+        moved_to: Vec::new(),
     };
     let name = head::name(fork.drive);
     let put = store.put(&name, Bytes::from(head.encode(objects.sealer())), When::Absent).await;
@@ -252,7 +253,10 @@ fn no_version(error: DriveError) -> ForkError {
     match error {
         DriveError::Read(error) => ForkError::Read(error),
         DriveError::Raced => ForkError::Raced,
-        DriveError::Removed | DriveError::Held { .. } | DriveError::NoSnapshot(_) => ForkError::Gone,
+        DriveError::Removed
+        | DriveError::Moved { .. }
+        | DriveError::Held { .. }
+        | DriveError::NoSnapshot(_) => ForkError::Gone,
     }
 }
 

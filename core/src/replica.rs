@@ -28,7 +28,8 @@ mod promote;
 mod record;
 mod worker;
 
-pub use promote::{ReplicaError, check_no_primary, newest, prepare, promote};
+pub(crate) use promote::newest_of_all;
+pub use promote::{ReplicaError, check_no_primary, newest, prepare, promote, retire_former};
 pub use worker::{Progress, Replica, Standing};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.

@@ -6,15 +6,17 @@
 mod bench;
 
 use bench::{Bench, close, device, get, put, run};
+use holdall_core::drive;
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache, ReadError};
+use holdall_core::push::PushError;
 use holdall_core::replica::{self, Progress, Replica, ReplicaError, Replicated, Standing};
 use holdall_core::seal::Cipher;
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::{Store, When};
 use holdall_core::units::Epoch;
-use holdall_core::volume::{Access, OpenError, Volume};
+use holdall_core::volume::{self, Access, OpenError, Volume};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -76,9 +78,16 @@ impl Open {
     }
 }
 
-/// All of a drive, read on a computer that never had it, from the store alone.
+/// All of the only drive of a store, read on a computer that never had it, from the store alone.
 async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
-    let head = holdall_core::drive::heads(store, &bench.sealer).await.unwrap().remove(0);
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    assert_eq!(heads.len(), 1);
+    contents_of(bench, store, heads[0].drive).await
+}
+
+async fn contents_of(bench: &Bench, store: &SimStore, drive: Uuid) -> Vec<u8> {
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    let head = heads.into_iter().find(|head| head.drive == drive).unwrap();
     let access = Access::Look { root: (head.root, head.root_hash) };
     let volume = bench.elsewhere().open_on(Arc::new(store.clone()), 0, access).await.unwrap();
     let mut all = Vec::new();
@@ -94,9 +103,20 @@ async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaErr
 }
 
 async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
-    let objects = Objects::new(Arc::new(replica.clone()), bench.sealer.clone(), PageCache::none());
-    let head = replica::promote(&objects, drive, Epoch(0), &device(1)).await?;
+    let head = replica::promote(&objects(bench, replica), drive, Epoch(0), &device(1)).await?;
     Ok(head.root.name(ObjectKind::Root))
+}
+
+fn objects(bench: &Bench, store: &SimStore) -> Objects {
+    Objects::new(Arc::new(store.clone()), bench.sealer.clone(), PageCache::none())
+}
+
+/// Writes many blocks, and uploads them.
+async fn fill(volume: &Arc<Volume>, byte: u8) {
+    for block in 0..64 {
+        put(volume, block, byte).await;
+    }
+    volume.pusher().unwrap().sync().await.unwrap();
 }
 
 fn away() -> StoreFaults {
@@ -345,6 +365,130 @@ fn keys_that_a_replica_has_missed_are_brought_once_it_is_there_and_at_the_next_o
         let mut drive = open(&bench, 0, &replica).await;
         drive.up_to_date().await;
         assert_eq!(keys(&replica).await, ["keys/d"]);
+    });
+}
+
+#[test]
+fn a_store_that_was_left_behind_is_told_and_nobody_commits_there_any_more() {
+    let (bench, replica) = (Bench::new(), empty());
+    let tell = async |left_at| {
+        let former = objects(&bench, &bench.store);
+        replica::retire_former(&former, bench.drive, left_at, "file:///replica", &device(0)).await.unwrap()
+    };
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        // The store is away, and lost as far as anybody knows.
+        let head =
+            replica::promote(&objects(&bench, &replica), bench.drive, Epoch(0), &device(0)).await.unwrap();
+        // It was not: another device goes on there.
+        let behind = bench.open(1).await.unwrap();
+        put(&behind, 1, 2).await;
+        behind.pusher().unwrap().sync().await.unwrap();
+        put(&behind, 1, 3).await;
+
+        assert!(tell(head.epoch).await);
+        assert!(!tell(head.epoch).await, "once is enough");
+        let refused = bench.elsewhere().open(0).await;
+        assert!(matches!(&refused, Err(OpenError::Moved { to: Some(to) }) if to == "file:///replica"));
+        let forked = behind.pusher().unwrap().sync().await;
+        assert!(matches!(forked, Err(PushError::Forked(_))), "{forked:?}");
+        close(behind).await;
+        // What it had uploaded, and what it had not, are in its fork.
+        assert_eq!(contents(&bench, &bench.store).await[1], 3);
+
+        // The drive goes back by way of a replica: the store is its own again, and is not told once more.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        put(&drive.volume, 1, 4).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        promote(&bench, &bench.store).await.unwrap();
+        assert!(!tell(head.epoch).await);
+        let volume = bench.elsewhere().open(1).await.unwrap();
+        assert_eq!(get(&volume, 1).await, 4);
+    });
+}
+
+#[test]
+fn what_a_device_has_not_uploaded_to_a_store_that_was_left_becomes_a_fork_there() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(1).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 2, 2).await;
+        volume.shut_down().await.unwrap();
+        drop(volume);
+        let former = objects(&bench, &bench.store);
+        replica::retire_former(&former, bench.drive, Epoch(99), "s3://b", &device(0)).await.unwrap();
+        let refused = bench.open(1).await;
+        assert!(matches!(refused, Err(OpenError::Forked { unsent: 1, .. })), "{:?}", refused.err());
+        let state = bench.devices[1].state.directory("state");
+        volume::fork(&state, bench.drive, "device 0").await.unwrap();
+        let fork = bench.open(1).await.unwrap();
+        fork.pusher().unwrap().sync().await.unwrap();
+        close(fork).await;
+        let all = contents(&bench, &bench.store).await;
+        assert_eq!((all[1], all[2]), (1, 2));
+    });
+}
+
+#[test]
+fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let here = objects(&bench, &bench.store);
+        drive::clone(&here, bench.drive, None, "e", &device(0)).await.unwrap();
+        drive::retire(&here, bench.drive, "file:///replica", &device(0)).await.unwrap();
+        promote(&bench, &replica).await.unwrap();
+        // The store is a replica of the drive now, and the clone's own.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        fill(&drive.volume, 2).await;
+        fill(&drive.volume, 3).await;
+        drive.up_to_date().await;
+        assert!(drive.volume.pusher().unwrap().collect().await.unwrap().deleted > 0);
+        drive.up_to_date().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(contents(&bench, &bench.store).await[..64].iter().all(|byte| *byte == 1));
+    });
+}
+
+#[test]
+fn a_drive_that_was_promoted_keeps_what_the_replica_of_its_clone_needs() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let clone = drive::clone(&objects(&bench, &bench.store), bench.drive, None, "e", &device(0)).await;
+        let clone = clone.unwrap();
+        let mut copied = open(&Bench { drive: clone, ..bench.elsewhere() }, 0, &replica).await;
+        copied.up_to_date().await;
+        drop(copied);
+        // The first store is lost; of the two one is promoted as yet.
+        promote(&bench, &replica).await.unwrap();
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let volume = there.open(0).await.unwrap();
+        fill(&volume, 2).await;
+        fill(&volume, 3).await;
+        volume.pusher().unwrap().collect().await.unwrap();
+        close(volume).await;
+        promote_drive(&bench, &replica, clone).await.unwrap();
+        assert!(contents_of(&bench, &replica, clone).await[..64].iter().all(|byte| *byte == 1));
     });
 }
 
