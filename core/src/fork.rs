@@ -131,7 +131,7 @@ async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), F
 /// The latest version of the drive `of` that is still kept and that the journal goes on from.
 async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
     let Branch { journal, base, least, .. } = *branch;
-    let (head, _, root) = drive::current(objects, of).await.map_err(no_version)?;
+    let (head, _, root) = drive::last_here(objects, of).await.map_err(no_version)?;
     let mut ids = own_versions(&head, &root, base);
     ids.sort_by_key(|id| Reverse((id.epoch, id.seq)));
     for id in ids {
@@ -217,6 +217,7 @@ async fn publish(
         root: id,
         root_hash,
         parent: root.parent,
+        moved_to: Vec::new(),
     };
     let name = head::name(fork.drive);
     let put = store.put(&name, Bytes::from(head.encode(objects.sealer())), When::Absent).await;
@@ -289,7 +290,10 @@ fn no_version(error: DriveError) -> ForkError {
     match error {
         DriveError::Read(error) => ForkError::Read(error),
         DriveError::Raced => ForkError::Raced,
-        DriveError::Removed | DriveError::Held { .. } | DriveError::NoSnapshot(_) => ForkError::Gone,
+        DriveError::Removed
+        | DriveError::Moved { .. }
+        | DriveError::Held { .. }
+        | DriveError::NoSnapshot(_) => ForkError::Gone,
     }
 }
 

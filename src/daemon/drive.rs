@@ -16,6 +16,7 @@ use holdall_core::store::Store;
 use holdall_core::volume::Volume;
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use usage::Usage;
 use uuid::Uuid;
@@ -24,6 +25,7 @@ mod change;
 mod close;
 mod engine;
 mod fork;
+mod former;
 mod inspect;
 mod open;
 mod opened;
@@ -64,6 +66,8 @@ pub struct Drive {
     pub(super) usage: Arc<Usage>,
     /// All drives: a fork becomes one of them.
     pub(super) known: Weak<Known>,
+    /// Whether a task tells the stores that it has left.
+    pub(super) telling: AtomicBool,
 }
 
 impl Drive {
@@ -93,6 +97,7 @@ impl Drive {
             place: RwLock::new(None),
             usage: Arc::default(),
             known,
+            telling: AtomicBool::new(false),
         })
     }
 

@@ -12,6 +12,7 @@ use crate::attach::{Site, doctor};
 use holdall_core::drive;
 use holdall_core::family;
 use holdall_core::format::family::Mode;
+use holdall_core::format::head::HeadState;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
@@ -59,6 +60,9 @@ impl Drives {
         let pages =
             sled::Config::new().path(registry.paths().cache.join("pages")).cache_capacity(4 << 20).open();
         let pages = pages.inspect_err(|error| tracing::warn!(%error, "map pages are not remembered")).ok();
+        if let Err(error) = registry.finish_forgetting() {
+            tracing::warn!(%error, "files of a drive that was removed cannot be deleted yet");
+        }
         let (mut configs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
         for (name, config) in registry.list()? {
             match config {
@@ -159,6 +163,7 @@ impl Drives {
     /// Takes up what a former daemon had open.
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
+        self.all().iter().for_each(|drive| drive.tell_former_stores());
         for fork in self.all().into_iter().filter(|drive| drive.is_closed() && drive.is_fork_to_upload()) {
             tokio::spawn(fork.upload_what_is_left());
         }
@@ -228,7 +233,7 @@ impl Drives {
                 self.stores.proved(url);
                 Ok(report.mode)
             }
-            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+            false => Err(failure::unusable_store(&url.to_string(), &report)),
         }
     }
 
@@ -258,9 +263,14 @@ impl Drives {
         let secret = secret(request.secrets)?;
         let FamilyStore { store, family, .. } = self.stores.family_of(url, failure::new_family).await?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
-        let mut heads =
-            drive::heads(&*store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;
+        let heads = drive::all_heads(&*store, &unlocked.sealer).await;
+        let heads = heads.map_err(|error| failure::read(&error))?;
+        let (mut heads, gone): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.state.is_here());
         let drive = match heads.len() {
+            0 if gone.iter().any(|head| head.state == HeadState::Moved) => {
+                let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
+                return Err(failure::added_where_it_was(to.as_deref(), &request.name));
+            }
             0 => return Err(failure::family(&family::FamilyError::None)),
             1 => heads.remove(0).drive,
             _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
@@ -378,6 +388,7 @@ impl Drives {
             store: store.to_owned(),
             mode: unlocked.family.mode,
             replicas: Vec::new(),
+            former: Vec::new(),
             open: None,
             paused: false,
             fork_of: None,

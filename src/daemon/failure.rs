@@ -211,12 +211,14 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
                  holdall drive open {name} --take-over."
             ),
         ),
-        OpenError::Removed => failure(
-            Code::NotFound,
-            "The drive was removed from its store.",
-            "Its data in the store is gone.",
-            format!("Run holdall drive remove {name} to forget it here."),
+        OpenError::Removed { unsent: 0 } => removed(&name),
+        OpenError::Removed { unsent } => failure(
+            Code::Unsent,
+            format!("The drive was removed from its store, and {unsent} changes are only on this computer."),
+            "They cannot be uploaded any more. They are kept in this computer's files of the drive.",
+            format!("To give them up run holdall drive remove {name} --discard-unsent."),
         ),
+        OpenError::Moved { to } => moved(to.as_deref(), &name),
         OpenError::Forked { unsent, .. } => failure(
             Code::Conflict,
             format!(
@@ -244,6 +246,35 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         OpenError::Journal(error) => journal(error),
         OpenError::Local(error) => local(error),
     }
+}
+
+fn removed(name: &str) -> Failure {
+    failure(
+        Code::Gone,
+        "The drive was removed from its store.",
+        "Its data in the store is gone.",
+        format!("Run holdall drive remove {name} to forget it here."),
+    )
+}
+
+/// A drive that lives in another store now, whose address is known if it was said.
+fn moved(to: Option<&str>, name: &str) -> Failure {
+    let action = format!("Run holdall drive remove {name}, then holdall drive add {name} --store URL.");
+    let message = match to {
+        Some(to) => format!("The drive was moved to another store: {to}."),
+        None => "The drive was moved to another store.".to_owned(),
+    };
+    let failure = failure(Code::Gone, message, "Its data is there. Nothing was changed.", action);
+    match to {
+        Some(to) => at_store(failure, to),
+        None => failure,
+    }
+}
+
+/// The same, where it was to be added from the store that it was in.
+pub fn added_where_it_was(to: Option<&str>, name: &str) -> Failure {
+    let action = with_address(&format!("Run holdall drive add {name} --store URL."), to.unwrap_or("URL"));
+    Failure { action, ..moved(to, name) }
 }
 
 /// Errors of the journal.
@@ -386,12 +417,8 @@ pub fn drive(error: &DriveError) -> Failure {
             NOTHING_CHANGED,
             "Try again.",
         ),
-        DriveError::Removed => failure(
-            Code::NotFound,
-            "The drive was removed from its store.",
-            "Its data in the store is gone.",
-            "Run holdall drive remove NAME to forget it here.",
-        ),
+        DriveError::Removed => removed("NAME"),
+        DriveError::Moved { to } => moved(to.as_deref(), "NAME"),
         DriveError::NoSnapshot(label) => failure(
             Code::NotFound,
             format!("There is no snapshot \"{label}\"."),

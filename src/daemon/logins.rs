@@ -24,7 +24,7 @@ impl Drives {
         }
         let kept = self.stores().keeper().keep(&scope, credentials, !request.no_keyring).await;
         let login = kept.map_err(|error| failure::secrets(&error))?;
-        self.stores().renew().await;
+        self.renew().await;
         Ok(self.told(&login))
     }
 
@@ -37,9 +37,15 @@ impl Drives {
         let forgotten = self.stores().keeper().forget(&scope).await;
         let login =
             forgotten.map_err(|error| failure::secrets(&error))?.ok_or_else(|| not_logged_in(&scope))?;
-        self.stores().renew().await;
+        self.renew().await;
         let told = known.into_iter().find(|known| known.store == login.store);
         Ok(told.unwrap_or_else(|| self.told(&login)))
+    }
+
+    /// What is in use goes on with the credentials that are kept now.
+    async fn renew(&self) {
+        self.stores().renew().await;
+        self.all().iter().for_each(|drive| drive.look_at_replicas_again());
     }
 
     /// All logins. Never a secret.

@@ -15,7 +15,7 @@ use super::pack::{Packed, joins, split};
 use super::task::{Task, kept_roots};
 use super::{Device, PushError};
 use crate::fork;
-use crate::format::head::{self, Head, HeadState};
+use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Condemned, Root};
 use crate::format::segment::{Directory, SegmentBuilder};
@@ -306,7 +306,7 @@ impl Task {
     }
 }
 
-/// What refs and the other drives of the family reach.
+/// What refs, the other drives of the family and replicas of them reach.
 pub(crate) async fn reached_from_elsewhere(
     objects: &Objects,
     drive: uuid::Uuid,
@@ -343,14 +343,32 @@ pub(crate) async fn reached_from_elsewhere(
         let bytes = store.get(&listed.name, None).await?.bytes;
         let head = Head::decode(objects.sealer(), &bytes)
             .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
-        if head.state != HeadState::Removed {
-            let root = objects.root(head.root, Some(head.root_hash)).await?;
-            reached.insert((ObjectKind::Root, head.root));
-            reach(objects, &root, &mut reached).await?;
-            reach_kept(objects, &root, &mut reached).await?;
+        if head.state.is_here() {
+            reach_version(objects, &head, &mut reached).await?;
+        }
+    }
+    // What other drives have only a replica of here. One that is not whole (its drive lived here since, and has collected it)
+    // is nothing that could be kept.
+    for head in crate::replica::newest_of_all(store.as_ref(), objects.sealer()).await? {
+        if head.drive != drive {
+            match reach_version(objects, &head, &mut reached).await {
+                Err(error) if !error.is_missing() => return Err(error),
+                _ => {}
+            }
         }
     }
     Ok(reached)
+}
+
+async fn reach_version(
+    objects: &Objects,
+    head: &Head,
+    reached: &mut BTreeSet<(ObjectKind, ObjectId)>,
+) -> Result<(), ReadError> {
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    reached.insert((ObjectKind::Root, head.root));
+    reach(objects, &root, reached).await?;
+    reach_kept(objects, &root, reached).await
 }
 
 /// Everything that a version needs.

@@ -362,6 +362,7 @@ mod tests {
             root: ObjectId::NONE,
             root_hash: [0; 32],
             parent: ObjectId::NONE,
+            moved_to: Vec::new(),
         };
         head.encode(&Sealer::new(Cipher::None, &DataKey([1; 32].into()))).into()
     }

@@ -34,7 +34,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Forgets the drive here.
+    /// Forgets the drive here. What a power cut has left of it is done when that is asked for again.
     pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<(), Failure> {
         let open = self.open.lock().await;
         self.remove_locked(&open, request).await
@@ -52,6 +52,7 @@ impl Drive {
         }
         self.check_closed(open)?;
         if !request.discard_unsent {
+            self.check_nothing_aside(", or give --discard-unsent")?;
             self.check_nothing_unsent(", or give --discard-unsent").await?;
         }
         if request.delete_data {

@@ -166,7 +166,8 @@ impl Drive {
         let name = self.fork_name(&fork);
         let of = config.fork_of.as_ref().map_or(&self.name, |of| &of.name).clone();
         let of = ForkOf { name: of, fork: fork.clone() };
-        let config = Config { drive: fork.drive, open: None, fork_of: Some(of), ..config };
+        let former = Vec::new();
+        let config = Config { drive: fork.drive, open: None, fork_of: Some(of), former, ..config };
         let to = self.registry.directory(&name);
         private_directory(&to)?;
         self.registry.add(&name, &config, &self.registry.key(&self.name)?)?;
