@@ -45,7 +45,7 @@ fixtures:
 threads:
     HOLDALL_OPERATIONS=100000 cargo test -p holdall-core --test threads
 
-# Measures the budgets beside peers (root; a quarter of an hour), and writes benches/results/DATE.json.
+# Measures the budgets beside peers (root; half an hour), and writes benches/results/DATE.json.
 bench *options:
     packaging/setup tests
     cargo bench --bench budgets -- run {{options}}

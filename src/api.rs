@@ -13,6 +13,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+
+mod limits;
+mod replicas;
+mod stores;
+
+pub use limits::*;
+pub use replicas::*;
+pub use stores::*;
 
 /// One line of a POST's answer.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +70,9 @@ pub struct Failure {
     pub consequence: String,
     /// What to do next, with the command where there is one.
     pub action: String,
+    /// Who has the drive, where that is the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Box<Holder>>,
 }
 
 /// Kinds of failure.
@@ -73,6 +85,8 @@ pub enum Code {
     Usage,
     /// No such drive, snapshot or store.
     NotFound,
+    /// The drive was removed from its store, or has moved to another one.
+    Gone,
     /// The name, label or store is taken.
     Exists,
     /// Another device has the drive.
@@ -89,6 +103,8 @@ pub enum Code {
     Corrupt,
     /// The store was written by a later version.
     Newer,
+    /// The store keeps a weaker promise than others, and nobody has said that this will do.
+    WeakStore,
     /// Changes are only on this computer.
     Unsent,
     /// This device's changes have become a fork.
@@ -109,10 +125,11 @@ pub enum Code {
 
 impl Code {
     /// Every one.
-    pub const ALL: [Code; 19] = [
+    pub const ALL: [Code; 21] = [
         Code::Failed,
         Code::Usage,
         Code::NotFound,
+        Code::Gone,
         Code::Exists,
         Code::Held,
         Code::Offline,
@@ -121,6 +138,7 @@ impl Code {
         Code::PassphraseWrong,
         Code::Corrupt,
         Code::Newer,
+        Code::WeakStore,
         Code::Unsent,
         Code::Conflict,
         Code::Paused,
@@ -135,9 +153,9 @@ impl Code {
     pub fn exit_code(self) -> u8 {
         match self {
             Code::Failed | Code::Exists | Code::Paused | Code::State | Code::Privileges => 1,
-            Code::Conflict | Code::Full | Code::NoDaemon | Code::Newer => 1,
+            Code::Conflict | Code::Full | Code::NoDaemon | Code::Newer | Code::WeakStore => 1,
             Code::Usage => 2,
-            Code::NotFound => 3,
+            Code::NotFound | Code::Gone => 3,
             Code::Held => 4,
             Code::Offline => 5,
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong => 6,
@@ -154,7 +172,9 @@ impl Code {
             Code::Failed | Code::Corrupt | Code::NoDaemon => 500,
             Code::Usage => 400,
             Code::NotFound => 404,
+            Code::Gone => 410,
             Code::Exists | Code::Held | Code::Unsent | Code::Conflict | Code::Paused | Code::State => 409,
+            Code::WeakStore => 409,
             Code::Offline | Code::Interrupted => 503,
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong | Code::Privileges => 403,
             Code::Newer => 422,
@@ -179,7 +199,7 @@ pub struct DaemonStatus {
 pub struct Nothing {}
 
 /// What unlocks a family.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Secrets {
     /// The passphrase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,6 +207,13 @@ pub struct Secrets {
     /// The recovery key, as it was written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_key: Option<String>,
+}
+
+impl fmt::Debug for Secrets {
+    /// Says nothing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("secrets")
+    }
 }
 
 /// Makes a drive.
@@ -203,6 +230,17 @@ pub struct Create {
     /// The passphrase.
     #[serde(default)]
     pub secrets: Secrets,
+    /// Credentials of the store, to be kept; without, those that are kept already are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<StoreCredentials>,
+    /// The weakest promise of a store that will do.
+    #[serde(default = "claim_will_do")]
+    pub weakest: StoreMode,
+}
+
+/// Of two devices that write at once never two win, which is what a drive promises.
+fn claim_will_do() -> StoreMode {
+    StoreMode::Claim
 }
 
 /// Makes a drive that exists already known on this device.
@@ -215,6 +253,9 @@ pub struct Add {
     /// What unlocks it, if it is encrypted.
     #[serde(default)]
     pub secrets: Secrets,
+    /// Credentials of the store, to be kept; without, those that are kept already are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<StoreCredentials>,
 }
 
 /// A drive that is known now.
@@ -222,8 +263,8 @@ pub struct Add {
 pub struct Created {
     /// Its identity.
     pub uuid: String,
-    /// What the store can do: "swap".
-    pub store_mode: String,
+    /// What the store can do.
+    pub store_mode: StoreMode,
     /// The recovery key, told once, when an encrypted drive is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_key: Option<String>,
@@ -244,6 +285,9 @@ pub struct Open {
     /// The version under this label (only to look at).
     #[serde(default)]
     pub snapshot: Option<String>,
+    /// Take it even if another device has it. What that one has not uploaded becomes a fork.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub take_over: bool,
 }
 
 /// How the kernel gets at a drive.
@@ -272,6 +316,15 @@ pub struct Opened {
     pub epoch: u64,
     /// The version that was opened.
     pub root: String,
+    /// Why it is open only to look at, where writing was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only_because: Option<String>,
+    /// Who had it, where it was taken over.
+    #[serde(default)]
+    pub took_over: Option<Holder>,
+    /// Forks of it that this device has.
+    #[serde(default)]
+    pub forks: Vec<Fork>,
 }
 
 /// Closes a drive.
@@ -323,7 +376,7 @@ pub enum DriveState {
 }
 
 /// Who has a drive.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// The device's name.
     pub name: String,
@@ -348,13 +401,36 @@ pub struct Requests {
     pub delete: u64,
 }
 
-/// A branch that only this device has.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// A fork: what this device had of a drive when another one took it over, with all changes on top. A drive of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fork {
-    /// Changes that it holds.
+    /// What it is called: "work (fork from laptop, 2026-11-20)".
+    pub name: String,
+    /// Its identity.
+    pub uuid: String,
+    /// The device whose changes it has.
+    pub device: String,
+    /// The device that took the drive over.
+    pub taken_by: String,
+    /// When that was found out.
+    pub made_at: String,
+    /// The version that it goes on from.
+    pub base: String,
+    /// Changes that are not uploaded.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Where it is mounted.
+    pub mountpoint: Option<String>,
+    /// Whether it is still mounted as the drive was, since programs use it. Closing the drive sets it apart.
+    pub in_place: bool,
+}
+
+/// Makes a fork an ordinary drive of this device.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Keep {
+    /// What to call it.
+    pub name: String,
 }
 
 /// How a drive is. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0.
@@ -403,7 +479,7 @@ pub struct DriveStatus {
     /// Where its data lives.
     pub store: String,
     /// What the store can do.
-    pub store_mode: String,
+    pub store_mode: StoreMode,
     /// Who has it.
     pub holder: Option<Holder>,
     /// When the last commit was made.
@@ -416,7 +492,10 @@ pub struct DriveStatus {
     pub received_bytes: u64,
     /// Bytes that files on the drive take, where it is mounted.
     pub used_bytes: u64,
-    /// Branches that only this device has.
+    /// Further stores that have what the first one has.
+    #[serde(default)]
+    pub replicas: Vec<ReplicaStatus>,
+    /// Forks that this device has, until a person decides what becomes of each.
     pub forks: Vec<Fork>,
     /// The daemon's process.
     pub daemon_pid: u32,
@@ -507,10 +586,17 @@ pub struct Clone {
 }
 
 /// Changes the passphrase.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Passphrase {
     /// The new one.
     pub new_passphrase: String,
+}
+
+impl fmt::Debug for Passphrase {
+    /// Says nothing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a passphrase")
+    }
 }
 
 /// Removes a drive from this device.

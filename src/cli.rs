@@ -19,10 +19,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub mod args;
 mod client;
+mod credentials;
 mod drive;
 mod events;
 mod failure;
 mod interrupted;
+mod limits;
 mod output;
 mod progress;
 mod secrets;
@@ -30,6 +32,7 @@ mod service;
 mod shells;
 mod show;
 mod start;
+mod store;
 mod terminal;
 
 /// Runs `holdall` with the process's arguments.
@@ -69,6 +72,8 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
             output.line(&format!("{:#}", crate::daemon::openapi())).map(|()| Ended::Done)
         }
         Command::Drive(_)
+        | Command::Store(_)
+        | Command::Limits(_)
         | Command::Status
         | Command::Doctor { .. }
         | Command::Events
@@ -111,6 +116,8 @@ async fn dispatch(
     let session = Session { client: Client::new(paths, progress), progress, output };
     match &arguments.command {
         Command::Drive(command) => drive::run(command, &session).await,
+        Command::Store(command) => store::run(command, &session).await,
+        Command::Limits(arguments) => limits::run(arguments, &session).await,
         Command::Status => drive::status_of_all(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
         Command::Events => events::follow(paths, output).await,
@@ -137,6 +144,7 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
             message,
             consequence: NOTHING_DONE.to_owned(),
             action: "Run the command with --help.".to_owned(),
+            holder: None,
         });
     } else {
         // Help into a pipe that is closed early is in order.

@@ -27,11 +27,16 @@ mod drives;
 mod endpoints;
 mod events;
 mod failure;
+mod forks;
+mod limits;
 mod log;
+mod logins;
 mod openapi;
 mod registry;
 mod routes;
+mod secrets;
 mod status;
+mod stores;
 mod systemd;
 mod work;
 
@@ -96,6 +101,8 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         let listener = bind(&paths.runtime.join("daemon.sock"))?;
         let router = endpoints::router(drives.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        tokio::spawn(drives.limits().clone().follow_network());
+        tokio::spawn(drives.clone().wait_where_told());
         systemd::starting(drives.resume_all()).await;
         systemd::started();
         let ending = ended(&mut stop).await?;

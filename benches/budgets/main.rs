@@ -3,7 +3,7 @@
 //!     just bench               measures, and writes benches/results/<date>.json
 //!     just bench-report        makes BENCHMARKS.md from the newest of these files
 //!
-//! Needs root, FUSE, loop devices, fio and nbdkit.
+//! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer and s3fs: what `packaging/setup tests` installs.
 
 mod suite;
 
@@ -39,7 +39,10 @@ fn run(options: &[&str]) -> Result<(), Failure> {
         let mut value = || options.next().copied().ok_or(USAGE);
         match option {
             "--quick" => plan = Plan::quick(),
-            "--rounds" => plan.rounds = value()?.parse::<usize>()?.max(1),
+            "--rounds" => {
+                plan.rounds = value()?.parse::<usize>()?.max(1);
+                plan.link_rounds = plan.rounds;
+            }
             "--only" => only = Some(value()?.split(',').map(str::to_owned).collect::<Vec<_>>()),
             "--dir" => dir = value()?.into(),
             "--out" => out = Some(PathBuf::from(value()?)),

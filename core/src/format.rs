@@ -32,6 +32,9 @@ pub enum FormatError {
         /// The latest version that this program reads.
         known: u64,
     },
+    /// It says something that only a later version can have meant.
+    #[error("it says something that this program does not know")]
+    Unknown,
     /// The seal does not open: damaged, moved, or sealed with another key.
     #[error("its seal does not check")]
     Seal,

@@ -219,6 +219,11 @@ impl Journal {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
+    /// The first record that is still here.
+    pub fn first(&self) -> Lsn {
+        self.appender.lock().files.first()
+    }
+
     /// Whether any block of `range` has to be read from here.
     pub fn holds_any(&self, range: BlockRange) -> bool {
         self.journaled.any(range)

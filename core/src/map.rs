@@ -161,9 +161,22 @@ impl Map {
         }
     }
 
+    /// Blocks of the drive.
+    pub fn size_blocks(&self) -> u64 {
+        self.state.lock().geometry.size_blocks
+    }
+
     /// Takes over a size that was committed.
     pub fn resize(&self, size_blocks: u64) {
         self.state.lock().geometry.size_blocks = size_blocks;
+    }
+
+    /// Goes on from another version, whose blocks are the same wherever they are not dirty here.
+    pub fn rebase(&self, other: Map) {
+        let mut state = self.state.lock();
+        let size_blocks = state.geometry.size_blocks;
+        *state = other.state.into_inner();
+        state.geometry.size_blocks = size_blocks;
     }
 
     /// Segments since the pages were written.

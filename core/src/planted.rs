@@ -43,10 +43,16 @@ pub enum Bug {
     GroupBeforeItIsDurable,
     /// A device that took the drive over and has not committed since takes its own records for a fork.
     TakeOverTakenForFork,
+    /// A fork begins with what is written after the fencing, and loses what waited before.
+    ForkWithoutItsJournal,
+    /// A fork is begun in the store before this device has written down which.
+    ForkNotRemembered,
+    /// Who takes a drive over does not keep the version that the other one goes on from.
+    DeposedVersionIsGarbage,
 }
 
 /// All of them.
-pub const ALL: [Bug; 19] = [
+pub const ALL: [Bug; 22] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
     Bug::BitsBeforeData,
@@ -66,6 +72,9 @@ pub const ALL: [Bug; 19] = [
     Bug::DirtyEvicted,
     Bug::GroupBeforeItIsDurable,
     Bug::TakeOverTakenForFork,
+    Bug::ForkWithoutItsJournal,
+    Bug::ForkNotRemembered,
+    Bug::DeposedVersionIsGarbage,
 ];
 
 #[cfg(feature = "planted")]

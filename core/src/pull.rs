@@ -7,6 +7,7 @@ use crate::cache::Cache;
 use crate::journal::Journal;
 use crate::map::{Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
+use crate::store::pace::in_background;
 use crate::units::BlockRange;
 use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
@@ -14,14 +15,21 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 mod queue;
 mod sink;
+mod streams;
+mod window;
 
 pub use queue::{Class, Job, Queue};
 pub use sink::Fetched;
 use sink::Sink;
+use streams::Streams;
 
 /// Why a pull did not bring its blocks.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -41,6 +49,12 @@ pub struct Puller {
     journal: Arc<Journal>,
     // Held to decide, never while pulling.
     queue: Mutex<Queue>,
+    // Held to decide; taken before the queue's.
+    streams: Mutex<Streams>,
+    /// Whether reads of what is local matter to a stream.
+    is_streaming: AtomicBool,
+    /// Readers come on threads of their own.
+    runtime: Handle,
     /// Raised whenever a job ends, so that waiting readers look again.
     ended: watch::Sender<u64>,
     /// Raised whenever the store answers or does not.
@@ -55,13 +69,16 @@ pub struct Health {
 }
 
 impl Puller {
-    /// Pulls blocks of `map` into `cache`.
+    /// Pulls blocks of `map` into `cache`, on the runtime that it is called on.
     pub fn new(map: Arc<Map>, cache: Arc<Cache>, journal: Arc<Journal>) -> Arc<Self> {
         Arc::new(Self {
             map,
             cache,
             journal,
             queue: Mutex::new(Queue::new()),
+            streams: Mutex::new(Streams::default()),
+            is_streaming: AtomicBool::new(false),
+            runtime: Handle::current(),
             ended: watch::Sender::new(0),
             health: watch::Sender::new(Health::default()),
         })
@@ -93,10 +110,40 @@ impl Puller {
         self.pump();
     }
 
+    /// A reader reads blocks that are local, or of which some are `missed`: what follows is pulled ahead of it.
+    pub fn is_read(self: &Arc<Self>, blocks: BlockRange, missed: bool) {
+        if !missed && !self.is_streaming.load(Relaxed) {
+            return;
+        }
+        let most = self.queue.lock().blocks_ahead();
+        let (absent, no_more) = {
+            let mut streams = self.streams.lock();
+            let step = streams.read(blocks, missed, most);
+            let drive = BlockRange::new(0, self.map.size_blocks());
+            let want = step.want.map(|want| want.intersect(&drive));
+            let absent = want.map(|want| self.missing(want)).unwrap_or_default();
+            if let Some(want) = want {
+                streams.was_missing(want, absent.iter().map(BlockRange::count).sum());
+            }
+            self.is_streaming.store(streams.is_any_open(), Relaxed);
+            (absent, step.no_more)
+        };
+        if absent.is_empty() && no_more.is_empty() {
+            return;
+        }
+        {
+            let mut queue = self.queue.lock();
+            no_more.into_iter().for_each(|range| queue.want_no_more(range));
+            absent.into_iter().for_each(|run| queue.want(Class::ReadAhead, run));
+        }
+        self.pump();
+    }
+
     /// Ready when no block of `range` is missing any more (or one was evicted again at once: then the caller looks
     /// again). A store that cannot be reached is waited for; what cannot be mended by waiting is an error.
     pub async fn demand(self: &Arc<Self>, range: BlockRange) -> Result<(), PullError> {
         let mut ended = self.ended.subscribe();
+        let mut is_told = false;
         loop {
             ended.borrow_and_update();
             let missing = self.missing(range);
@@ -113,6 +160,10 @@ impl Puller {
                 }
             }
             self.pump();
+            // What a stream wants goes behind what its reader waits for.
+            if !std::mem::replace(&mut is_told, true) {
+                self.is_read(range, true);
+            }
             ended.changed().await.expect("the sender lives as long as the puller");
         }
     }
@@ -134,10 +185,11 @@ impl Puller {
         loop {
             let Some(job) = self.queue.lock().begin_next() else { return };
             let puller = self.clone();
-            tokio::spawn(async move {
+            self.runtime.spawn(async move {
+                let begun = Instant::now();
                 let pulled = AssertUnwindSafe(puller.run(job)).catch_unwind().await;
                 let result = pulled.unwrap_or_else(|_| Err(PullError::Cache("an internal error".into())));
-                puller.queue.lock().ended(&job, result);
+                puller.queue.lock().ended(&job, result, begun.elapsed(), Instant::now().into_std());
                 puller.ended.send_modify(|count| *count += 1);
                 puller.pump();
             });
@@ -154,7 +206,8 @@ impl Puller {
     }
 
     async fn run(&self, job: Job) -> Result<(), PullError> {
-        self.pull_until_done(job.blocks, &*self.cache).await
+        let pull = self.pull_until_done(job.blocks, &*self.cache);
+        if job.class == Class::Reader { pull.await } else { in_background(pull).await }
     }
 
     /// Pulls until it succeeds or cannot succeed.

@@ -15,13 +15,15 @@ use crate::journal::{Journal, JournalError};
 use crate::map::{Map, ReadError};
 use crate::store::Etag;
 use crate::units::{Epoch, Lsn};
-use crate::volume::VolumeLimits;
+use crate::volume::{Base, Fork, VolumeLimits};
+use async_trait::async_trait;
 use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 mod commit;
+mod fork;
 mod gc;
 mod pack;
 mod policy;
@@ -32,6 +34,7 @@ pub(crate) use gc::reached_from_elsewhere;
 pub use gc::{Collected, Reference, ReferenceKind};
 use pack::Namer;
 pub use policy::{Decision, Facts, decide};
+pub(crate) use task::kept_roots;
 
 /// Who writes: this device.
 #[derive(Clone, Debug)]
@@ -45,9 +48,12 @@ pub struct Device {
 /// Why nothing can be pushed any more.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PushError {
-    /// Another device has the drive: what is not pushed is a fork.
+    /// Another device has the drive, and what is not pushed cannot become a fork: nothing it could begin with is kept.
     #[error("{} has taken the drive over (epoch {})", .0.device_name, .0.epoch)]
     Fenced(Fence),
+    /// Another device has the drive: what it does not have is a fork since, and is pushed there from now on.
+    #[error("{} has taken the drive over (epoch {}); your changes go on as a fork", .0.device_name, .0.epoch)]
+    Forked(Fence),
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -60,9 +66,23 @@ pub enum PushError {
     /// The drive is closing.
     #[error("the drive is closed")]
     Closed,
-    /// A label that is taken, or is not there.
-    #[error("{0}")]
-    Label(String),
+    /// A label that does not do.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+}
+
+/// What is wrong with a snapshot's label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// Another snapshot has it.
+    #[error("a snapshot \"{0}\" is there already")]
+    Taken(String),
+    /// No snapshot has it.
+    #[error("there is no snapshot \"{0}\"")]
+    Missing(String),
+    /// The program gives such labels itself, and goes by them.
+    #[error("\"{0}\" is a label that Holdall gives itself")]
+    Reserved(String),
 }
 
 /// A version that was committed.
@@ -99,6 +119,8 @@ pub struct PushState {
     pub trouble: Option<String>,
     /// Why it never will again.
     pub stopped: Option<PushError>,
+    /// The fork that all of this is about, if it is one.
+    pub fork: Option<Fork>,
 }
 
 /// What the push task is asked to do.
@@ -124,8 +146,16 @@ pub struct Pusher {
     task: parking_lot::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
-/// Is told of every commit.
-pub(crate) type OnCommit = Arc<dyn Fn(&Head, &Root) + Send + Sync>;
+/// Who writes down what becomes of the versions.
+#[async_trait]
+pub(crate) trait Remembers: Send + Sync {
+    /// A version was committed.
+    fn committed(&self, head: &Head, root: &Root);
+    /// The version that is remembered.
+    fn base(&self) -> Option<Base>;
+    /// From now on everything goes to a fork. Comes back when that is durable.
+    async fn forked(&self, fork: Fork);
+}
 
 /// What the push task works with.
 pub(crate) struct Parts {
@@ -140,7 +170,9 @@ pub(crate) struct Parts {
     pub committed_crc: u32,
     pub limits: VolumeLimits,
     /// Told of every commit before anything relies on it.
-    pub on_commit: OnCommit,
+    pub remembers: Arc<dyn Remembers>,
+    /// The fork that is opened.
+    pub fork: Option<Fork>,
 }
 
 impl Pusher {
@@ -156,6 +188,7 @@ impl Pusher {
             batch: (0, 0),
             trouble: None,
             stopped: None,
+            fork: parts.fork.clone(),
         };
         let (publish, state) = watch::channel(state);
         let (paused, pause) = watch::channel(false);

@@ -8,11 +8,23 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::time::Duration;
 
+pub mod claims;
+pub mod connect;
+pub mod credentials;
+#[cfg(feature = "dav")]
+pub mod dav;
+pub mod facts;
 pub mod file;
 pub mod meter;
+pub mod pace;
+pub mod probe;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod url;
 
-/// Five verbs on named objects.
+pub use facts::Facts;
+
+/// Five verbs on named objects, and a claim.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The object, or the bytes `range` of it. A body of another length than asked for is an error.
@@ -25,6 +37,18 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError>;
     /// Deletes the object; one that is not there is no error.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
+    /// Makes `name` as one's own. Of all who ever try only one succeeds, and it succeeds again under the same nonce.
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        let body = Bytes::copy_from_slice(format!("{nonce:032x}").as_bytes());
+        match self.put(name, body.clone(), When::Absent).await {
+            Err(StoreError::Precondition { .. }) => Ok(self.get(name, None).await?.bytes == body),
+            put => put.map(|_| true),
+        }
+    }
+    /// What is known of the store and the way to it. May ask the server once.
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        Ok(Facts::default())
+    }
 }
 
 /// An object's body and version.
@@ -82,6 +106,14 @@ pub enum StoreError {
         /// What happened.
         reason: String,
     },
+    /// What should hold the store's objects is not there. It may come back; before there is a drive in it, the address is wrong.
+    #[error("the store cannot be reached: there is no bucket {bucket} at {host}")]
+    NoBucket {
+        /// Its name.
+        bucket: String,
+        /// The server, as a person knows it.
+        host: String,
+    },
     /// The store asks for patience.
     #[error("the store is busy: {reason}")]
     Busy {
@@ -118,6 +150,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Unreachable { .. }
+            | StoreError::NoBucket { .. }
             | StoreError::Busy { .. }
             | StoreError::Full { .. }
             | StoreError::Denied { .. } => true,

@@ -26,11 +26,12 @@ mod read;
 mod reconcile;
 mod remember;
 mod status;
+mod take;
 mod write;
 
 pub use close::VolumeDevice;
-pub use local::{Base, Local};
-pub use open::{Access, Environment, OpenError, open};
+pub use local::{Base, Fork, Local};
+pub use open::{Access, Environment, OpenError, fork, open};
 pub use status::VolumeStatus;
 
 /// An open drive.

@@ -6,6 +6,7 @@ use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
 use holdall_core::drive::{self, DriveError};
 use holdall_core::family::{self, FamilyError, Unlocked};
+use holdall_core::format::family::Mode;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::Secret;
 use holdall_core::map::{Objects, PageCache};
@@ -44,7 +45,7 @@ impl Bench {
         let store = Arc::new(FileStore::new(dir.path().join("store")));
         store.prepare().unwrap();
         let (unlocked, recovery) =
-            family::create(&*store, Some(Zeroizing::new("secret".into()))).await.unwrap();
+            family::create(&*store, Some(Zeroizing::new("secret".into())), Mode::Swap).await.unwrap();
         assert!(recovery.is_some());
         let geometry = Geometry::standard(64 * MIB / 4096);
         let (sealer, id) = (unlocked.sealer.clone(), unlocked.family.family);
@@ -67,7 +68,8 @@ impl Bench {
         };
         let mut limits = VolumeLimits::new(0, 1 << 30);
         limits.journal.file_bytes = 4 * MIB;
-        volume::open(env, drive, device(name), Access::Write { over_others: false }, limits).await
+        volume::open(env, drive, device(name), Access::Write { over_others: false, mounted: false }, limits)
+            .await
     }
 
     fn objects(&self) -> Arc<Objects> {
@@ -145,7 +147,7 @@ async fn a_clone_goes_its_own_way_and_outlives_its_source() {
     source.pusher().unwrap().collect().await.unwrap();
     close(source).await;
     drive::remove(&bench.objects(), bench.drive, &device("a")).await.unwrap();
-    assert!(matches!(bench.open("b", bench.drive).await, Err(OpenError::Removed)));
+    assert!(matches!(bench.open("b", bench.drive).await, Err(OpenError::Removed { unsent: 0 })));
     let volume = bench.open("b", clone).await.unwrap();
     assert_eq!((read(&volume, 0).await, read(&volume, 4096).await), (2, 1));
     let checked = drive::check::check(&bench.objects(), clone, &|_, _| {}).await.unwrap();
@@ -204,7 +206,7 @@ async fn a_family_opens_for_whoever_has_a_secret() {
     assert!(family::unlock(store, pass("secret")).await.is_ok());
     assert!(matches!(family::unlock(store, pass("wrong")).await, Err(FamilyError::WrongSecret)));
     assert!(matches!(family::unlock(store, None).await, Err(FamilyError::SecretNeeded)));
-    assert!(matches!(family::create(store, None).await, Err(FamilyError::Exists)));
+    assert!(matches!(family::create(store, None, Mode::Swap).await, Err(FamilyError::Exists)));
     family::change_passphrase(store, &bench.unlocked, Zeroizing::new("new".into())).await.unwrap();
     assert!(matches!(family::unlock(store, pass("secret")).await, Err(FamilyError::WrongSecret)));
     assert!(family::unlock(store, pass("new")).await.is_ok());

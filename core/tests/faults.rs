@@ -94,7 +94,7 @@ impl World {
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false };
+        let access = Access::Write { over_others: false, mounted: false };
         volume::open(env, self.drive, computer.device.clone(), access, LIMITS).await
     }
 }
@@ -288,7 +288,7 @@ fn two_copies_of_one_computer_never_take_each_others_records_for_their_own() {
     });
     let opened = run(world.open(&first));
     match opened {
-        Err(OpenError::Forked { unsent }) => assert_eq!(unsent, 2),
+        Err(OpenError::Forked { unsent, .. }) => assert_eq!(unsent, 2),
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("the other copy's record was taken for this one's"),
     }

@@ -10,7 +10,7 @@ use holdall_core::disk::real::Directory;
 use holdall_core::drive;
 use holdall_core::family::{self, FamilyError, Unlocked};
 use holdall_core::format::FormatError;
-use holdall_core::format::family::FORMAT;
+use holdall_core::format::family::{FORMAT, Mode};
 use holdall_core::format::head::Head;
 use holdall_core::format::root::Geometry;
 use holdall_core::journal::Limits;
@@ -90,7 +90,7 @@ impl Place {
     }
 
     async fn open(&self, name: &str, unlocked: &Unlocked, drive: Uuid) -> Result<Arc<Volume>, OpenError> {
-        let access = Access::Write { over_others: false };
+        let access = Access::Write { over_others: false, mounted: false };
         volume::open(self.environment(name, unlocked), drive, device(name), access, LIMITS).await
     }
 }
@@ -194,7 +194,7 @@ async fn make(kind: &str) -> Place {
     let place = Place::new();
     place.store.prepare().unwrap();
     let secret = (kind == "encrypted").then(|| Zeroizing::new(PASSPHRASE.to_owned()));
-    let (unlocked, recovery) = family::create(&*place.store, secret).await.unwrap();
+    let (unlocked, recovery) = family::create(&*place.store, secret, Mode::Swap).await.unwrap();
     if let Some(recovery) = recovery {
         std::fs::write(place.dir.path().join("recovery"), recovery.to_text()).unwrap();
     }
@@ -248,9 +248,9 @@ async fn a_family_of_a_newer_format_says_so() {
     let place = Place::of(FORMAT, "plain");
     let path = place.dir.path().join("store/family.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    std::fs::write(&path, text.replace("\"format\": 1", "\"format\": 3")).unwrap();
     let error = family::unlock(&*place.store, None).await.err().unwrap();
-    let newer = FormatError::Newer { found: 2, known: 1 };
+    let newer = FormatError::Newer { found: 3, known: 2 };
     assert!(
         matches!(&error, FamilyError::Read(ReadError::Format { error, .. }) if *error == newer),
         "{error}"

@@ -18,9 +18,15 @@ const PURE: &[&str] = &[
     "format/wire.rs",
     "journal/record.rs",
     "pull/queue.rs",
+    "pull/streams.rs",
+    "pull/window.rs",
     "push/policy.rs",
     "retry.rs",
     "runs.rs",
+    "store/s3/body.rs",
+    "store/s3/limits.rs",
+    "store/s3/meaning.rs",
+    "store/probe/verdict.rs",
     "units.rs",
 ];
 

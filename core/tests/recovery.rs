@@ -7,9 +7,16 @@ mod bench;
 
 use bench::{Bench, close, get, put, run, write};
 use holdall_core::device::Durability;
+use holdall_core::drive;
+use holdall_core::fork::FORK_POINT;
 use holdall_core::journal::JournalError;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::push::PushError;
+use holdall_core::store::Store;
 use holdall_core::units::Lsn;
-use holdall_core::volume::OpenError;
+use holdall_core::volume::{self, Fork, OpenError, Volume};
+use std::sync::Arc;
+use uuid::Uuid;
 
 #[test]
 fn a_take_over_and_a_crash_before_its_first_commit_are_no_fork() {
@@ -33,11 +40,14 @@ fn a_take_over_and_a_crash_before_its_first_commit_are_no_fork() {
     });
 }
 
-#[test]
-fn what_others_have_overtaken_is_a_fork_and_is_left_as_it_is() {
+/// A device with two flushed blocks that the store does not have, while another one has committed a block of its own and
+/// has collected garbage.
+fn overtaken() -> Bench {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
+        put(&first, 0, 9).await;
+        first.pusher().unwrap().sync().await.unwrap();
         first.pusher().unwrap().set_paused(true);
         put(&first, 1, 1).await;
         put(&first, 2, 1).await;
@@ -49,12 +59,172 @@ fn what_others_have_overtaken_is_a_fork_and_is_left_as_it_is() {
         let held = bench.open(1).await;
         assert!(matches!(held, Err(OpenError::Held { epoch, .. }) if epoch == head.epoch));
         let second = bench.take(1).await.unwrap();
-        put(&second, 1, 2).await;
+        for round in 0..4 {
+            put(&second, 0, 20 + round).await;
+            put(&second, 1, 20 + round).await;
+            second.pusher().unwrap().sync().await.unwrap();
+            second.pusher().unwrap().collect().await.unwrap();
+        }
         close(second).await;
+    });
+    bench
+}
+
+/// Decides that what device 0 has is a fork.
+async fn fork(bench: &Bench) -> Fork {
+    volume::fork(&bench.devices[0].state.directory("state"), bench.drive, "device 1").await.unwrap()
+}
+
+fn fork_of(volume: &Volume) -> Option<Fork> {
+    volume.pusher().unwrap().state().borrow().fork.clone()
+}
+
+async fn labels(bench: &Bench, drive: Uuid) -> Vec<String> {
+    let store: Arc<dyn Store> = Arc::new(bench.store.clone());
+    let objects = Objects::new(store, bench.sealer.clone(), PageCache::none());
+    let (_, _, root) = drive::current(&objects, drive).await.unwrap();
+    root.snapshots.into_iter().map(|snapshot| snapshot.label).collect()
+}
+
+#[test]
+fn what_others_have_overtaken_is_a_fork_and_is_left_as_it_is_until_that_is_decided() {
+    let bench = overtaken();
+    run(async {
         for _ in 0..2 {
             let forked = bench.open(0).await;
-            assert!(matches!(forked, Err(OpenError::Forked { unsent: 2 })), "it says so each time");
+            assert!(
+                matches!(&forked, Err(OpenError::Forked { unsent: 2, by }) if by == "device 1"),
+                "it says so each time: {:?}",
+                forked.err()
+            );
         }
+        let decided = fork(&bench).await;
+        let volume = bench.open(0).await.unwrap();
+        assert_eq!(fork_of(&volume), Some(decided.clone()));
+        assert_eq!(labels(&bench, decided.drive).await, [FORK_POINT]);
+        for (block, byte) in [(0, 9), (1, 1), (2, 1)] {
+            assert_eq!(get(&volume, block).await, byte, "block {block} of the fork");
+        }
+        close(volume).await;
+    });
+    // It stays what it is, however often it is opened, and from the store alone.
+    bench.devices[0].power_cut();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        assert!(fork_of(&volume).is_some());
+        put(&volume, 3, 3).await;
+        close(volume).await;
+        let other = bench.open(1).await.unwrap();
+        assert!(fork_of(&other).is_none());
+        for (block, byte) in [(0, 23), (1, 23), (2, 0), (3, 0)] {
+            assert_eq!(get(&other, block).await, byte, "block {block} of the drive");
+        }
+    });
+}
+
+#[test]
+fn the_version_that_a_fork_may_begin_with_is_kept_until_it_is_not_needed_any_more() {
+    let bench = overtaken();
+    run(async {
+        assert_eq!(labels(&bench, bench.drive).await, ["before take-over 2"]);
+        let decided = fork(&bench).await;
+        close(bench.open(0).await.unwrap()).await;
+        let second = bench.open(1).await.unwrap();
+        second.pusher().unwrap().collect().await.unwrap();
+        assert!(labels(&bench, bench.drive).await.is_empty(), "the fork keeps it itself");
+        close(second).await;
+        let fork = bench.open(0).await.unwrap();
+        assert_eq!(fork_of(&fork), Some(decided));
+        for (block, byte) in [(0, 9), (1, 1), (2, 1)] {
+            assert_eq!(get(&fork, block).await, byte, "block {block} of the fork");
+        }
+    });
+}
+
+#[test]
+fn a_device_that_lost_nothing_lets_go_of_the_version_that_was_kept_for_it() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+    });
+    bench.devices[0].power_cut();
+    run(async {
+        let second = bench.take(1).await.unwrap();
+        put(&second, 2, 2).await;
+        second.pusher().unwrap().collect().await.unwrap();
+        close(second).await;
+        assert_eq!(labels(&bench, bench.drive).await, ["before take-over 2"]);
+        let first = bench.open(0).await.unwrap();
+        assert!(fork_of(&first).is_none(), "all that it had is there");
+        put(&first, 3, 3).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().collect().await.unwrap();
+        assert!(labels(&bench, bench.drive).await.is_empty());
+    });
+}
+
+#[test]
+fn changes_whose_version_is_gone_stay_where_they_are() {
+    let bench = overtaken();
+    run(async {
+        let second = bench.open(1).await.unwrap();
+        second.pusher().unwrap().drop_snapshot("before take-over 2").await.unwrap();
+        put(&second, 5, 5).await;
+        second.pusher().unwrap().sync().await.unwrap();
+        second.pusher().unwrap().collect().await.unwrap();
+        close(second).await;
+        fork(&bench).await;
+        for _ in 0..2 {
+            let lost = bench.open(0).await;
+            assert!(matches!(lost, Err(OpenError::NoForkPoint { unsent: 2 })), "{:?}", lost.err());
+        }
+        assert!(!bench.devices[0].journal_files().is_empty());
+    });
+}
+
+#[test]
+fn a_live_drive_that_was_taken_goes_on_in_place() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        put(&first, 2, 2).await;
+        let second = bench.take(1).await.unwrap();
+        put(&second, 1, 7).await;
+        second.pusher().unwrap().sync().await.unwrap();
+        let synced = first.pusher().unwrap().sync().await;
+        assert!(matches!(&synced, Err(PushError::Forked(by)) if by.device_name == "device 1"), "{synced:?}");
+        let fork = fork_of(&first).unwrap();
+        assert_eq!((fork.of, fork.taken_by.as_str()), (bench.drive, "device 1"));
+        // It is a drive like any other from here on.
+        put(&first, 3, 3).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().snapshot("mine").await.unwrap();
+        assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT, "mine"]);
+        for (block, byte) in [(1, 1), (2, 2), (3, 3)] {
+            assert_eq!(get(&first, block).await, byte, "block {block} of the fork");
+        }
+        close(first).await;
+        put(&second, 4, 4).await;
+        close(second).await;
+    });
+}
+
+#[test]
+fn a_drive_that_was_taken_when_all_was_uploaded_is_closed_without_a_fork() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        let second = bench.take(1).await.unwrap();
+        close(first).await;
+        close(second).await;
+        assert!(fork_of(&bench.open(0).await.unwrap()).is_none());
+        assert_eq!(holdall_core::drive::heads(&bench.store, &bench.sealer).await.unwrap().len(), 1);
     });
 }
 

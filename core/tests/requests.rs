@@ -8,7 +8,7 @@ mod bench;
 use async_trait::async_trait;
 use bench::{Bench, GEOMETRY, LIMITS, close, device, get, put, run, write};
 use bytes::Bytes;
-use holdall_core::device::{BlockDevice, Durability, Zeroing};
+use holdall_core::device::{BlockDevice, Durability, Piece, Zeroing};
 use holdall_core::disk::real::Directory;
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
@@ -179,7 +179,7 @@ impl Large {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false };
+        let access = Access::Write { over_others: false, mounted: false };
         volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
     }
 
@@ -227,6 +227,73 @@ fn what_another_device_has_changed_costs_an_opening_what_the_change_takes() {
             "the tail knows the frame"
         );
         assert!(begun.elapsed() < ROUND_TRIP * 101 / 100);
+        close(volume).await;
+    });
+}
+
+/// Blocks of data that a drive of [`filled`] begins with (32 MiB).
+const FILLED: u64 = 8192;
+
+/// A drive with data that does not compress, on devices that have none of it.
+fn filled() -> Large {
+    let journal = holdall_core::journal::Limits { file_bytes: 16 << 20, files: 8, reserve_files: 2 };
+    let limits = VolumeLimits { journal, cache_bytes: 1 << 30, batch_bytes: 16 << 20, tail_segments: 32 };
+    let bench = Bench::of(Geometry::standard(4 * FILLED), limits);
+    let large = Large { bench, dir: tempfile::tempdir().unwrap() };
+    run(async {
+        let volume = large.open(0, Arc::new(large.bench.store.clone())).await;
+        let device = VolumeDevice(volume.clone());
+        for start in (0..FILLED).step_by(64) {
+            let words = std::iter::repeat_with(|| holdall_core::entropy::u128().to_le_bytes());
+            let data: Vec<u8> = words.flatten().take(64 * 4096).collect();
+            device.write(start * 4096, &data, Durability::Ordered).wait().await.unwrap();
+            if start % 2048 == 0 {
+                volume.pusher().unwrap().sync().await.unwrap();
+            }
+        }
+        close(volume).await;
+    });
+    Large { bench: large.bench.elsewhere(), dir: tempfile::tempdir().unwrap() }
+}
+
+async fn read(volume: &Arc<Volume>, start: u64, blocks: u64) {
+    let lease =
+        VolumeDevice(volume.clone()).read(start * 4096..(start + blocks) * 4096).wait().await.unwrap();
+    assert_eq!(lease.pieces().iter().map(Piece::len).sum::<u64>(), blocks * 4096);
+}
+
+#[test]
+fn who_reads_on_and_on_waits_for_few_round_trips() {
+    let large = filled();
+    run(async {
+        let (_, _, volume) = large.open_from_afar(0).await;
+        let (before, begun) = (asked(&volume), Instant::now());
+        for start in (0..FILLED).step_by(32) {
+            read(&volume, start, 32).await;
+        }
+        let trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
+        let requests = since(&volume, before).get;
+        assert!(trips < 12.0, "{trips} round trips for {} reads", FILLED / 32);
+        assert!(requests < 80, "{requests} requests for 32 MiB");
+        close(volume).await;
+    });
+}
+
+#[test]
+fn a_read_by_itself_fetches_one_frame() {
+    const READS: u64 = 100;
+    let large = filled();
+    run(async {
+        let (_, _, volume) = large.open_from_afar(0).await;
+        let (before, begun) = (volume.status(), Instant::now());
+        for number in 0..READS {
+            read(&volume, (number * 1013) % FILLED, 1).await;
+        }
+        let after = volume.status();
+        let frame_bytes = Geometry::standard(FILLED).frame_blocks * 4096;
+        assert!(after.received_bytes - before.received_bytes <= READS * (frame_bytes + 100));
+        assert!(after.requests.get - before.requests.get <= READS);
+        assert!(begun.elapsed() <= ROUND_TRIP * (READS as u32 + 1), "and waits one round trip for it");
         close(volume).await;
     });
 }

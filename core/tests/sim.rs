@@ -7,7 +7,8 @@
 //! * that prefix holds every write whose flush was acknowledged on this device, and every write whose commit was
 //!   acknowledged on any;
 //! * the store alone, on an empty machine, is such a state too, at any time, and so is each snapshot;
-//! * a device that was fenced never commits again;
+//! * a device that was fenced never commits to the drive again: what the drive lacks is in its fork, all of it, which a
+//!   machine that has nothing but the store sees too once it was uploaded; there is one fork at most for each journal;
 //! * what a device has is called a fork only where the other one has committed since.
 //!
 //! `HOLDALL_SEED=n` runs one seed, `HOLDALL_SEEDS=n` so many.
@@ -26,6 +27,8 @@ use holdall_core::push::{Device, PushError};
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::Store;
+use holdall_core::store::claims::Claims;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use model::Model;
@@ -69,6 +72,10 @@ struct World {
     snapshots: BTreeMap<String, Vec<u64>>,
     /// How many HEADs had been put when each device last opened the drive: what it took then is what it goes on from.
     known: [usize; 2],
+    /// The fork that each device has in the drive's place.
+    forks: [Option<Uuid>; 2],
+    /// How many disks each device has had.
+    disks_used: [usize; 2],
 }
 
 /// How a life ended.
@@ -85,6 +92,14 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
+/// A process's way to the store: its HEADs can be swapped, one way or the other.
+fn with_swap(seed: u64, store: &SimStore) -> Arc<dyn Store> {
+    match seed % 2 {
+        0 => Arc::new(store.clone()),
+        _ => Arc::new(Claims::new(Arc::new(store.clone()))),
+    }
+}
+
 fn device(index: usize) -> Device {
     Device { id: Uuid::from_u128(index as u128 + 1), name: format!("device {index}") }
 }
@@ -93,9 +108,14 @@ impl World {
     fn new(seed: u64) -> Self {
         holdall_core::entropy::seed_this_thread(seed);
         let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
-        let store = SimStore::new(seed ^ 1, StoreFaults::default());
+        // Every other seed has a store without compare-and-swap.
+        let store = match seed % 2 {
+            0 => SimStore::new(seed ^ 1, StoreFaults::default()),
+            _ => SimStore::new(seed ^ 1, StoreFaults::default()).without_swap(),
+        };
         let family = Uuid::from_u128(9);
-        let drive = run(drive::create(&store, &sealer, family, "d", GEOMETRY, &device(0))).unwrap();
+        let drive = run(drive::create(&*with_swap(seed, &store), &sealer, family, "d", GEOMETRY, &device(0)))
+            .unwrap();
         let mut rng = StdRng::seed_from_u64(seed);
         // Some seeds have failing syncs, which may stop a device for good: then only what was acknowledged counts.
         let faults = |rng: &mut StdRng| DiskFaults {
@@ -113,35 +133,39 @@ impl World {
             model: Model::new(BLOCKS),
             snapshots: BTreeMap::new(),
             known: [0; 2],
+            forks: [None; 2],
+            disks_used: [1; 2],
         }
     }
 
-    fn environment(&self, disk: &SimDisk, store: SimStore) -> Environment {
+    fn environment(&self, disk: &SimDisk, store: &SimStore) -> Environment {
         Environment {
             state: Arc::new(disk.directory("state")),
             journal: Arc::new(disk.directory("journal")),
             cache: Arc::new(disk.directory("cache")),
-            store: Arc::new(store),
+            store: with_swap(self.seed, store),
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         }
     }
 
-    /// Opens the drive on a device, however often the store fails. A device whose changes have become a fork gives
-    /// them up, as a person may.
+    /// Opens the drive on a device, or the fork that is there in its place, however often the store fails.
     async fn open(&mut self, index: usize) -> Option<Arc<Volume>> {
         for _ in 0..200 {
-            let env = self.environment(&self.disks[index], self.store.clone());
-            let access = Access::Write { over_others: true };
+            let env = self.environment(&self.disks[index], &self.store);
+            let access = Access::Write { over_others: true, mounted: false };
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {
-                    self.known[index] = self.store.heads().len();
+                    self.forks[index] = fork_of(&volume);
+                    if self.forks[index].is_none() {
+                        self.known[index] = self.heads().len();
+                    }
                     let root = volume.opened_root();
                     let (journal, lineage) = (volume.journal(), &root.lineage);
-                    let end = journal.appended();
+                    let (end, fork) = (journal.appended(), self.forks[index]);
                     trace(|| {
                         format!(
-                            "device {index} opens {}-{}: {lineage:?}, journal {} ends at {end}",
+                            "device {index} opens {fork:?} {}-{}: {lineage:?}, journal {} ends at {end}",
                             root.epoch,
                             root.seq,
                             journal.uuid()
@@ -149,16 +173,16 @@ impl World {
                     });
                     return Some(volume);
                 }
-                Err(OpenError::Forked { unsent }) => {
-                    trace(|| format!("device {index} gives up {unsent} records"));
+                Err(OpenError::Forked { unsent, by }) => {
+                    trace(|| format!("{unsent} records of device {index} become a fork"));
                     assert!(
                         self.other_has_committed(index),
                         "seed {}: {unsent} records of device {index} are called a fork, and nobody else has committed",
                         self.seed
                     );
-                    let faults = DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(5) };
-                    self.disks[index] = SimDisk::new(self.rng.random(), faults);
-                    self.model.forget(index);
+                    let state = self.disks[index].directory("state");
+                    let forked = volume::fork(&state, self.drive, &by).await;
+                    assert!(forked.is_ok() || self.disk_fails(index), "seed {}: {forked:?}", self.seed);
                 }
                 Err(OpenError::Store(error)) if error.is_transient() => {}
                 Err(OpenError::Read(error)) if error.is_transient() => {}
@@ -175,15 +199,91 @@ impl World {
         panic!("seed {}: the drive cannot be opened", self.seed)
     }
 
-    /// Whether another device has committed since this one last opened the drive. A HEAD that names the root of the
-    /// one before it only takes the drive, or releases it.
+    /// Opens the drive itself; a fork that is there in its place is uploaded first, and kept apart.
+    async fn open_drive(&mut self, index: usize) -> Option<Arc<Volume>> {
+        let volume = self.open(index).await?;
+        if self.forks[index].is_none() {
+            return Some(volume);
+        }
+        self.look_at(index, &volume).await?;
+        self.part_with_fork(index, &volume).await?;
+        drop(volume);
+        Box::pin(self.open_drive(index)).await
+    }
+
+    /// Compares what an opened drive or fork shows with what it should.
+    async fn look_at(&mut self, index: usize, volume: &Arc<Volume>) -> Option<()> {
+        let contents = self.contents(&VolumeDevice(volume.clone())).await?;
+        match self.forks[index] {
+            Some(fork) => self.model.opened_fork(self.seed, index, fork, &contents),
+            None => self.model.opened(self.seed, index, &contents),
+        }
+        Some(())
+    }
+
+    /// Uploads all of a fork. From then on the device has the drive itself, on a disk that knows nothing.
+    async fn part_with_fork(&mut self, index: usize, volume: &Arc<Volume>) -> Option<()> {
+        let count = self.model.len(index);
+        let synced = tokio::time::timeout(Duration::from_secs(3600), pusher(volume).sync()).await;
+        match synced {
+            Ok(Ok(_)) => {}
+            Ok(Err(PushError::Journal(_))) => return None,
+            other => panic!("seed {}: a fork is not uploaded: {other:?}", self.seed),
+        }
+        self.committed(index, count);
+        self.check_fork_alone(index).await;
+        let faults = DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(5) };
+        self.disks[index] = SimDisk::new(self.rng.random(), faults);
+        self.disks_used[index] += 1;
+        self.forks[index] = None;
+        self.model.forget(index);
+        Some(())
+    }
+
+    /// A fork that is wholly uploaded is what its device shows, byte for byte, on a machine that has the store alone.
+    async fn check_fork_alone(&self, index: usize) {
+        let store = self.store.copy();
+        let fork = self.forks[index].expect("the device has a fork");
+        let swap = with_swap(self.seed, &store);
+        let heads = drive::heads(&*swap, &self.sealer).await.unwrap();
+        let head =
+            heads.into_iter().find(|head| head.drive == fork).expect("a fork that is uploaded has a HEAD");
+        let volume = self.look(&store, (head.root, head.root_hash)).await;
+        let contents = self.contents(&VolumeDevice(volume)).await;
+        assert_eq!(
+            contents,
+            Some(self.model.all(index)),
+            "seed {}: fork {fork} of device {index}",
+            self.seed
+        );
+    }
+
+    /// So many writes of a device were acknowledged as committed.
+    fn committed(&mut self, index: usize, count: usize) {
+        match self.forks[index] {
+            Some(fork) => self.model.committed_to_fork(fork, index, count),
+            None => self.model.committed(self.seed, index, count),
+        }
+    }
+
+    /// Every HEAD that the drive has had.
+    fn heads(&self) -> Vec<Head> {
+        let heads = self.store.heads();
+        let heads =
+            heads.iter().map(|bytes| Head::decode(&self.sealer, bytes).expect("only HEADs are put so"));
+        heads.filter(|head| head.drive == self.drive).collect()
+    }
+
+    /// Whether another device has committed since this one last opened the drive: it has put a HEAD with another root
+    /// than the one with which it took the drive.
     fn other_has_committed(&self, index: usize) -> bool {
-        let heads: Vec<_> = (self.store.heads().iter())
-            .map(|bytes| Head::decode(&self.sealer, bytes).expect("only HEADs are put under their name"))
-            .collect();
-        let commits = heads.windows(2).enumerate().filter(|(_, pair)| pair[0].root != pair[1].root);
-        let foreign = commits.filter(|(_, pair)| pair[1].device != device(index).id);
-        foreign.map(|(at, _)| at + 1).any(|at| at >= self.known[index])
+        let heads = self.heads();
+        let foreign = heads.iter().enumerate().skip(self.known[index]);
+        let mut foreign = foreign.filter(|(_, head)| head.device != device(index).id);
+        foreign.any(|(at, head)| {
+            let same = |before: &&Head| before.device == head.device && before.epoch == head.epoch;
+            heads[..at].iter().filter(same).any(|before| before.root != head.root)
+        })
     }
 
     fn disk_fails(&self, index: usize) -> bool {
@@ -203,8 +303,18 @@ impl World {
     fn check_store(&mut self) {
         let store = self.store.copy();
         let (roots, seed) = (self.snapshots.clone(), self.seed);
-        let contents = run(async {
-            let head = drive::heads(&store, &self.sealer).await.unwrap().remove(0);
+        let (contents, forks) = run(async {
+            let swap = with_swap(seed, &store);
+            let heads = drive::heads(&*swap, &self.sealer).await.unwrap();
+            let (mut drives, others): (Vec<_>, Vec<_>) =
+                heads.into_iter().partition(|head| head.drive == self.drive);
+            let head = drives.remove(0);
+            let mut forks = Vec::new();
+            for fork in others {
+                let volume = self.look(&store, (fork.root, fork.root_hash)).await;
+                let contents = self.contents(&VolumeDevice(volume)).await;
+                forks.push((fork, contents.expect("the copy of the store does not fail")));
+            }
             let root = self.look(&store, (head.root, head.root_hash)).await;
             let opened = root.opened_root().clone();
             for snapshot in opened.snapshots {
@@ -214,9 +324,17 @@ impl World {
                     assert_eq!(contents.as_ref(), Some(expected), "seed {seed}: snapshot {}", snapshot.label);
                 }
             }
-            self.contents(&VolumeDevice(root)).await.expect("the copy of the store does not fail")
+            let contents = self.contents(&VolumeDevice(root)).await;
+            (contents.expect("the copy of the store does not fail"), forks)
         });
         self.model.check_store(self.seed, &contents);
+        for (head, contents) in &forks {
+            self.model.check_fork(self.seed, head.drive, contents);
+        }
+        for index in 0..2 {
+            let made = forks.iter().filter(|(head, _)| head.device == device(index).id).count();
+            assert!(made <= self.disks_used[index], "seed {seed}: device {index} has made a fork twice");
+        }
     }
 
     async fn look(
@@ -225,7 +343,7 @@ impl World {
         root: (holdall_core::format::id::ObjectId, [u8; 32]),
     ) -> Arc<Volume> {
         let disk = SimDisk::new(0, DiskFaults::default());
-        let env = self.environment(&disk, store.clone());
+        let env = self.environment(&disk, store);
         let opened = volume::open(env, self.drive, device(7), Access::Look { root }, LIMITS).await;
         opened.unwrap_or_else(|error| panic!("seed {}: the store alone does not open: {error}", self.seed))
     }
@@ -233,15 +351,19 @@ impl World {
     async fn life(&mut self, index: usize) -> End {
         let Some(volume) = self.open(index).await else { return End::Crashed };
         let device = VolumeDevice(volume.clone());
-        let Some(contents) = self.contents(&device).await else { return End::Crashed };
-        self.model.opened(self.seed, index, &contents);
+        let Some(()) = self.look_at(index, &volume).await else { return End::Crashed };
         for _ in 0..self.rng.random_range(1..60) {
             if !self.step(index, &volume, &device).await {
                 return End::Crashed;
             }
             self.moment().await;
         }
-        if self.rng.random_ratio(1, 4) {
+        if self.forks[index].is_some() {
+            // A person may go on with it for a while before they let it go its way.
+            if self.rng.random_ratio(1, 2) {
+                let _ = self.part_with_fork(index, &volume).await;
+            }
+        } else if self.rng.random_ratio(1, 4) {
             return self.take_over(index, volume).await;
         }
         if self.rng.random_ratio(1, 2) {
@@ -250,7 +372,7 @@ impl World {
             let count = self.model.len(index);
             let closed = tokio::time::timeout(Duration::from_secs(3600), volume.release()).await;
             if matches!(closed, Ok(Ok(()))) {
-                self.model.committed(self.seed, index, count);
+                self.committed(index, count);
                 let _ = volume.settle().await;
                 return End::Closed;
             }
@@ -318,8 +440,10 @@ impl World {
             91..95 => {
                 let count = self.model.len(index);
                 match tokio::time::timeout(Duration::from_secs(600), pusher(volume).sync()).await {
-                    Ok(Ok(_)) => self.model.committed(self.seed, index, count),
-                    Ok(Err(PushError::Fenced(_))) => panic!("seed {}: nobody else took it", self.seed),
+                    Ok(Ok(_)) => self.committed(index, count),
+                    Ok(Err(PushError::Fenced(_) | PushError::Forked(_))) => {
+                        panic!("seed {}: nobody else took it", self.seed)
+                    }
                     Ok(Err(_)) => return false,
                     Err(_) => {}
                 }
@@ -331,8 +455,11 @@ impl World {
                 if let Ok(Ok(_)) =
                     tokio::time::timeout(Duration::from_secs(600), pusher(volume).snapshot(&label)).await
                 {
-                    self.model.committed(self.seed, index, count);
-                    self.snapshots.insert(label, contents);
+                    self.committed(index, count);
+                    // Those of a fork are not the drive's.
+                    if self.forks[index].is_none() {
+                        self.snapshots.insert(label, contents);
+                    }
                 }
                 true
             }
@@ -396,25 +523,49 @@ impl World {
     /// The other device takes the drive while this one still runs.
     async fn take_over(&mut self, index: usize, zombie: Arc<Volume>) -> End {
         let other = 1 - index;
-        let Some(volume) = self.open(other).await else { return End::TakenOver };
+        let Some(volume) = self.open_drive(other).await else { return End::TakenOver };
         let device = VolumeDevice(volume.clone());
-        let Some(contents) = self.contents(&device).await else { return End::TakenOver };
-        self.model.opened(self.seed, other, &contents);
+        let Some(()) = self.look_at(other, &volume).await else { return End::TakenOver };
+        // The one that lost may sleep for long, or write on at once.
+        if self.rng.random_ratio(1, 2) {
+            self.steps(other, &volume, &device).await;
+        }
         let stamp = self.model.write(index, BlockRange::new(0, 1));
         let late = VolumeDevice(zombie.clone()).write(0, &model::data(stamp, 1), Durability::Ordered);
         let late = tokio::time::timeout(Duration::from_secs(60), late.wait()).await;
         if matches!(late, Ok(Ok(()))) {
             let synced = tokio::time::timeout(Duration::from_secs(3600), pusher(&zombie).sync()).await;
-            let fenced = matches!(synced, Ok(Err(PushError::Fenced(_) | PushError::Journal(_))));
-            assert!(fenced, "seed {}: the fenced device committed: {synced:?}", self.seed);
+            let state = pusher(&zombie).state().borrow().clone();
+            match synced {
+                Ok(Ok(_)) | Ok(Err(PushError::Forked(_))) => {
+                    let fork = state.fork.as_ref().map(|fork| fork.drive);
+                    assert!(fork.is_some(), "seed {}: the fenced device committed: {synced:?}", self.seed);
+                    trace(|| format!("device {index} goes on as fork {fork:?}"));
+                    self.forks[index] = fork;
+                    if state.committed == zombie.journal().appended() {
+                        self.committed(index, self.model.len(index));
+                        self.check_fork_alone(index).await;
+                    }
+                }
+                Ok(Err(PushError::Journal(_))) => {}
+                other => panic!("seed {}: the fenced device has no fork: {other:?}", self.seed),
+            }
         }
+        self.steps(other, &volume, &device).await;
+        End::TakenOver
+    }
+
+    async fn steps(&mut self, index: usize, volume: &Arc<Volume>, device: &VolumeDevice) {
         for _ in 0..self.rng.random_range(0..20) {
-            if !self.step(other, &volume, &device).await {
+            if !self.step(index, volume, device).await {
                 break;
             }
         }
-        End::TakenOver
     }
+}
+
+fn fork_of(volume: &Volume) -> Option<Uuid> {
+    pusher(volume).state().borrow().fork.as_ref().map(|fork| fork.drive)
 }
 
 fn pusher(volume: &Volume) -> &holdall_core::push::Pusher {

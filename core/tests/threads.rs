@@ -212,7 +212,7 @@ impl Bench {
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false };
+        let access = Access::Write { over_others: false, mounted: false };
         let volume = volume::open(environment, self.drive, device(name), access, LIMITS).await.unwrap();
         let known = (0..BLOCKS).map(|_| Known::default()).collect();
         World { device: VolumeDevice(volume.clone()), volume, known, seed: self.seed }

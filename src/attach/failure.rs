@@ -126,6 +126,7 @@ impl AttachError {
             message: sentence(&self.to_string()),
             consequence: consequence.to_owned(),
             action: action.to_owned(),
+            holder: None,
         }
     }
 }

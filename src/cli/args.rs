@@ -5,8 +5,10 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 pub mod drive;
+pub mod store;
 
 use drive::DriveCommand;
+use store::StoreCommand;
 
 /// Headings in bold; clap drops all styles where the output is not a terminal.
 const STYLES: Styles = Styles::styled()
@@ -68,6 +70,15 @@ pub enum Command {
     /// Make, open and look after drives
     #[command(subcommand, after_help = drive::EXAMPLES, disable_help_subcommand = true)]
     Drive(DriveCommand),
+    /// Log in to stores, and try what they can do
+    #[command(subcommand, after_help = store::EXAMPLES, disable_help_subcommand = true)]
+    Store(StoreCommand),
+    /// Show or set what all drives may take of the network
+    ///
+    /// A limit holds for all drives and stores together, at once, and stays until it is changed. What a program waits for
+    /// goes before what is fetched in the background.
+    #[command(after_help = LIMITS_EXAMPLES)]
+    Limits(LimitsArguments),
     /// Show every drive, and what still waits to be uploaded
     #[command(after_help = "Example:\n  holdall status --json | jq '.[] | select(.dirty_bytes > 0) | .name'")]
     Status,
@@ -107,6 +118,60 @@ pub enum Command {
         /// The directory
         dir: PathBuf,
     },
+}
+
+const LIMITS_EXAMPLES: &str = "\
+Examples:
+  holdall limits
+  holdall limits --up 500K --down 2M
+  holdall limits --up off
+  holdall limits --on-metered go-on";
+
+/// `limits`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct LimitsArguments {
+    /// Bytes in a second to stores, such as 500K or 2M; off is no limit
+    #[arg(long, value_name = "RATE")]
+    pub up: Option<Rate>,
+    /// Bytes in a second from stores
+    #[arg(long, value_name = "RATE")]
+    pub down: Option<Rate>,
+    /// What uploads and background downloads do where the network counts what it carries
+    #[arg(long, value_name = "WHAT")]
+    pub on_metered: Option<OnMetered>,
+}
+
+/// Bytes in a second; 0 is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(pub u64);
+
+impl std::str::FromStr for Rate {
+    type Err = crate::sizes::SizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(Self(0)),
+            text => crate::sizes::parse_size(text.strip_suffix("/s").unwrap_or(text)).map(Self),
+        }
+    }
+}
+
+/// What is done on a metered network.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum OnMetered {
+    /// They wait for another network
+    Pause,
+    /// They go on as everywhere
+    GoOn,
+}
+
+impl From<OnMetered> for crate::api::OnMetered {
+    fn from(what: OnMetered) -> Self {
+        match what {
+            OnMetered::Pause => Self::Pause,
+            OnMetered::GoOn => Self::GoOn,
+        }
+    }
 }
 
 const DAEMON_LONG_AFTER: &str = "\

@@ -1,7 +1,7 @@
 //! `holdall drive`: each command is a request, and words for its result.
 
-use crate::api::{self, Checked, ChunkMap, Code, Collected, DriveStatus, Opened, Snapshot, Synced};
-use crate::cli::args::drive::{DriveCommand, Open, SnapshotCommand};
+use crate::api::{self, Checked, ChunkMap, Code, Collected, DriveStatus, Snapshot, Synced};
+use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
 use crate::cli::client::{Client, segment};
 use crate::cli::failure::{CliError, NOTHING_DONE};
 use crate::cli::output::Output;
@@ -13,8 +13,11 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::path::Path;
 
+mod forks;
 mod make;
+mod open;
 mod remove;
+pub(super) mod replica;
 mod serve;
 
 /// What a command works with.
@@ -33,7 +36,7 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
     match command {
         DriveCommand::Create(create) => make::create(create, session).await,
         DriveCommand::Add(add) => make::add(add, session).await,
-        DriveCommand::Open(open) => open_drive(open, session).await,
+        DriveCommand::Open(open) => open::open(open, session).await,
         DriveCommand::Close { drive, wait } => {
             let value = client.post(&route(&drive.name, "close"), &api::Close { wait: *wait }).await?;
             output.result(&value, |drive: &DriveStatus, _| closed(drive)).map(drop)
@@ -86,12 +89,14 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
             output.result(&value, words).map(drop)
         }
         DriveCommand::Snapshot(command) => snapshot(command, session).await,
+        DriveCommand::Replica(command) => replica::run(command, session).await,
         DriveCommand::Rollback { drive, label, yes } => {
             remove::rollback(&drive.name, label, *yes, session).await
         }
         DriveCommand::Clone { drive, new, snapshot } => {
             make::clone(&drive.name, new, snapshot.as_deref(), session).await
         }
+        DriveCommand::Forks { drive, command } => forks::run(&drive.name, command.as_ref(), session).await,
         DriveCommand::Passphrase { drive, new_passphrase_file } => {
             passphrase(&drive.name, new_passphrase_file.as_deref(), session).await
         }
@@ -130,17 +135,6 @@ fn closed(drive: &DriveStatus) -> String {
         0 => format!("{} is closed. All changes uploaded", drive.name),
         _ => format!("{} is closed. {}; that goes on in the background", drive.name, status::uploads(drive)),
     }
-}
-
-async fn open_drive(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
-    let request = api::Open {
-        at: open.at.as_deref().map(absolute).transpose()?,
-        attach: open.attach.into(),
-        read_only: open.read_only,
-        snapshot: open.snapshot.clone(),
-    };
-    let value = session.client.post(&route(&open.name, "open"), &request).await?;
-    session.output.result(&value, |opened: &Opened, _| show::opened(&open.name, opened)).map(drop)
 }
 
 async fn snapshot(command: &SnapshotCommand, session: &Session<'_>) -> Result<(), CliError> {

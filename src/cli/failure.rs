@@ -25,7 +25,7 @@ impl CliError {
         action: impl Into<String>,
     ) -> CliError {
         let (message, consequence, action) = (message.into(), consequence.into(), action.into());
-        CliError::Failed(Failure { code, message, consequence, action })
+        CliError::Failed(Failure { code, message, consequence, action, holder: None })
     }
 
     /// The command line makes no sense, or lacks something that cannot be asked for.

@@ -2,7 +2,8 @@
 
 use crate::api::{Progress, Unit};
 use crate::cli::args::Command;
-use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
+use crate::cli::args::drive::{DriveCommand, ReplicaCommand, SnapshotCommand};
+use crate::cli::args::store::StoreCommand;
 use crate::cli::failure::NOTHING_DONE;
 use crate::cli::output::Output;
 use crate::cli::progress::{Phase, Reporter};
@@ -48,6 +49,14 @@ const SEE_STATUS: &str = "Run `holdall status` to see how things are.";
 fn left(command: &Command) -> (&'static str, &'static str) {
     let command = match command {
         Command::Drive(command) => command,
+        Command::Store(StoreCommand::Login(_) | StoreCommand::Logout { .. }) => {
+            return ("It may have been done already.", "Run `holdall store list` to see.");
+        }
+        Command::Store(StoreCommand::List) => return (NOTHING_DONE, ""),
+        Command::Store(StoreCommand::Test { .. }) => {
+            return ("Small objects of the test may be left in the store, under probe/.", "");
+        }
+        Command::Limits(_) => return ("They may have been changed already.", "Run `holdall limits` to see."),
         Command::Doctor { .. } => {
             return ("Some of it may have been repaired already.", "Run `holdall doctor` to see.");
         }
@@ -85,9 +94,27 @@ fn left(command: &Command) -> (&'static str, &'static str) {
             "It may have been done already. The drive itself is unchanged.",
             "Run `holdall drive snapshot list NAME` to see.",
         ),
+        DriveCommand::Replica(ReplicaCommand::Status(_)) => (NOTHING_DONE, ""),
+        DriveCommand::Replica(ReplicaCommand::Add { .. }) => (
+            "It may have been added already. What is missing there is copied while the drive is open.",
+            "Run `holdall drive replica status NAME` to see.",
+        ),
+        DriveCommand::Replica(ReplicaCommand::Remove { .. }) => (
+            "It may have been done already. What the replica has stays there.",
+            "Run `holdall drive replica status NAME` to see.",
+        ),
+        DriveCommand::Replica(ReplicaCommand::Promote { .. }) => (
+            "The drive is either in its former store or in the replica. Nothing was deleted in either.",
+            "Run the command again: it goes on where it was cut off.",
+        ),
         DriveCommand::Rollback { .. } => {
             ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS)
         }
+        DriveCommand::Forks { command: None, .. } => (NOTHING_DONE, ""),
+        DriveCommand::Forks { command: Some(_), .. } => (
+            "It may have been done already. The drive itself is unchanged.",
+            "Run `holdall drive forks NAME` to see.",
+        ),
         DriveCommand::Passphrase { .. } => {
             ("The passphrase is either the old or the new one.", "Run the command again to be sure.")
         }
@@ -99,5 +126,24 @@ fn left(command: &Command) -> (&'static str, &'static str) {
             ("The drive may be removed already. Its data in the store stays.", SEE_LIST)
         }
         DriveCommand::Serve(_) => ("The drive was not served.", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::Arguments;
+    use clap::Parser;
+
+    #[test]
+    fn of_replicas_it_says_what_is_true_of_each_command() {
+        let words = |line: &str| {
+            let arguments = Arguments::parse_from(line.split(' '));
+            left(&arguments.command)
+        };
+        let (consequence, action) = words("holdall drive replica promote d file:///s");
+        assert!(consequence.contains("Nothing was deleted") && action.contains("again"), "{consequence}");
+        assert!(words("holdall drive replica remove d file:///s").0.contains("stays there"));
+        assert!(words("holdall drive replica add d file:///s").0.contains("copied while"));
     }
 }

@@ -4,6 +4,7 @@
 use crate::api::Code;
 use crate::cli::failure::{CliError, NOTHING_DONE, why};
 use crate::cli::terminal;
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write, stdin};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,11 +15,9 @@ const SECRET_LIMIT_BYTES: u64 = 4096;
 
 /// The secret in `path`, or in standard input for `-`. One newline at its end is not part of it.
 pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
-    let shown = if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() };
-    let text = read_bounded(path).map_err(|error| {
-        let message = format!("Cannot read the {what} from {shown}: {}.", why(&error));
-        CliError::usage(message, "Check the file's name and that it is yours to read.")
-    })?;
+    let shown = shown(path);
+    // Two more for the newline, one more to tell that it is too long.
+    let text = read_bounded(path, what, SECRET_LIMIT_BYTES + 3)?;
     let secret = text.strip_suffix('\n').unwrap_or(&text);
     let secret = secret.strip_suffix('\r').unwrap_or(secret);
     match secret.len() as u64 {
@@ -36,6 +35,20 @@ pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
     }
 }
 
+/// The text in `path`, or in standard input for `-`, which is not empty and not longer than `limit_bytes`.
+pub fn read_text(path: &Path, what: &str, limit_bytes: u64) -> Result<String, CliError> {
+    let text = read_bounded(path, what, limit_bytes + 1)?;
+    if text.trim().is_empty() {
+        let message = format!("There are no {what} in {}.", shown(path));
+        return Err(CliError::usage(message, format!("Write the {what} into it.")));
+    }
+    if text.len() as u64 > limit_bytes {
+        let message = format!("What is in {} is too long for {what}.", shown(path));
+        return Err(CliError::usage(message, format!("Give a file that holds the {what} and nothing else.")));
+    }
+    Ok(text)
+}
+
 /// A new passphrase: from `file`, else from the terminal. `option` is what to give where there is none.
 pub async fn new_passphrase(file: Option<&Path>, name: &str, option: &str) -> Result<String, CliError> {
     match file {
@@ -48,15 +61,20 @@ pub async fn new_passphrase(file: Option<&Path>, name: &str, option: &str) -> Re
     }
 }
 
-fn read_bounded(path: &Path) -> io::Result<String> {
-    // Two more for the newline, one more to tell that it is too long.
-    let limit = SECRET_LIMIT_BYTES + 3;
+fn shown(path: &Path) -> Cow<'_, str> {
+    if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() }
+}
+
+fn read_bounded(path: &Path, what: &str, limit: u64) -> Result<String, CliError> {
     let mut text = String::new();
-    match path == Path::new("-") {
-        true => stdin().take(limit).read_to_string(&mut text)?,
-        false => File::open(path)?.take(limit).read_to_string(&mut text)?,
+    let read = match path == Path::new("-") {
+        true => stdin().take(limit).read_to_string(&mut text),
+        false => File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text)),
     };
-    Ok(text)
+    read.map(|_| text).map_err(|error| {
+        let message = format!("Cannot read the {what} from {}: {}.", shown(path), why(&error));
+        CliError::usage(message, "Check the file's name and that it is yours to read.")
+    })
 }
 
 /// A new file that a recovery key is going to be written to. It is made before the drive is, because a key that cannot be

@@ -34,7 +34,11 @@ pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
         .map_err(|error| not_understood(&error.to_string()))?;
     // Taken before it is asked to stop: afterwards the number could be another process's.
     let process = process(daemon.pid);
-    let value = client.post("/v1/daemon/stop", &json!({})).await?;
+    let value = match client.post("/v1/daemon/stop", &json!({})).await {
+        // With nothing to close it may be gone before its answer has left; whether it is gone is seen below.
+        Err(CliError::Failed(failure)) if failure.code == Code::NoDaemon => json!({}),
+        stopped => stopped?,
+    };
     let wait = tokio::task::spawn_blocking(move || has_ended(process));
     if !wait.await.unwrap_or(false) {
         return Err(CliError::new(

@@ -1,6 +1,6 @@
 //! Words a daemon's results for people: pure functions from a result to text.
 
-use crate::api::{Checked, Collected, DaemonStatus, Diagnosis, Opened, Snapshot, Synced};
+use crate::api::{Checked, Collected, DaemonStatus, Diagnosis, Fork, Holder, Opened, Snapshot, Synced};
 use crate::cli::output::{Hue, Paint};
 use crate::sizes::{format_age, format_bytes, format_duration};
 use jiff::Timestamp;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 pub mod map;
 pub mod status;
+pub mod store;
 pub mod table;
 
 use table::Table;
@@ -15,7 +16,60 @@ use table::Table;
 /// An open drive.
 pub fn opened(name: &str, opened: &Opened) -> String {
     let writable = if opened.epoch == 0 { ", read-only" } else { "" };
-    format!("{name} is open at {} ({}{writable})", opened.mountpoint, opened.block_device)
+    let mut text = format!("{name} is open at {} ({}{writable})", opened.mountpoint, opened.block_device);
+    if let Some(why) = &opened.read_only_because {
+        text.push_str(&format!("\n{why}"));
+    }
+    if let Some(holder) = &opened.took_over {
+        text.push_str(&format!("\nIt was taken over from {}", holder.name));
+    }
+    if !opened.forks.is_empty() {
+        let forks = count(opened.forks.len() as u64, "fork");
+        text.push_str(&format!("\nIt has {forks} on this computer: holdall drive forks {name}"));
+    }
+    text
+}
+
+/// Who has a drive that somebody wants to take over, and what that would mean.
+pub fn holder(name: &str, holder: &Holder, now: Timestamp) -> String {
+    let last = holder.last_commit_at.as_deref().map(|at| format!("; its last upload was {}", ago(at, now)));
+    format!(
+        "{} has {name} open (epoch {}){}.\n\
+         What it has uploaded is in the drive. What it has not uploaded becomes a fork there: both versions are kept, and\n\
+         nothing is merged. If you can, close the drive on that computer instead.",
+        holder.name,
+        holder.epoch,
+        last.unwrap_or_default()
+    )
+}
+
+/// A drive's forks.
+pub fn forks(name: &str, forks: &[Fork], now: Timestamp) -> String {
+    if forks.is_empty() {
+        return format!("{name} has no forks on this computer");
+    }
+    let mut table =
+        Table::new(["", "FORK", "SINCE", "TAKEN OVER BY", "GOES ON FROM", "UNSENT", "MOUNTED AT"]);
+    for (index, fork) in forks.iter().enumerate() {
+        let base = fork.base.rsplit('-').next().unwrap_or_default();
+        let unsent = if fork.bytes == 0 { "nothing".to_owned() } else { format_bytes(fork.bytes) };
+        table.row([
+            (index + 1).to_string(),
+            fork.name.clone(),
+            ago(&fork.made_at, now),
+            fork.taken_by.clone(),
+            base.chars().take(8).collect(),
+            unsent,
+            fork.mountpoint.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    format!(
+        "{table}\n\
+         Each is a drive of its own, with all that this computer had. Compare, then decide:\n  \
+         holdall drive forks {name} open FORK\n  \
+         holdall drive forks {name} keep FORK --as NEW\n  \
+         holdall drive forks {name} discard FORK"
+    )
 }
 
 /// A version that is in the store.
@@ -115,6 +169,40 @@ mod tests {
         assert_eq!(ago("2026-11-20T12:58:00+01:00", now), "2 min ago");
         assert_eq!(ago("2026-11-20T12:30:00Z", now), "just now");
         assert_eq!(ago("yesterday", now), "yesterday");
+    }
+
+    #[test]
+    fn forks_are_numbered_and_say_what_can_be_done() {
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        assert_eq!(forks("work", &[], now), "work has no forks on this computer");
+        let fork = Fork {
+            name: "work (fork from laptop, 2026-11-20)".to_owned(),
+            uuid: "0b7f".to_owned(),
+            device: "laptop".to_owned(),
+            taken_by: "desk".to_owned(),
+            made_at: "2026-11-20T11:58:00Z".to_owned(),
+            base: "root/ab/0b7e-01-02-abcdef0123".to_owned(),
+            records: 3,
+            bytes: 12 << 20,
+            mountpoint: None,
+            in_place: false,
+        };
+        let text = forks("work", &[fork], now);
+        let row =
+            "1  work (fork from laptop, 2026-11-20)  2 min ago  desk           abcdef01      12 MiB  -\n";
+        assert!(text.contains(row), "{text}");
+        assert!(text.ends_with("holdall drive forks work discard FORK"), "{text}");
+    }
+
+    #[test]
+    fn a_holder_is_shown_with_the_age_of_what_it_has_uploaded() {
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        let at = Some("2026-11-20T09:00:00Z".to_owned());
+        let desk = Holder { name: "desk".to_owned(), epoch: 7, last_commit_at: at };
+        let text = holder("work", &desk, now);
+        let expected =
+            "desk has work open (epoch 7); its last upload was 3 h ago.\nWhat it has uploaded is in";
+        assert!(text.starts_with(expected), "{text}");
     }
 
     #[test]

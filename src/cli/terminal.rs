@@ -36,7 +36,7 @@ pub async fn ask_secret(prompt: &str) -> Result<String, CliError> {
     say("");
     let secret = line.map_err(unreadable)?;
     match secret.is_empty() {
-        true => Err(CliError::usage("No passphrase was given.", "Run the command again.")),
+        true => Err(CliError::usage("Nothing was typed.", "Run the command again.")),
         false => Ok(secret),
     }
 }

@@ -3,25 +3,35 @@
 use super::failure;
 use super::registry::{Config, Registry};
 use super::status::Shown;
+use super::stores::renewable::Renewable;
+use super::stores::{FamilyStore, Stores};
 use crate::api::Failure;
 use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
-use holdall_core::family::{self, Unlocked};
+use crate::daemon::drives::Known;
+use holdall_core::family::Unlocked;
+use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::volume::Volume;
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use usage::Usage;
 use uuid::Uuid;
 
 mod change;
 mod close;
 mod engine;
+mod fork;
+mod former;
 mod inspect;
 mod open;
 mod opened;
+mod promote;
+mod proof;
+mod replicas;
 mod resume;
 mod serve;
 mod upload;
@@ -32,6 +42,13 @@ mod versions;
 pub struct Drive {
     pub(super) name: String,
     pub(super) registry: Arc<Registry>,
+    pub(super) stores: Arc<Stores>,
+    /// The store as it was reached last, for those who only look.
+    pub(super) reached: RwLock<Option<Arc<Renewable>>>,
+    /// What the store was last found to do for the drive. Held to copy it.
+    pub(super) mode_now: Mutex<Option<Mode>>,
+    /// Why it is open only to look at, where writing was asked for. Held to copy it.
+    pub(super) looks_because: Mutex<Option<String>>,
     pub(super) site: Site,
     pub(super) tree: Option<sled::Tree>,
     // Held for reading and changing a few fields.
@@ -40,11 +57,17 @@ pub struct Drive {
     pub(super) open: tokio::sync::Mutex<Option<OpenDrive>>,
     /// The engine of the open drive, for those who only look.
     pub(super) live: RwLock<Option<Arc<Volume>>>,
+    /// Those of the open drive. Held to look at them, or to begin and end them.
+    pub(super) replicas: Mutex<Option<replicas::Replicas>>,
     pub(super) shown: Mutex<Shown>,
     /// Where it is mounted. It is known also while somebody holds `open`.
     pub(super) place: RwLock<Option<Place>>,
     /// How full its file system is.
     pub(super) usage: Arc<Usage>,
+    /// All drives: a fork becomes one of them.
+    pub(super) known: Weak<Known>,
+    /// Whether a task tells the stores that it has left.
+    pub(super) telling: AtomicBool,
 }
 
 impl Drive {
@@ -52,27 +75,52 @@ impl Drive {
     pub fn new(
         name: &str,
         config: Config,
-        registry: Arc<Registry>,
+        (registry, stores): (Arc<Registry>, Arc<Stores>),
         site: Site,
         tree: Option<sled::Tree>,
+        known: Weak<Known>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
             registry,
+            stores,
+            reached: RwLock::new(None),
+            mode_now: Mutex::new(None),
+            looks_because: Mutex::new(None),
             site,
             tree,
             config: Mutex::new(config),
             open: tokio::sync::Mutex::new(None),
             live: RwLock::new(None),
+            replicas: Mutex::new(None),
             shown: Mutex::new(Shown::closed()),
             place: RwLock::new(None),
             usage: Arc::default(),
+            known,
+            telling: AtomicBool::new(false),
         })
     }
 
     /// Its identity.
     pub fn uuid(&self) -> Uuid {
         self.config.lock().drive
+    }
+
+    /// Whether it is still one of this device's: whoever has waited for it may find that it was removed or renamed meanwhile.
+    pub(super) fn is_known(self: &Arc<Self>) -> bool {
+        let known = self.known.upgrade();
+        known.is_some_and(|known| known.lock().get(&self.name).is_some_and(|drive| Arc::ptr_eq(drive, self)))
+    }
+
+    /// Whether nobody wants it open.
+    pub fn is_closed(&self) -> bool {
+        self.config.lock().open.is_none()
+    }
+
+    /// What its store can do, as far as is known.
+    pub fn store_mode(&self) -> Mode {
+        let now = *self.mode_now.lock();
+        now.unwrap_or_else(|| self.config.lock().mode)
     }
 
     /// Where its data lives.
@@ -94,10 +142,12 @@ impl Drive {
 
     /// The store, and the keys.
     pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
-        let store =
-            holdall_core::store::url::connect(&self.store_url()).map_err(|error| failure::url(&error))?;
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let family = family::describe(&*store).await.map_err(|error| failure::family(&error))?;
+        let FamilyStore { reached, store, family } = self.stores.family(&self.store_url()).await?;
+        *self.reached.write() = Some(reached);
+        if self.config.lock().mode != family.mode {
+            self.remember(|config| config.mode = family.mode)?;
+        }
         Ok((store, Unlocked::with_key(family, key)))
     }
 
@@ -120,7 +170,7 @@ impl Drive {
             drop(lock);
             return work(&volume).await;
         }
-        let opened = self.open_engine().await?;
+        let opened = self.open_engine(false).await?;
         let result = work(&opened.volume).await;
         *lock = Some(opened);
         self.finish(&mut lock).await;
@@ -130,12 +180,27 @@ impl Drive {
     /// Switches uploading and background downloading off or on, for good.
     pub fn set_paused(&self, paused: bool) -> Result<(), Failure> {
         self.remember(|config| config.paused = paused)?;
+        self.apply_pause();
+        Ok(())
+    }
+
+    /// Why uploading and background downloading are off: a person has switched them off, or the network asks for it.
+    pub fn pause(&self) -> Option<&'static str> {
+        match self.config.lock().paused {
+            true => Some("paused by you"),
+            false if *self.stores.limits().waiting().borrow() => Some("metered network"),
+            false => None,
+        }
+    }
+
+    /// Has the engine do as it should now.
+    pub fn apply_pause(&self) {
         if let Some(volume) = &*self.live.read() {
+            let paused = self.pause().is_some();
             if let Some(pusher) = volume.pusher() {
                 pusher.set_paused(paused);
             }
             volume.puller().set_background(!paused);
         }
-        Ok(())
     }
 }

@@ -2,16 +2,24 @@
 
 use super::drive::Drive;
 use super::failure::{self, failure};
+use super::limits::Limits;
 use super::registry::{Config, Registry, is_name};
+use super::secrets::Keeper;
+use super::stores::{self, FamilyStore, Stores, trial};
 use super::work::Work;
 use crate::api::{self, Code, Failure};
 use crate::attach::{Site, doctor};
 use holdall_core::drive;
 use holdall_core::family;
+use holdall_core::format::family::Mode;
+use holdall_core::format::head::HeadState;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
+use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::probe::Effort;
+use holdall_core::store::url::StoreUrl;
 use holdall_core::units::{BLOCK_BYTES, DRIVE_BYTES_MAX};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -25,14 +33,17 @@ use zeroize::Zeroizing;
 /// The smallest drive: ext4 with a journal needs about this.
 const SIZE_MIN: u64 = 16 << 20;
 
+/// The drives by their names. Held for look-ups only.
+pub type Known = Mutex<BTreeMap<String, Arc<Drive>>>;
+
 /// The drives, and what they share.
 pub struct Drives {
     registry: Arc<Registry>,
+    stores: Arc<Stores>,
     site: Site,
     /// Map pages of all drives; what is lost with it is fetched again.
     pages: Option<sled::Db>,
-    // Held for look-ups only.
-    known: Mutex<BTreeMap<String, Arc<Drive>>>,
+    known: Arc<Known>,
     /// Drives whose configuration cannot be read, and why.
     damaged: BTreeMap<String, Failure>,
     started: Instant,
@@ -49,6 +60,9 @@ impl Drives {
         let pages =
             sled::Config::new().path(registry.paths().cache.join("pages")).cache_capacity(4 << 20).open();
         let pages = pages.inspect_err(|error| tracing::warn!(%error, "map pages are not remembered")).ok();
+        if let Err(error) = registry.finish_forgetting() {
+            tracing::warn!(%error, "files of a drive that was removed cannot be deleted yet");
+        }
         let (mut configs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
         for (name, config) in registry.list()? {
             match config {
@@ -60,10 +74,11 @@ impl Drives {
             }
         }
         let drives = Self {
+            stores: Stores::new(Keeper::new(&registry.paths().state), Limits::load(&registry.paths().state)),
             registry: registry.clone(),
             site,
             pages,
-            known: Mutex::default(),
+            known: Arc::default(),
             damaged,
             started: Instant::now(),
             stop,
@@ -73,12 +88,29 @@ impl Drives {
             let drive = drives.known_drive(&name, config);
             drives.known.lock().insert(name, drive);
         }
+        // What a former daemon had begun, before anybody can open half of it.
+        drives.all().iter().for_each(|drive| drive.part_at_start());
         Ok((Arc::new(drives), stopped))
+    }
+
+    /// What all drives may take of the network.
+    pub fn limits(&self) -> &Arc<Limits> {
+        self.stores.limits()
+    }
+
+    /// Has drives wait, or go on, as the network asks for it.
+    pub async fn wait_where_told(self: Arc<Self>) {
+        let mut waiting = self.limits().waiting();
+        while waiting.changed().await.is_ok() {
+            waiting.borrow_and_update();
+            self.all().iter().for_each(|drive| drive.apply_pause());
+        }
     }
 
     fn known_drive(&self, name: &str, config: Config) -> Arc<Drive> {
         let tree = self.pages.as_ref().and_then(|db| db.open_tree(config.drive.as_bytes()).ok());
-        Drive::new(name, config, self.registry.clone(), self.site.clone(), tree)
+        let shared = (self.registry.clone(), self.stores.clone());
+        Drive::new(name, config, shared, self.site.clone(), tree, Arc::downgrade(&self.known))
     }
 
     /// A drive by name.
@@ -87,8 +119,20 @@ impl Drives {
         known.ok_or_else(|| self.damaged.get(name).cloned().unwrap_or_else(|| failure::no_drive(name)))
     }
 
-    fn all(&self) -> Vec<Arc<Drive>> {
+    /// All drives.
+    pub(super) fn all(&self) -> Vec<Arc<Drive>> {
         self.known.lock().values().cloned().collect()
+    }
+
+    /// The stores of all drives.
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// Where each drive's data lives.
+    pub fn addresses(&self) -> Vec<(String, String)> {
+        let known = self.known.lock();
+        known.iter().map(|(name, drive)| (name.clone(), drive.store_url())).collect()
     }
 
     /// How all drives are.
@@ -119,6 +163,10 @@ impl Drives {
     /// Takes up what a former daemon had open.
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
+        self.all().iter().for_each(|drive| drive.tell_former_stores());
+        for fork in self.all().into_iter().filter(|drive| drive.is_closed() && drive.is_fork_to_upload()) {
+            tokio::spawn(fork.upload_what_is_left());
+        }
     }
 
     /// Ends with all drives: handed over to the next daemon, or closed.
@@ -132,45 +180,103 @@ impl Drives {
         }
     }
 
-    /// Makes a drive.
-    pub async fn create(&self, request: api::Create) -> Result<api::Created, Failure> {
+    /// Makes a drive. What its store can do is tried first, and decides how the family changes HEADs for ever.
+    pub async fn create(&self, mut request: api::Create, work: Work) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
+        let url = stores::parse(&request.store)?;
+        let given = request.credentials.take();
+        self.with_new_login(&url, given, self.create_at(&url, request, work)).await
+    }
+
+    async fn create_at(
+        &self,
+        url: &StoreUrl,
+        request: api::Create,
+        work: Work,
+    ) -> Result<api::Created, Failure> {
         let size = check_size(request.size_bytes)?;
-        let store = self.connect(&request.store)?;
-        if let Some(path) = request.store.strip_prefix("file://") {
-            let made = FileStore::new(path.into()).prepare();
-            made.map_err(|error| failure::no_directory(&request.store, &error))?;
-        }
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, _) => None,
             (true, Some(passphrase)) if !passphrase.is_empty() => Some(Zeroizing::new(passphrase)),
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
-        let made = family::create(&*store, passphrase).await;
-        let (unlocked, recovery) = made.map_err(|error| failure::family(&error))?;
+        let reached = self.stores.connect(url).await?;
+        if let StoreUrl::File(path) = url {
+            let made = FileStore::new(path.clone()).prepare();
+            made.map_err(|error| failure::no_directory(&request.store, &error))?;
+        }
+        let at_store = |failure| failure::at_store(failure, &url.to_string());
+        let mode = self.mode_of(url, &work).await?;
+        if stores::told(mode) < request.weakest {
+            return Err(failure::weak_store(&url.to_string()));
+        }
+        let store = with_heads(reached, mode);
+        let made = family::create(&*store, passphrase, mode).await;
+        let (unlocked, recovery) = made.map_err(|error| at_store(failure::family(&error)))?;
         let geometry = Geometry::standard(size);
         let (family, device) = (unlocked.family.family, self.registry.device());
         let drive = drive::create(&*store, &unlocked.sealer, family, &request.name, geometry, device).await;
-        let drive = drive.map_err(|error| failure::store(&error))?;
-        self.remember(&request.name, drive, &request.store, &unlocked)?;
-        Ok(created(drive, recovery))
+        let drive = drive.map_err(|error| at_store(failure::store(&error)))?;
+        self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
+        Ok(created(drive, mode, recovery))
+    }
+
+    /// How a new family at `url` is to change HEADs. A directory of this computer swaps: nobody has to try that.
+    async fn mode_of(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
+        if matches!(url, StoreUrl::File(_)) {
+            return Ok(Mode::Swap);
+        }
+        let credentials = self.stores.credentials(url).await?;
+        let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
+        match report.is_usable() {
+            true => {
+                self.stores.proved(url);
+                Ok(report.mode)
+            }
+            false => Err(failure::unusable_store(&url.to_string(), &report)),
+        }
+    }
+
+    /// Has a further store keep what a drive's store has.
+    pub async fn add_replica(
+        &self,
+        name: &str,
+        request: api::AddReplica,
+        work: Work,
+    ) -> Result<api::ReplicaStatus, Failure> {
+        let drive = self.get(name)?;
+        let url = stores::parse(&request.store)?;
+        let added =
+            self.with_new_login(&url, request.credentials, drive.add_replica(url.clone(), work)).await;
+        added.map_err(|failure| failure::named(failure, name, &url.to_string()))
     }
 
     /// Makes a drive known that is in a store already.
-    pub async fn add(&self, request: api::Add) -> Result<api::Created, Failure> {
+    pub async fn add(&self, mut request: api::Add) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
-        let store = self.connect(&request.store)?;
+        let url = stores::parse(&request.store)?;
+        let given = request.credentials.take();
+        self.with_new_login(&url, given, self.add_from(&url, request)).await
+    }
+
+    async fn add_from(&self, url: &StoreUrl, request: api::Add) -> Result<api::Created, Failure> {
         let secret = secret(request.secrets)?;
+        let FamilyStore { store, family, .. } = self.stores.family_of(url, failure::new_family).await?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
-        let mut heads =
-            drive::heads(&*store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;
+        let heads = drive::all_heads(&*store, &unlocked.sealer).await;
+        let heads = heads.map_err(|error| failure::read(&error))?;
+        let (mut heads, gone): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.state.is_here());
         let drive = match heads.len() {
+            0 if gone.iter().any(|head| head.state == HeadState::Moved) => {
+                let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
+                return Err(failure::added_where_it_was(to.as_deref(), &request.name));
+            }
             0 => return Err(failure::family(&family::FamilyError::None)),
             1 => heads.remove(0).drive,
             _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
         };
-        self.remember(&request.name, drive, &request.store, &unlocked)?;
-        Ok(created(drive, None))
+        self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
+        Ok(created(drive, family.mode, None))
     }
 
     /// Of several drives the one that had the name when it was made.
@@ -184,13 +290,21 @@ impl Drives {
         use holdall_core::map::{Objects, PageCache};
         let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
         let mut names = Vec::new();
+        let mut whole = Vec::new();
         for head in heads {
             let root =
                 objects.root(head.root, Some(head.root_hash)).await.map_err(|error| failure::read(&error))?;
             if root.name == name {
                 return Ok(head.drive);
             }
+            if !holdall_core::fork::is_name_of_fork(&root.name) {
+                whole.push(head.drive);
+            }
             names.push(root.name);
+        }
+        // Forks that others have of it do not make it a matter of choice.
+        if let [only] = whole[..] {
+            return Ok(only);
         }
         Err(failure(
             Code::NotFound,
@@ -218,15 +332,20 @@ impl Drives {
             drive::clone(&objects, source.uuid(), label, &request.name, self.registry.device()).await;
         let drive = cloned.map_err(|error| failure::drive(&error))?;
         self.remember(&request.name, drive, &source.store_url(), &unlocked)?;
-        Ok(created(drive, None))
+        Ok(created(drive, unlocked.family.mode, None))
     }
 
     /// Forgets a drive, and deletes its data where that was asked for.
     pub async fn remove(&self, name: &str, request: api::Remove) -> Result<(), Failure> {
         let drive = self.get(name)?;
         drive.remove(&request).await?;
-        self.known.lock().remove(name);
+        self.forget(name);
         Ok(())
+    }
+
+    /// A drive is no longer known.
+    pub(super) fn forget(&self, name: &str) {
+        self.known.lock().remove(name);
     }
 
     /// Looks for what is wrong, and mends it where that was asked for.
@@ -243,7 +362,7 @@ impl Drives {
         Ok(api::Diagnosis { ok, findings })
     }
 
-    fn check_name(&self, name: &str) -> Result<(), Failure> {
+    pub(super) fn check_name(&self, name: &str) -> Result<(), Failure> {
         if !is_name(name) {
             let message =
                 format!("\"{name}\" cannot be a drive's name: use letters, digits, - _ and ., at most 64.");
@@ -256,10 +375,6 @@ impl Drives {
         Ok(())
     }
 
-    fn connect(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
-        holdall_core::store::url::connect(url).map_err(|error| failure::url(&error))
-    }
-
     fn remember(
         &self,
         name: &str,
@@ -267,7 +382,17 @@ impl Drives {
         store: &str,
         unlocked: &family::Unlocked,
     ) -> Result<(), Failure> {
-        let config = Config { version: 1, drive, store: store.to_owned(), open: None, paused: false };
+        let config = Config {
+            version: 1,
+            drive,
+            store: store.to_owned(),
+            mode: unlocked.family.mode,
+            replicas: Vec::new(),
+            former: Vec::new(),
+            open: None,
+            paused: false,
+            fork_of: None,
+        };
         let mut known = self.known.lock();
         if known.contains_key(name) {
             let message = format!("There is a drive \"{name}\" on this computer already.");
@@ -284,9 +409,9 @@ impl Drives {
     }
 }
 
-fn created(drive: Uuid, recovery: Option<RecoveryKey>) -> api::Created {
+fn created(drive: Uuid, mode: Mode, recovery: Option<RecoveryKey>) -> api::Created {
     let recovery_key = recovery.map(|key| key.to_text());
-    api::Created { uuid: drive.to_string(), store_mode: "swap".to_owned(), recovery_key }
+    api::Created { uuid: drive.to_string(), store_mode: stores::told(mode), recovery_key }
 }
 
 fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {

@@ -16,12 +16,15 @@ struct Listener {
     drives: Shared,
     /// What the listener was told last.
     told: BTreeMap<String, String>,
+    /// How many forks each drive had then.
+    forks: BTreeMap<String, usize>,
     waiting: VecDeque<Event>,
 }
 
 /// The stream of one listener. It begins with the status of every drive.
 pub async fn stream(State(drives): State<Shared>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let listener = Listener { drives, told: BTreeMap::new(), waiting: VecDeque::new() };
+    let listener =
+        Listener { drives, told: BTreeMap::new(), forks: BTreeMap::new(), waiting: VecDeque::new() };
     let events = stream::unfold(listener, |mut listener| async move {
         loop {
             if let Some(event) = listener.waiting.pop_front() {
@@ -58,6 +61,16 @@ impl Listener {
             // An age grows by itself; only what changes otherwise is news.
             shown.oldest_dirty_age_ms = 0;
             let text = serde_json::to_string(&shown).expect("the API's types become JSON");
+            if let Some(before) = self.forks.insert(status.name.clone(), status.forks.len())
+                && before < status.forks.len()
+                && let Some(fork) = status.forks.last()
+            {
+                let message = format!(
+                    "{} has taken the drive over. Your changes are in the fork \"{}\"; both versions are kept.",
+                    fork.taken_by, fork.name
+                );
+                self.waiting.push_back(Event::Notice { name: status.name.clone(), message });
+            }
             if self.told.get(&status.name) != Some(&text) {
                 self.told.insert(status.name.clone(), text);
                 self.waiting.push_back(Event::Drive(Box::new(status)));

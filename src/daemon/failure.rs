@@ -8,13 +8,20 @@ use holdall_core::family::FamilyError;
 use holdall_core::format::FormatError;
 use holdall_core::journal::JournalError;
 use holdall_core::map::ReadError;
-use holdall_core::push::PushError;
+use holdall_core::push::{LabelError, PushError};
 use holdall_core::store::StoreError;
 use holdall_core::store::url::UrlError;
 use holdall_core::volume::OpenError;
 use std::io;
 
-const NOTHING_CHANGED: &str = "Nothing was changed.";
+mod replicas;
+mod stores;
+
+pub use replicas::*;
+pub use stores::*;
+
+/// The consequence of what was refused.
+pub const NOTHING_CHANGED: &str = "Nothing was changed.";
 const SAFE_HERE: &str = "Your files are safe on this computer; uploads wait.";
 
 /// Puts the four parts together.
@@ -24,7 +31,8 @@ pub fn failure(
     consequence: &str,
     action: impl Into<String>,
 ) -> Failure {
-    Failure { code, message: message.into(), consequence: consequence.to_owned(), action: action.into() }
+    let (message, action) = (message.into(), action.into());
+    Failure { code, message, consequence: consequence.to_owned(), action, holder: None }
 }
 
 /// A request that makes no sense.
@@ -75,6 +83,13 @@ pub fn store(error: &StoreError) -> Failure {
             SAFE_HERE,
             "Check the connection or plug the disk in. Work resumes by itself.",
         ),
+        // Buckets come back, and those that do not are told from those that never were by whoever knows that.
+        StoreError::NoBucket { bucket, host } => failure(
+            Code::Offline,
+            format!("The store cannot be reached: there is no bucket {bucket} at {host}."),
+            SAFE_HERE,
+            "If it was deleted, create it again, or bring it back from a backup. Work resumes by itself.",
+        ),
         StoreError::Busy { reason, .. } => failure(
             Code::Offline,
             format!("The store is busy: {reason}."),
@@ -85,7 +100,7 @@ pub fn store(error: &StoreError) -> Failure {
             Code::Credentials,
             format!("The store refused access: {reason}."),
             SAFE_HERE,
-            "Check the permissions of the store.",
+            "Give other credentials with holdall store login URL, or have the store allow this.",
         ),
         StoreError::Full { reason } => failure(
             Code::Full,
@@ -109,6 +124,12 @@ pub fn read(error: &ReadError) -> Failure {
         ReadError::Format { name, error: FormatError::Newer { found, known } } => failure(
             Code::Newer,
             format!("{name} has format {found}; this program knows formats up to {known}."),
+            NOTHING_CHANGED,
+            "Update Holdall on this computer.",
+        ),
+        ReadError::Format { name, error: FormatError::Unknown } => failure(
+            Code::Newer,
+            format!("{name} says something that this program does not know."),
             NOTHING_CHANGED,
             "Update Holdall on this computer.",
         ),
@@ -145,7 +166,8 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::Corrupt,
             "The store holds the beginning of a drive that was never finished.",
             "There is no data in it.",
-            "Delete what is at that address, or choose another, and create the drive again.",
+            "If another computer is creating a drive there, wait for it. Else delete what is at that address, or choose \
+             another, and create the drive again.",
         ),
         FamilyError::None => failure(
             Code::NotFound,
@@ -177,26 +199,39 @@ pub fn family(error: &FamilyError) -> Failure {
 
 /// Errors of opening a drive.
 pub fn open(error: &OpenError, name: &str) -> Failure {
+    // A fork's has blanks and brackets.
+    let name = quoted(name);
     match error {
         OpenError::Held { device_name, epoch, .. } => failure(
             Code::Held,
             format!("{device_name} has the drive open (epoch {epoch})."),
             NOTHING_CHANGED,
-            format!("Close it there, or look at it with holdall drive open {name} --read-only."),
+            format!(
+                "Close it there, or look at it with holdall drive open {name} --read-only. If that computer is gone: \
+                 holdall drive open {name} --take-over."
+            ),
         ),
-        OpenError::Removed => failure(
-            Code::NotFound,
-            "The drive was removed from its store.",
-            "Its data in the store is gone.",
-            format!("Run holdall drive remove {name} to forget it here."),
+        OpenError::Removed { unsent: 0 } => removed(&name),
+        OpenError::Removed { unsent } => failure(
+            Code::Unsent,
+            format!("The drive was removed from its store, and {unsent} changes are only on this computer."),
+            "They cannot be uploaded any more. They are kept in this computer's files of the drive.",
+            format!("To give them up run holdall drive remove {name} --discard-unsent."),
         ),
-        OpenError::Forked { unsent } => failure(
+        OpenError::Moved { to } => moved(to.as_deref(), &name),
+        OpenError::Forked { unsent, .. } => failure(
             Code::Conflict,
             format!(
                 "Another device has written to the drive, and {unsent} changes are only on this computer."
             ),
             "Both versions are kept: theirs in the store, yours on this computer.",
-            "Nothing is uploaded or thrown away until you decide which to keep.",
+            format!("Run holdall drive forks {name}."),
+        ),
+        OpenError::NoForkPoint { unsent } => failure(
+            Code::Conflict,
+            format!("The version that {unsent} changes of this computer build on is gone from the store."),
+            "They cannot be uploaded. They are kept in this computer's files of the drive.",
+            "If the store has a backup or versions, bring it back as it was.",
         ),
         OpenError::RolledBack { found, known } => failure(
             Code::Corrupt,
@@ -211,6 +246,35 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         OpenError::Journal(error) => journal(error),
         OpenError::Local(error) => local(error),
     }
+}
+
+fn removed(name: &str) -> Failure {
+    failure(
+        Code::Gone,
+        "The drive was removed from its store.",
+        "Its data in the store is gone.",
+        format!("Run holdall drive remove {name} to forget it here."),
+    )
+}
+
+/// A drive that lives in another store now, whose address is known if it was said.
+fn moved(to: Option<&str>, name: &str) -> Failure {
+    let action = format!("Run holdall drive remove {name}, then holdall drive add {name} --store URL.");
+    let message = match to {
+        Some(to) => format!("The drive was moved to another store: {to}."),
+        None => "The drive was moved to another store.".to_owned(),
+    };
+    let failure = failure(Code::Gone, message, "Its data is there. Nothing was changed.", action);
+    match to {
+        Some(to) => at_store(failure, to),
+        None => failure,
+    }
+}
+
+/// The same, where it was to be added from the store that it was in.
+pub fn added_where_it_was(to: Option<&str>, name: &str) -> Failure {
+    let action = with_address(&format!("Run holdall drive add {name} --store URL."), to.unwrap_or("URL"));
+    Failure { action, ..moved(to, name) }
 }
 
 /// Errors of the journal.
@@ -276,9 +340,21 @@ pub fn no_directory(url: &str, error: &io::Error) -> Failure {
     )
 }
 
-/// Names the drive in an action that says NAME, as the errors of what lies below know no name.
-pub fn named(failure: Failure, name: &str) -> Failure {
-    Failure { action: failure.action.replace("NAME", name), ..failure }
+/// Names the drive in an action that says NAME, and its store in one that says URL: the errors of what lies below know
+/// neither.
+pub fn named(failure: Failure, name: &str, url: &str) -> Failure {
+    let failure = Failure { action: failure.action.replace("NAME", &quoted(name)), ..failure };
+    at_store(failure, url)
+}
+
+/// A drive that goes on as a fork here.
+pub fn forked(taken_by: &str, name: &str) -> Failure {
+    failure(
+        Code::Conflict,
+        format!("{taken_by} has taken the drive over. Your changes go on as a fork."),
+        "Both versions are kept: nothing is merged, and nothing is lost.",
+        format!("Run holdall drive forks {}.", quoted(name)),
+    )
 }
 
 /// Errors of pushing.
@@ -296,15 +372,33 @@ pub fn push(error: &PushError) -> Failure {
             "What was not uploaded is kept on this computer. Nothing more is uploaded.",
             "Copy what you need to another drive.",
         ),
+        PushError::Forked(fence) => forked(&fence.device_name, "NAME"),
         PushError::Journal(error) => journal(error),
         PushError::Read(error) => read(error),
         PushError::Paused => {
             failure(Code::Paused, "Uploading is paused.", SAFE_HERE, "Run holdall drive resume NAME.")
         }
         PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
-        PushError::Label(message) => {
-            failure(Code::Exists, format!("{message}."), NOTHING_CHANGED, "Choose another label.")
-        }
+        PushError::Label(error) => label(error),
+    }
+}
+
+/// Errors of snapshots' labels.
+pub fn label(error: &LabelError) -> Failure {
+    match error {
+        LabelError::Taken(label) => failure(
+            Code::Exists,
+            format!("There is a snapshot \"{label}\" already."),
+            NOTHING_CHANGED,
+            "Choose another label.",
+        ),
+        LabelError::Missing(label) => drive(&DriveError::NoSnapshot(label.clone())),
+        LabelError::Reserved(label) => failure(
+            Code::Usage,
+            format!("\"{label}\" is a label that Holdall gives itself."),
+            NOTHING_CHANGED,
+            "Choose another label.",
+        ),
     }
 }
 
@@ -323,12 +417,8 @@ pub fn drive(error: &DriveError) -> Failure {
             NOTHING_CHANGED,
             "Try again.",
         ),
-        DriveError::Removed => failure(
-            Code::NotFound,
-            "The drive was removed from its store.",
-            "Its data in the store is gone.",
-            "Run holdall drive remove NAME to forget it here.",
-        ),
+        DriveError::Removed => removed("NAME"),
+        DriveError::Moved { to } => moved(to.as_deref(), "NAME"),
         DriveError::NoSnapshot(label) => failure(
             Code::NotFound,
             format!("There is no snapshot \"{label}\"."),
@@ -342,9 +432,9 @@ pub fn drive(error: &DriveError) -> Failure {
 /// Errors of store addresses.
 pub fn url(error: &UrlError) -> Failure {
     match error {
-        UrlError::Scheme { url } => {
-            usage(format!("{url} is not the address of a store: that begins with file:///."))
-        }
-        UrlError::Relative { .. } => usage(format!("{error}.")),
+        UrlError::Scheme { .. }
+        | UrlError::Relative { .. }
+        | UrlError::Malformed { .. }
+        | UrlError::Secret => usage(format!("{error}.")),
     }
 }

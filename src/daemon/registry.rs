@@ -1,8 +1,10 @@
 //! What this device knows: itself, and its drives. Small files, each replaced atomically, that survive everything.
 
 use crate::paths::Paths;
+use holdall_core::format::family::Mode;
 use holdall_core::push::Device;
 use holdall_core::seal::DataKey;
+use holdall_core::volume::Fork;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -11,6 +13,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 use zeroize::Zeroizing;
+
+/// How the names of directories begin that are deleted: no drive has such a name.
+const FORGOTTEN: &str = ".forgotten-";
 
 /// A drive that is known here (`config.json`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,12 +26,56 @@ pub struct Config {
     pub drive: Uuid,
     /// Where its data lives.
     pub store: String,
+    /// How its family changes HEADs; known without asking the store.
+    #[serde(default = "swap")]
+    pub mode: Mode,
+    /// Further stores that have what the first one has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<ReplicaConfig>,
+    /// Stores that the drive has left, and that were not told yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<FormerStore>,
     /// What is open, so that the next daemon takes it up again.
     #[serde(default)]
     pub open: Option<OpenAs>,
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
+    /// What it is a fork of, until a person has decided what becomes of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_of: Option<ForkOf>,
+}
+
+/// Where a fork comes from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForkOf {
+    /// What the other drive is called here.
+    pub name: String,
+    /// The fork, as the engine remembers it.
+    pub fork: Fork,
+}
+
+/// What there was before there were others.
+fn swap() -> Mode {
+    Mode::Swap
+}
+
+/// A replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaConfig {
+    /// Where it is.
+    pub store: String,
+    /// How HEADs would change there.
+    pub mode: Mode,
+}
+
+/// A store that was away when one of its replicas took its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerStore {
+    /// Where it is.
+    pub store: String,
+    /// The epoch that the drive has had in its new store from the beginning.
+    pub left_at: u64,
 }
 
 /// How a drive is open.
@@ -106,6 +155,9 @@ impl Registry {
         };
         for entry in entries {
             let Ok(name) = entry?.file_name().into_string() else { continue };
+            if name.starts_with(FORGOTTEN) {
+                continue;
+            }
             match std::fs::read(self.directory(&name).join("config.json")) {
                 Ok(bytes) => {
                     let config = serde_json::from_slice(&bytes).map_err(io::Error::from);
@@ -119,11 +171,16 @@ impl Registry {
         Ok(drives)
     }
 
-    /// Remembers a drive and its key. The key first: a drive is known once its configuration is there.
+    /// Remembers a drive and its key. The key first: a drive is known once its configuration is there. The names of the
+    /// directories are durable too, or a power cut would take all of it away.
     pub fn add(&self, name: &str, config: &Config, key: &DataKey) -> io::Result<()> {
-        private_directory(&self.directory(name))?;
+        let directory = self.directory(name);
+        private_directory(&directory)?;
+        for holder in directory.ancestors().skip(1).take(2) {
+            sync_directory(holder)?;
+        }
         let text = Zeroizing::new(data_encoding::HEXLOWER.encode(&*key.0));
-        replace(&self.directory(name).join("key"), text.as_bytes())?;
+        replace(&directory.join("key"), text.as_bytes())?;
         self.save(name, config)
     }
 
@@ -140,16 +197,60 @@ impl Registry {
         Ok(DataKey(Zeroizing::new(<[u8; 32]>::try_from(&bytes[..]).map_err(|_| damaged())?)))
     }
 
-    /// Forgets a drive: its configuration first, so that a crash leaves files, never half a drive.
-    pub fn forget(&self, name: &str, drive: Uuid) -> io::Result<()> {
-        let directory = self.directory(name);
-        std::fs::remove_file(directory.join("config.json"))?;
-        File::open(&directory)?.sync_all()?;
-        std::fs::remove_dir_all(&directory)?;
-        match std::fs::remove_dir_all(self.cache_directory(drive)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+    /// The drive that has a name; none where it is free, or its configuration is damaged.
+    pub fn uuid_of(&self, name: &str) -> Option<Uuid> {
+        let bytes = std::fs::read(self.directory(name).join("config.json")).ok()?;
+        serde_json::from_slice::<Config>(&bytes).ok().map(|config| config.drive)
+    }
+
+    /// Gives a drive another name.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.directory(from), self.directory(to));
+        if to.exists() {
+            return Err(ErrorKind::AlreadyExists.into());
         }
+        std::fs::rename(&from, &to)?;
+        sync_directory(to.parent().expect("a drive's directory lies in another"))
+    }
+
+    /// Forgets a drive, with everything that is here of it. One rename decides it: what a crash leaves of the rest is deleted by
+    /// [`Registry::finish_forgetting`].
+    pub fn forget(&self, name: &str, drive: Uuid) -> io::Result<()> {
+        let drives = self.paths.state.join("drives");
+        let unique = Uuid::new_v4().simple();
+        let forgotten = drives.join(format!("{FORGOTTEN}{}-{unique}", drive.simple()));
+        std::fs::rename(self.directory(name), &forgotten)?;
+        sync_directory(&drives)?;
+        if let Err(error) = self.delete_forgotten(&forgotten, drive) {
+            tracing::warn!(drive = name, %error, "files of a drive that was removed are left; they are deleted later");
+        }
+        Ok(())
+    }
+
+    /// Deletes what is left of drives that were forgotten.
+    pub fn finish_forgetting(&self) -> io::Result<()> {
+        let entries = match std::fs::read_dir(self.paths.state.join("drives")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let drive = name.strip_prefix(FORGOTTEN).and_then(|rest| rest.split('-').next()?.parse().ok());
+            if let Some(drive) = drive {
+                self.delete_forgotten(&entry.path(), drive)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cache first: afterwards nothing names it any more.
+    fn delete_forgotten(&self, directory: &Path, drive: Uuid) -> io::Result<()> {
+        match std::fs::remove_dir_all(self.cache_directory(drive)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::fs::remove_dir_all(directory)
     }
 }
 
@@ -165,12 +266,67 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Replaces a file: a crash leaves the old one or the new one, whole.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file that is for its owner only: a crash leaves the old one or the new one, whole.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+    // One that a crash has left is made anew: its mode may be another.
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
-    File::open(path.parent().expect("a file lies in a directory"))?.sync_all()
+    sync_directory(path.parent().expect("a file lies in a directory"))
+}
+
+/// Makes the names in a directory durable.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_was_being_forgotten_is_none_and_its_files_go_at_the_next_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths {
+            state: dir.path().join("state"),
+            cache: dir.path().join("cache"),
+            runtime: dir.path().join("runtime"),
+        };
+        let registry = Registry::open(paths).unwrap();
+        let (drive, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let config = Config {
+            version: 1,
+            drive,
+            store: "file:///s".to_owned(),
+            mode: Mode::Swap,
+            replicas: Vec::new(),
+            former: Vec::new(),
+            open: None,
+            paused: false,
+            fork_of: None,
+        };
+        let key = DataKey([1; 32].into());
+        registry.add("d", &config, &key).unwrap();
+        registry.add("e", &Config { drive: other, ..config.clone() }, &key).unwrap();
+        for drive in [drive, other] {
+            private_directory(&registry.cache_directory(drive)).unwrap();
+        }
+        // As a power cut leaves it that comes right behind the rename.
+        let drives = registry.paths().state.join("drives");
+        let forgotten = drives.join(format!("{FORGOTTEN}{}-x", drive.simple()));
+        std::fs::rename(registry.directory("d"), &forgotten).unwrap();
+        assert_eq!(registry.list().unwrap().into_keys().collect::<Vec<_>>(), ["e"]);
+        registry.finish_forgetting().unwrap();
+        assert!(!forgotten.exists() && !registry.cache_directory(drive).exists());
+        assert!(registry.cache_directory(other).exists() && registry.directory("e").exists());
+        registry.forget("e", other).unwrap();
+        assert_eq!(std::fs::read_dir(drives).unwrap().count(), 0);
+        assert!(!registry.cache_directory(other).exists());
+    }
 }

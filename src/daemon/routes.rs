@@ -23,7 +23,20 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Asked<T> {
         let nonsense = |why: String| failure::request(format!("The request's body makes no sense: {why}."));
         let bytes = Bytes::from_request(request, state).await.map_err(|error| nonsense(error.body_text()))?;
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
-        serde_json::from_slice(text).map(Asked).map_err(|error| nonsense(error.to_string()))
+        serde_json::from_slice(text).map(Asked).map_err(|error| nonsense(discreet(&error)))
+    }
+}
+
+/// What is wrong with a body, without the strings in it: one of them may be a password in the wrong place.
+fn discreet(error: &serde_json::Error) -> String {
+    let told = error.to_string();
+    match told.split_once("string \"") {
+        // The string is quoted as Rust does it, and the rest has no quotes.
+        Some((before, rest)) => {
+            let after = rest.rsplit_once('"').map_or("", |(_, after)| after);
+            format!("{before}a string{after}")
+        }
+        None => told,
     }
 }
 
@@ -58,7 +71,9 @@ where
     F: Future<Output = Result<T, Failure>> + Send + 'static,
 {
     work(drives, move |drives, progress| async move {
-        doing(drives.get(&name)?, progress).await.map_err(|failure| failure::named(failure, &name))
+        let drive = drives.get(&name)?;
+        let url = drive.store_url();
+        doing(drive, progress).await.map_err(|failure| failure::named(failure, &name, &url))
     })
 }
 
@@ -89,11 +104,35 @@ pub async fn list(State(drives): State<Shared>) -> Response {
 }
 
 pub async fn create(State(drives): State<Shared>, Asked(request): Asked<api::Create>) -> Response {
-    work(drives, |drives, _| async move { drives.create(request).await })
+    work(drives, |drives, work| async move { drives.create(request, work).await })
 }
 
 pub async fn add(State(drives): State<Shared>, Asked(request): Asked<api::Add>) -> Response {
     work(drives, |drives, _| async move { drives.add(request).await })
+}
+
+pub async fn limits(State(drives): State<Shared>) -> Response {
+    plain(Ok(drives.limits().shown()))
+}
+
+pub async fn set_limits(State(drives): State<Shared>, Asked(request): Asked<api::SetLimits>) -> Response {
+    work(drives, |drives, _| async move { drives.limits().set(request) })
+}
+
+pub async fn logins(State(drives): State<Shared>) -> Response {
+    plain(drives.logins())
+}
+
+pub async fn log_in(State(drives): State<Shared>, Asked(request): Asked<api::LogIn>) -> Response {
+    work(drives, |drives, _| async move { drives.log_in(request).await })
+}
+
+pub async fn log_out(State(drives): State<Shared>, Asked(request): Asked<api::LogOut>) -> Response {
+    work(drives, |drives, _| async move { drives.log_out(request).await })
+}
+
+pub async fn test_store(State(drives): State<Shared>, Asked(request): Asked<api::TestStore>) -> Response {
+    work(drives, |drives, work| async move { drives.test_store(request, work).await })
 }
 
 pub async fn status(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
@@ -157,7 +196,10 @@ pub async fn resize(
 
 pub async fn snapshots(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     match drives.get(&name) {
-        Ok(drive) => plain(drive.snapshots().await.map_err(|failure| failure::named(failure, &name))),
+        Ok(drive) => {
+            let found = drive.snapshots().await;
+            plain(found.map_err(|failure| failure::named(failure, &name, &drive.store_url())))
+        }
         Err(failure) => failure.into_response(),
     }
 }
@@ -175,8 +217,9 @@ pub async fn drop_snapshot(
     Path((name, label)): Path<(String, String)>,
 ) -> Response {
     work(drives, |drives, work| async move {
-        let dropped = drives.get(&name)?.drop_snapshot(&label, work).await;
-        dropped.map_err(|failure| failure::named(failure, &name))?;
+        let drive = drives.get(&name)?;
+        let dropped = drive.drop_snapshot(&label, work).await;
+        dropped.map_err(|failure| failure::named(failure, &name, &drive.store_url()))?;
         Ok(api::Nothing {})
     })
 }
@@ -195,6 +238,70 @@ pub async fn clone(
     Asked(request): Asked<api::Clone>,
 ) -> Response {
     work(drives, |drives, work| async move { drives.clone_drive(&name, request, work).await })
+}
+
+pub async fn replicas(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    plain(drives.get(&name).map(|drive| drive.replica_statuses()))
+}
+
+pub async fn add_replica(
+    State(drives): State<Shared>,
+    Path(name): Path<String>,
+    Asked(request): Asked<api::AddReplica>,
+) -> Response {
+    work(drives, |drives, work| async move { drives.add_replica(&name, request, work).await })
+}
+
+pub async fn remove_replica(
+    state: State<Shared>,
+    name: Path<String>,
+    Asked(request): Asked<api::NamedReplica>,
+) -> Response {
+    on_drive((state, name), async move |drive, _| {
+        drive.remove_replica(&super::stores::parse(&request.store)?)?;
+        Ok(api::Nothing {})
+    })
+}
+
+pub async fn promote(
+    state: State<Shared>,
+    name: Path<String>,
+    Asked(request): Asked<api::Promote>,
+) -> Response {
+    on_drive((state, name), async move |drive, _| drive.promote(request).await)
+}
+
+pub async fn forks(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    plain(drives.get(&name).map(|drive| drive.forks()))
+}
+
+pub async fn open_fork(
+    State(drives): State<Shared>,
+    Path((name, fork)): Path<(String, String)>,
+    Asked(request): Asked<api::Open>,
+) -> Response {
+    work(drives, |drives, _| async move {
+        let fork = drives.fork(&name, &fork)?;
+        fork.open(&request).await.map_err(|failure| failure::named(failure, &fork.name, &fork.store_url()))
+    })
+}
+
+pub async fn keep_fork(
+    State(drives): State<Shared>,
+    Path((name, fork)): Path<(String, String)>,
+    Asked(request): Asked<api::Keep>,
+) -> Response {
+    work(drives, |drives, _| async move { drives.keep_fork(&name, &fork, &request.name).await })
+}
+
+pub async fn discard_fork(
+    State(drives): State<Shared>,
+    Path((name, fork)): Path<(String, String)>,
+) -> Response {
+    work(drives, |drives, _| async move {
+        drives.discard_fork(&name, &fork).await?;
+        Ok(api::Nothing {})
+    })
 }
 
 pub async fn passphrase(
@@ -229,4 +336,23 @@ pub async fn doctor(State(drives): State<Shared>) -> Response {
 
 pub async fn repair(State(drives): State<Shared>) -> Response {
     work(drives, |drives, _| async move { drives.doctor(true).await })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_body_is_told_without_what_is_in_it() {
+        let error = |text: &str| discreet(&serde_json::from_str::<api::LogIn>(text).unwrap_err());
+        let told = error(r#"{"store": "s3://b", "credentials": "hunter2\" x"}"#);
+        assert!(!told.contains("hunter2") && told.contains("a string, expected"), "{told}");
+        assert!(
+            error(r#"{"credentials": {"kind": "bearer", "token": "t"}}"#).contains("missing field `store`")
+        );
+        let told = error(
+            r#"{"store": "s3://b", "credentials": {"kind": "bearer", "token": "t"}, "unchecked": "hunter2"}"#,
+        );
+        assert!(!told.contains("hunter2"), "{told}");
+    }
 }

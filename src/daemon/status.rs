@@ -1,6 +1,7 @@
 //! How a drive is, for people and programs.
 
 use super::drive::Drive;
+use super::{failure, stores};
 use crate::api::{self, DriveState, DriveStatus};
 use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
@@ -18,7 +19,7 @@ pub struct Shown {
     since_ms: u64,
     unsent_since: Option<Instant>,
     /// Figures of the last time that it was open.
-    last: Option<DriveStatus>,
+    pub(super) last: Option<DriveStatus>,
 }
 
 /// What a drive is at, as far as the engine does not know.
@@ -50,6 +51,11 @@ impl Shown {
 }
 
 impl Drive {
+    /// What was shown last was of a fork that is no longer in the drive's place.
+    pub(super) fn forget_figures(&self) {
+        self.shown.lock().last = None;
+    }
+
     /// Notes what is being done.
     pub(super) fn set_phase(&self, phase: Phase) {
         self.shown.lock().phase = phase;
@@ -63,13 +69,40 @@ impl Drive {
             Some(place) => self.usage.used_bytes(place).await,
             None => 0,
         };
+        // Before anything is locked: the forks are looked for among all drives, this one too.
+        let (replicas, forks) = (self.replica_statuses(), self.forks());
         let config = self.config.lock().clone();
         let mut shown = self.shown.lock();
         let mut status = match &volume {
             Some(volume) => self.of_volume(volume, &mut shown),
             None => shown.last.clone().unwrap_or_else(|| self.blank()),
         };
-        let (state, reason) = state(&shown.phase, volume.as_deref(), config.paused);
+        let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), self.pause());
+        let refused = self.reached.read().as_ref().and_then(|reached| reached.refused());
+        match (state, refused) {
+            // Waiting does not help: a person has to do something.
+            (DriveState::Offline, Some(refused)) if volume.is_some() => {
+                let action = failure::with_address("run holdall store login URL", &config.store);
+                state = DriveState::NeedsAttention;
+                reason = Some(format!("the store refuses access: {refused}; uploads wait: {action}"));
+            }
+            (DriveState::ReadOnly, _) => {
+                reason = self.looks_because.lock().clone().or(reason);
+            }
+            _ => {}
+        }
+        let fork = volume.as_deref().and_then(|volume| self.fork_in(volume));
+        if let Some(fork) = fork.filter(|_| state != DriveState::NeedsAttention) {
+            state = DriveState::Conflict;
+            let uploads = match status.unpushed_bytes {
+                0 => "all of it is uploaded".to_owned(),
+                bytes => format!("{} are being uploaded", crate::sizes::format_bytes(bytes)),
+            };
+            reason = Some(format!(
+                "{} has taken the drive over; your changes go on here as a fork, and {uploads}: see holdall drive forks {}",
+                fork.taken_by, self.name
+            ));
+        }
         if shown.state != state {
             (shown.state, shown.since_ms) = (state, now_ms());
         }
@@ -77,6 +110,11 @@ impl Drive {
         status.reason = reason;
         status.since = time(shown.since_ms);
         status.used_bytes = used_bytes;
+        status.replicas = replicas;
+        if let (Some(last), true) = (&mut shown.last, volume.is_some()) {
+            last.replicas.clone_from(&status.replicas);
+        }
+        status.forks = forks;
         if let Some(place) = place {
             status.mountpoint = Some(place.mountpoint());
             status.block_device = Some(place.block_device);
@@ -92,6 +130,7 @@ impl Drive {
     }
 
     fn blank(&self) -> DriveStatus {
+        let mode = self.store_mode();
         let config = self.config.lock();
         DriveStatus {
             name: self.name.clone(),
@@ -115,13 +154,14 @@ impl Drive {
             attach: None,
             mountpoint: None,
             store: config.store.clone(),
-            store_mode: "swap".to_owned(),
+            store_mode: stores::told(mode),
             holder: None,
             last_commit_at: None,
             requests: api::Requests::default(),
             sent_bytes: 0,
             received_bytes: 0,
             used_bytes: 0,
+            replicas: Vec::new(),
             forks: Vec::new(),
             daemon_pid: std::process::id(),
         }
@@ -158,10 +198,6 @@ impl Drive {
             let name = self.registry.device().name.clone();
             let last_commit_at = status.last_commit_at.clone();
             status.holder = Some(api::Holder { name, epoch: push.epoch.0, last_commit_at });
-            if let Some(PushError::Fenced(_)) = push.stopped {
-                let records = now.appended.0.saturating_sub(push.committed.0);
-                status.forks.push(api::Fork { records, bytes: now.unpushed_bytes });
-            }
         }
         status
     }
@@ -170,7 +206,7 @@ impl Drive {
 /// A journal that fills is announced from here on (per mille of its limit), well before it slows writes.
 const JOURNAL_WARNS: u64 = 600;
 
-fn state(phase: &Phase, volume: Option<&Volume>, paused: bool) -> (DriveState, Option<String>) {
+fn state(phase: &Phase, volume: Option<&Volume>, paused: Option<&str>) -> (DriveState, Option<String>) {
     match (phase, volume) {
         (Phase::Connecting, _) => (DriveState::Connecting, None),
         (Phase::Failed(failure), _) => {
@@ -195,7 +231,7 @@ fn state(phase: &Phase, volume: Option<&Volume>, paused: bool) -> (DriveState, O
     }
 }
 
-fn of_engine(status: &VolumeStatus, paused: bool) -> (DriveState, Option<String>) {
+fn of_engine(status: &VolumeStatus, paused: Option<&str>) -> (DriveState, Option<String>) {
     let Some(push) = &status.push else {
         return (DriveState::ReadOnly, Some("a version that is only looked at".to_owned()));
     };
@@ -213,8 +249,8 @@ fn of_engine(status: &VolumeStatus, paused: bool) -> (DriveState, Option<String>
     if let Some(trouble) = push.trouble.as_ref().or(status.pull_trouble.as_ref()) {
         return (DriveState::Offline, filling.or_else(|| Some(trouble.clone())));
     }
-    if paused {
-        return (DriveState::Paused, filling.or_else(|| Some("paused by you".to_owned())));
+    if let Some(why) = paused {
+        return (DriveState::Paused, filling.or_else(|| Some(why.to_owned())));
     }
     match push.pushing {
         true => (DriveState::Syncing, filling),
@@ -232,6 +268,12 @@ pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
     }
 }
 
+/// Who holds a drive.
+pub fn holder(head: &Head, root: &Root) -> api::Holder {
+    let last_commit_at = Some(time(root.committed_ms));
+    api::Holder { name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
+}
+
 /// The version that a HEAD names.
 pub fn version(head: &Head, root: &Root) -> api::Synced {
     let lsn = root.lineage.iter().max_by_key(|lineage| lineage.epoch).map_or(0, |lineage| lineage.cut.0);
@@ -244,12 +286,12 @@ pub fn version(head: &Head, root: &Root) -> api::Synced {
 }
 
 /// RFC 3339.
-fn time(ms: u64) -> String {
+pub fn time(ms: u64) -> String {
     let timestamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     timestamp.unwrap_or_default().to_string()
 }
 
-fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |elapsed| elapsed.as_millis() as u64)
 }

@@ -143,5 +143,5 @@ impl Refused {
 
 fn failure(code: Code, message: String, consequence: &str, action: &str) -> Failure {
     let message = sentence(&message);
-    Failure { code, message, consequence: consequence.to_owned(), action: action.to_owned() }
+    Failure { code, message, consequence: consequence.to_owned(), action: action.to_owned(), holder: None }
 }

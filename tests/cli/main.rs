@@ -15,4 +15,6 @@ mod samples;
 mod secrets;
 mod shells;
 mod start;
+mod stores;
+mod take_over;
 mod words;

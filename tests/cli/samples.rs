@@ -2,6 +2,14 @@
 
 use serde_json::{Value, json};
 
+pub fn fork() -> Value {
+    json!({
+        "name": "work (fork from laptop, 2026-11-20)", "uuid": "0b7f", "device": "laptop", "taken_by": "desk",
+        "made_at": "2026-11-20T11:00:00Z", "base": "root/ab/0b7e-01-02-abcdef0123", "records": 3, "bytes": 4096,
+        "mountpoint": null, "in_place": false,
+    })
+}
+
 pub fn drive() -> Value {
     json!({
         "name": "work", "uuid": "0b7e", "state": "Ready", "reason": null, "since": "2026-11-20T11:00:00Z",

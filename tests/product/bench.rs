@@ -55,17 +55,40 @@ pub struct Machine {
     pub state: PathBuf,
     pub cache: PathBuf,
     pub runtime: PathBuf,
+    /// What is in the environment of its commands, and so of its daemon.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Machine {
     pub fn new(dir: &Path) -> Self {
         let below = |name| dir.join(name);
-        Machine { dir: dir.to_owned(), state: below("state"), cache: below("cache"), runtime: below("run") }
+        Machine {
+            dir: dir.to_owned(),
+            state: below("state"),
+            cache: below("cache"),
+            runtime: below("run"),
+            // No test has anything to do with the keyring of whoever runs it.
+            environment: vec![("DBUS_SESSION_BUS_ADDRESS".to_owned(), "unix:path=/nowhere".to_owned())],
+        }
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
-        command.args(arguments).arg("--json").stdin(Stdio::null());
+        let mut command = self.plain_command(arguments);
+        command.arg("--json");
+        command
+    }
+
+    /// A command that speaks to a person.
+    pub fn plain_command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(env!("CARGO_BIN_EXE_holdall"));
+        command.args(arguments);
+        command
+    }
+
+    /// A program that takes this for its computer.
+    pub fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).envs(self.environment.iter().cloned());
         for (variable, directory) in [
             ("HOLDALL_STATE_DIR", &self.state),
             ("HOLDALL_CACHE_DIR", &self.cache),
@@ -158,7 +181,13 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         // Whatever the test has left, also where it failed.
-        let _ = self.begin(&["drive", "close", "d"]).try_output();
+        let known = self.begin(&["drive", "list"]).try_output();
+        let known: Value =
+            known.and_then(|output| serde_json::from_slice(&output.stdout).ok()).unwrap_or_default();
+        let names = known.as_array().into_iter().flatten().filter_map(|drive| drive["name"].as_str());
+        for name in std::iter::once("d").chain(names.filter(|name| *name != "d")) {
+            let _ = self.begin(&["drive", "close", name]).try_output();
+        }
         let _ = self.begin(&["daemon", "stop"]).try_output();
         let _ = self.begin(&["doctor", "--repair"]).try_output();
         let _ = self.begin(&["daemon", "stop"]).try_output();

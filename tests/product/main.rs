@@ -11,6 +11,7 @@ mod guest;
 mod writer;
 
 mod damage;
+mod fight;
 mod guest_drive;
 mod power_cut;
 mod trouble;

@@ -36,7 +36,10 @@ ExecStart=
 ExecStart=/bin/mkdir -p /run/user/%i
 ExecStop=
 END
-cp "$programs/holdall" "$programs/holdalld" usr/bin/
+# Without what is for debuggers only: the upper layer is memory.
+for program in holdall holdalld; do
+    strip -o "usr/bin/$program" "$programs/$program"
+done
 cp "$unit" "$units/holdall@.service"
 cp "$script" etc/holdall-script
 cat >$units/script.service <<'END'

@@ -16,7 +16,8 @@ const RANDOM_16: &[&str] = &["--rw=randread", "--bs=4k", "--ioengine=libaio", "-
 const DIRECT: &[&str] = &["--rw=read", "--bs=1m", "--ioengine=libaio", "--iodepth=4", "--direct=1"];
 /// One pass over the file, as `cat` does it.
 const BUFFERED: &[&str] = &["--rw=read", "--bs=128k", "--ioengine=psync", "--invalidate=1"];
-const SAVE: &[&str] = &["--rw=randwrite", "--bs=4k", "--ioengine=psync", "--fsync=1"];
+/// Saving: a small write, and an fsync.
+pub const SAVE: &[&str] = &["--rw=randwrite", "--bs=4k", "--ioengine=psync", "--fsync=1"];
 const SAVE_4: &[&str] = &["--rw=randwrite", "--bs=4k", "--ioengine=psync", "--fsync=1", "--numjobs=4"];
 /// One pass over the file, and a sync at its end.
 const BULK: &[&str] = &["--rw=write", "--bs=1m", "--ioengine=psync", "--end_fsync=1"];

@@ -1,9 +1,11 @@
 //! What a run ran on.
 
+use super::peers::{s3backer, s3fs};
 use super::record::Run;
 use super::{Failure, Plan};
+use holdall_servers::s3::Kind;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// A run without rows.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
@@ -26,22 +28,32 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         ("fio", said("fio", &["--version"])),
         ("nbdkit", said("nbdkit", &["--version"])),
         ("nbdcopy", said("nbdcopy", &["--version"])),
+        ("S3 server", format!("{:?}", Kind::installed())),
+        ("s3backer", said("s3backer", &["--version"])),
+        ("s3backer's options", s3backer::OPTIONS.join(" ")),
+        ("s3fs", said("s3fs", &["--version"])),
+        ("s3fs's options", s3fs::OPTIONS.join(" ")),
     ];
-    let plan = [
+    let sizes = [
         ("rounds", plan.rounds as u64),
         ("turn_ms", plan.turn_ms),
         ("warm_bytes", plan.warm_bytes),
         ("dirtied_bytes", plan.dirtied_bytes),
         ("dirtied_drive_bytes", plan.dirtied_drive_bytes),
         ("terabyte_dirtied_bytes", plan.terabyte_dirtied_bytes),
+        ("link_rounds", plan.link_rounds as u64),
+        ("rtt_percent", plan.rtt_percent.into()),
+        ("saved_bytes", plan.saved_bytes),
+        ("peers_dirtied_bytes", plan.peers_dirtied_bytes),
     ];
+    let cold = plan.cold_bytes.iter().map(|(mbit, bytes)| (format!("cold_{mbit}_mbit_bytes"), *bytes));
     Ok(Run {
         format: 1,
         taken_at: said("date", &["--utc", "+%Y-%m-%dT%H:%M:%SZ"]),
         commit,
         machine: machine.map(|(key, value)| (key.to_owned(), value)).into(),
         versions: versions.map(|(key, value)| (key.to_owned(), value)).into(),
-        plan: plan.map(|(key, value)| (key.to_owned(), value)).into(),
+        plan: sizes.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(cold).collect(),
         rows: Vec::new(),
     })
 }
@@ -59,6 +71,8 @@ fn first_field(path: &str, name: &str) -> Result<String, Failure> {
 /// The first line that a program prints.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
-    let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    output.unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+    // Some say what they are where errors are said.
+    let said = |output: Output| if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let said = output.map(said).unwrap_or_default();
+    String::from_utf8_lossy(&said).lines().next().unwrap_or_default().to_owned()
 }

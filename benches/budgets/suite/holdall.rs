@@ -1,10 +1,32 @@
 //! The built product, driven as a person drives it.
 
 use super::Failure;
+use holdall_servers::s3;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+/// Where a drive lives, and who may use it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    url: String,
+    credentials: Option<PathBuf>,
+}
+
+impl Store {
+    /// A prefix in the bucket of the S3 server at `address`, with the credentials that are in a file.
+    pub fn s3(address: SocketAddr, prefix: &str, credentials: &Path) -> Self {
+        Self { url: s3::url("http", address, prefix), credentials: Some(credentials.to_owned()) }
+    }
+}
+
+impl From<&PathBuf> for Store {
+    fn from(directory: &PathBuf) -> Self {
+        Self { url: format!("file://{}", directory.display()), credentials: None }
+    }
+}
 
 /// A computer: directories of its own, and so a daemon of its own, with one drive `d`.
 pub struct Computer {
@@ -19,24 +41,26 @@ impl Computer {
     }
 
     /// Makes its drive.
-    pub fn create(&self, store: &Path, size_bytes: u64) -> Result<(), Failure> {
-        let (url, size) = (format!("file://{}", store.display()), format!("{}M", size_bytes >> 20));
-        let passphrase = self.passphrase()?;
-        self.run(&["create", "d", "--store", &url, "--size", &size, "--passphrase-file", &passphrase])?;
-        Ok(())
+    pub fn create(&self, store: impl Into<Store>, size_bytes: u64) -> Result<(), Failure> {
+        self.know("create", &store.into(), &["--size", &format!("{}M", size_bytes >> 20)])
     }
 
     /// Makes a drive known that another computer has made.
-    pub fn add(&self, store: &Path) -> Result<(), Failure> {
-        let url = format!("file://{}", store.display());
-        self.run(&["add", "d", "--store", &url, "--passphrase-file", &self.passphrase()?])?;
-        Ok(())
+    pub fn add(&self, store: impl Into<Store>) -> Result<(), Failure> {
+        self.know("add", &store.into(), &[])
     }
 
-    fn passphrase(&self) -> Result<String, Failure> {
-        let path = self.dir.join("passphrase");
-        std::fs::write(&path, "correct horse battery staple\n")?;
-        Ok(path.display().to_string())
+    fn know(&self, how: &str, store: &Store, options: &[&str]) -> Result<(), Failure> {
+        let passphrase = self.dir.join("passphrase");
+        std::fs::write(&passphrase, "correct horse battery staple\n")?;
+        let passphrase = passphrase.display().to_string();
+        let credentials = store.credentials.as_ref().map(|file| file.display().to_string());
+        let mut arguments = vec![how, "d", "--store", &store.url, "--passphrase-file", &passphrase];
+        arguments.extend(options);
+        if let Some(file) = &credentials {
+            arguments.extend(["--credentials-file", file]);
+        }
+        self.run(&arguments).map(drop)
     }
 
     /// Opens and mounts the drive; gives the result of the command.
@@ -105,7 +129,8 @@ impl Computer {
 
     fn holdall(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
-        command.stdin(Stdio::null());
+        // Whoever runs this may have a keyring, which is none of ours.
+        command.stdin(Stdio::null()).env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
         for (variable, directory) in
             [("HOLDALL_STATE_DIR", "state"), ("HOLDALL_CACHE_DIR", "cache"), ("HOLDALL_RUNTIME_DIR", "run")]
         {

@@ -9,15 +9,18 @@ pub mod attached;
 pub mod facts;
 pub mod fio;
 pub mod holdall;
+pub mod links;
 pub mod nbd;
 pub mod opening;
 pub mod peers;
 pub mod record;
 pub mod remote;
 pub mod report;
+pub mod requests;
 pub mod rows;
 
 use record::{Row, Run};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Whatever ends a run.
@@ -38,6 +41,16 @@ pub struct Plan {
     pub dirtied_drive_bytes: u64,
     /// Random 4 KiB writes over the drive of 1 TiB, in bytes, so that its map has something in every page.
     pub terabyte_dirtied_bytes: u64,
+    /// Turns of each side where both are behind a slow link ...
+    pub link_rounds: usize,
+    /// ... whose round trip is so much of what it is called.
+    pub rtt_percent: u32,
+    /// The file that is written to there.
+    pub saved_bytes: u64,
+    /// How much is read there in sequence, by Mbit/s.
+    pub cold_bytes: BTreeMap<u64, u64>,
+    /// What s3backer and s3fs are given to write at random.
+    pub peers_dirtied_bytes: u64,
 }
 
 impl Plan {
@@ -50,6 +63,11 @@ impl Plan {
             dirtied_bytes: 1 << 30,
             dirtied_drive_bytes: 100 << 30,
             terabyte_dirtied_bytes: 256 << 20,
+            link_rounds: 3,
+            rtt_percent: 100,
+            saved_bytes: 64 << 20,
+            cold_bytes: [(100, 32 << 20), (1000, 192 << 20)].into(),
+            peers_dirtied_bytes: 8 << 20,
         }
     }
 
@@ -62,6 +80,11 @@ impl Plan {
             dirtied_bytes: 4 << 20,
             dirtied_drive_bytes: 1 << 30,
             terabyte_dirtied_bytes: 1 << 20,
+            link_rounds: 1,
+            rtt_percent: 10,
+            saved_bytes: 4 << 20,
+            cold_bytes: [(100, 1 << 20), (1000, 1 << 20)].into(),
+            peers_dirtied_bytes: 256 << 10,
         }
     }
 }
@@ -69,23 +92,27 @@ impl Plan {
 /// A group of rows that share a set-up.
 type Group = fn(&Plan, &Path) -> Result<Vec<Row>, Failure>;
 
-const GROUPS: [(&str, Group); 4] = [
+const GROUPS: [(&str, Group); 6] = [
     ("nbd", nbd::measure),
     ("attached", attached::measure),
     ("remote", remote::measure),
     ("opening", opening::measure),
+    ("requests", requests::measure),
+    ("links", links::measure),
 ];
 
 /// Measures every group, or those that are named, in a fresh directory inside `dir`.
 pub fn measure(plan: &Plan, dir: &Path, only: Option<&[String]>) -> Result<Run, Failure> {
     let scratch = tempfile::Builder::new().prefix("holdall-bench.").tempdir_in(dir)?;
-    let mut run = facts::run(plan, scratch.path())?;
+    // As the kernel names it in its list of mounts.
+    let scratch_path = scratch.path().canonicalize()?;
+    let mut run = facts::run(plan, &scratch_path)?;
     for (name, group) in GROUPS {
         if only.is_some_and(|only| !only.iter().any(|wanted| wanted == name)) {
             continue;
         }
         eprintln!("{name} ...");
-        let at = scratch.path().join(name);
+        let at = scratch_path.join(name);
         std::fs::create_dir(&at)?;
         run.rows.extend(group(plan, &at)?);
         std::fs::remove_dir_all(&at)?;

@@ -1,10 +1,18 @@
 //! What the product is compared with.
 
+pub mod s3backer;
+pub mod s3fs;
+
 use super::Failure;
+use holdall_servers::s3::{ACCESS_KEY, SECRET_KEY};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// How long a file system may take to come, or to write what it has and go.
+const DAEMON_LIMIT: Duration = Duration::from_secs(60);
 
 /// nbdkit's file plugin, serving one file at a Unix socket.
 pub struct Nbdkit {
@@ -62,9 +70,7 @@ impl PlainLoop {
         let mountpoint = file.with_extension("mnt");
         let mut plain = Self { device: device.trim().into(), mountpoint, mounted: false };
         std::fs::create_dir(&plain.mountpoint)?;
-        // Not in the background later, in the middle of a measurement.
-        let now = "lazy_itable_init=0,lazy_journal_init=0";
-        ran(Command::new("mkfs.ext4").args(["-q", "-b", "4096", "-E", now]).arg(&plain.device))?;
+        make_ext4(&plain.device)?;
         ran(Command::new("mount").arg(&plain.device).arg(&plain.mountpoint))?;
         plain.mounted = true;
         Ok(plain)
@@ -83,6 +89,76 @@ impl Drop for PlainLoop {
         }
         let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
     }
+}
+
+fn make_ext4(device: &Path) -> Result<(), Failure> {
+    // Not in the background later, in the middle of a measurement.
+    let now = "lazy_itable_init=0,lazy_journal_init=0";
+    ran(Command::new("mkfs.ext4").args(["-q", "-b", "4096", "-E", now]).arg(device)).map(drop)
+}
+
+/// Unmounts what is mounted at `place`, at the latest when nobody uses it any more.
+fn unmount(place: &Path) {
+    let umount =
+        |options: &[&str]| Command::new("umount").args(options).arg(place).stderr(Stdio::null()).status();
+    if !umount(&[]).is_ok_and(|status| status.success()) {
+        let _ = umount(&["--lazy"]);
+    }
+}
+
+/// A file system's process, which ends by itself once it is unmounted.
+struct Daemon(Child);
+
+impl Daemon {
+    /// Starts it, and waits until `ready`.
+    fn start(command: &mut Command, log: &Path, ready: impl Fn() -> bool) -> Result<Self, Failure> {
+        let (said, errors) = (std::fs::File::create(log)?, std::fs::File::options().append(true).open(log)?);
+        let spawned = command.stdin(Stdio::null()).stdout(said).stderr(errors).spawn();
+        let name = command.get_program().to_string_lossy().into_owned();
+        let spawned = spawned.map_err(|error| format!("{name}: {error}; it is in the package {name}"))?;
+        let mut daemon = Self(spawned);
+        let deadline = Instant::now() + DAEMON_LIMIT;
+        while !ready() {
+            if daemon.0.try_wait()?.is_some() || Instant::now() > deadline {
+                return Err(format!("{name} does not mount: {}", std::fs::read_to_string(log)?).into());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(daemon)
+    }
+
+    /// Waits until it has ended, having written what it had to write.
+    fn ended(&mut self) -> Result<(), Failure> {
+        let deadline = Instant::now() + DAEMON_LIMIT;
+        while self.0.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                return Err("it does not end".into());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether something is mounted at `place`.
+fn is_mounted(place: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts.lines().any(|line| line.split(' ').nth(1).is_some_and(|at| Path::new(at) == place))
+}
+
+/// The S3 server's credentials as both s3backer and s3fs read them, in a file that only its owner may read.
+fn key_file(dir: &Path) -> Result<PathBuf, Failure> {
+    let path = dir.join("keys");
+    std::fs::write(&path, format!("{ACCESS_KEY}:{SECRET_KEY}\n"))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(path)
 }
 
 fn ran(command: &mut Command) -> Result<String, Failure> {

@@ -12,13 +12,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     let computer = Computer::new(&dir.join("computer"))?;
     computer.create(&store, plan.dirtied_drive_bytes)?;
     let before = Sent::to(&store)?;
-    let served = computer.serve()?;
-    scatter(served.socket(), plan.dirtied_drive_bytes, plan.dirtied_bytes)?;
-    served.end()?;
-    computer.sync()?;
-    if computer.status()?["unpushed_bytes"] != 0 {
-        return Err("not everything was pushed".into());
-    }
+    upload_scattered(&computer, plan)?;
     let after = Sent::to(&store)?;
     let gibibytes = plan.dirtied_bytes as f64 / f64::from(1 << 30);
     let row = |key: &str, value: f64| Row { key: key.to_owned(), ours: vec![value], peer: Vec::new() };
@@ -26,6 +20,18 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
         row("amplification", (after.bytes - before.bytes) as f64 / plan.dirtied_bytes as f64),
         row("puts", (after.puts - before.puts) as f64 / gibibytes),
     ])
+}
+
+/// Writes all over the drive of `computer`, and uploads it.
+pub fn upload_scattered(computer: &Computer, plan: &Plan) -> Result<(), Failure> {
+    let served = computer.serve()?;
+    scatter(served.socket(), plan.dirtied_drive_bytes, plan.dirtied_bytes)?;
+    served.end()?;
+    computer.sync()?;
+    if computer.status()?["unpushed_bytes"] != 0 {
+        return Err("not everything was pushed".into());
+    }
+    Ok(())
 }
 
 /// What has been sent to a store in which nothing was deleted.

@@ -1,7 +1,7 @@
 //! BENCHMARKS.md out of the raw figures.
 
 use super::Failure;
-use super::record::{Run, median};
+use super::record::{Row, Run, median};
 use super::rows::{Bar, ROWS, Spec};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -63,20 +63,16 @@ pub fn table(run: &Run) -> String {
                     "| | Holdall | peer | ratio | bar | |\n| --- | --- | --- | --- | --- | --- |"
                 }
                 Bar::AtMost(_) => "| | Holdall | bar | |\n| --- | --- | --- | --- |",
+                Bar::Shown => "| | Holdall | peer | ratio |\n| --- | --- | --- | --- |",
             };
             write!(text, "\n## {section}\n\n{head}\n").expect("memory takes it");
         }
         let line = match spec.bar {
             Bar::OfPeer(bar) => {
-                let ratios = ratios(&row.ours, &row.peer);
-                let verdict = verdict(median(&ratios) >= bar);
-                let [ours, peer] = [&row.ours, &row.peer].map(|figures| spread(figures, spec));
-                format!(
-                    "{ours} | {peer} | **{:.2}** {} | >= {bar} | {verdict}",
-                    median(&ratios),
-                    range(&ratios, 2)
-                )
+                let verdict = verdict(median(&ratios(row)) >= bar);
+                format!("{} | >= {bar} | {verdict}", beside(row, spec))
             }
+            Bar::Shown => beside(row, spec),
             Bar::AtMost(bar) => {
                 let verdict = verdict(median(&row.ours) <= bar);
                 format!("{} | <= {bar} {} | {verdict}", spread(&row.ours, spec), spec.unit)
@@ -87,8 +83,15 @@ pub fn table(run: &Run) -> String {
     text
 }
 
-fn ratios(ours: &[f64], peer: &[f64]) -> Vec<f64> {
-    ours.iter().zip(peer).map(|(ours, peer)| ours / peer).collect()
+fn ratios(row: &Row) -> Vec<f64> {
+    row.ours.iter().zip(&row.peer).map(|(ours, peer)| ours / peer).collect()
+}
+
+/// Ours, the peer's, and the ratio.
+fn beside(row: &Row, spec: &Spec) -> String {
+    let [ours, peer] = [&row.ours, &row.peer].map(|figures| spread(figures, spec));
+    let ratios = ratios(row);
+    format!("{ours} | {peer} | **{:.2}** {}", median(&ratios), range(&ratios, 2))
 }
 
 fn verdict(holds: bool) -> &'static str {

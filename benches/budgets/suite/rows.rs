@@ -7,6 +7,8 @@ pub enum Bar {
     OfPeer(f64),
     /// At most so much.
     AtMost(f64),
+    /// Nothing in particular: what the peer does is shown for comparison.
+    Shown,
 }
 
 /// One row.
@@ -29,6 +31,17 @@ const DEVICE: &str = "Warm reads of a file on a mounted drive, beside a plain lo
 const SAVING: &str = "Writing and fsync on a mounted drive, beside the local ext4";
 const STORE: &str = "Random 4 KiB writes, in the store";
 const OPENING: &str = "A drive of 1 TiB";
+const STORE_S3: &str = "Random 4 KiB writes, on S3 (PUTs and POSTs, as they pass a proxy)";
+const STORE_S3_PEERS: &str = "The same beside s3backer and s3fs, which write less of it (less is better)";
+const LINK_SAVING: &str =
+    "Random 4 KiB write + fsync on a mounted S3 drive, beside the same without any delay";
+const LINK_FIRST: &str = "First byte of a cold file on S3 (map and metadata local, connection warm)";
+const LINK_COLD: &str = "Cold sequential read of a file on S3, beside what the link carries";
+const LINK_S3BACKER: &str = "Cold sequential read of a file on S3, beside s3backer";
+const LINK_S3FS: &str = "Cold sequential read of a file on S3, beside s3fs";
+const LINK_50: &str = "Behind 50 ms, beside s3backer and s3fs";
+const SAVED_BACKER: &str =
+    "random 4 KiB write + fsync, beside s3backer, whose fsync does not wait for the store or a disk";
 
 const fn row(
     section: &'static str,
@@ -69,4 +82,33 @@ pub const ROWS: &[Spec] = &[
         Bar::AtMost(200.0),
     ),
     row(OPENING, "memory-used", "the same after random reads all over it", "MiB", Bar::AtMost(200.0)),
+    row(STORE_S3, "s3-amplification", "bytes sent for each byte dirtied", "", Bar::AtMost(1.3)),
+    row(STORE_S3, "s3-puts", "PUT requests for each GiB dirtied", "", Bar::AtMost(160.0)),
+    row(STORE_S3_PEERS, "s3-amplification-s3backer", "bytes sent for each byte, s3backer", "", Bar::Shown),
+    row(STORE_S3_PEERS, "s3-amplification-s3fs", "bytes sent for each byte, s3fs (one file)", "", Bar::Shown),
+    row(STORE_S3_PEERS, "s3-puts-s3backer", "PUT requests for each GiB, s3backer", "", Bar::Shown),
+    row(STORE_S3_PEERS, "s3-puts-s3fs", "PUT requests for each GiB, s3fs (one file)", "", Bar::Shown),
+    row(LINK_SAVING, "save-rtt-20", "at 20 ms", "IOPS", Bar::OfPeer(0.95)),
+    row(LINK_SAVING, "save-rtt-50", "at 50 ms", "IOPS", Bar::OfPeer(0.95)),
+    row(LINK_SAVING, "save-rtt-100", "at 100 ms", "IOPS", Bar::OfPeer(0.95)),
+    row(LINK_FIRST, "first-byte-0", "at 0 ms", "ms", Bar::AtMost(5.0)),
+    row(LINK_FIRST, "first-byte-20", "at 20 ms", "ms", Bar::AtMost(29.0)),
+    row(LINK_FIRST, "first-byte-50", "at 50 ms", "ms", Bar::AtMost(65.0)),
+    row(LINK_FIRST, "first-byte-100", "at 100 ms", "ms", Bar::AtMost(125.0)),
+    row(LINK_COLD, "cold-100-20", "100 Mbit/s, 20 ms", "Mbit/s", Bar::OfPeer(0.9)),
+    row(LINK_COLD, "cold-100-50", "100 Mbit/s, 50 ms", "Mbit/s", Bar::OfPeer(0.9)),
+    row(LINK_COLD, "cold-1000-20", "1 Gbit/s, 20 ms", "Mbit/s", Bar::OfPeer(0.9)),
+    row(LINK_COLD, "cold-1000-50", "1 Gbit/s, 50 ms", "Mbit/s", Bar::OfPeer(0.9)),
+    row(LINK_S3BACKER, "cold-100-20-s3backer", "100 Mbit/s, 20 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_S3BACKER, "cold-100-50-s3backer", "100 Mbit/s, 50 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_S3BACKER, "cold-1000-20-s3backer", "1 Gbit/s, 20 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_S3BACKER, "cold-1000-50-s3backer", "1 Gbit/s, 50 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_S3FS, "cold-100-20-s3fs", "100 Mbit/s, 20 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_S3FS, "cold-100-50-s3fs", "100 Mbit/s, 50 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_S3FS, "cold-1000-20-s3fs", "1 Gbit/s, 20 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_S3FS, "cold-1000-50-s3fs", "1 Gbit/s, 50 ms", "Mbit/s", Bar::OfPeer(1.0)),
+    row(LINK_50, "first-byte-s3backer", "first byte, beside s3backer (less is better)", "ms", Bar::Shown),
+    row(LINK_50, "first-byte-s3fs", "first byte, beside s3fs (less is better)", "ms", Bar::Shown),
+    row(LINK_50, "save-s3backer", SAVED_BACKER, "IOPS", Bar::Shown),
+    row(LINK_50, "save-s3fs", "the same, beside s3fs, which stores the file at each", "IOPS", Bar::Shown),
 ];

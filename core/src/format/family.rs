@@ -2,16 +2,21 @@
 
 use super::FormatError;
 use crate::seal::Cipher;
+pub use crate::store::probe::Mode;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The format that this program writes, and the latest that it reads.
+/// The format that this program writes.
 pub const FORMAT: u64 = 1;
+/// The format of a family whose HEADs are not swapped by the store. A program that knows nothing of claims must not touch
+/// it: it would swap HEADs that nobody else looks at.
+const FORMAT_CLAIMS: u64 = 2;
 /// The family's name in the store.
 pub const NAME: &str = "family.json";
 
 /// What one store prefix holds: drives that share objects and one data key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Family {
     /// Version of the format.
     pub format: u64,
@@ -19,9 +24,26 @@ pub struct Family {
     pub family: Uuid,
     /// How boxes are closed.
     pub cipher: Cipher,
+    /// How HEADs are changed, by all devices alike and for ever, and what that is worth.
+    #[serde(default = "swap", skip_serializing_if = "is_swap")]
+    pub mode: Mode,
+}
+
+fn swap() -> Mode {
+    Mode::Swap
+}
+
+fn is_swap(mode: &Mode) -> bool {
+    *mode == Mode::Swap
 }
 
 impl Family {
+    /// One that is about to be made.
+    pub fn new(family: Uuid, cipher: Cipher, mode: Mode) -> Self {
+        let format = if is_swap(&mode) { FORMAT } else { FORMAT_CLAIMS };
+        Self { format, family, cipher, mode }
+    }
+
     /// The object's bytes.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec_pretty(self).expect("a structure of plain fields becomes JSON")
@@ -33,13 +55,27 @@ impl Family {
         struct Versioned {
             format: u64,
         }
+        #[derive(Deserialize)]
+        struct Recognised {
+            #[serde(rename = "family")]
+            _family: Uuid,
+        }
         const EXPECTED: FormatError = FormatError::Magic { expected: "family.json" };
         // The version first: a later format may have fields that do not parse here.
         let versioned: Versioned = serde_json::from_slice(bytes).map_err(|_| EXPECTED)?;
-        if versioned.format > FORMAT {
-            return Err(FormatError::Newer { found: versioned.format, known: FORMAT });
+        if versioned.format > FORMAT_CLAIMS {
+            return Err(FormatError::Newer { found: versioned.format, known: FORMAT_CLAIMS });
         }
-        serde_json::from_slice(bytes).map_err(|_| EXPECTED)
+        let family: Self =
+            serde_json::from_slice(bytes).map_err(|_| match serde_json::from_slice::<Recognised>(bytes) {
+                Ok(_) => FormatError::Unknown,
+                Err(_) => EXPECTED,
+            })?;
+        // A mode that came with a format that does not know of it was written by nobody.
+        if is_swap(&family.mode) != (family.format == FORMAT) {
+            return Err(FormatError::Invalid("its format and its mode do not fit"));
+        }
+        Ok(family)
     }
 }
 
@@ -49,10 +85,33 @@ mod tests {
 
     #[test]
     fn a_later_format_is_recognised_whatever_else_it_holds() {
-        let later = br#"{"format": 2, "family": [1, 2], "cipher": "rot13"}"#;
-        assert_eq!(Family::decode(later), Err(FormatError::Newer { found: 2, known: 1 }));
+        let later = br#"{"format": 3, "family": [1, 2], "cipher": "rot13"}"#;
+        assert_eq!(Family::decode(later), Err(FormatError::Newer { found: 3, known: 2 }));
         assert!(matches!(Family::decode(b"<html>"), Err(FormatError::Magic { .. })));
-        let family = Family { format: FORMAT, family: Uuid::from_u128(1), cipher: Cipher::None };
-        assert_eq!(Family::decode(&family.encode()), Ok(family));
+        for mode in [Mode::Swap, Mode::Claim, Mode::None] {
+            let family = Family::new(Uuid::from_u128(1), Cipher::None, mode);
+            assert_eq!(Family::decode(&family.encode()), Ok(family));
+        }
+    }
+
+    #[test]
+    fn a_program_that_knows_only_swapping_refuses_what_is_not_swapped() {
+        let written = |mode| Family::new(Uuid::from_u128(1), Cipher::None, mode).encode();
+        let text = |mode| String::from_utf8(written(mode)).expect("JSON is UTF-8");
+        assert!(text(Mode::Swap).contains("\"format\": 1") && !text(Mode::Swap).contains("mode"));
+        assert!(text(Mode::Claim).contains("\"format\": 2") && text(Mode::None).contains("\"none\""));
+    }
+
+    #[test]
+    fn a_mode_or_a_field_that_is_not_known_is_refused() {
+        for (field, value) in [("mode", "handshake"), ("colour", "blue")] {
+            let mut family: serde_json::Value =
+                serde_json::from_slice(&Family::new(Uuid::from_u128(1), Cipher::None, Mode::Claim).encode())
+                    .expect("it is JSON");
+            family[field] = value.into();
+            assert_eq!(Family::decode(family.to_string().as_bytes()), Err(FormatError::Unknown), "{field}");
+        }
+        let odd = br#"{"format": 1, "family": "00000000-0000-0000-0000-000000000001", "cipher": "none", "mode": "claim"}"#;
+        assert!(matches!(Family::decode(odd), Err(FormatError::Invalid(_))));
     }
 }

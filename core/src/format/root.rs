@@ -64,7 +64,7 @@ pub struct Lineage {
 }
 
 /// A box inside an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BoxRef {
     /// The object.
     pub object: ObjectId,

@@ -1,13 +1,16 @@
-//! What to pull next. Pure: no clock, no I/O, no runtime.
+//! What to pull next. Pure: no I/O, no runtime, and it is told the time.
 //!
 //! Classes are strict: nothing of a lower class begins while a higher one has something to begin. Inside a class it
 //! is first come, first served. What readers wait for has a budget of its own, so that it never waits behind
 //! background work for more than the request that a shared link is just carrying.
 
 use super::PullError;
+use super::window::Window;
 use crate::runs::{Run, RunMap};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::collections::VecDeque;
+use std::time::Duration;
+use std::time::Instant;
 
 /// Who wants it, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,16 +32,17 @@ pub enum Class {
 const CLASSES: usize = 6;
 /// Readers' jobs in flight: more would only queue in the network.
 const READER_JOBS: usize = 64;
-/// Background jobs in flight.
-const BACKGROUND_JOBS: usize = 16;
-/// Background bytes in flight: 1 Gbit/s times 250 ms.
-const BACKGROUND_BYTES: u64 = 32 << 20;
+/// Background jobs in flight; how many bytes they may be is measured ([`Window`]).
+const BACKGROUND_JOBS: usize = 32;
 /// A reader's job: what one request of the kernel asks for at most.
 const READER_JOB_BLOCKS: u64 = 256;
 /// A background job: small enough that a reader that comes meanwhile waits for little.
 const BACKGROUND_JOB_BLOCKS: u64 = 256;
 /// Jobs of read-ahead that may wait: it is a hint, and what is hinted at long before its turn is stale.
 const READ_AHEAD_JOBS_MAX: usize = 1024;
+/// Ahead of a stream that runs: 8 MiB, and more where the link carries more in the time that an answer takes.
+const AHEAD_BYTES_MIN: u64 = 8 << 20;
+const AHEAD_BYTES_MAX: u64 = 32 << 20;
 /// Errors kept for the readers that wait for them.
 const ERRORS_MAX: usize = 256;
 
@@ -61,6 +65,7 @@ pub struct Queue {
     background_jobs: usize,
     background_blocks: u64,
     background_off: bool,
+    window: Window,
     errors: VecDeque<(BlockRange, PullError)>,
 }
 
@@ -106,6 +111,17 @@ impl Queue {
         }
     }
 
+    /// Wants no more ahead of a stream that is over. What is under way ends.
+    pub fn want_no_more(&mut self, range: BlockRange) {
+        let waiting = &mut self.waiting[Class::ReadAhead as usize];
+        waiting.retain(|blocks| blocks.intersect(&range) != *blocks);
+    }
+
+    /// Blocks ahead of a stream that are of use: what is fetched while a reader takes as much again.
+    pub fn blocks_ahead(&self) -> u64 {
+        (2 * self.window.bytes()).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX) / BLOCK_BYTES
+    }
+
     /// The next pull that may begin.
     pub fn begin_next(&mut self) -> Option<Job> {
         while let Some(blocks) = self.waiting[Class::Reader as usize].front().copied() {
@@ -123,8 +139,9 @@ impl Queue {
         }
         for class in [Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace, Class::Rest] {
             while let Some(blocks) = self.waiting[class as usize].front().copied() {
-                let full = (self.background_blocks + blocks.count()) * BLOCK_BYTES > BACKGROUND_BYTES;
-                if self.background_jobs >= BACKGROUND_JOBS || full {
+                let bytes = (self.background_blocks + blocks.count()) * BLOCK_BYTES;
+                if self.background_jobs >= BACKGROUND_JOBS || bytes > self.window.bytes() {
+                    self.window.is_full();
                     return None;
                 }
                 self.waiting[class as usize].pop_front();
@@ -150,15 +167,21 @@ impl Queue {
         Some(Job { class, blocks: first })
     }
 
-    /// A pull has ended, well or not.
-    pub fn ended(&mut self, job: &Job, result: Result<(), PullError>) {
+    /// A pull has ended now, well or not, after it took so long.
+    pub fn ended(&mut self, job: &Job, result: Result<(), PullError>, took: Duration, now: Instant) {
         self.flying.remove(job.blocks);
+        if result.is_ok() {
+            self.window.ended(job.blocks.byte_len(), took, now);
+        }
         match job.class {
             Class::Reader => self.reader_jobs -= 1,
             Class::Metadata | Class::Pinned | Class::ReadAhead | Class::Trace | Class::Rest => {
                 self.background_jobs -= 1;
                 self.background_blocks -= job.blocks.count();
             }
+        }
+        if self.flying.is_empty() {
+            self.window.is_idle();
         }
         self.errors.retain(|(blocks, _)| blocks.intersect(&job.blocks).is_empty());
         // What failed in the background nobody has waited for: a reader that comes has it tried again.
@@ -185,6 +208,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::window::BYTES_MAX;
     use super::*;
     use rand::rngs::StdRng;
     use rand::seq::IndexedRandom;
@@ -214,7 +238,7 @@ mod tests {
         queue.want(Class::Reader, BlockRange::new(10, 4));
         assert_eq!(queue.begin_next().map(|job| job.blocks), Some(BlockRange::new(12, 2)));
         assert_eq!(queue.begin_next(), None);
-        queue.ended(&job, Ok(()));
+        queue.ended(&job, Ok(()), Duration::from_millis(9), Instant::now());
         assert_eq!(queue.begin_next(), None, "what ended was not wanted again");
     }
 
@@ -226,6 +250,7 @@ mod tests {
             let mut flying: Vec<Job> = Vec::new();
             let mut wanted = std::collections::BTreeSet::new();
             let mut pulled = std::collections::BTreeSet::new();
+            let mut now = Instant::now();
             for step in 0.. {
                 if step < 200 {
                     let class = *ALL.choose(&mut rng).unwrap();
@@ -247,13 +272,14 @@ mod tests {
                 assert!(
                     background.len() <= BACKGROUND_JOBS && flying.len() - background.len() <= READER_JOBS
                 );
-                assert!(background.iter().map(|job| job.blocks.byte_len()).sum::<u64>() <= BACKGROUND_BYTES);
+                assert!(background.iter().map(|job| job.blocks.byte_len()).sum::<u64>() <= BYTES_MAX);
                 if flying.is_empty() {
                     break;
                 }
+                now += Duration::from_millis(rng.random_range(0..300));
                 let job = flying.swap_remove(rng.random_range(0..flying.len()));
                 pulled.extend(job.blocks.iter());
-                queue.ended(&job, Ok(()));
+                queue.ended(&job, Ok(()), Duration::from_millis(rng.random_range(0..900)), now);
             }
             assert_eq!(pulled, wanted, "seed {seed}: nothing starves");
             assert_eq!(queue.pending_blocks(), 0, "seed {seed}");

@@ -53,6 +53,11 @@ impl Committer {
         &self.head
     }
 
+    /// Who writes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// Objects of the family.
     pub fn objects(&self) -> &Arc<Objects> {
         &self.objects
@@ -123,6 +128,7 @@ impl Committer {
             root,
             root_hash,
             parent,
+            moved_to: Vec::new(),
         }
     }
 
@@ -176,14 +182,14 @@ impl Committer {
         }
     }
 
-    async fn wait(&self, backoff: &mut Backoff, error: &StoreError) {
+    pub(super) async fn wait(&self, backoff: &mut Backoff, error: &StoreError) {
         tracing::warn!(%error, "the store did not take it; trying again");
         self.publish.send_modify(|state| state.trouble = Some(error.to_string()));
         let hint = retry::hint(&ReadError::Store(error.clone()));
         tokio::time::sleep(backoff.next(hint)).await;
     }
 
-    fn no_trouble(&self) {
+    pub(super) fn no_trouble(&self) {
         self.publish.send_if_modified(|state| state.trouble.take().is_some());
     }
 }

@@ -3,8 +3,9 @@
 use super::commit::{Committer, now_ms};
 use super::pack::{Batch, Packed};
 use super::policy::{self, Decision, Facts};
-use super::{Committed, OnCommit, Parts, PushError, PushState, Request};
+use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, Request};
 use crate::fence;
+use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{BoxRef, Lineage, Root, Snapshot, TailSegment};
 use crate::format::segment::{Directory, SegmentBuilder};
@@ -28,17 +29,17 @@ pub(super) struct Task {
     pub(super) journal: Arc<Journal>,
     pub(super) map: Arc<Map>,
     pub(super) committer: Committer,
-    publish: watch::Sender<PushState>,
+    pub(super) publish: watch::Sender<PushState>,
     pause: watch::Receiver<bool>,
-    committed: Lsn,
+    pub(super) committed: Lsn,
     /// Own CRC of the record `committed`.
-    committed_crc: u32,
+    pub(super) committed_crc: u32,
     limits: VolumeLimits,
     /// Up to where the dirty set is frozen, while batches of it are being pushed.
-    frozen: Option<Lsn>,
+    pub(super) frozen: Option<Lsn>,
     /// When something was first seen to wait.
     waiting_since: Option<Instant>,
-    on_commit: OnCommit,
+    pub(super) remembers: Arc<dyn Remembers>,
 }
 
 impl Task {
@@ -56,7 +57,7 @@ impl Task {
             limits: parts.limits,
             frozen: None,
             waiting_since: None,
-            on_commit: parts.on_commit,
+            remembers: parts.remembers,
         }
     }
 
@@ -64,10 +65,13 @@ impl Task {
         loop {
             let asked = match self.next_request(&mut requests).await {
                 Next::Request(request) => self.serve(request).await,
-                Next::Batch => self.push_batch().await,
+                Next::Batch => {
+                    let pushed = self.push_batch().await;
+                    self.unless_fenced(pushed).await
+                }
                 Next::Closed => return,
             };
-            if let Err(error) = asked {
+            if let Err(error) = asked.or_else(unless_forked) {
                 tracing::error!(%error, "pushing has stopped");
                 self.publish.send_modify(|state| {
                     state.pushing = false;
@@ -114,23 +118,38 @@ impl Task {
     async fn serve(&mut self, request: Request) -> Result<(), PushError> {
         match request {
             Request::Sync(reply) => {
-                let result = self.push_all().await;
-                answer(reply, result.map(|()| self.current()))
+                let pushed = self.push_all().await;
+                let result = self.unless_fenced(pushed).await;
+                let again = match result {
+                    // Whoever asked wants it to be in the store, wherever that is now.
+                    Err(PushError::Forked(_)) => self.push_all().await,
+                    _ => Ok(()),
+                };
+                let again = self.unless_fenced(again).await;
+                answer(reply, result.map(|()| self.current()))?;
+                fatal(&again).map_or(Ok(()), Err)
             }
             Request::Snapshot(label, reply) => {
                 let result = self.snapshot(label).await;
+                let result = self.unless_fenced(result).await;
                 answer(reply, result)
             }
             Request::DropSnapshot(label, reply) => {
                 let result = self.drop_snapshot(&label).await;
+                let result = self.unless_fenced(result).await;
                 answer(reply, result)
             }
             Request::Collect(reply) => {
                 let result = self.collect().await;
+                let result = self.unless_fenced(result).await;
                 answer(reply, result)
             }
             Request::Release(reply) => {
-                let result = self.committer.release().await;
+                let result = match self.committer.release().await {
+                    // It is not ours any more, and lacks nothing that is here.
+                    Err(PushError::Fenced(_)) if self.journal.appended() <= self.committed => Ok(()),
+                    result => self.unless_fenced(result).await,
+                };
                 answer(reply, result)
             }
         }
@@ -242,7 +261,7 @@ impl Task {
 
     /// Tells everyone about the commit that was just made.
     pub(super) fn announce(&mut self) {
-        (self.on_commit)(self.committer.head(), self.committer.root());
+        self.remembers.committed(self.committer.head(), self.committer.root());
         let (head, committed) = (self.committer.head(), self.committed);
         self.publish.send_modify(|state| {
             state.committed = committed;
@@ -309,8 +328,11 @@ impl Task {
     }
 
     async fn snapshot(&mut self, label: String) -> Result<Snapshot, PushError> {
+        if fork::is_reserved(&label) {
+            return Err(LabelError::Reserved(label).into());
+        }
         if self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
-            return Err(PushError::Label(format!("a snapshot \"{label}\" is there already")));
+            return Err(LabelError::Taken(label).into());
         }
         self.push_all().await?;
         let head = self.committer.head();
@@ -325,7 +347,7 @@ impl Task {
 
     async fn drop_snapshot(&mut self, label: &str) -> Result<(), PushError> {
         if !self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
-            return Err(PushError::Label(format!("there is no snapshot \"{label}\"")));
+            return Err(LabelError::Missing(label.to_owned()).into());
         }
         let label = label.to_owned();
         self.committer.commit(move |root| root.snapshots.retain(|snapshot| snapshot.label != label)).await?;
@@ -345,15 +367,25 @@ fn answer<T>(
     reply: tokio::sync::oneshot::Sender<Result<T, PushError>>,
     result: Result<T, PushError>,
 ) -> Result<(), PushError> {
-    let fatal = match &result {
-        Err(PushError::Paused | PushError::Label(_)) | Ok(_) => None,
-        // What cannot be read stops what was asked for: pushing itself reads nothing.
-        Err(PushError::Read(_)) => None,
-        Err(error) => Some(error.clone()),
-    };
+    let fatal = fatal(&result);
     // Who asked may have gone away.
     let _ = reply.send(result);
     fatal.map_or(Ok(()), Err)
+}
+
+/// The error that ends pushing for good, if it is one.
+fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
+    match result {
+        Err(PushError::Paused | PushError::Label(_) | PushError::Forked(_)) | Ok(_) => None,
+        // What cannot be read stops what was asked for: pushing itself reads nothing.
+        Err(PushError::Read(_)) => None,
+        Err(error) => Some(error.clone()),
+    }
+}
+
+/// What became a fork goes on.
+fn unless_forked(error: PushError) -> Result<(), PushError> {
+    if let PushError::Forked(_) = error { Ok(()) } else { Err(error) }
 }
 
 async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, error: PushError) {
@@ -368,8 +400,8 @@ async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, error: PushE
     }
 }
 
-/// The names of roots that a version keeps: itself aside, its parent and its snapshots.
-pub(super) fn kept_roots(root: &Root) -> Vec<(ObjectId, Option<[u8; 32]>)> {
+/// The versions that a version keeps, its parent and its snapshots, and their hashes where they are known.
+pub(crate) fn kept_roots(root: &Root) -> Vec<(ObjectId, Option<[u8; 32]>)> {
     let snapshots = root.snapshots.iter().map(|snapshot| (snapshot.root, Some(snapshot.root_hash)));
     let parent = (root.parent != ObjectId::NONE).then_some((root.parent, None));
     snapshots.chain(parent).collect()

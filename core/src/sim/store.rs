@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// A store that outlives the runtimes of its clients.
 #[derive(Clone)]
@@ -46,6 +47,41 @@ struct World {
     puts: u64,
     /// Every HEAD that was ever put, in order.
     heads: Vec<Bytes>,
+    habits: Habits,
+    /// When objects were put, for listings that are late.
+    put_at: BTreeMap<String, Instant>,
+}
+
+/// How good a store is.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// Puts compare with the version that is there; else they overwrite any.
+    pub swaps: bool,
+    /// Puts under names that are taken are refused where they should be; else they overwrite.
+    pub creates: bool,
+    /// Conditions are checked first, and what is put is stored a moment later.
+    pub in_two_steps: bool,
+    /// An object is listed so long after it was put.
+    pub lists_late: Duration,
+    /// The credentials allow puts.
+    pub may_write: bool,
+    /// The credentials allow deletes.
+    pub may_delete: bool,
+    /// Ranges are ignored: the whole object comes.
+    pub ignores_ranges: bool,
+}
+
+impl Habits {
+    /// All is as it should be.
+    pub const GOOD: Self = Self {
+        swaps: true,
+        creates: true,
+        in_two_steps: false,
+        lists_late: Duration::ZERO,
+        may_write: true,
+        may_delete: true,
+        ignores_ranges: false,
+    };
 }
 
 enum Change {
@@ -58,9 +94,30 @@ impl SimStore {
     pub fn new(seed: u64, faults: StoreFaults) -> Self {
         let rng = StdRng::seed_from_u64(seed);
         let (objects, zombies) = (BTreeMap::new(), Vec::new());
-        let world =
-            World { rng, faults, objects, zombies, requests: 0, away_until: 0, puts: 0, heads: Vec::new() };
+        let world = World {
+            rng,
+            faults,
+            objects,
+            zombies,
+            requests: 0,
+            away_until: 0,
+            puts: 0,
+            heads: Vec::new(),
+            habits: Habits::GOOD,
+            put_at: BTreeMap::new(),
+        };
         Self { world: Arc::new(Mutex::new(world)) }
+    }
+
+    /// The same store, which overwrites whatever a put should have compared with.
+    pub fn without_swap(self) -> Self {
+        self.with_habits(Habits { swaps: false, ..Habits::GOOD })
+    }
+
+    /// The same store, which is as good as that.
+    pub fn with_habits(self, habits: Habits) -> Self {
+        self.world.lock().habits = habits;
+        self
     }
 
     /// Changes what may go wrong.
@@ -80,6 +137,11 @@ impl SimStore {
     /// Puts that took effect.
     pub fn puts(&self) -> u64 {
         self.world.lock().puts
+    }
+
+    /// Requests that have come.
+    pub fn requests(&self) -> u64 {
+        self.world.lock().requests
     }
 
     /// Every HEAD that was put from the beginning on, in order.
@@ -132,8 +194,15 @@ impl SimStore {
         Ok(())
     }
 
-    async fn change(&self, change: Change) -> Result<Etag, StoreError> {
+    async fn change(&self, mut change: Change) -> Result<Etag, StoreError> {
         self.arrive().await?;
+        if self.world.lock().habits.in_two_steps {
+            self.world.lock().check(&change)?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if let Change::Put(_, _, when) = &mut change {
+                *when = When::Always;
+            }
+        }
         let lost = StoreError::Unreachable { reason: "the answer was lost".into() };
         let world = &mut *self.world.lock();
         if world.chance(world.faults.zombie) {
@@ -159,30 +228,49 @@ impl World {
         }
     }
 
+    /// Whether it is allowed, and its condition holds.
+    fn check(&self, change: &Change) -> Result<(), StoreError> {
+        let Habits { swaps, creates, may_write, may_delete, .. } = self.habits;
+        let (name, when, may) = match change {
+            Change::Put(name, _, when) => (name, when, may_write),
+            Change::Delete(name) => (name, &When::Always, may_delete),
+        };
+        if !may {
+            return Err(StoreError::Denied { reason: "the key does not allow it".into() });
+        }
+        let holds = match (when, self.objects.get(name)) {
+            (When::Always, _) | (When::Absent, None) => true,
+            (When::Matches(expected), Some(current)) => !swaps || etag(current) == *expected,
+            (When::Absent, Some(_)) => !creates,
+            (When::Matches(_), None) => false,
+        };
+        if holds { Ok(()) } else { Err(StoreError::Precondition { name: name.clone() }) }
+    }
+
     fn apply(&mut self, change: Change) -> Result<Etag, StoreError> {
+        self.check(&change)?;
         match change {
             Change::Delete(name) => {
                 self.objects.remove(&name);
                 Ok(Etag(String::new()))
             }
-            Change::Put(name, body, when) => {
-                let holds = match (&when, self.objects.get(&name)) {
-                    (When::Always, _) | (When::Absent, None) => true,
-                    (When::Matches(expected), Some(current)) => etag(current) == *expected,
-                    (When::Absent, Some(_)) | (When::Matches(_), None) => false,
-                };
-                if !holds {
-                    return Err(StoreError::Precondition { name });
-                }
+            Change::Put(name, body, _) => {
                 self.puts += 1;
                 let etag = etag(&body);
                 if name.starts_with("head/") {
                     self.heads.push(body.clone());
                 }
+                if !self.habits.lists_late.is_zero() {
+                    self.put_at.insert(name.clone(), Instant::now());
+                }
                 self.objects.insert(name, body);
                 Ok(etag)
             }
         }
+    }
+
+    fn is_listed(&self, name: &str) -> bool {
+        self.put_at.get(name).is_none_or(|put_at| put_at.elapsed() >= self.habits.lists_late)
     }
 }
 
@@ -196,7 +284,8 @@ impl Store for SimStore {
         self.arrive().await?;
         let world = self.world.lock();
         let body = world.objects.get(name).ok_or_else(|| StoreError::NotFound { name: name.to_owned() })?;
-        let range = range.unwrap_or(0..body.len() as u64);
+        let asked = range.filter(|_| !world.habits.ignores_ranges);
+        let range = asked.unwrap_or(0..body.len() as u64);
         if range.end > body.len() as u64 {
             return Err(StoreError::Damaged { name: name.to_owned(), reason: "it is too short".into() });
         }
@@ -214,7 +303,8 @@ impl Store for SimStore {
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         self.arrive().await?;
         let world = self.world.lock();
-        let matching = world.objects.iter().filter(|(name, _)| name.starts_with(prefix));
+        let matching =
+            world.objects.iter().filter(|(name, _)| name.starts_with(prefix) && world.is_listed(name));
         Ok(matching.map(|(name, body)| Listed { name: name.clone(), len: body.len() as u64 }).collect())
     }
 

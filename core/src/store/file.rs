@@ -7,7 +7,7 @@
 //! A directory that is gone (an unplugged disk) is unreachable, never empty: nothing is created in its place, and
 //! where a disk was unmounted under us the bare mount point is told from the store by its family.json.
 
-use super::{Etag, Fetched, Listed, Store, StoreError, When};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -74,8 +74,7 @@ impl FileStore {
     fn explain(&self, name: &str, error: &io::Error) -> StoreError {
         let reason = format!("{}: {error}", self.root.display());
         match error.kind() {
-            // Before there is a family, its own object is simply missing.
-            ErrorKind::NotFound if !self.is_here() && (name != family::NAME || !self.root.is_dir()) => {
+            ErrorKind::NotFound if !self.may_have(name) => {
                 StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) }
             }
             ErrorKind::NotFound => StoreError::NotFound { name: name.to_owned() },
@@ -88,6 +87,12 @@ impl FileStore {
     /// Whether the store is there: the family's own object answers for all others.
     fn is_here(&self) -> bool {
         self.path(family::NAME).exists()
+    }
+
+    /// Whether `name` can be there: before there is a family, its own object and a probe's.
+    fn may_have(&self, name: &str) -> bool {
+        let comes_first = name == family::NAME || name.starts_with(probe::AREA);
+        self.is_here() || comes_first && self.root.is_dir()
     }
 
     fn get_now(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
@@ -109,7 +114,7 @@ impl FileStore {
 
     fn put_now(&self, name: &str, body: &[u8], when: &When) -> Result<Etag, StoreError> {
         let explain = |error| self.explain(name, &error);
-        if name != family::NAME && !self.is_here() {
+        if name != family::NAME && !self.may_have(name) {
             return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
         }
         let target = self.path(name);
@@ -194,7 +199,7 @@ impl FileStore {
     }
 
     fn list_now(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        if !self.is_here() {
+        if !self.may_have(prefix) {
             return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
         }
         let directory = prefix.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -234,7 +239,7 @@ impl FileStore {
     }
 
     fn delete_now(&self, name: &str) -> Result<(), StoreError> {
-        if !self.is_here() {
+        if !self.may_have(name) {
             return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
         }
         match std::fs::remove_file(self.path(name)) {
@@ -268,6 +273,15 @@ impl Store for FileStore {
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.run(name, Self::delete_now).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        let space = |store: &Self, name: &str| {
+            let stat =
+                rustix::fs::statvfs(&store.root).map_err(|errno| store.explain(name, &errno.into()))?;
+            Ok(Facts { free_bytes: Some(stat.f_bavail * stat.f_frsize), ..Facts::default() })
+        };
+        self.run(probe::AREA, space).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counts what is asked of a store: requests by kind, and bytes each way.
 
-use super::{Etag, Fetched, Listed, Store, StoreError, When};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ struct Counts {
 pub struct Requests {
     /// GETs, ranged or not.
     pub get: u64,
-    /// PUTs.
+    /// PUTs, and claims.
     pub put: u64,
     /// HEADs.
     pub head: u64,
@@ -92,5 +92,14 @@ impl Store for Metered {
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.counts.delete.fetch_add(1, Relaxed);
         self.inner.delete(name).await
+    }
+
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.counts.put.fetch_add(1, Relaxed);
+        self.inner.claim(name, nonce).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.inner.facts().await
     }
 }

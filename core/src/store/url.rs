@@ -1,15 +1,57 @@
 //! Store URLs, as people write them.
+//!
+//! * `file:///path`: a directory.
+//! * `s3://bucket/prefix?endpoint=https://host:port&region=eu-central-1&path_style=true&ca=/path/to/ca.pem`.
+//! * `https://host/path?ca=...`, `http://`, `davs://`, `dav://`: a collection on a WebDAV server.
+//!
+//! No URL holds a user or a password: those are [`super::credentials::Credentials`].
 
-use super::Store;
-use super::file::FileStore;
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use url::Url;
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// A directory of this computer.
+    File(PathBuf),
+    /// A bucket, or part of it.
+    S3(S3Url),
+    /// A collection.
+    Dav(DavUrl),
+}
+
+/// A bucket, or part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct S3Url {
+    /// The bucket.
+    pub bucket: String,
+    /// What all names begin with, without `/` at either end; may be empty.
+    pub prefix: String,
+    /// The server, where it is not Amazon's.
+    pub endpoint: Option<Url>,
+    /// The region to sign for.
+    pub region: Option<String>,
+    /// Whether the bucket is in the path instead of the host name. By default it is where an endpoint is given.
+    pub path_style: bool,
+    /// Certificates (PEM) to trust beside the system's.
+    pub ca: Option<PathBuf>,
+}
+
+/// A collection on a WebDAV server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DavUrl {
+    /// Its address, `http` or `https`, with a `/` at its end.
+    pub base: Url,
+    /// Certificates (PEM) to trust beside the system's.
+    pub ca: Option<PathBuf>,
+}
 
 /// Why an address is none.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// The scheme is unknown.
-    #[error("{url} is not a store: the address begins with file:///")]
+    #[error("{url} is not a store: the address begins with s3://, https:// (WebDAV) or file:///")]
     Scheme {
         /// What was given.
         url: String,
@@ -20,15 +62,213 @@ pub enum UrlError {
         /// What was given.
         url: String,
     },
+    /// It cannot be read as a URL.
+    #[error("{url} is no address: {reason}")]
+    Malformed {
+        /// What was given, without secrets.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It has a user or a password in it.
+    #[error("an address holds no user and no password: give them with holdall store login")]
+    Secret,
 }
 
-/// The store behind `url`. Nothing is contacted yet.
-pub fn connect(url: &str) -> Result<Arc<dyn Store>, UrlError> {
-    match url.strip_prefix("file://") {
-        Some(path) if path.starts_with('/') && path.len() > 1 => {
-            Ok(Arc::new(FileStore::new(PathBuf::from(path))))
+impl StoreUrl {
+    /// Reads an address.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if let Some(path) = text.strip_prefix("file://") {
+            let absolute = path.starts_with('/') && path.len() > 1;
+            return if absolute {
+                Ok(StoreUrl::File(path.into()))
+            } else {
+                Err(UrlError::Relative { url: text.to_owned() })
+            };
         }
-        Some(_) => Err(UrlError::Relative { url: url.to_owned() }),
-        None => Err(UrlError::Scheme { url: url.to_owned() }),
+        let malformed = |reason: String| UrlError::Malformed { url: without_user(text), reason };
+        let url = Url::parse(text).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => UrlError::Scheme { url: text.to_owned() },
+            error => malformed(error.to_string()),
+        })?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(UrlError::Secret);
+        }
+        match url.scheme() {
+            "s3" => s3(&url).map(StoreUrl::S3).map_err(malformed),
+            "http" | "https" | "dav" | "davs" => dav(text, &url).map(StoreUrl::Dav).map_err(malformed),
+            _ => Err(UrlError::Scheme { url: without_user(text) }),
+        }
+    }
+}
+
+fn s3(url: &Url) -> Result<S3Url, String> {
+    let bucket = url.host_str().filter(|host| !host.is_empty()).ok_or("it names no bucket")?;
+    if url.port().is_some() {
+        return Err("a bucket has no port: the server goes into ?endpoint=".into());
+    }
+    let prefix = percent_decoded(url.path().trim_matches('/'))?;
+    let mut parsed = S3Url {
+        bucket: bucket.to_owned(),
+        prefix,
+        endpoint: None,
+        region: None,
+        path_style: false,
+        ca: None,
+    };
+    let mut path_style = None;
+    for (key, value) in url.query_pairs() {
+        match &*key {
+            "endpoint" => parsed.endpoint = Some(endpoint(&value)?),
+            "region" => parsed.region = Some(value.into_owned()),
+            "path_style" => {
+                path_style = Some(value.parse().map_err(|_| "path_style is true or false".to_owned())?);
+            }
+            "ca" => parsed.ca = Some(ca(&value)?),
+            other => {
+                return Err(format!("{other} is no option: there are endpoint, region, path_style and ca"));
+            }
+        }
+    }
+    parsed.path_style = path_style.unwrap_or(parsed.endpoint.is_some());
+    Ok(parsed)
+}
+
+fn endpoint(value: &str) -> Result<Url, String> {
+    let url = Url::parse(value).map_err(|error| format!("its endpoint is no address ({error})"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
+        return Err("an endpoint is https://host or http://host, without a user".into());
+    }
+    Ok(url)
+}
+
+fn dav(text: &str, url: &Url) -> Result<DavUrl, String> {
+    // `set_scheme` refuses to turn a scheme that it does not know into one that it does.
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    let scheme = if matches!(url.scheme(), "https" | "davs") { "https" } else { "http" };
+    let mut base = Url::parse(&format!("{scheme}://{rest}")).map_err(|error| error.to_string())?;
+    let mut trusted = None;
+    for (key, value) in base.clone().query_pairs() {
+        match &*key {
+            "ca" => trusted = Some(ca(&value)?),
+            other => return Err(format!("{other} is no option: there is ca")),
+        }
+    }
+    base.set_query(None);
+    base.set_fragment(None);
+    if !base.path().ends_with('/') {
+        base.set_path(&format!("{}/", base.path()));
+    }
+    Ok(DavUrl { base, ca: trusted })
+}
+
+fn ca(value: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(value);
+    if path.is_absolute() { Ok(path) } else { Err("ca is an absolute path".into()) }
+}
+
+fn percent_decoded(path: &str) -> Result<String, String> {
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
+    decoded.map(Into::into).map_err(|_| "its path is not UTF-8".to_owned())
+}
+
+/// The address without what may be a password.
+fn without_user(text: &str) -> String {
+    match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if at > scheme => format!("{}{}", &text[..scheme + 3], &text[at + 1..]),
+        _ => text.to_owned(),
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    /// As it is written and remembered: the same store is the same text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::File(path) => write!(f, "file://{}", path.display()),
+            StoreUrl::S3(s3) => {
+                let mut url = Url::parse("s3://bucket").map_err(|_| fmt::Error)?;
+                url.set_host(Some(&s3.bucket)).map_err(|_| fmt::Error)?;
+                url.set_path(&s3.prefix);
+                let mut query = url.query_pairs_mut();
+                if let Some(endpoint) = &s3.endpoint {
+                    query.append_pair("endpoint", endpoint.as_str().trim_end_matches('/'));
+                }
+                if let Some(region) = &s3.region {
+                    query.append_pair("region", region);
+                }
+                if s3.path_style != s3.endpoint.is_some() {
+                    query.append_pair("path_style", if s3.path_style { "true" } else { "false" });
+                }
+                if let Some(ca) = &s3.ca {
+                    query.append_pair("ca", &ca.to_string_lossy());
+                }
+                drop(query);
+                f.write_str(url.as_str().trim_end_matches('?'))
+            }
+            StoreUrl::Dav(dav) => {
+                let mut url = dav.base.clone();
+                if let Some(ca) = &dav.ca {
+                    url.query_pairs_mut().append_pair("ca", &ca.to_string_lossy());
+                }
+                f.write_str(url.as_str())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn malformed(text: &str) -> String {
+        match StoreUrl::parse(text) {
+            Err(UrlError::Malformed { reason, .. }) => reason,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for text in [
+            "file:///media/disk/photos",
+            "s3://bucket",
+            "s3://bucket/a/b%20c?endpoint=https%3A%2F%2Fs3.example.org%3A9000&region=eu-central-1",
+            "s3://bucket/a?endpoint=http%3A%2F%2F127.0.0.1%3A7070&path_style=false&ca=%2Fetc%2Fca.pem",
+            "https://cloud.example.org/remote.php/dav/files/me/Holdall/",
+            "http://127.0.0.1:8080/?ca=%2Fetc%2Fca.pem",
+        ] {
+            let url = StoreUrl::parse(text).unwrap();
+            assert_eq!(url.to_string(), text);
+            assert_eq!(StoreUrl::parse(&url.to_string()).unwrap(), url);
+        }
+    }
+
+    #[test]
+    fn short_forms_mean_the_same() {
+        let long = StoreUrl::parse("https://cloud.example.org/files/me/").unwrap();
+        assert_eq!(StoreUrl::parse("davs://cloud.example.org/files/me").unwrap(), long);
+        let StoreUrl::S3(s3) = StoreUrl::parse("s3://b/p/?endpoint=https://h:1").unwrap() else { panic!() };
+        assert_eq!((s3.prefix.as_str(), s3.path_style), ("p", true));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        assert!(malformed("s3:///prefix").contains("no bucket"));
+        assert!(malformed("s3://b?endpoit=https://h").contains("endpoit is no option"));
+        assert!(malformed("s3://b?endpoint=h").contains("endpoint is no address"));
+        assert!(malformed("s3://b:9000/x").contains("?endpoint="));
+        assert!(malformed("https://h/?ca=ca.pem").contains("absolute"));
+        assert!(matches!(StoreUrl::parse("ftp://h"), Err(UrlError::Scheme { .. })));
+        assert!(matches!(StoreUrl::parse("photos"), Err(UrlError::Scheme { .. })));
+        assert!(matches!(StoreUrl::parse("file://here"), Err(UrlError::Relative { .. })));
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_not_repeated() {
+        assert_eq!(StoreUrl::parse("https://me:hunter2@h/"), Err(UrlError::Secret));
+        for text in ["ftp://me:hunter2@h/", "https://me:hunter2@[/"] {
+            let Err(error) = StoreUrl::parse(text) else { panic!() };
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
     }
 }

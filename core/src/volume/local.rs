@@ -32,6 +32,36 @@ pub struct Local {
     pub replay_from: u64,
     /// Generations of the bitmap that may be believed. Two while one replaces the other.
     pub generations: Vec<String>,
+    /// The fork that this device's changes have become. Once it is written down they go nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<Fork>,
+}
+
+/// A fork, as this device remembers it: a drive of its own that its journal belongs to from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fork {
+    /// The new drive. Its HEAD may not be there yet.
+    pub drive: Uuid,
+    /// The drive that it forked from.
+    pub of: Uuid,
+    /// The drive that the cache's files name: the one in whose place the fork began.
+    pub cache: Uuid,
+    /// Name of the root that it goes on from, as far as this device knew then.
+    pub base: String,
+    /// When that was found out, Unix time in ms.
+    pub made_ms: u64,
+    /// The name of the device that has the other drive.
+    pub taken_by: String,
+}
+
+impl Fork {
+    /// A fork of the drive `of`, which `taken_by` has, in the place of that drive or of the fork `before`.
+    pub fn new(of: Uuid, before: Option<&Fork>, base: Option<&Base>, taken_by: &str) -> Self {
+        let (drive, made_ms) = (crate::entropy::uuid(), crate::push::now_ms());
+        let cache = before.map_or(of, |before| before.cache);
+        let base = base.map(|base| base.root.clone()).unwrap_or_default();
+        Self { drive, of, cache, base, made_ms, taken_by: taken_by.to_owned() }
+    }
 }
 
 /// A version, as remembered.
@@ -58,6 +88,7 @@ impl Local {
             durable: 0,
             replay_from: 0,
             generations: Vec::new(),
+            fork: None,
         }
     }
 

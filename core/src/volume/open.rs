@@ -3,9 +3,11 @@
 //! 1. HEAD and its root are read, and judged against what this device remembers: a drive that another device holds,
 //!    or a store that went back in time, is refused before anything is changed.
 //! 2. The journal is opened, and the root's lineage tells what of it is in the store. Records beyond that continue
-//!    the history if nobody else wrote since; if somebody did they are a fork, which is refused here, untouched.
+//!    the history if nobody else wrote since; if somebody did they are a fork, which is refused here, untouched, until
+//!    [`fork`] has written down that they are one. Then the fork is what is opened here (`fork.rs`).
 //! 3. HEAD is swapped to the next epoch over the very HEAD that was judged. From here on every earlier writer is
-//!    fenced, and the root that was read is the current one.
+//!    fenced, and the root that was read is the current one. If a writer may be fenced that has more than the store
+//!    (it still held the drive), the swap names a new root with the same content, which keeps that one as a snapshot.
 //! 4. What the cache holds of another version is made invalid, durably, *before* the new base is remembered: a crash
 //!    in between only makes the same blocks invalid once more.
 //! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
@@ -13,10 +15,11 @@
 use super::keeper::Keeper;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
-use super::{Local, Volume, VolumeLimits};
+use super::take::{begin_fork, keep_deposed, swap_epoch};
+use super::{Fork, Local, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
-use crate::fence::{self, Swap};
+use crate::fork;
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::ObjectId;
@@ -25,21 +28,16 @@ use crate::journal::{Journal, JournalError};
 use crate::map::{Map, Objects, PageCache, ReadError};
 use crate::planted::{self, Bug};
 use crate::pull::Puller;
-use crate::push::{Device, Parts, Pusher, now_ms};
-use crate::retry::Backoff;
+use crate::push::{Device, Parts, Pusher};
 use crate::seal::Sealer;
 use crate::store::meter::Metered;
-use crate::store::{Etag, Store, StoreError, When};
+use crate::store::{Etag, Store, StoreError};
 use crate::units::{Epoch, Lsn};
-use bytes::Bytes;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use uuid::Uuid;
-
-/// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
-const SWAP_TRIES: u32 = 5;
 
 /// Where a drive lives on this device, and its store.
 pub struct Environment {
@@ -64,6 +62,9 @@ pub enum Access {
     Write {
         /// Fence whoever holds it.
         over_others: bool,
+        /// A file system on it has stayed mounted since it was open last. What others have committed since can not be
+        /// shown to it: it goes on as a fork, also where nothing is unsent.
+        mounted: bool,
     },
     /// To look at one version; nothing in the store changes, and what is written is thrown away.
     Look {
@@ -87,10 +88,27 @@ pub enum OpenError {
     },
     /// The drive was removed from its store.
     #[error("the drive was removed from its store")]
-    Removed,
+    Removed {
+        /// Records that are only here.
+        unsent: u64,
+    },
+    /// The drive lives in another store now, and this device has nothing that it lacked here.
+    #[error("the drive was moved to another store")]
+    Moved {
+        /// Its address, if that was said.
+        to: Option<String>,
+    },
     /// Others wrote since, and this device has changes that they do not have.
     #[error("another device has written to the drive, and {unsent} changes are only on this computer")]
     Forked {
+        /// Records that are only here.
+        unsent: u64,
+        /// The name of the device that wrote last.
+        by: String,
+    },
+    /// They are a fork, but no version that they build on is kept in the store.
+    #[error("the version that {unsent} changes of this computer build on is gone from the store")]
+    NoForkPoint {
         /// Records that are only here.
         unsent: u64,
     },
@@ -129,10 +147,24 @@ pub async fn open(
     let disks = Disks { state: env.state, journal: env.journal, cache: env.cache };
     match access {
         Access::Look { root } => look(disks, store, objects, root, limits).await,
-        Access::Write { over_others } => {
-            take(disks, store, objects, drive, device, over_others, limits).await
+        Access::Write { over_others, mounted } => {
+            take(disks, store, objects, drive, device, (over_others, mounted), limits).await
         }
     }
+}
+
+/// Decides that what this device has beyond the drive's history, as [`OpenError::Forked`] says, is a fork from now on:
+/// the next [`open`] with the same directories opens that instead, whatever happens in between.
+pub async fn fork(state: &dyn Disk, drive: Uuid, taken_by: &str) -> io::Result<Fork> {
+    let Some(local) = Local::load(state)? else {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "drive.json is not there"));
+    };
+    let before = local.fork.as_ref();
+    let of = before.map_or(drive, |fork| fork.drive);
+    let fork = Fork::new(of, before, local.base.as_ref(), taken_by);
+    let local = Local { fork: Some(fork.clone()), ..local };
+    local.save(state).await?;
+    Ok(fork)
 }
 
 /// The directories of a drive on this device.
@@ -165,24 +197,42 @@ async fn take(
     objects: Arc<Objects>,
     drive: Uuid,
     device: Device,
-    over_others: bool,
+    (over_others, mounted): (bool, bool),
     limits: VolumeLimits,
 ) -> Result<Arc<Volume>, OpenError> {
     let local = Local::load(&*disks.state)?;
-    let (before, etag) = read_head(&*store, objects.sealer(), drive).await?;
+    let fork = local.as_ref().and_then(|local| local.fork.clone());
+    let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
+    let found = read_head(&*store, objects.sealer(), drive).await;
+    let (before, etag) = match (found, &fork, &local) {
+        (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
+            begin_fork(&disks, &objects, fork, local, &device, limits).await?
+        }
+        (found, _, _) => found?,
+    };
+    check_here(&before, &disks, &objects, local.as_ref(), mounted, limits).await?;
     check_head(&before, &device, over_others, local.as_ref())?;
     let root = objects.root(before.root, Some(before.root_hash)).await?;
     let capacity = capacity(root.geometry.size_blocks);
-    let mut opened: Opened = open_journal(&disks, local, drive, &root, limits, capacity).await?;
+    // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
+    let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
+    let base = local.as_ref().and_then(|local| local.base.clone());
+    let mut opened: Opened = open_journal(&disks, local, (drive, mounted), &root, limits, capacity).await?;
 
+    let epoch = Epoch(before.epoch.0 + 1);
+    let deposes = fork::deposes(&before, &device, base.as_ref()) && !begun;
+    let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
+        true => keep_deposed(&objects, &before, root, epoch, &device).await?,
+        false => (root, (before.root, before.root_hash, before.parent)),
+    };
     let (taken, map) = tokio::join!(
-        swap_epoch(&store, objects.sealer(), &before, etag, &device),
+        swap_epoch(&store, objects.sealer(), &before, etag, epoch, named, &device),
         Map::open(objects.clone(), &root)
     );
     let (head, etag) = taken?;
     let map = Arc::new(map?);
 
-    let cache = Cache::open(&*disks.cache, drive, capacity, &opened.local.generation_numbers())?;
+    let cache = Cache::open(&*disks.cache, cache_of, capacity, &opened.local.generation_numbers())?;
     let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     if foreign {
         invalidate(&cache, &opened, &objects, &map, &root).await?;
@@ -209,14 +259,15 @@ async fn take(
         committed: opened.cut,
         committed_crc: opened.cut_crc,
         limits,
-        on_commit: rememberer.on_commit(),
+        remembers: rememberer.clone(),
+        fork,
     };
     let writer = Some((Pusher::start(parts), rememberer));
     Ok(assemble(Assembly { journal, cache, map, store, limits, root, root_id, applied, size, writer }))
 }
 
 /// Blocks that there is room for in bitmaps: a drive may grow while it is open.
-fn capacity(size_blocks: u64) -> u64 {
+pub(super) fn capacity(size_blocks: u64) -> u64 {
     const TIB: u64 = (1 << 40) / crate::units::BLOCK_BYTES;
     (size_blocks * 16)
         .next_power_of_two()
@@ -238,65 +289,49 @@ pub(crate) async fn read_head(
     Ok((head.map_err(|error| ReadError::Format { name, error })?, fetched.etag))
 }
 
+/// Refuses a drive that is in this store no more. What only this device has of one that has moved becomes a fork here.
+async fn check_here(
+    head: &Head,
+    disks: &Disks,
+    objects: &Objects,
+    local: Option<&Local>,
+    mounted: bool,
+    limits: VolumeLimits,
+) -> Result<(), OpenError> {
+    match head.state {
+        HeadState::Released | HeadState::Held => Ok(()),
+        HeadState::Removed => {
+            let unsent = reconcile::unsent(disks, local, None, limits).await?;
+            Err(OpenError::Removed { unsent })
+        }
+        HeadState::Moved => {
+            let root = match objects.root(head.root, Some(head.root_hash)).await {
+                Err(error) if error.is_transient() => return Err(error.into()),
+                root => root.ok(),
+            };
+            match reconcile::unsent(disks, local, root.as_ref(), limits).await? {
+                0 if !mounted => Err(OpenError::Moved { to: head.address(objects.sealer()) }),
+                unsent => Err(OpenError::Forked { unsent, by: head.device_name.clone() }),
+            }
+        }
+    }
+}
+
 fn check_head(
     head: &Head,
     device: &Device,
     over_others: bool,
     local: Option<&Local>,
 ) -> Result<(), OpenError> {
-    match head.state {
-        HeadState::Removed => return Err(OpenError::Removed),
-        HeadState::Held if head.device != device.id && !over_others => {
-            let (device_name, epoch, written_ms) = (head.device_name.clone(), head.epoch, head.written_ms);
-            return Err(OpenError::Held { device_name, epoch, written_ms });
-        }
-        HeadState::Held | HeadState::Released => {}
+    if head.state == HeadState::Held && head.device != device.id && !over_others {
+        let (device_name, epoch, written_ms) = (head.device_name.clone(), head.epoch, head.written_ms);
+        return Err(OpenError::Held { device_name, epoch, written_ms });
     }
     match local.and_then(|local| local.base.as_ref()) {
         Some(base) if head.epoch.0 < base.epoch => {
             Err(OpenError::RolledBack { found: head.epoch, known: Epoch(base.epoch) })
         }
         _ => Ok(()),
-    }
-}
-
-async fn swap_epoch(
-    store: &Metered,
-    sealer: &Sealer,
-    before: &Head,
-    mut etag: Etag,
-    device: &Device,
-) -> Result<(Head, Etag), OpenError> {
-    let head = Head {
-        epoch: Epoch(before.epoch.0 + 1),
-        nonce: crate::entropy::u128(),
-        device: device.id,
-        device_name: device.name.clone(),
-        state: HeadState::Held,
-        written_ms: now_ms(),
-        ..before.clone()
-    };
-    let name = head::name(before.drive);
-    let body = Bytes::from(head.encode(sealer));
-    let mut backoff = Backoff::new();
-    loop {
-        let error = match store.put(&name, body.clone(), When::Matches(etag.clone())).await {
-            Ok(etag) => return Ok((head, etag)),
-            Err(error) => error,
-        };
-        if backoff.tries() == SWAP_TRIES {
-            return Err(error.into());
-        }
-        tokio::time::sleep(backoff.next(None)).await;
-        let (now, current) = read_head(store, sealer, before.drive).await?;
-        match fence::judge(&now, before, &head) {
-            Swap::Applied => return Ok((head, current)),
-            Swap::NotApplied => etag = current,
-            Swap::Fenced(fence) => {
-                let (device_name, epoch, written_ms) = (fence.device_name, fence.epoch, now.written_ms);
-                return Err(OpenError::Held { device_name, epoch, written_ms });
-            }
-        }
     }
 }
 

@@ -16,7 +16,10 @@ impl Volume {
             return Answer::Now(Err(error));
         }
         match self.lease(&range) {
-            Some(lease) => Answer::Now(Ok(lease)),
+            Some(lease) => {
+                self.puller.is_read(BlockRange::covering(&range), false);
+                Answer::Now(Ok(lease))
+            }
             None => {
                 let volume = self.clone();
                 Answer::later(async move { volume.pull_and_lease(range).await })

@@ -1,7 +1,7 @@
 //! What this device has of a drive, against what the store has: which records of the journal go on with the history,
 //! which blocks of the cache are no longer true, and what has to be carried from the journal to the cache.
 
-use super::open::{Disks, OpenError};
+use super::open::{self, Disks, OpenError};
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;
 use crate::fence::{self, Descent};
@@ -33,11 +33,12 @@ pub(super) struct Opened {
 pub(super) async fn open_journal(
     disks: &Disks,
     local: Option<Local>,
-    drive: Uuid,
+    (drive, mounted): (Uuid, bool),
     root: &Root,
     limits: VolumeLimits,
     capacity: u64,
 ) -> Result<Opened, OpenError> {
+    let fork = local.as_ref().and_then(|local| local.fork.clone());
     // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
     let local = match local {
         None => journal::found(&*disks.journal)?.map(|uuid| Local::new(drive, uuid)),
@@ -62,8 +63,11 @@ pub(super) async fn open_journal(
         let cut_crc = lineage.map_or(0, |lineage| lineage.crc);
         let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
         match descent(root, &local) {
-            Descent::Forked(cut) if recovered.last > cut && same_history => {
-                return Err(OpenError::Forked { unsent: recovered.last.0 - cut.0 });
+            Descent::Forked(cut) if (recovered.last > cut || mounted) && same_history => {
+                return Err(OpenError::Forked {
+                    unsent: recovered.last.0 - cut.0,
+                    by: root.device_name.clone(),
+                });
             }
             // Records between the history and what is here are gone.
             _ if recovered.first > cut.next() => {
@@ -78,7 +82,10 @@ pub(super) async fn open_journal(
             _ => {
                 let sent = local.base.as_ref().map_or(Lsn(0), |base| Lsn(base.lsn));
                 if recovered.last > sent {
-                    return Err(OpenError::Forked { unsent: recovered.last.0 - sent.0 });
+                    return Err(OpenError::Forked {
+                        unsent: recovered.last.0 - sent.0,
+                        by: root.device_name.clone(),
+                    });
                 }
             }
         }
@@ -91,10 +98,32 @@ pub(super) async fn open_journal(
         tracing::warn!(files = kept, "the journal does not go on with the drive's history: it was set aside");
     }
     let journal = Journal::create(disks.journal.clone(), limits.journal, capacity).await?;
-    let local = Local::new(drive, journal.uuid());
+    let local = Local { fork, ..Local::new(drive, journal.uuid()) };
     local.save(&*disks.state).await?;
     let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
     Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })
+}
+
+/// Records of this device's journal that, as far as is known here and from `root`, are in no version.
+pub(super) async fn unsent(
+    disks: &Disks,
+    local: Option<&Local>,
+    root: Option<&Root>,
+    limits: VolumeLimits,
+) -> Result<u64, OpenError> {
+    let uuid = match local {
+        Some(local) => local.journal,
+        None => match journal::found(&*disks.journal)? {
+            Some(uuid) => uuid,
+            None => return Ok(0),
+        },
+    };
+    let opened = Journal::open(disks.journal.clone(), limits.journal, open::capacity(0), uuid).await;
+    let (_journal, recovered) = opened?;
+    let own = root.and_then(|root| root.lineage.iter().find(|lineage| lineage.journal == uuid));
+    let remembered = local.and_then(|local| local.base.as_ref()).map_or(0, |base| base.lsn);
+    let sent = own.map_or(0, |own| own.cut.0).max(remembered);
+    Ok(recovered.last.0.saturating_sub(sent))
 }
 
 /// How this device's journal stands to `root`. Where nobody else has committed since this device last took the drive,

@@ -4,26 +4,44 @@
 //! version with the one that is remembered, and with the journal's records, to find out which blocks of the cache are
 //! no longer true: so no record is freed from the journal before a version that contains it is remembered.
 
-use super::{Base, Local};
+use super::{Base, Fork, Local};
 use crate::disk::Disk;
 use crate::format::head::Head;
 use crate::format::root::Root;
-use crate::push::OnCommit;
+use crate::planted::{self, Bug};
+use crate::push::Remembers;
 use crate::units::Lsn;
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 /// Between tries of a save that fails.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What is known to be written down.
+#[derive(Clone, Copy)]
+struct Saved {
+    /// The last record of this device's journal that the remembered version contains.
+    lsn: Lsn,
+    fork: Option<Uuid>,
+}
+
+impl Saved {
+    fn of(local: &Local) -> Self {
+        let lsn = Lsn(local.base.as_ref().map_or(0, |base| base.lsn));
+        Self { lsn, fork: local.fork.as_ref().map(|fork| fork.drive) }
+    }
+}
 
 /// Keeps `drive.json` up with the commits.
 pub(super) struct Rememberer {
     state: Arc<dyn Disk>,
     latest: watch::Sender<Local>,
-    saved: watch::Sender<Lsn>,
+    saved: watch::Sender<Saved>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -31,7 +49,7 @@ pub(super) struct Rememberer {
 impl Rememberer {
     /// Goes on from `local`, which was just saved.
     pub fn start(state: Arc<dyn Disk>, local: Local) -> Arc<Self> {
-        let saved = watch::Sender::new(Lsn(local.base.as_ref().map_or(0, |base| base.lsn)));
+        let saved = watch::Sender::new(Saved::of(&local));
         let latest = watch::Sender::new(local);
         let task = tokio::spawn(keep_saved(state.clone(), latest.subscribe(), saved.clone()));
         Arc::new(Self { state, latest, saved, task: Mutex::new(Some(task)) })
@@ -39,19 +57,7 @@ impl Rememberer {
 
     /// The last record of this device's journal that a remembered version contains.
     pub fn lsn(&self) -> Lsn {
-        *self.saved.borrow()
-    }
-
-    /// To be told of every commit.
-    pub fn on_commit(self: &Arc<Self>) -> OnCommit {
-        let this = self.clone();
-        Arc::new(move |head, root| {
-            this.latest.send_modify(|local| {
-                let base = base_of(head, root, local);
-                local.durable = local.durable.max(base.lsn);
-                local.base = Some(base);
-            });
-        })
+        self.saved.borrow().lsn
     }
 
     /// Ends its work, and writes down up to where the journal is durable.
@@ -63,6 +69,30 @@ impl Rememberer {
         if let Err(error) = local.save(&*self.state).await {
             // What is remembered is an older version, and the journal still has what came after it.
             tracing::warn!(%error, "the version that was committed last could not be remembered");
+        }
+    }
+}
+
+#[async_trait]
+impl Remembers for Rememberer {
+    fn committed(&self, head: &Head, root: &Root) {
+        self.latest.send_modify(|local| {
+            let base = base_of(head, root, local);
+            local.durable = local.durable.max(base.lsn);
+            local.base = Some(base);
+        });
+    }
+
+    fn base(&self) -> Option<Base> {
+        self.latest.borrow().base.clone()
+    }
+
+    async fn forked(&self, fork: Fork) {
+        let drive = Some(fork.drive);
+        self.latest.send_modify(|local| local.fork = Some(fork));
+        if !planted::has(Bug::ForkNotRemembered) {
+            // It only ends with the sender, which lives as long as `self`.
+            let _ = self.saved.subscribe().wait_for(|saved| saved.fork == drive).await;
         }
     }
 }
@@ -81,13 +111,13 @@ fn base_of(head: &Head, root: &Root, local: &Local) -> Base {
     Base::new(head.root, &head.root_hash, head.epoch.0, own.map_or(before, |own| own.cut.0))
 }
 
-async fn keep_saved(state: Arc<dyn Disk>, mut latest: watch::Receiver<Local>, saved: watch::Sender<Lsn>) {
+async fn keep_saved(state: Arc<dyn Disk>, mut latest: watch::Receiver<Local>, saved: watch::Sender<Saved>) {
     while latest.changed().await.is_ok() {
         loop {
             let local = latest.borrow_and_update().clone();
             match local.save(&*state).await {
                 Ok(()) => {
-                    saved.send_replace(Lsn(local.base.map_or(0, |base| base.lsn)));
+                    saved.send_replace(Saved::of(&local));
                     break;
                 }
                 Err(error) => {

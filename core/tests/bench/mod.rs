@@ -10,6 +10,7 @@ use holdall_core::push::Device;
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::Store;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
@@ -100,22 +101,39 @@ impl Bench {
         Self { store, sealer, drive, limits, devices: [Disks::new(16), Disks::new(32)] }
     }
 
+    /// The same drive, for computers that never had it.
+    pub fn elsewhere(&self) -> Self {
+        let Self { store, sealer, drive, limits, .. } = self;
+        let devices = [Disks::new(48), Disks::new(64)];
+        Self { store: store.clone(), sealer: sealer.clone(), drive: *drive, limits: *limits, devices }
+    }
+
     pub async fn open(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
-        self.open_with(index, Access::Write { over_others: false }).await
+        self.open_with(index, Access::Write { over_others: false, mounted: false }).await
     }
 
     /// Opens the drive, fencing whoever has it open.
     pub async fn take(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
-        self.open_with(index, Access::Write { over_others: true }).await
+        self.open_with(index, Access::Write { over_others: true, mounted: false }).await
     }
 
     async fn open_with(&self, index: usize, access: Access) -> Result<Arc<Volume>, OpenError> {
+        self.open_on(Arc::new(self.store.clone()), index, access).await
+    }
+
+    /// Opens the drive as another store has it.
+    pub async fn open_on(
+        &self,
+        store: Arc<dyn Store>,
+        index: usize,
+        access: Access,
+    ) -> Result<Arc<Volume>, OpenError> {
         let disks = &self.devices[index];
         let environment = Environment {
             state: Arc::new(disks.state.directory("state")),
             journal: Arc::new(disks.journal.directory("journal")),
             cache: Arc::new(disks.cache.directory("cache")),
-            store: Arc::new(self.store.clone()),
+            store,
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };

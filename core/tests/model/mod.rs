@@ -1,6 +1,8 @@
 //! What a drive should be: plain lists of writes, one for each branch of its history, and what is known of each.
 
 use holdall_core::units::BlockRange;
+use std::collections::BTreeMap;
+use uuid::Uuid;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Write {
@@ -20,6 +22,8 @@ pub struct Model {
     past: Vec<Vec<Write>>,
     /// Acknowledged as committed: in every later version, whoever shows it.
     committed: Vec<Write>,
+    /// Acknowledged as committed to each fork.
+    forks: BTreeMap<Uuid, Vec<Write>>,
 }
 
 #[derive(Clone, Default)]
@@ -44,7 +48,14 @@ pub fn stamp(data: &[u8]) -> u64 {
 
 impl Model {
     pub fn new(blocks: u64) -> Self {
-        Self { blocks, next: 0, devices: Default::default(), past: Vec::new(), committed: Vec::new() }
+        Self {
+            blocks,
+            next: 0,
+            devices: Default::default(),
+            past: Vec::new(),
+            committed: Vec::new(),
+            forks: BTreeMap::new(),
+        }
     }
 
     pub fn len(&self, device: usize) -> usize {
@@ -78,7 +89,43 @@ impl Model {
         self.committed = longer.to_vec();
     }
 
-    /// The device has given up what was only on it.
+    /// So much of what a device has done is in its fork.
+    pub fn committed_to_fork(&mut self, fork: Uuid, device: usize, count: usize) {
+        let writes = self.devices[device].writes[..count].to_vec();
+        let known = self.forks.entry(fork).or_default();
+        if known.len() < writes.len() {
+            *known = writes;
+        }
+    }
+
+    /// A device opened the fork that its changes have become: all that was durable on it, and nothing of anybody else.
+    pub fn opened_fork(&mut self, seed: u64, device: usize, fork: Uuid, contents: &[u64]) {
+        let Branch { writes, durable } = &self.devices[device];
+        let (durable, committed) =
+            (&writes[..*durable], self.forks.get(&fork).map_or(&[][..], |known| known));
+        let allowed = |writes: &[Write]| writes.starts_with(durable) && writes.starts_with(committed);
+        let found = prefix(writes, contents, allowed);
+        let least = durable.len().max(committed.len());
+        let writes = found.unwrap_or_else(|| {
+            panic!(
+                "seed {seed}: the fork of device {device} lacks some of the {least} writes that it must show"
+            )
+        });
+        let (durable, old) = (writes.len(), std::mem::take(&mut self.devices[device]).writes);
+        self.past.push(old);
+        self.devices[device] = Branch { writes, durable };
+    }
+
+    /// The store alone shows `contents` in a fork.
+    pub fn check_fork(&self, seed: u64, fork: Uuid, contents: &[u64]) {
+        let committed = self.forks.get(&fork).map_or(&[][..], |known| known);
+        let branches = self.devices.iter().map(|branch| &branch.writes).chain(&self.past);
+        let mut found = branches
+            .filter_map(|branch| prefix(branch, contents, |writes: &[Write]| writes.starts_with(committed)));
+        assert!(found.next().is_some(), "seed {seed}: fork {fork} shows no state with what it was given");
+    }
+
+    /// The device has a fork of its own, and nothing of the drive itself.
     pub fn forget(&mut self, device: usize) {
         let branch = std::mem::take(&mut self.devices[device]);
         self.past.push(branch.writes);

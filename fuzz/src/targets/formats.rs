@@ -1,7 +1,7 @@
 //! The objects of the store.
 
 use crate::sealed::{sealed as seal, sealer};
-use holdall_core::format::family::Family;
+use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::head::{HEAD_BYTES_MAX, Head, HeadState};
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::format::page::{FrameRef, Page, PageRun, SegmentRef};
@@ -20,10 +20,14 @@ pub fn family(input: &[u8]) {
     }
 }
 
-/// Families of both ciphers.
+/// Families of both ciphers and all modes.
 pub fn family_seeds() -> Vec<Vec<u8>> {
-    let family = |cipher| Family { format: 1, family: Uuid::from_u128(1), cipher }.encode();
-    vec![family(Cipher::None), family(Cipher::XChaCha20Poly1305)]
+    let family = |cipher, mode| Family::new(Uuid::from_u128(1), cipher, mode).encode();
+    let modes = [Mode::Swap, Mode::Claim, Mode::None];
+    modes
+        .into_iter()
+        .flat_map(|mode| [Cipher::None, Cipher::XChaCha20Poly1305].map(|c| family(c, mode)))
+        .collect()
 }
 
 /// HEAD, without its MAC, which is added.
@@ -34,6 +38,7 @@ pub fn head(input: &[u8]) {
     if let Ok(head) = Head::decode(&sealer, &signed) {
         assert!(signed.len() <= HEAD_BYTES_MAX);
         assert_eq!(head.encode(&sealer), signed);
+        let _ = head.address(&sealer);
     }
 }
 
@@ -50,8 +55,11 @@ pub fn head_seeds() -> Vec<Vec<u8>> {
         root: id(6),
         root_hash: [8; 32],
         parent: ObjectId::NONE,
+        moved_to: Head::seal_address(&sealer(), Uuid::from_u128(1), Epoch(2), "file:///mnt/nas/work"),
     };
-    [HeadState::Released, HeadState::Held, HeadState::Removed].map(|state| unsigned(&head(state))).into()
+    [HeadState::Released, HeadState::Held, HeadState::Removed, HeadState::Moved]
+        .map(|state| unsigned(&head(state)))
+        .into()
 }
 
 fn unsigned(head: &Head) -> Vec<u8> {

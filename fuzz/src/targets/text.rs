@@ -2,12 +2,14 @@
 
 use holdall::sizes::{format_bytes, format_duration, parse_duration, parse_size};
 use holdall_core::format::id::ObjectId;
+use holdall_core::store::url::StoreUrl;
 
 /// All of them, on the same text.
 pub fn text(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    if holdall_core::store::url::connect(text).is_ok() {
-        assert!(text.starts_with("file:///"), "{text}");
+    if let Ok(url) = StoreUrl::parse(text) {
+        // It is remembered as it is written.
+        assert!(StoreUrl::parse(&url.to_string()).is_ok(), "{url}");
     }
     match parse_size(text) {
         Ok(bytes) => {

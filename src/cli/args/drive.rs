@@ -1,6 +1,7 @@
 //! The grammar of `holdall drive`.
 
 use crate::api::AttachMode;
+use crate::cli::args::store::CredentialsFrom;
 use crate::sizes::parse_size;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -79,6 +80,9 @@ pub enum DriveCommand {
     /// Keep versions of a drive
     #[command(subcommand, after_help = SNAPSHOT_EXAMPLES, disable_help_subcommand = true)]
     Snapshot(SnapshotCommand),
+    /// Have further stores keep what a drive's store has
+    #[command(subcommand, after_help = REPLICA_EXAMPLES, disable_help_subcommand = true)]
+    Replica(ReplicaCommand),
     /// Make a drive what it was at a snapshot
     ///
     /// What was changed since is given up, unless another snapshot has it.
@@ -106,6 +110,19 @@ pub enum DriveCommand {
         /// The version [default: the current one]
         #[arg(long, value_name = "LABEL", value_parser = label)]
         snapshot: Option<String>,
+    },
+    /// List a drive's forks, and decide what becomes of each
+    ///
+    /// When another computer takes a drive over, the changes that were only on this one become a fork: a drive of its own,
+    /// with all of them. Nothing is merged, and nothing is lost.
+    #[command(after_help = FORKS_EXAMPLES, disable_help_subcommand = true)]
+    Forks {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// What to do with one of them
+        #[command(subcommand)]
+        command: Option<ForkCommand>,
     },
     /// Change the passphrase
     #[command(after_help = PASSPHRASE_EXAMPLES)]
@@ -143,6 +160,7 @@ pub enum DriveCommand {
 const CREATE_EXAMPLES: &str = "\
 Examples:
   holdall drive create work --store file:///mnt/nas/work --size 100G
+  holdall drive create work --store s3://my-bucket/work --size 100G --credentials-file ~/accessKeys.csv
   holdall drive create work --store file:///mnt/nas/work --size 1.5T \\
       --passphrase-file ~/work.passphrase --recovery-key-out ~/work.recovery-key
 
@@ -157,7 +175,8 @@ const OPEN_EXAMPLES: &str = "\
 Examples:
   holdall drive open work
   holdall drive open work --at ~/Work
-  holdall drive open work --snapshot before-upgrade";
+  holdall drive open work --snapshot before-upgrade
+  holdall drive open work --take-over";
 
 const SNAPSHOT_EXAMPLES: &str = "\
 Examples:
@@ -169,6 +188,13 @@ const ROLLBACK_EXAMPLES: &str = "\
 Example:
   holdall drive snapshot list work
   holdall drive rollback work before-upgrade";
+
+const FORKS_EXAMPLES: &str = "\
+Examples:
+  holdall drive forks work
+  holdall drive forks work open 1 --at ~/Mine
+  holdall drive forks work keep 1 --as work-mine
+  holdall drive forks work discard 1";
 
 const PASSPHRASE_EXAMPLES: &str = "\
 Examples:
@@ -199,7 +225,7 @@ pub struct Create {
     /// What to call it on this computer
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where its data is to live, such as file:///mnt/nas/work
+    /// Where its data is to live, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
     /// Its size, such as 100G
@@ -214,6 +240,12 @@ pub struct Create {
     /// Write the recovery key to this new file instead of showing it
     #[arg(long, value_name = "FILE", conflicts_with = "no_encryption")]
     pub recovery_key_out: Option<PathBuf>,
+    /// Credentials to keep for the store; without, those of holdall store login are used.
+    #[command(flatten)]
+    pub credentials: CredentialsFrom,
+    /// Do not ask where the store is good for one device at a time only
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// `drive add`.
@@ -222,7 +254,7 @@ pub struct Add {
     /// What to call it on this computer
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where its data lives, such as file:///mnt/nas/work
+    /// Where its data lives, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
     /// Read the passphrase from this file (- is standard input) instead of asking
@@ -231,6 +263,9 @@ pub struct Add {
     /// Use the recovery key in this file (- is standard input) instead of a passphrase
     #[arg(long, value_name = "FILE")]
     pub recovery_key_file: Option<PathBuf>,
+    /// Credentials to keep for the store; without, those of holdall store login are used.
+    #[command(flatten)]
+    pub credentials: CredentialsFrom,
 }
 
 /// `drive open`.
@@ -251,6 +286,14 @@ pub struct Open {
     /// Look at this snapshot (read-only)
     #[arg(long, value_name = "LABEL", value_parser = label)]
     pub snapshot: Option<String>,
+    /// Take it even if another computer has it open
+    ///
+    /// What that computer has not uploaded becomes a fork there: both versions are kept.
+    #[arg(long, conflicts_with_all = ["read_only", "snapshot"])]
+    pub take_over: bool,
+    /// Do not ask
+    #[arg(long, short, requires = "take_over")]
+    pub yes: bool,
 }
 
 /// How the kernel gets at a drive.
@@ -302,6 +345,44 @@ pub enum SnapshotCommand {
     },
 }
 
+/// `drive forks`.
+#[derive(Debug, Subcommand)]
+pub enum ForkCommand {
+    /// Mount a fork, to look into it or to work with it
+    #[command(after_help = "Example:\n  holdall drive forks work open 1 --at ~/fork")]
+    Open {
+        /// Its name, or its number in the list
+        #[arg(value_parser = name)]
+        fork: String,
+        /// Where to mount it [default: ~/Holdall/NAME OF THE FORK]
+        #[arg(long, value_name = "DIR")]
+        at: Option<PathBuf>,
+        /// How to make it a block device
+        #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
+        attach: Attach,
+    },
+    /// Make a fork an ordinary drive of this computer
+    #[command(after_help = "Example:\n  holdall drive forks work keep 1 --as work-laptop")]
+    Keep {
+        /// Its name, or its number in the list
+        #[arg(value_parser = name)]
+        fork: String,
+        /// What to call the drive
+        #[arg(long = "as", value_name = "NEW", value_parser = name)]
+        new: String,
+    },
+    /// Delete a fork, with everything that only it has
+    #[command(after_help = "Example:\n  holdall drive forks work discard 1")]
+    Discard {
+        /// Its name, or its number in the list
+        #[arg(value_parser = name)]
+        fork: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
 /// `drive serve`.
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -335,4 +416,63 @@ fn part_of_a_path(text: &str) -> Option<String> {
     let odd =
         text.is_empty() || text == "." || text == ".." || text.contains(|c: char| c == '/' || c.is_control());
     (!odd).then(|| text.to_owned())
+}
+
+const REPLICA_EXAMPLES: &str = "\
+Examples:
+  holdall drive replica add work s3://backup/work
+  holdall drive replica status work
+  holdall drive replica promote work s3://backup/work";
+
+/// What to do with replicas.
+#[derive(Debug, Subcommand)]
+pub enum ReplicaCommand {
+    /// Copy everything to a further store, and keep it up from then on
+    ///
+    /// The drive's own store alone decides what is uploaded; a replica that is slow or away holds up nothing, and is caught
+    /// up with while the drive is open. It is encrypted as the drive is, and opens with the same passphrase.
+    #[command(after_help = "Example:\n  holdall drive replica add work s3://backup/work")]
+    Add {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Where: an empty place
+        #[arg(value_name = "URL")]
+        store: String,
+        /// Who asks.
+        #[command(flatten)]
+        credentials: CredentialsFrom,
+    },
+    /// Keep a replica up no more; what it has stays there
+    #[command(after_help = "Example:\n  holdall drive replica remove work s3://backup/work")]
+    Remove {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Where it is
+        #[arg(value_name = "URL")]
+        store: String,
+    },
+    /// Show what each replica has
+    #[command(after_help = "Example:\n  holdall drive replica status work --json | jq '.[].behind_bytes'")]
+    Status(Drive),
+    /// Make a replica the drive's store, because that is lost, or to move
+    ///
+    /// The drive has to be closed. Nothing is deleted anywhere. Where the replica lacks what was uploaded last, that is told and
+    /// refused first.
+    #[command(after_help = "Example:\n  holdall drive replica promote work s3://backup/work")]
+    Promote {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Where it is
+        #[arg(value_name = "URL")]
+        store: String,
+        /// Go on even where the replica lacks what was uploaded last
+        #[arg(long)]
+        accept_loss: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
 }

@@ -1,17 +1,20 @@
 //! Drives that are new here: created, added, cloned.
 
-use crate::api::{self, Code, Created, Failure, Secrets};
+use crate::api::{self, Code, Created, Failure, Secrets, StoreMode};
 use crate::cli::args::drive::{Add, Create};
-use crate::cli::drive::{Session, route};
+use crate::cli::drive::{Session, declined, route};
 use crate::cli::failure::{CliError, why};
 use crate::cli::secrets::{self, RecoveryKeyFile};
-use crate::cli::terminal;
+use crate::cli::{show, store, terminal};
 use crate::sizes::format_bytes;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// `drive create`.
 pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliError> {
     // Everything that can be refused here is, before anybody has to think of a passphrase.
+    only_one_from_standard_input(&[&create.passphrase_file, &create.credentials.credentials_file])?;
+    let credentials = store::given(&create.credentials).read(&create.store)?;
     let key_file = create.recovery_key_out.as_deref().map(RecoveryKeyFile::create).transpose()?;
     let passphrase = match create.no_encryption {
         true => None,
@@ -20,14 +23,27 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
             Some(secrets::new_passphrase(create.passphrase_file.as_deref(), &create.name, option).await?)
         }
     };
-    let request = api::Create {
+    let mut request = api::Create {
         name: create.name.clone(),
         store: create.store.clone(),
         size_bytes: create.size,
         encrypt: passphrase.is_some(),
         secrets: Secrets { passphrase, recovery_key: None },
+        credentials,
+        weakest: if create.yes { StoreMode::None } else { StoreMode::Claim },
     };
-    let value = session.client.post("/v1/drives", &request).await?;
+    let value = match session.client.post("/v1/drives", &request).await {
+        Err(CliError::Failed(failure)) if failure.code == Code::WeakStore && terminal::is_there() => {
+            terminal::say(&failure.message);
+            terminal::say(&format!("{}.", show::store::meaning(StoreMode::None)));
+            if !terminal::confirm(&format!("Make {} all the same?", create.name)).await? {
+                return Err(declined());
+            }
+            request.weakest = StoreMode::None;
+            session.client.post("/v1/drives", &request).await?
+        }
+        result => result?,
+    };
     let what = format!("{} is made: {} in {}", create.name, format_bytes(create.size), create.store);
     tell(&value, &what, &create.name, key_file, session)
 }
@@ -35,13 +51,20 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
 /// `drive add`. A drive that is not encrypted needs no secret, and only the daemon can tell; so one that was not given is
 /// asked for when it is missed.
 pub async fn add(add: &Add, session: &Session<'_>) -> Result<(), CliError> {
+    only_one_from_standard_input(&[
+        &add.passphrase_file,
+        &add.recovery_key_file,
+        &add.credentials.credentials_file,
+    ])?;
+    let credentials = store::given(&add.credentials).read(&add.store)?;
     let read = |path: Option<&_>, what| path.map(|path| secrets::read(path, what)).transpose();
     let given = Secrets {
         passphrase: read(add.passphrase_file.as_deref(), "passphrase")?,
         recovery_key: read(add.recovery_key_file.as_deref(), "recovery key")?,
     };
     let nothing_given = given.passphrase.is_none() && given.recovery_key.is_none();
-    let mut request = api::Add { name: add.name.clone(), store: add.store.clone(), secrets: given };
+    let mut request =
+        api::Add { name: add.name.clone(), store: add.store.clone(), secrets: given, credentials };
     let value = match session.client.post("/v1/drives/add", &request).await {
         Err(CliError::Failed(failure)) if nothing_given && failure.code == Code::PassphraseNeeded => {
             request.secrets.passphrase = Some(missed_passphrase(&add.name, failure).await?);
@@ -63,6 +86,18 @@ pub async fn clone(
     let value = session.client.post(&route(name, "clone"), &request).await?;
     let of = snapshot.map(|label| format!(" as of {label}")).unwrap_or_default();
     tell(&value, &format!("{new} is made from {name}{of}"), new, None, session)
+}
+
+/// What is read to its end for one thing has nothing left for another.
+fn only_one_from_standard_input(files: &[&Option<PathBuf>]) -> Result<(), CliError> {
+    let from_it = files.iter().filter(|file| file.as_deref() == Some(Path::new("-"))).count();
+    match from_it {
+        0 | 1 => Ok(()),
+        _ => Err(CliError::usage(
+            "Standard input can hold only one of these.",
+            "Give files for all of them but one.",
+        )),
+    }
 }
 
 async fn missed_passphrase(name: &str, failure: Failure) -> Result<String, CliError> {
@@ -89,8 +124,8 @@ fn tell(
     };
     session.output.result(value, |created: &Created, _| {
         let mut text = format!("{what}\n");
-        if created.store_mode == "none" {
-            text.push_str("This store cannot tell two computers apart: use the drive on one at a time\n");
+        if created.store_mode != StoreMode::Swap {
+            text.push_str(&format!("{}\n", show::store::meaning(created.store_mode)));
         }
         match (&created.recovery_key, &written) {
             (Some(_), Some(Ok(()))) => text.push_str("The recovery key is written; keep a copy elsewhere\n"),

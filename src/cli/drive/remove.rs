@@ -63,7 +63,7 @@ async fn ask_to_remove(name: &str, remove: &Remove, session: &Session<'_>) -> Re
     if sure { Ok(()) } else { Err(declined()) }
 }
 
-fn must_have_terminal(why: &str) -> Result<(), CliError> {
+pub fn must_have_terminal(why: &str) -> Result<(), CliError> {
     match terminal::is_there() {
         true => Ok(()),
         false => Err(CliError::usage(

@@ -1,9 +1,9 @@
 //! Words how drives are.
 
-use crate::api::{AttachMode, DriveState, DriveStatus};
+use crate::api::{AttachMode, DriveState, DriveStatus, StoreMode};
 use crate::cli::output::{Hue, Paint};
+use crate::cli::show::ago;
 use crate::cli::show::table::Table;
-use crate::cli::show::{ago, count};
 use crate::sizes::{format_bytes, format_duration};
 use jiff::Timestamp;
 use std::time::Duration;
@@ -56,14 +56,23 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
     rows.push(("here", here(drive)));
-    rows.push(("store", format!("{} ({})", drive.store, drive.store_mode)));
+    rows.push(("store", format!("{} ({})", drive.store, mode(drive.store_mode))));
     if let Some(holder) = &drive.holder {
         let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));
         rows.push(("held by", format!("{}{}", holder.name, last.unwrap_or_default())));
     }
+    for replica in &drive.replicas {
+        rows.push((
+            "replica",
+            format!("{}: {}", replica.store, crate::cli::drive::replica::state(replica, paint)),
+        ));
+    }
     for fork in &drive.forks {
-        let changes = count(fork.records, "change");
-        rows.push(("fork", format!("{changes} ({}) only on this computer", format_bytes(fork.bytes))));
+        let unsent = match fork.bytes {
+            0 => "all of it uploaded".to_owned(),
+            bytes => format!("{} only on this computer", format_bytes(bytes)),
+        };
+        rows.push(("fork", format!("{}: {unsent}", fork.name)));
     }
     let mut text = format!("{}\n", drive.name);
     for (label, value) in rows {
@@ -123,6 +132,14 @@ fn since(drive: &DriveStatus, now: Timestamp) -> String {
     match ago(&drive.since, now) {
         just if just == "just now" => just,
         age => format!("since {age}"),
+    }
+}
+
+fn mode(mode: StoreMode) -> &'static str {
+    match mode {
+        StoreMode::Swap => "swap",
+        StoreMode::Claim => "claim",
+        StoreMode::None => "none: one device at a time",
     }
 }
 
@@ -239,7 +256,18 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
     #[test]
     fn details_show_what_there_is() {
         let mut drive = drive();
-        drive.forks.push(Fork { records: 3, bytes: 12 << 20 });
+        drive.forks.push(Fork {
+            name: "work (fork from laptop, 2026-11-20)".to_owned(),
+            uuid: "0b7f".to_owned(),
+            device: "laptop".to_owned(),
+            taken_by: "desk".to_owned(),
+            made_at: "2026-11-20T11:00:00Z".to_owned(),
+            base: "root/ab/1".to_owned(),
+            records: 3,
+            bytes: 12 << 20,
+            mountpoint: None,
+            in_place: false,
+        });
         let expected = "\
 work
   state       ✓ Ready, since 1 h ago
@@ -249,7 +277,7 @@ work
   size        10 GiB, 1 GiB used
   here        2 GiB
   store       file:///mnt/nas/work (swap)
-  fork        3 changes (12 MiB) only on this computer
+  fork        work (fork from laptop, 2026-11-20): 12 MiB only on this computer
 ";
         assert_eq!(details(&drive, now(), PLAIN), expected);
     }

@@ -48,18 +48,27 @@ impl Drive {
                 format!("Run holdall drive resume {}, then close it again.", self.name),
             ));
         }
-        let releasing = with_progress(pusher, &work, volume.release());
+        let releasing = async {
+            match volume.release().await {
+                Err(PushError::Forked(_)) => volume.release().await,
+                released => released,
+            }
+        };
+        let releasing = with_progress(pusher, &work, releasing);
         let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
         match released {
             // What goes on in the background was faster: it puts the drive down once everything is in the store.
             Err(PushError::Closed) if !volume.has_unsent() => {
                 drop(self.open.lock().await);
-                return Ok(());
+                return self.check_no_fork(&volume);
             }
             released => released.map_err(|error| failure::push(&error))?,
         }
+        let settling = self.settle_replicas(Duration::MAX);
+        work.unless_interrupted(GOES_ON_UNMOUNTED, settling).await?;
+        let ours = self.check_no_fork(&volume);
         self.finish_if_still(&volume).await;
-        Ok(())
+        ours
     }
 
     async fn unmount(self: &Arc<Self>, open: &mut MutexGuard<'_, Option<OpenDrive>>) -> Result<(), Failure> {
@@ -109,6 +118,7 @@ impl Drive {
             match volume.release().await {
                 Ok(()) => return self.finish_if_still(&volume).await,
                 Err(PushError::Read(_) | PushError::Paused) => tokio::time::sleep(DRAIN_EVERY).await,
+                Err(PushError::Forked(_)) => {}
                 // It was opened again with another engine.
                 Err(PushError::Closed) => return,
                 Err(error @ (PushError::Fenced(_) | PushError::Journal(_) | PushError::Label(_))) => {
@@ -137,6 +147,10 @@ impl Drive {
             );
         }
         let Some(mut opened) = self.open.lock().await.take() else { return };
+        if hand_over {
+            // Programs wait for the next daemon: nothing else is waited for.
+            self.stop_replicas();
+        }
         if let Some(mut at) = opened.attachment.take() {
             *self.place.write() = None;
             let left = tokio::task::spawn_blocking(move || at.attached.hand_over(HAND_OVER_PATIENCE)).await;

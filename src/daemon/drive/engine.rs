@@ -2,17 +2,20 @@
 
 use super::Drive;
 use super::opened::OpenDrive;
-use super::upload::pusher;
-use crate::api::{Code, Failure};
+use super::replicas::Replicas;
+use crate::api::{self, Code, Failure};
 use crate::daemon::failure::{self, failure};
-use crate::daemon::status::Phase;
+use crate::daemon::status::{self, Phase};
 use holdall_core::disk::Disk;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
-use holdall_core::map::PageCache;
+use holdall_core::format::head::HeadState;
+use holdall_core::map::{PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
+use holdall_core::replica::Replicated;
+use holdall_core::store::StoreError;
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{self, Access, Environment, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, VolumeLimits};
 use rustix::fs::FlockOperation;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,8 +32,27 @@ const CACHE_SHARE: u64 = 2;
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Drive {
-    /// Opens the engine for writing, attached to nothing.
-    pub(super) async fn open_engine(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
+    /// Opens the engine for writing, attached to nothing; `over_others` also where another device has the drive. What
+    /// turns out to be a fork is set apart, and goes on being uploaded there: what is opened is the drive.
+    pub(super) async fn open_engine(self: &Arc<Self>, over_others: bool) -> Result<OpenDrive, Failure> {
+        self.refuse_while_fork_waits()?;
+        self.part_with_fork()?;
+        let opened = self.open_in_place(over_others, false).await?;
+        if self.fork_in(&opened.volume).is_none() {
+            return Ok(opened);
+        }
+        self.put_down(opened).await;
+        self.refuse_while_fork_waits()?;
+        self.part_with_fork()?;
+        self.open_in_place(over_others, false).await
+    }
+
+    /// The same, but a fork is opened in the drive's place: for one that programs may still use, which is `mounted`.
+    pub(super) async fn open_in_place(
+        self: &Arc<Self>,
+        over_others: bool,
+        mounted: bool,
+    ) -> Result<OpenDrive, Failure> {
         let (store, unlocked) = self.unlock().await?;
         let local = |error: io::Error| failure::local(&error);
         let directory = self.registry.directory(&self.name);
@@ -39,21 +61,51 @@ impl Drive {
         Directory::create(&cache).map_err(local)?;
         let locks = vec![lock(&directory)?, lock(&cache)?];
         let limits = limits(&directory.join("journal"), &cache).map_err(local)?;
-        let env = Environment {
-            state: Arc::new(Directory::create(&directory).map_err(local)?),
-            journal: Arc::new(Directory::create(&directory.join("journal")).map_err(local)?),
-            cache: Arc::new(Directory::create(&cache).map_err(local)?),
-            store,
-            sealer: unlocked.sealer,
-            pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
+        let state = Arc::new(Directory::create(&directory).map_err(local)?);
+        let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
+        let cache = Arc::new(Directory::create(&cache).map_err(local)?);
+        let hub = Arc::new(Replicated::new(store.clone(), self.uuid_in_place()));
+        let replicas = Replicas::new(hub.clone(), store, &unlocked, self.tree.clone());
+        let open = async || {
+            let env = Environment {
+                state: state.clone(),
+                journal: journal.clone(),
+                cache: cache.clone(),
+                store: hub.clone(),
+                sealer: unlocked.sealer.clone(),
+                pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
+            };
+            let access = Access::Write { over_others, mounted };
+            volume::open(env, self.uuid(), self.registry.device().clone(), access, limits).await
         };
-        let access = Access::Write { over_others: false };
-        let opened = volume::open(env, self.uuid(), self.registry.device().clone(), access, limits).await;
-        let volume = opened.map_err(|error| failure::open(&error, &self.name))?;
-        let paused = self.config.lock().paused;
-        pusher(&volume).set_paused(paused);
-        volume.puller().set_background(!paused);
+        let opening = async {
+            let opened = open().await;
+            if let Err(OpenError::Forked { by, .. }) = &opened {
+                tracing::warn!(
+                    drive = self.name,
+                    by,
+                    "another device has written to the drive: a fork begins"
+                );
+                volume::fork(&*state, self.uuid(), by).await?;
+                return open().await;
+            }
+            opened
+        };
+        let (opened, tried) = tokio::join!(opening, self.try_store());
+        let volume = match opened {
+            Ok(volume) => volume,
+            Err(error @ OpenError::Held { .. }) => return Err(self.held_elsewhere(&error).await),
+            Err(error) => return Err(failure::open(&error, &self.name)),
+        };
+        if let Err(failure) = self.judge(tried.as_ref()) {
+            // Nothing was written yet, and others may go on.
+            let _ = tokio::time::timeout(RELEASE_PATIENCE, volume.release()).await;
+            let _ = volume.shut_down().await;
+            return Err(failure);
+        }
         *self.live.write() = Some(volume.clone());
+        self.apply_pause();
+        self.begin_replicas(replicas);
         Ok(OpenDrive {
             volume,
             attachment: None,
@@ -82,7 +134,12 @@ impl Drive {
         let lock = lock(&self.registry.directory(&self.name))?;
         let store = objects.store().clone();
         let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
-        let reference = (store.clone(), held.map_err(drive_failed)?);
+        let reference = match held {
+            Ok(held) => Some((store.clone(), held)),
+            // Who may only read can hold nothing: should the version be given up meanwhile, reads say so.
+            Err(core_drive::DriveError::Read(ReadError::Store(StoreError::Denied { .. }))) => None,
+            Err(error) => return Err(drive_failed(error)),
+        };
         remove_directory(&directory).map_err(local)?;
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
         let free = journal.free_bytes().map_err(local)?;
@@ -100,8 +157,9 @@ impl Drive {
         let volume = match opened {
             Ok(volume) => volume,
             Err(error) => {
-                let (store, held) = &reference;
-                let _ = store.delete(held).await;
+                if let Some((store, held)) = &reference {
+                    let _ = store.delete(held).await;
+                }
                 return Err(failure::open(&error, &self.name));
             }
         };
@@ -109,7 +167,7 @@ impl Drive {
         Ok(OpenDrive {
             volume,
             attachment: None,
-            reference: Some(reference),
+            reference,
             writable: false,
             serving: false,
             draining: false,
@@ -117,19 +175,57 @@ impl Drive {
         })
     }
 
+    /// Whether this computer may have changes that the store does not have. Where that cannot be told it may.
+    pub(super) fn may_have_unsent(&self) -> bool {
+        let known = Directory::create(&self.registry.directory(&self.name))
+            .and_then(|directory| volume::Local::load(&directory));
+        match known {
+            // What was written since it was opened is not in there.
+            Ok(Some(_)) if self.config.lock().open.is_some() => true,
+            Ok(Some(local)) => local.base.is_none_or(|base| local.durable > base.lsn),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
     /// Puts a drive down that is attached to nothing, after telling the store if nothing is left to push.
-    pub(super) async fn finish(&self, open: &mut MutexGuard<'_, Option<OpenDrive>>) {
+    pub(super) async fn finish(self: &Arc<Self>, open: &mut MutexGuard<'_, Option<OpenDrive>>) {
         let Some(opened) = open.take() else { return };
         if opened.writable && !opened.volume.has_unsent() {
             let _ = tokio::time::timeout(RELEASE_PATIENCE, opened.volume.release()).await;
         }
         self.put_down(opened).await;
         self.set_phase(Phase::Closed);
+        // A fork that was mounted in the drive's place becomes a drive of its own.
+        if let Err(failure) = self.part_with_fork() {
+            tracing::warn!(
+                drive = self.name,
+                message = failure.message,
+                "the fork could not be set apart yet"
+            );
+        }
+    }
+
+    /// Who holds the drive, asked anew.
+    pub(super) async fn holder(&self) -> Result<Option<api::Holder>, Failure> {
+        let (objects, _) = self.objects().await?;
+        let current = core_drive::current(&objects, self.uuid()).await;
+        let (head, _, root) = current.map_err(|error| failure::drive(&error))?;
+        let held = head.state == HeadState::Held && head.device != self.registry.device().id;
+        Ok(held.then(|| status::holder(&head, &root)))
+    }
+
+    async fn held_elsewhere(&self, error: &OpenError) -> Failure {
+        let failure = failure::open(error, &self.name);
+        // What cannot be asked now is not shown.
+        let holder = self.holder().await.ok().flatten().map(Box::new);
+        Failure { holder, ..failure }
     }
 
     pub(super) async fn put_down(&self, opened: OpenDrive) {
         // The last figures are shown while it is closed.
         let _ = self.status().await;
+        self.end_replicas().await;
         if let Err(error) = opened.volume.shut_down().await {
             tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");
         }
@@ -151,7 +247,11 @@ impl Drive {
         if known.is_none() && journal.map_err(|error| failure::local(&error))?.is_none() {
             return Ok(());
         }
-        let opened = self.open_engine().await?;
+        let opened = match self.open_engine(false).await {
+            // It is in its store no more, and everything that is here has been.
+            Err(failure) if failure.code == Code::Gone => return Ok(()),
+            opened => opened?,
+        };
         let unsent = opened.volume.has_unsent();
         let bytes = opened.volume.status().unpushed_bytes;
         if !unsent {

@@ -4,7 +4,7 @@
 
 use super::Drive;
 use super::opened::{Attachment, OpenDrive};
-use crate::api::{self, Failure};
+use crate::api::{self, Code, Failure};
 use crate::attach::filesystem::{self, MountOptions};
 use crate::attach::{self, Identity};
 use crate::daemon::failure;
@@ -20,6 +20,9 @@ impl Drive {
     /// Opens and mounts it.
     pub async fn open(self: &Arc<Self>, request: &api::Open) -> Result<api::Opened, Failure> {
         let mut open = self.open.lock().await;
+        if !self.is_known() {
+            return Err(failure::no_drive(&self.name));
+        }
         self.open_now(&mut open, request).await
     }
 
@@ -62,11 +65,24 @@ impl Drive {
         open: &mut MutexGuard<'_, Option<OpenDrive>>,
         request: &api::Open,
     ) -> Result<(OpenDrive, api::Opened), Failure> {
-        let look = request.read_only || request.snapshot.is_some();
+        let mut look = request.read_only || request.snapshot.is_some();
+        let mut because = None;
+        let took_over = match request.take_over {
+            true => self.holder().await?,
+            false => None,
+        };
         let mut opened = match look {
             true => self.look(request.snapshot.as_deref()).await?,
-            false => self.open_engine().await?,
+            false => match self.open_engine(request.take_over).await {
+                Ok(opened) => opened,
+                Err(failure) => {
+                    let (opened, why) = self.look_instead(failure).await?;
+                    (look, because) = (true, Some(why));
+                    opened
+                }
+            },
         };
+        *self.looks_because.lock() = because.clone();
         let at = match &request.at {
             Some(path) => PathBuf::from(path),
             None => default_mountpoint(&self.name)?,
@@ -97,7 +113,33 @@ impl Drive {
             None => opened.volume.opened_root_id(),
         };
         let root = root.name(holdall_core::format::id::ObjectKind::Root);
-        Ok((opened, api::Opened { block_device, mountpoint, attach, epoch, root }))
+        let (forks, read_only_because) = (self.forks(), because);
+        let opening = api::Opened {
+            block_device,
+            mountpoint,
+            attach,
+            epoch,
+            root,
+            read_only_because,
+            took_over,
+            forks,
+        };
+        Ok((opened, opening))
+    }
+
+    /// Credentials that may only read are good for looking. Not where changes of this computer would be missed in what
+    /// is seen.
+    async fn look_instead(self: &Arc<Self>, failure: Failure) -> Result<(OpenDrive, String), Failure> {
+        if failure.code != Code::Credentials || self.may_have_unsent() {
+            return Err(failure);
+        }
+        match self.look(None).await {
+            Ok(opened) => {
+                Ok((opened, format!("it is open only to look at: {}", unsentenced(&failure.message))))
+            }
+            // What kept it from being written keeps it from being read.
+            Err(_) => Err(failure),
+        }
     }
 
     pub(super) async fn attach(
@@ -134,6 +176,13 @@ impl Drive {
     pub(super) fn identity(&self) -> Identity {
         Identity { uuid: self.uuid(), name: self.name.clone() }
     }
+}
+
+/// A sentence as part of another one.
+fn unsentenced(sentence: &str) -> String {
+    let mut rest = sentence.trim_end_matches('.').chars();
+    let first = rest.next().map(|first| first.to_lowercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}", rest.as_str())
 }
 
 fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {

@@ -38,8 +38,9 @@ impl Drive {
 
     async fn try_resume(self: &Arc<Self>, was: &OpenAs) -> bool {
         let mut open = self.open.lock().await;
-        if open.is_some() {
-            return true;
+        // One that is being uploaded is waited for.
+        if let Some(open) = &*open {
+            return open.attachment.is_some() || open.serving;
         }
         match self.resume_now(was).await {
             Ok(opened) => {
@@ -61,7 +62,7 @@ impl Drive {
     }
 
     async fn resume_now(self: &Arc<Self>, was: &OpenAs) -> Result<OpenDrive, Failure> {
-        let mut opened = self.open_engine().await?;
+        let mut opened = self.open_in_place(false, true).await?;
         let (device, identity, site) = (opened.device(), self.identity(), self.site.clone());
         let found = tokio::task::spawn_blocking(move || -> Result<_, attach::AttachError> {
             let Some(attached) = attach::reattach(device, &identity, &site)? else { return Ok(None) };
@@ -78,6 +79,13 @@ impl Drive {
         let found = found.await.map_err(|error| failure::local(&io::Error::other(error)))?;
         let attachment = match found.map_err(|error| error.failure())? {
             Some(attachment) => attachment,
+            // Nobody uses the fork: the drive itself is what is opened again.
+            None if self.fork_in(&opened.volume).is_some() => {
+                self.put_down(opened).await;
+                self.part_unmounted()?;
+                opened = self.open_engine(false).await?;
+                self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?
+            }
             None => self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?,
         };
         let place = attachment.place();

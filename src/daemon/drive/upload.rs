@@ -27,7 +27,10 @@ impl Drive {
         self.with_volume(async |volume| {
             let pusher = pusher(volume);
             let committed = work.unless_interrupted(GOES_ON, with_progress(pusher, &work, pusher.sync()));
-            committed.await?.map(synced).map_err(|error| failure::push(&error))
+            let committed = committed.await?.map(synced).map_err(|error| failure::push(&error))?;
+            // It is safe in the store, but not as what was asked for.
+            self.check_no_fork(volume)?;
+            Ok(committed)
         })
         .await
     }

@@ -1,0 +1,320 @@
+//! Forks: what becomes of a device's changes when another one has taken its drive.
+//!
+//! A fork is a drive of its own in the same family: the last version that the journal's changes build on, and the
+//! journal on top. Both versions are kept, and nothing is merged. The order makes it safe at every step:
+//! 1. `drive.json` names the fork, durably. Until then there is none, and the journal is what it was; from then on the
+//!    journal goes nowhere else, so that no change is ever pushed into two forks.
+//! 2. A ref holds the version that the fork begins with, and the other drive's HEAD is read again: only a version that
+//!    it still keeps is gone on from. Who takes a drive over keeps the version that was current then, as a snapshot.
+//! 3. The fork's first root is put, then its HEAD. It keeps the version where the two part as a snapshot of its own.
+//!    All of this may be done again after a crash: whatever HEAD is there then is the fork's.
+//! 4. The ref is taken away: the fork's HEAD holds the version now. Then the journal is pushed to the fork as to any
+//!    drive, and its space is freed by the fork's commits.
+//!
+//! A fork can be taken over like any drive, also before its device knows that its HEAD is there. Then what that device
+//! has is a fork of the fork.
+
+use crate::drive::{self, DriveError};
+use crate::format::head::{self, Head, HeadState};
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::{Root, Snapshot};
+use crate::journal::{Journal, JournalError};
+use crate::map::{Objects, ReadError};
+use crate::push::{Device, now_ms};
+use crate::store::{Etag, StoreError, When};
+use crate::units::{Epoch, Lsn};
+use crate::volume::{Base, Fork};
+use bytes::Bytes;
+use std::cmp::Reverse;
+
+mod reference;
+
+pub use reference::forget as forget_references;
+pub(crate) use reference::forget_begun;
+
+/// The label under which a fork keeps the version that it has in common with the drive that it forked from.
+pub const FORK_POINT: &str = "fork point";
+/// How the labels begin under which a drive keeps the versions that its deposed writers go on from.
+const DEPOSED: &str = "before take-over ";
+/// Between the name of the drive and that of the device whose fork it is.
+const BETWEEN: &str = " (fork from ";
+
+/// Why a fork cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// No version that the changes build on is kept any more.
+    #[error("the version that the changes build on is gone from the store")]
+    Gone,
+    /// The other drive changed meanwhile.
+    #[error("the other device changed the drive at the same moment")]
+    Raced,
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The store failed, or an object is damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<StoreError> for ForkError {
+    fn from(error: StoreError) -> Self {
+        ForkError::Read(error.into())
+    }
+}
+
+/// Whether a label is the program's own: a collection, or a fork that is made, would take a person's snapshot for what
+/// such a label stands for.
+pub fn is_reserved(label: &str) -> bool {
+    label == FORK_POINT || label.starts_with(DEPOSED)
+}
+
+/// What keeps the version that was current, as `head` names it, when a drive was taken over at `epoch`.
+pub(crate) fn deposed_snapshot(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
+    Snapshot {
+        label: format!("{DEPOSED}{}", epoch.0),
+        root: head.root,
+        root_hash: head.root_hash,
+        taken_ms: now_ms(),
+        size_blocks,
+    }
+}
+
+/// The epoch of the take-over that made a snapshot, if one did.
+pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
+    snapshot.label.strip_prefix(DEPOSED)?.parse().ok().map(Epoch)
+}
+
+/// Where a fork begins.
+struct Point {
+    id: ObjectId,
+    hash: [u8; 32],
+    root: Root,
+}
+
+/// How much of a journal a version contains: the last record, and its own CRC.
+pub(crate) fn contained(root: &Root, journal: &Journal) -> (Lsn, u32) {
+    let own = root.lineage.iter().find(|lineage| lineage.journal == journal.uuid());
+    own.map_or((Lsn(0), 0), |own| (own.cut, own.crc))
+}
+
+/// What wants to become a fork.
+pub(crate) struct Branch<'a> {
+    /// Its changes.
+    pub journal: &'a Journal,
+    /// The version that is remembered, and the epoch in which its device has the other drive.
+    pub base: &'a Base,
+    /// The version to begin with must contain all records up to here.
+    pub least: Lsn,
+    /// Its device.
+    pub device: &'a Device,
+}
+
+/// The fork's HEAD and current version: those that are there, or the first ones.
+pub(crate) async fn begin(
+    objects: &Objects,
+    fork: &Fork,
+    branch: &Branch<'_>,
+) -> Result<(Head, Etag, Root), ForkError> {
+    // Looked for first: once it is there, the other drive need not keep anything for it any more.
+    match current(objects, fork).await {
+        Err(ForkError::Read(error)) if error.is_missing() => {}
+        found => return found,
+    }
+    let point = point(objects, fork.of, branch).await?;
+    publish(objects, fork, point, branch).await
+}
+
+async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), ForkError> {
+    drive::current(objects, fork.drive).await.map_err(no_version)
+}
+
+/// The latest version of the drive `of` that is still kept and that the journal goes on from.
+async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
+    let Branch { journal, base, least, .. } = *branch;
+    let (head, _, root) = drive::last_here(objects, of).await.map_err(no_version)?;
+    let mut ids = own_versions(&head, &root, base);
+    ids.sort_by_key(|id| Reverse((id.epoch, id.seq)));
+    for id in ids {
+        let name = id.name(ObjectKind::Root);
+        let object = match objects.store().get(&name, None).await {
+            Err(StoreError::NotFound { .. }) => continue,
+            object => object?.bytes,
+        };
+        let hash = *blake3::hash(&object).as_bytes();
+        let root = Root::open(objects.sealer(), &name, &object)
+            .map_err(|error| ReadError::Format { name, error })?;
+        let (cut, crc) = contained(&root, journal);
+        let there = journal.first() <= cut.next() && cut <= journal.appended() && cut >= least;
+        // The CRC stands for all records up to the cut: a copy of this device's files may have gone another way.
+        if there && journal.crc_of(cut)?.is_none_or(|own| own == crc || cut == Lsn(0)) {
+            return Ok(Point { id, hash, root });
+        }
+    }
+    Err(ForkError::Gone)
+}
+
+/// Of the versions that a drive keeps those that a device's journal may go on from: the one that it took, and those that
+/// it committed since, as the only owner of its epoch.
+///
+/// A device that remembers a version of *another* drive has made this one, as a fork, and does not know yet that its HEAD is
+/// there. Then its epoch is the fork's first, and what the fork began with is its own too.
+fn own_versions(head: &Head, root: &Root, base: &Base) -> Vec<ObjectId> {
+    let is_own_fork = base.id().is_some_and(|id| id.drive != head.drive);
+    let epoch = if is_own_fork { first_epoch(base) } else { Epoch(base.epoch) };
+    let kept = root.snapshots.iter().map(|kept| (kept.root, is_own_fork && kept.label == FORK_POINT));
+    let kept = kept.chain([head.root, head.parent].map(|id| (id, false)));
+    let own = kept.filter(|(id, began_with)| {
+        id.drive == head.drive && id.epoch == epoch || base.id() == Some(*id) || *began_with
+    });
+    own.map(|(id, _)| id).collect()
+}
+
+/// The epoch of a fork's first version.
+fn first_epoch(base: &Base) -> Epoch {
+    Epoch(base.epoch + 1)
+}
+
+/// Makes the fork's first version and its HEAD, held by its device.
+async fn publish(
+    objects: &Objects,
+    fork: &Fork,
+    point: Point,
+    branch: &Branch<'_>,
+) -> Result<(Head, Etag, Root), ForkError> {
+    let (store, device, epoch) = (objects.store().as_ref(), branch.device, first_epoch(branch.base));
+    let reference = reference::hold(objects, fork, point.id, device).await?;
+    let Point { id, hash, root: base } = point;
+    let common = Snapshot {
+        label: FORK_POINT.to_owned(),
+        root: id,
+        root_hash: hash,
+        taken_ms: fork.made_ms,
+        size_blocks: base.geometry.size_blocks,
+    };
+    let root = Root {
+        drive: fork.drive,
+        name: name(&base.name, &device.name, fork.made_ms),
+        epoch,
+        seq: 0,
+        parent: id,
+        committed_ms: now_ms(),
+        device: device.id,
+        device_name: device.name.clone(),
+        snapshots: vec![common],
+        condemned: Vec::new(),
+        ..base
+    };
+    let (id, root_hash) = drive::put_root(store, objects.sealer(), &root).await?;
+    let head = Head {
+        drive: fork.drive,
+        epoch,
+        // The same at every try: of two, one that comes late is not another HEAD beside the first, on no store.
+        nonce: fork.drive.as_u128(),
+        device: device.id,
+        device_name: device.name.clone(),
+        state: HeadState::Held,
+        written_ms: now_ms(),
+        root: id,
+        root_hash,
+        parent: root.parent,
+        moved_to: Vec::new(),
+    };
+    let name = head::name(fork.drive);
+    let put = store.put(&name, Bytes::from(head.encode(objects.sealer())), When::Absent).await;
+    let found = match current(objects, fork).await {
+        // The answer to the put tells more than that there is nothing yet.
+        Err(ForkError::Read(error)) if error.is_missing() => {
+            return Err(put.err().map_or(error, ReadError::from).into());
+        }
+        found => found?,
+    };
+    // One that stays keeps no more than the fork does, and the next collection takes it away.
+    let _ = store.delete(&reference).await;
+    Ok(found)
+}
+
+/// Of the snapshots of the drive whose current version is `root`, those that only kept what a deposed device might go on
+/// from, and that it needs no more: `elsewhere` are the current versions of the family's other drives.
+pub(crate) fn no_longer_needed(root: &Root, elsewhere: &[Root], deposed: &[(Snapshot, Root)]) -> Vec<String> {
+    let reported = |snapshot: &Snapshot, version: &Root| {
+        let forked = elsewhere.iter().flat_map(|root| &root.snapshots);
+        let forked = forked.filter(|kept| kept.label == FORK_POINT).any(|kept| kept.root == snapshot.root);
+        // The journal of the opening that was deposed writes to this drive again, which one with changes of its own never
+        // would. It is known only if that opening has committed.
+        let taken = deposed_at(snapshot).map_or(0, |epoch| epoch.0);
+        let theirs = version.lineage.iter().find(|lineage| lineage.epoch.0 + 1 == taken);
+        let again = theirs.is_some_and(|theirs| {
+            root.lineage.iter().any(|own| own.journal == theirs.journal && own.epoch.0 > taken)
+        });
+        forked || again
+    };
+    let gone = deposed.iter().filter(|(snapshot, version)| reported(snapshot, version));
+    gone.map(|(snapshot, _)| snapshot.label.clone()).collect()
+}
+
+/// What a fork is called in the store: "work (fork from laptop, 2026-11-20)". A fork of a fork is not named after both.
+pub fn name(of: &str, device_name: &str, made_ms: u64) -> String {
+    let of = of.split(BETWEEN).next().unwrap_or(of);
+    let (year, month, day) = date(made_ms);
+    format!("{of}{BETWEEN}{device_name}, {year:04}-{month:02}-{day:02})")
+}
+
+/// Whether [`name`] may have made it.
+pub fn is_name_of_fork(name: &str) -> bool {
+    name.contains(BETWEEN)
+}
+
+/// Year, month and day in UTC of a Unix time in ms, by the proleptic Gregorian calendar.
+fn date(ms: u64) -> (u64, u64, u64) {
+    let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut days = ms / 86_400_000;
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) && year < 9999 {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for length in months {
+        if days < length || month == 12 {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+/// A drive that was removed, or whose current version cannot be had.
+fn no_version(error: DriveError) -> ForkError {
+    match error {
+        DriveError::Read(error) => ForkError::Read(error),
+        DriveError::Raced => ForkError::Raced,
+        DriveError::Removed
+        | DriveError::Moved { .. }
+        | DriveError::Held { .. }
+        | DriveError::NoSnapshot(_) => ForkError::Gone,
+    }
+}
+
+/// Whether who wrote `head` may still have changes on top of the version that it names: another device, or an opening that this one does not remember (a copy of its files may).
+pub(crate) fn deposes(head: &Head, device: &Device, base: Option<&Base>) -> bool {
+    let remembered = base.is_some_and(|base| base.epoch == head.epoch.0);
+    head.state == HeadState::Held && (head.device != device.id || !remembered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_is_named_after_drive_device_and_day() {
+        let day = 86_400_000;
+        assert_eq!(name("work", "laptop", 0), "work (fork from laptop, 1970-01-01)");
+        assert_eq!(name("work", "laptop", 20_777 * day + 5), "work (fork from laptop, 2026-11-20)");
+        assert_eq!(name("w", "a", 11_016 * day), "w (fork from a, 2000-02-29)");
+        assert_eq!(name("w", "a", 11_322 * day - 1), "w (fork from a, 2000-12-30)");
+        let twice = name(&name("work", "laptop", 0), "desk", day);
+        assert_eq!(twice, "work (fork from desk, 1970-01-02)");
+    }
+}

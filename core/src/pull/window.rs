@@ -1,0 +1,169 @@
+//! How much of the background to have under way: enough to fill the link, so little that a reader who comes meanwhile
+//! does not wait behind it. Pure: it is told the time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+use std::time::Instant;
+
+/// At least one job.
+pub(super) const BYTES_MIN: u64 = 1 << 20;
+/// 1 Gbit/s times 250 ms.
+pub(super) const BYTES_MAX: u64 = 32 << 20;
+/// Before anything is known: what a link of 100 Mbit/s carries in a third of a second.
+const BYTES_FIRST: u64 = 4 << 20;
+/// A rate is what came in so long at least.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// The best rate and the shortest answer of so long count: what was before may have been another network.
+const MEMORY: Duration = Duration::from_secs(10);
+/// Answers are kept coming for so long beyond the time that one takes.
+const AHEAD: Duration = Duration::from_millis(250);
+
+/// The measure, taken from pulls that end.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// The interval that is being measured; none while nothing is under way.
+    interval: Option<Interval>,
+    /// Bytes per second, by the end of their interval.
+    rates: VecDeque<(Instant, u64)>,
+    /// The shortest answer, and when it came.
+    answer: Option<(Instant, Duration)>,
+    /// Since when answers are waited for that nothing else delays.
+    probing: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Interval {
+    begun: Instant,
+    /// What has come in it.
+    bytes: u64,
+    /// Whether more was wanted than the window let through. Else it says what was wanted, not what the link carries.
+    is_full: bool,
+}
+
+impl Window {
+    /// Something has to wait for the window.
+    pub(super) fn is_full(&mut self) {
+        self.interval.iter_mut().for_each(|interval| interval.is_full = true);
+    }
+
+    /// Notes a pull of so many bytes that took so long and ends now.
+    pub(super) fn ended(&mut self, bytes: u64, took: Duration, now: Instant) {
+        let begin = |begun| Interval { begun, bytes: 0, is_full: false };
+        let interval = self.interval.get_or_insert_with(|| begin(now - took));
+        interval.bytes += bytes;
+        let elapsed = now - interval.begun;
+        if elapsed >= INTERVAL {
+            let rate = (interval.bytes as f64 / elapsed.as_secs_f64()) as u64;
+            let is_best = self.rates.front().is_some_and(|(_, best)| rate > *best);
+            if interval.is_full || is_best {
+                keep_best(&mut self.rates, (now, rate));
+            }
+            *interval = begin(now);
+        }
+        self.measure_answer(took, now);
+    }
+
+    /// A full window delays its own answers, and a window that went by them would grow and grow. So when the shortest one
+    /// is old, the window closes, until one came that nothing else was under way with (the way of BBR's ProbeRTT).
+    fn measure_answer(&mut self, took: Duration, now: Instant) {
+        let is_alone = self.probing.is_some_and(|since| now - took >= since);
+        let is_shortest = self.answer.is_none_or(|(_, shortest)| took <= shortest);
+        if is_alone || is_shortest {
+            self.answer = Some((now, took));
+            self.probing = None;
+        } else if self.probing.is_none() && self.answer.is_some_and(|(at, _)| now - at > MEMORY) {
+            self.probing = Some(now);
+        }
+    }
+
+    /// Nothing is under way: what comes later is measured anew.
+    pub(super) fn is_idle(&mut self) {
+        self.interval = None;
+    }
+
+    /// Bytes of the background that may be under way.
+    pub(super) fn bytes(&self) -> u64 {
+        let (Some((_, rate)), Some((_, answer))) = (self.rates.front(), self.answer) else {
+            return BYTES_FIRST;
+        };
+        if self.probing.is_some() {
+            return BYTES_MIN;
+        }
+        // Half more than was seen, or it could never find out that the link carries more.
+        let bytes = 1.5 * *rate as f64 * (answer + AHEAD).as_secs_f64();
+        (bytes as u64).clamp(BYTES_MIN, BYTES_MAX)
+    }
+}
+
+/// Keeps the best rate of the memory in front: one that a newer one beats can never be it any more.
+fn keep_best(values: &mut VecDeque<(Instant, u64)>, new: (Instant, u64)) {
+    while values.back().is_some_and(|(_, old)| *old <= new.1) {
+        values.pop_back();
+    }
+    values.push_back(new);
+    while values.len() > 1 && values.front().is_some_and(|(at, _)| new.0 - *at > MEMORY) {
+        values.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Keeps the window full on a link of so many bytes per second for 20 s.
+    fn settle(window: &mut Window, rate: u64, round_trip: Duration, from: Instant) -> Instant {
+        let mut now = from;
+        while now - from < Duration::from_secs(20) {
+            let bytes = window.bytes();
+            let took = round_trip.max(Duration::from_secs_f64(bytes as f64 / rate as f64));
+            now += took;
+            for _ in 0..bytes / MIB {
+                window.ended(MIB, took, now);
+                window.is_full();
+            }
+        }
+        now
+    }
+
+    #[test]
+    fn a_fast_link_is_filled_whatever_its_round_trip() {
+        for (rate, round_trip) in
+            [(12 * MIB, 20), (12 * MIB, 100), (110 * MIB, 5), (110 * MIB, 150), (8 * MIB, 900)]
+        {
+            let mut window = Window::default();
+            settle(&mut window, rate, Duration::from_millis(round_trip), Instant::now());
+            let needed = rate as f64 * round_trip as f64 / 1000.0;
+            assert!(window.bytes() as f64 > 1.2 * needed, "{rate} {round_trip}: {}", window.bytes());
+        }
+    }
+
+    #[test]
+    fn who_wants_little_says_nothing_about_the_link() {
+        let (mut window, mut now) = (Window::default(), Instant::now());
+        for _ in 0..100 {
+            now += Duration::from_millis(250);
+            window.ended(64 << 10, Duration::from_millis(200), now);
+        }
+        assert_eq!(window.bytes(), BYTES_FIRST);
+    }
+
+    #[test]
+    fn on_a_slow_link_a_reader_waits_for_little() {
+        let mut window = Window::default();
+        settle(&mut window, MIB, Duration::from_millis(50), Instant::now());
+        assert!(window.bytes() <= 3 * MIB, "{}", window.bytes());
+    }
+
+    #[test]
+    fn another_network_is_noticed() {
+        let mut window = Window::default();
+        let now = settle(&mut window, 110 * MIB, Duration::from_millis(10), Instant::now());
+        let fast = window.bytes();
+        let now = settle(&mut window, MIB, Duration::from_millis(10), now);
+        assert!(window.bytes() < fast / 4, "{} after {fast}", window.bytes());
+        settle(&mut window, 110 * MIB, Duration::from_millis(10), now);
+        assert!(window.bytes() >= fast / 2);
+    }
+}

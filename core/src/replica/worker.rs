@@ -1,0 +1,325 @@
+//! The task of one replica.
+
+use super::catch_up::{Known, Object};
+use super::{Changed, Current, ReplicaError, check_no_primary, prepare, record};
+use crate::format::family::Family;
+use crate::format::head::{self, Head};
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::map::{Objects, ReadError};
+use crate::retry::{self, Backoff};
+use crate::store::pace::in_background;
+use crate::store::{Store, StoreError, When};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Objects on their way at once: up to 8 MiB each in memory.
+const PUTS_AT_ONCE: usize = 4;
+/// While the drive is written to, a replica that is away is tried at least so often; while it is not, more and more rarely.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// A replica of what one engine commits.
+pub struct Replica {
+    store: Arc<dyn Store>,
+    /// Of the primary.
+    objects: Arc<Objects>,
+    /// As it is on the replica.
+    family: Family,
+    /// Whether it has the keys as they are now, as far as is known.
+    prepared: bool,
+    /// What was last asked for.
+    asked: u64,
+    changed: Changed,
+    known: Option<Known>,
+    progress: watch::Sender<Progress>,
+    /// What is to be deleted once a version is here that was committed later.
+    doomed: VecDeque<(u64, String)>,
+}
+
+/// How far a replica is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The newest version that is there whole.
+    pub version: Option<ObjectId>,
+    /// When that was committed, Unix time in ms.
+    pub committed_ms: u64,
+    /// Bytes known to be missing.
+    pub behind_bytes: u64,
+    /// How often HEAD had changed, as [`super::Replicated::commits`] counts, when it had all.
+    pub commits: u64,
+    /// How it stands.
+    pub standing: Standing,
+}
+
+/// How a replica stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It was not looked at yet.
+    #[default]
+    Unknown,
+    /// It lacks something, which is on its way.
+    Behind,
+    /// It has the current version.
+    UpToDate,
+    /// It cannot be written to now, for this reason; it is tried again.
+    Trouble(String),
+}
+
+impl Replica {
+    /// The replica in `store`, for drives of `family`, of what `objects` reads from the primary.
+    pub fn new(store: Arc<dyn Store>, objects: Arc<Objects>, family: Family, changed: Changed) -> Self {
+        let progress = watch::Sender::new(Progress::default());
+        Self {
+            store,
+            objects,
+            family,
+            prepared: false,
+            asked: 0,
+            changed,
+            known: None,
+            progress,
+            doomed: VecDeque::new(),
+        }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Keeps the replica up with the primary, until the primary's side is dropped and everything it had is here, or until
+    /// `stop` says that it shall end.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = in_background(self.follow()) => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        let mut backoff = Backoff::unwatched();
+        loop {
+            let current = self.changed.current.borrow_and_update().clone();
+            if std::mem::replace(&mut self.asked, current.asked) != current.asked {
+                (self.prepared, backoff) = (false, Backoff::unwatched());
+            }
+            // What was put before HEAD changed has all been handed on by now.
+            while let Ok(offer) = self.changed.offers.try_recv() {
+                self.take(offer).await;
+            }
+            match self.catch_up(&current).await {
+                Ok(()) => backoff = Backoff::unwatched(),
+                Err(error) => {
+                    let reason = error.to_string();
+                    tracing::warn!(error = reason, "a replica lags behind; trying again");
+                    self.progress.send_modify(|progress| progress.standing = Standing::Trouble(reason));
+                    // While it is away the keys may change, also by another device.
+                    self.prepared = false;
+                    let hint = match &error {
+                        ReplicaError::Read(error) => retry::hint(error),
+                        _ => None,
+                    };
+                    self.wait(backoff.next(hint), current.commits).await;
+                    continue;
+                }
+            }
+            loop {
+                tokio::select! { biased;
+                    changed = self.changed.current.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    Some(offer) = self.changed.offers.recv() => self.take(offer).await,
+                }
+            }
+        }
+    }
+
+    /// Waits for the next try: for `time` where nothing happens, no longer than [`BUSY`] where there is more to bring than
+    /// after so many `commits`, and not at all once somebody asks. What is handed on meanwhile would only fill the memory.
+    async fn wait(&mut self, time: Duration, commits: u64) {
+        let begun = Instant::now();
+        let (mut time, mut alone) = (time, false);
+        loop {
+            tokio::select! { biased;
+                changed = self.changed.current.changed(), if !alone => {
+                    alone = changed.is_err();
+                    let current = self.changed.current.borrow();
+                    if current.asked != self.asked {
+                        return;
+                    }
+                    if current.commits != commits {
+                        time = time.min(BUSY);
+                    }
+                }
+                Some(_) = self.changed.offers.recv() => {}
+                () = tokio::time::sleep_until(begun + time) => return,
+            }
+        }
+    }
+
+    /// Puts objects that were handed on, as many at once as there are. One that fails is fetched later.
+    async fn take(&mut self, first: (String, Bytes)) {
+        let mut offers = vec![first];
+        while let (true, Ok(offer)) = (offers.len() < PUTS_AT_ONCE, self.changed.offers.try_recv()) {
+            offers.push(offer);
+        }
+        let behind: u64 = offers.iter().map(|(_, body)| body.len() as u64).sum();
+        self.progress.send_modify(|progress| {
+            (progress.standing, progress.behind_bytes) = (Standing::Behind, behind);
+        });
+        let puts = offers.into_iter().filter_map(|(name, body)| {
+            let object = ObjectId::parse(&name)?;
+            if self.known.as_ref().is_some_and(|known| known.has(&object)) {
+                return None;
+            }
+            let store = self.store.clone();
+            Some(async move { put(&*store, &name, body).await.is_ok().then_some(object) }.boxed())
+        });
+        let done: Vec<_> =
+            stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(PUTS_AT_ONCE).collect().await;
+        if let Some(known) = &mut self.known {
+            done.into_iter().flatten().for_each(|object| known.gained(object));
+        }
+    }
+
+    /// Brings what the current version needs and is not there, then its record, and then deletes what was deleted before it.
+    async fn catch_up(&mut self, current: &Current) -> Result<(), ReplicaError> {
+        while let Ok(deleted) = self.changed.deleted.try_recv() {
+            self.doomed.push_back(deleted);
+        }
+        let Some(head) = &current.head else { return Ok(()) };
+        let head = self.decode(head)?;
+        check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
+        if !self.prepared {
+            self.family = prepare(self.objects.store().as_ref(), &*self.store, &self.family).await?;
+            // As that says it is, it may be a primary after all.
+            check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
+            self.prepared = true;
+        }
+        let records = record::names(&*self.store, head.drive).await?;
+        let (name, last) = (record::name(&head), records.last());
+        if last != Some(&name) || self.known.is_some() {
+            self.bring(&head).await?;
+            if last.is_none_or(|last| *last < name) {
+                put(&*self.store, &name, Bytes::from(head.encode(self.objects.sealer()))).await?;
+            }
+            record::tidy(&*self.store, &records).await;
+        }
+        self.progress.send_replace(Progress {
+            version: Some(head.root),
+            committed_ms: head.written_ms,
+            behind_bytes: 0,
+            commits: current.commits,
+            standing: Standing::UpToDate,
+        });
+        // Where another device has brought a later version, what to delete is for it to say.
+        if last.is_none_or(|last| *last <= name) {
+            self.delete(head.drive, current.commits).await?;
+        }
+        Ok(())
+    }
+
+    fn decode(&self, head: &Bytes) -> Result<Head, ReadError> {
+        let decoded = Head::decode(self.objects.sealer(), head);
+        decoded.map_err(|error| ReadError::Format { name: "HEAD".into(), error })
+    }
+
+    async fn bring(&mut self, head: &Head) -> Result<(), ReadError> {
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => Known::list(&*self.store).await?,
+        };
+        let known = self.known.insert(known);
+        let root = self.objects.root(head.root, Some(head.root_hash)).await?;
+        let missing = known.missing(&self.objects, head.root, &root).await?;
+        let behind = missing.bytes();
+        self.progress.send_modify(|progress| {
+            (progress.standing, progress.behind_bytes) = (Standing::Behind, behind);
+        });
+        // Segments first: a root that is there names nothing that is not.
+        let (roots, segments): (Vec<_>, Vec<_>) =
+            missing.objects.iter().partition(|((kind, _), _)| *kind == ObjectKind::Root);
+        for part in [segments, roots] {
+            let copies: Vec<_> = part
+                .into_iter()
+                .map(|(object, len)| copy(&self.store, &self.objects, &self.progress, *object, *len).boxed())
+                .collect();
+            let mut copies = stream::iter(copies).buffer_unordered(PUTS_AT_ONCE);
+            while let Some(copied) = copies.next().await {
+                // What is done is not done again, should another one fail.
+                known.gained(copied?);
+            }
+        }
+        if let Some(known) = &mut self.known {
+            known.caught_up(missing);
+        }
+        Ok(())
+    }
+
+    /// Deletes what was deleted from the primary before HEAD changed to what is here now.
+    async fn delete(&mut self, drive: Uuid, commits: u64) -> Result<(), ReadError> {
+        if self.doomed.is_empty() || self.others_are_here(drive).await? {
+            return Ok(());
+        }
+        while let Some((_, name)) = self.doomed.front().filter(|(before, _)| *before < commits) {
+            self.store.delete(name).await?;
+            if let (Some(known), Some(object)) = (&mut self.known, ObjectId::parse(name)) {
+                known.lost(&object);
+            }
+            self.doomed.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Whether another drive of the family, such as a clone or a fork, is here too, as in a replica or as in its own store (this
+    /// one may have been a primary): what it needs here may be more than what it needs at the primary. Then nothing is deleted.
+    async fn others_are_here(&self, drive: Uuid) -> Result<bool, ReadError> {
+        for (all, own) in [(record::ALL, record::prefix(drive)), (head::ALL, head::name(drive))] {
+            let listed = self.store.list(all).await?;
+            if listed.iter().any(|listed| !listed.name.starts_with(&own)) {
+                return Ok(true);
+            }
+        }
+        // Somebody looks at a version, or makes a drive of it.
+        Ok(!self.store.list("ref/").await?.is_empty())
+    }
+}
+
+/// Copies an object of `len` bytes, where that is known. Returns what it was.
+async fn copy(
+    store: &Arc<dyn Store>,
+    objects: &Arc<Objects>,
+    progress: &watch::Sender<Progress>,
+    object: Object,
+    len: u64,
+) -> Result<Object, ReadError> {
+    let name = object.1.name(object.0);
+    let body = objects.store().get(&name, None).await?.bytes;
+    if len > 0 && body.len() as u64 != len {
+        let reason = format!("it has {} bytes of {len}", body.len());
+        return Err(StoreError::Damaged { name, reason }.into());
+    }
+    put(&**store, &name, body).await?;
+    progress.send_modify(|progress| progress.behind_bytes = progress.behind_bytes.saturating_sub(len));
+    Ok(object)
+}
+
+/// Puts an immutable object; one that is there already is an earlier try of the same.
+async fn put(store: &dyn Store, name: &str, body: Bytes) -> Result<(), StoreError> {
+    match store.put(name, body.clone(), When::Absent).await {
+        Err(StoreError::Precondition { .. }) => match store.get(name, None).await?.bytes == body {
+            true => Ok(()),
+            false => {
+                Err(StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() })
+            }
+        },
+        put => put.map(drop),
+    }
+}

@@ -1,0 +1,65 @@
+//! From an address to a store.
+
+use super::Store;
+use super::claims::Claims;
+use super::credentials::Credentials;
+use super::file::FileStore;
+use super::pace::Pacer;
+use super::probe::Mode;
+use super::url::{StoreUrl, UrlError};
+use std::sync::Arc;
+
+/// Why a store cannot be asked at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The address is none.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The credentials are of another kind than the store takes, or its certificates cannot be read.
+    #[error("{reason}")]
+    Setup {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// The store at `url`, as it is, whose bodies go as `pacer` lets them. Nothing is contacted yet.
+pub fn connect(
+    url: &StoreUrl,
+    credentials: &Credentials,
+    pacer: &Pacer,
+) -> Result<Arc<dyn Store>, ConnectError> {
+    match url {
+        StoreUrl::File(path) => Ok(Arc::new(FileStore::new(path.clone()))),
+        #[cfg(feature = "s3")]
+        StoreUrl::S3(url) => {
+            match super::s3::S3Store::new(url, credentials, super::s3::Limits::default(), pacer) {
+                Ok(store) => Ok(Arc::new(store)),
+                Err(reason) => Err(ConnectError::Setup { reason }),
+            }
+        }
+        #[cfg(not(feature = "s3"))]
+        StoreUrl::S3(_) => unknown(url, credentials),
+        #[cfg(feature = "dav")]
+        StoreUrl::Dav(url) => {
+            let limits = super::dav::http::Limits::default();
+            Ok(Arc::new(super::dav::DavStore::new(url, credentials, limits, pacer)?))
+        }
+        #[cfg(not(feature = "dav"))]
+        StoreUrl::Dav(_) => unknown(url, credentials),
+    }
+}
+
+/// The store with HEADs that change as its family says: swapped by itself, or by claims.
+pub fn with_heads(store: Arc<dyn Store>, mode: Mode) -> Arc<dyn Store> {
+    match mode {
+        Mode::Swap => store,
+        Mode::Claim | Mode::None => Arc::new(Claims::new(store)),
+    }
+}
+
+#[cfg(not(all(feature = "dav", feature = "s3")))]
+fn unknown(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
+    let reason = format!("{url} cannot be reached by this build with {credentials:?}");
+    Err(ConnectError::Setup { reason })
+}

@@ -1,0 +1,151 @@
+//! The store on a WebDAV server.
+//!
+//! What servers have in common is little. A conditional PUT is atomic nowhere (it is ignored, or checked and then done),
+//! and on some servers a PUT that breaks off leaves half an object under its name. MOVE within a server is a rename.
+//! MKCOL makes a collection for one only, on nearly all. So:
+//!
+//! * **Objects** are put to a name of their own in the collection `tmp` and moved: two requests, of which one is small. A PUT
+//!   that broke off, and that its server notices only minutes later, so never touches what another try has put since (some
+//!   servers delete the object of a PUT that broke off). Where a server cannot MOVE, an object is put and its length is
+//!   asked for.
+//! * **HEAD** cannot be swapped here; [`super::claims`] does it with claims. A *claim* is the collection of that name. Who has
+//!   made it, by MKCOL, puts its nonce into it and looks: only if no other's is there the claim is its own. Since each puts
+//!   first and looks then, of two that a careless server has both told "made" at most one sees itself alone. Who did not
+//!   get the answer to its MKCOL owns the claim only if its nonce is there. A claim without a nonce is nobody's, and stays.
+//! * LOCK is not used: it is missing as often as it is held for ever by somebody who died.
+//!
+//! Collections are made when they are first needed, and remembered. The base itself is made only for a new family: in place
+//! of one that is gone nothing may begin anew, and where it is gone nothing is "not found".
+//!
+//! Lengths are checked on every read; the content is checked by who reads it, since everything is sealed.
+
+mod answer;
+mod auth;
+mod challenge;
+mod claim;
+mod collections;
+mod digest;
+mod facts;
+pub mod http;
+mod list;
+mod multistatus;
+mod names;
+mod progress;
+mod put;
+mod read;
+mod temporary;
+mod trouble;
+
+use super::connect::ConnectError;
+use super::credentials::Credentials;
+use super::url::DavUrl;
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
+use crate::format::family;
+use crate::store::pace::Pacer;
+use async_trait::async_trait;
+use bytes::Bytes;
+use collections::Collections;
+use http::{Http, Limits, Request};
+use reqwest::{Method, StatusCode};
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+
+/// A collection of objects on a WebDAV server.
+pub struct DavStore {
+    http: Http,
+    collections: Collections,
+    /// The server has answered a MOVE as one that does not know it.
+    cannot_move: AtomicBool,
+}
+
+impl DavStore {
+    /// The store at `url`. Nothing is contacted yet.
+    pub fn new(
+        url: &DavUrl,
+        credentials: &Credentials,
+        limits: Limits,
+        pacer: &Pacer,
+    ) -> Result<Self, ConnectError> {
+        let http = Http::new(url, credentials, limits, pacer)?;
+        Ok(Self { http, collections: Collections::default(), cannot_move: AtomicBool::new(false) })
+    }
+
+    /// What a 404 for `name` means: nothing is "not found" where the store itself is not.
+    async fn not_found(&self, name: &str) -> StoreError {
+        match self.expect_here(name).await {
+            Ok(()) => StoreError::NotFound { name: name.to_owned() },
+            Err(error) => error,
+        }
+    }
+
+    /// The error if the store is not there: the family's own object answers for all others. What comes before there
+    /// is a family may simply be missing.
+    async fn expect_here(&self, name: &str) -> Result<(), StoreError> {
+        if collections::begins(name) {
+            return Ok(());
+        }
+        match self.len_of(family::NAME).await {
+            Err(StoreError::NotFound { .. }) => {
+                let reason = format!("there is no store at {}", self.http.base());
+                Err(StoreError::Unreachable { reason })
+            }
+            len => len.map(drop),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for DavStore {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        match self.read(name, range).await {
+            Err(StoreError::NotFound { .. }) => Err(self.not_found(name).await),
+            read => read,
+        }
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        match when {
+            When::Matches(expected) => self.put_over(name, body, &expected).await,
+            When::Absent | When::Always => self.put_aside(name, body, when).await,
+        }
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        match self.len_of(name).await {
+            Err(StoreError::NotFound { .. }) => Err(self.not_found(name).await),
+            len => len,
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.list_all(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let base = self.http.base();
+        // Claims of a probe are the only collections that are ever deleted.
+        let is_claim = probe::is_claim(name);
+        let url = if is_claim { names::collection(base, name) } else { names::object(base, name) };
+        let answer = self.http.send(&Request::new(Method::DELETE, url)).await?;
+        match answer.status {
+            StatusCode::NO_CONTENT => Ok(()),
+            StatusCode::OK | StatusCode::ACCEPTED => {
+                answer.no_page()?.drain().await;
+                Ok(())
+            }
+            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::CONFLICT => {
+                answer.drain().await;
+                self.expect_here(name).await
+            }
+            _ => Err(answer.refusal(name)),
+        }
+    }
+
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.claim_collection(name, nonce).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.ask_facts().await
+    }
+}

@@ -1,0 +1,322 @@
+//! Requests to one server: credentials, time limits, redirects. Nothing is tried twice, but for a server that asks who
+//! it is.
+//!
+//! A redirect is followed on the same server only. One to elsewhere is what a network does that wants its guests to sign
+//! in; it would get neither data nor credentials.
+
+use super::answer;
+use super::auth::{self, Auth};
+use super::progress::Progress;
+use super::trouble;
+use crate::store::StoreError;
+use crate::store::connect::ConnectError;
+use crate::store::credentials::Credentials;
+use crate::store::pace::{Gate, Pacer, Way};
+use crate::store::url::DavUrl;
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Body, Client, Method, StatusCode, redirect};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+/// A body that is not sent before the server is known to take the credentials.
+const LARGE_BYTES: usize = 64 << 10;
+/// What is read of an answer's body that nobody wants, to keep the connection.
+const UNWANTED_BYTES: u64 = 64 << 10;
+/// A server that asks for credentials again and again, or redirects in a circle, is given up.
+const ROUNDS_MAX: usize = 5;
+/// Servers close idle connections after some seconds; ours go first.
+const IDLE_CONNECTION_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// How long requests may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Until there is a connection.
+    pub connect: Duration,
+    /// Without a byte in either direction.
+    pub idle: Duration,
+    /// In all, beside what the body takes.
+    pub total: Duration,
+    /// The slowest that a body may be, in bytes per second: a modem's 128 kbit/s.
+    pub slowest: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let [connect, idle, total] = [10, 20, 60].map(Duration::from_secs);
+        Self { connect, idle, total, slowest: 16 << 10 }
+    }
+}
+
+/// One server, and who asks it.
+pub struct Http {
+    client: Client,
+    auth: Auth,
+    limits: Limits,
+    pacer: Pacer,
+    base: Url,
+    host: String,
+}
+
+/// What is asked.
+pub struct Request {
+    /// The verb.
+    pub method: Method,
+    /// The address.
+    pub url: Url,
+    /// Beside those that every request has.
+    pub headers: HeaderMap,
+    /// May be empty.
+    pub body: Bytes,
+}
+
+impl Request {
+    /// One without a body.
+    pub fn new(method: Method, url: Url) -> Self {
+        Self { method, url, headers: HeaderMap::new(), body: Bytes::new() }
+    }
+
+    /// The same with a header; the value is one that can be sent.
+    pub fn with(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+}
+
+/// What came back; the body is still to be read.
+pub struct Answer {
+    /// How it went.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Where it came from, behind redirects.
+    pub url: Url,
+    response: reqwest::Response,
+    begun: Instant,
+    limits: Limits,
+    gate: Gate,
+    host: String,
+}
+
+impl Http {
+    /// For the server of `url`. Nothing is contacted yet.
+    pub fn new(
+        url: &DavUrl,
+        credentials: &Credentials,
+        limits: Limits,
+        pacer: &Pacer,
+    ) -> Result<Self, ConnectError> {
+        let setup = |reason: String| ConnectError::Setup { reason };
+        // Another part of the program may have been first: it is the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut client = Client::builder()
+            .user_agent(concat!("holdall/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .connect_timeout(limits.connect)
+            .tcp_user_timeout(limits.idle)
+            .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX);
+        if auth::is_loopback(&url.base) {
+            client = client.no_proxy();
+        }
+        if let Some(path) = &url.ca {
+            let unreadable = |error: &dyn std::fmt::Display| {
+                setup(format!("The certificates in {} cannot be read: {error}.", path.display()))
+            };
+            let pem = std::fs::read(path).map_err(|error| unreadable(&error))?;
+            let trusted =
+                reqwest::Certificate::from_pem_bundle(&pem).map_err(|_| unreadable(&"it is not PEM"))?;
+            if trusted.is_empty() {
+                return Err(unreadable(&"there is none in it"));
+            }
+            client = client.tls_certs_merge(trusted);
+        }
+        if url.base.scheme() == "http" {
+            client = client.tls_certs_only([]);
+        }
+        let client = client.build().map_err(|_| {
+            setup(
+                "This computer trusts no certificates at all: install the package ca-certificates."
+                    .to_owned(),
+            )
+        })?;
+        let host = url.base.host_str().unwrap_or_default().to_owned();
+        let auth = Auth::new(&url.base, credentials)?;
+        Ok(Self { client, auth, limits, pacer: pacer.clone(), base: url.base.clone(), host })
+    }
+
+    /// The collection that everything lies in.
+    pub fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// The server, for errors.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Sends a request. An error means that there is no answer of this server, or none but for who it knows.
+    pub async fn send(&self, request: &Request) -> Result<Answer, StoreError> {
+        if request.body.len() > LARGE_BYTES && !self.auth.is_settled() {
+            self.rounds(&Request::new(Method::HEAD, self.base.clone())).await?.drain().await;
+        }
+        self.rounds(request).await
+    }
+
+    async fn rounds(&self, request: &Request) -> Result<Answer, StoreError> {
+        let mut url = request.url.clone();
+        for _ in 0..ROUNDS_MAX {
+            let (header, sent) = self.auth.header(request.method.as_str(), &url);
+            let answer = self.once(request, &url, header).await?;
+            if answer.status == StatusCode::UNAUTHORIZED {
+                let refused = self.auth.refused(&sent, &answer.headers);
+                answer.drain().await;
+                refused?;
+                continue;
+            }
+            self.auth.taken(&sent, &answer.headers);
+            let location = answer.headers.get(LOCATION).filter(|_| answer.status.is_redirection());
+            let Some(location) = location else { return Ok(answer) };
+            url = self.follow(&url, location)?;
+            answer.drain().await;
+        }
+        let reason = format!("{} sends requests round in a circle", self.host);
+        Err(StoreError::Unreachable { reason })
+    }
+
+    /// Where a redirect leads, if that is the same server.
+    fn follow(&self, from: &Url, location: &HeaderValue) -> Result<Url, StoreError> {
+        let unreachable = |reason: String| Err(StoreError::Unreachable { reason });
+        let Some(to) = location.to_str().ok().and_then(|to| from.join(to).ok()) else {
+            return unreachable(format!("{} redirects to an address that is none", self.host));
+        };
+        let (here, there) = (self.host.as_str(), to.host_str().unwrap_or_default());
+        if to.origin() == self.base.origin() {
+            Ok(to)
+        } else if here == there && to.scheme() == "https" && self.base.scheme() == "http" {
+            unreachable(format!("{here} wants to be asked by https: its address begins with https://"))
+        } else {
+            unreachable(format!(
+                "requests to {here} are redirected to {there}; this network may ask to sign in first, or the address is not that of WebDAV"
+            ))
+        }
+    }
+
+    async fn once(
+        &self,
+        request: &Request,
+        url: &Url,
+        auth: Option<HeaderValue>,
+    ) -> Result<Answer, StoreError> {
+        let begun = Instant::now();
+        let (body, progress) = Progress::watch(request.body.clone(), self.pacer.gate(Way::Up));
+        let mut builder = self
+            .client
+            .request(request.method.clone(), url.clone())
+            .headers(request.headers.clone())
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some(auth) = auth {
+            builder = builder.header(AUTHORIZATION, auth);
+        }
+        if !request.body.is_empty() || request.method == Method::PUT {
+            builder = builder.body(Body::wrap(body));
+        }
+        let slowest = self.pacer.slowest(Way::Up, self.limits.slowest);
+        let limits = Limits { slowest, ..self.limits };
+        let deadline = begun + limits.with_body(request.body.len() as u64);
+        let unreachable = |reason: String| StoreError::Unreachable { reason };
+        let response = tokio::select! {
+            response = builder.send() => response,
+            () = progress.silence(limits.idle, limits.slowest) => {
+                return Err(unreachable(format!("{} does not answer", self.host)));
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                return Err(unreachable(format!("{} is too slow", self.host)));
+            }
+        };
+        let https = self.base.scheme() == "https";
+        let response = response.map_err(|error| unreachable(trouble::reason(&error, &self.host, https)))?;
+        Ok(Answer {
+            status: response.status(),
+            headers: response.headers().clone(),
+            url: url.clone(),
+            response,
+            begun,
+            limits: Limits { slowest: self.pacer.slowest(Way::Down, self.limits.slowest), ..self.limits },
+            gate: self.pacer.gate(Way::Down),
+            host: self.host.clone(),
+        })
+    }
+}
+
+impl Limits {
+    fn with_body(&self, bytes: u64) -> Duration {
+        self.total + Duration::from_secs(bytes / self.slowest)
+    }
+}
+
+impl Answer {
+    /// The body's length, where the server says it.
+    pub fn content_length(&self) -> Option<u64> {
+        self.headers.get(reqwest::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    }
+
+    /// What its status means for `name`.
+    pub fn refusal(&self, name: &str) -> StoreError {
+        answer::refusal(self.status, &self.headers, &self.host, name)
+    }
+
+    /// The error if it is a web page, which nothing in a store is.
+    pub fn no_page(self) -> Result<Self, StoreError> {
+        if answer::is_page(&self.headers) { Err(answer::page(&self.host)) } else { Ok(self) }
+    }
+
+    /// At most `most` bytes of the body, from byte `skip` on. Fewer where it ends before.
+    pub async fn read(mut self, skip: u64, most: u64) -> Result<Bytes, StoreError> {
+        let expected = self.content_length().unwrap_or(0).min(skip + most);
+        let mut bytes = BytesMut::with_capacity(expected.saturating_sub(skip).min(16 << 20) as usize);
+        let mut place = 0;
+        while (bytes.len() as u64) < most {
+            let Some(piece) = self.piece(expected.max(place)).await? else { break };
+            let from = skip.saturating_sub(place).min(piece.len() as u64) as usize;
+            let to = (skip + most - place).min(piece.len() as u64) as usize;
+            bytes.extend_from_slice(&piece[from..to]);
+            place += piece.len() as u64;
+        }
+        let is_all = self.content_length() == Some(place);
+        if is_all {
+            // Its end is here as well: the connection serves the next request.
+            let _ = self.piece(place).await;
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// Reads a body that nobody wants, unless it is long: then the connection is closed.
+    pub async fn drain(mut self) {
+        let mut place = 0;
+        while place <= UNWANTED_BYTES
+            && let Ok(Some(piece)) = self.piece(UNWANTED_BYTES).await
+        {
+            place += piece.len() as u64;
+        }
+    }
+
+    async fn piece(&mut self, expected: u64) -> Result<Option<Bytes>, StoreError> {
+        let unreachable = |reason: String| StoreError::Unreachable { reason };
+        let (now, end) = (Instant::now(), self.begun + self.limits.with_body(expected));
+        let silent = now + self.limits.idle;
+        match timeout_at(silent.min(end), self.response.chunk()).await {
+            Ok(Ok(piece)) => {
+                self.gate.turn(piece.as_ref().map_or(0, Bytes::len)).await;
+                Ok(piece)
+            }
+            Ok(Err(_)) => {
+                Err(unreachable(format!("{} closed the connection in the middle of its answer", self.host)))
+            }
+            Err(_) if end < silent => Err(unreachable(format!("{} is too slow", self.host))),
+            Err(_) => Err(unreachable(format!("{} fell silent in the middle of its answer", self.host))),
+        }
+    }
+}

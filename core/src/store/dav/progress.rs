@@ -1,0 +1,108 @@
+//! A request's body that can be watched: silence is told from slowness.
+
+use crate::store::pace::Gate;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is handed to the connection at a time.
+const PIECE_BYTES: usize = 64 << 10;
+/// What may be on its way in the socket's buffer when the last piece is handed over.
+const UNDERWAY_BYTES: u64 = 1 << 20;
+
+/// How far a body is.
+#[derive(Clone)]
+pub struct Progress {
+    // Written where a piece is handed over, read by who waits.
+    at: Arc<Mutex<(u64, Instant)>>,
+}
+
+impl Progress {
+    /// A body of `bytes`, and how far it is.
+    pub fn watch(bytes: Bytes, gate: Gate) -> (Watched, Self) {
+        let progress = Self { at: Arc::new(Mutex::new((0, Instant::now()))) };
+        (Watched { rest: bytes, progress: progress.clone(), gate }, progress)
+    }
+
+    /// Comes back when nothing has moved for `idle`, and what was handed over has had time to leave at `slowest`
+    /// bytes per second.
+    pub async fn silence(&self, idle: Duration, slowest: u64) {
+        loop {
+            let (sent, at) = *self.at.lock();
+            let underway = Duration::from_secs_f64(sent.min(UNDERWAY_BYTES) as f64 / slowest as f64);
+            let deadline = at + idle + underway;
+            if Instant::now() >= deadline {
+                return;
+            }
+            tokio::time::sleep_until(deadline).await;
+        }
+    }
+}
+
+/// A body in pieces.
+pub struct Watched {
+    rest: Bytes,
+    progress: Progress,
+    gate: Gate,
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let len = self.gate.piece(self.rest.len().min(PIECE_BYTES));
+        // A body that waits for its turn is not silent.
+        self.progress.at.lock().1 = Instant::now();
+        ready!(self.gate.poll_turn(cx, len));
+        let piece = self.rest.split_to(len);
+        let (sent, at) = &mut *self.progress.at.lock();
+        *sent += len as u64;
+        *at = Instant::now();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::pace::{Pacer, Way};
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_the_last_piece() {
+        let (mut body, progress) =
+            Progress::watch(vec![0; PIECE_BYTES + 1].into(), Pacer::new().gate(Way::Up));
+        assert_eq!(body.size_hint().exact(), Some(PIECE_BYTES as u64 + 1));
+        let begun = Instant::now();
+        let idle = Duration::from_secs(20);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        tokio::time::sleep(Duration::from_secs(19)).await;
+        for _ in 0..2 {
+            assert!(matches!(Pin::new(&mut body).poll_frame(&mut context), Poll::Ready(Some(Ok(_)))));
+        }
+        assert!(body.is_end_stream());
+        progress.silence(idle, PIECE_BYTES as u64).await;
+        assert!(begun.elapsed() >= Duration::from_secs(40), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(41), "{:?}", begun.elapsed());
+    }
+}

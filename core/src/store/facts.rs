@@ -1,0 +1,17 @@
+//! What a store tells about itself beside its objects. For people and for the probe: nothing is safe because of it.
+
+use serde::{Deserialize, Serialize};
+
+/// What is known of a store and the way to it. All of it is best effort.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The protocol that protects the connection, as in "TLS 1.3"; none where nothing does or there is no connection.
+    pub tls: Option<String>,
+    /// The server's clock when it answered this question, Unix time in ms; whole seconds by HTTP's `Date`.
+    pub date_ms: Option<u64>,
+    /// Bytes that may still be stored, where the store says so.
+    pub free_bytes: Option<u64>,
+    /// Conditional puts are never relied upon, however a race ends: the protocol lets a server check and write in two
+    /// steps. So it is with WebDAV.
+    pub never_swaps: bool,
+}

@@ -1,0 +1,238 @@
+//! Bandwidth limits: how fast bytes may go to stores and come from them, over all drives of one service.
+//!
+//! A body goes in small pieces, each of which waits for its turn here, so that a limit is a steady rate and not a burst
+//! with a rest behind it. What a reader waits for goes first: work that was begun [`in_background`] gets what is left.
+
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Bytes of one piece.
+pub const PIECE_BYTES: usize = 16 << 10;
+/// The least rate that can be set, in bytes per second: below it requests would run into their time-outs.
+pub const RATE_MIN: u64 = 16 << 10;
+/// The slowest that a body may be under a limit, in bytes per second.
+const SLOWEST_PACED: u64 = 256;
+/// How much of its rate a direction may save up while nothing goes.
+const BURST: Duration = Duration::from_millis(50);
+/// How often work in the background looks whether it is its turn while readers want more than there is.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// For how long at most readers go first, so that the background is never held up for ever.
+const HELD_UP_MAX: Duration = Duration::from_secs(2);
+
+tokio::task_local! {
+    static BACKGROUND: ();
+}
+
+/// Runs `work` in the background: what readers wait for goes first.
+pub async fn in_background<T>(work: impl Future<Output = T>) -> T {
+    BACKGROUND.scope((), work).await
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To a store.
+    Up,
+    /// From a store.
+    Down,
+}
+
+/// The limits of both ways. Cloned, it is the same.
+#[derive(Clone, Debug, Default)]
+pub struct Pacer {
+    // Held for arithmetic only.
+    lanes: Arc<[Mutex<Lane>; 2]>,
+}
+
+impl Pacer {
+    /// No limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a limit in bytes per second, at least [`RATE_MIN`]; `None` is none. It holds for what is under way too.
+    pub fn set(&self, way: Way, rate: Option<u64>) {
+        self.lane(way).lock().rate = rate.map(|rate| rate.max(RATE_MIN));
+    }
+
+    /// The limit in bytes per second.
+    pub fn rate(&self, way: Way) -> Option<u64> {
+        self.lane(way).lock().rate
+    }
+
+    /// The slowest that a body may be, in bytes per second, before it counts as a drip: where there is a limit, many bodies
+    /// share it, and those of the background get a piece in a time that is bounded.
+    pub fn slowest(&self, way: Way, otherwise: u64) -> u64 {
+        match self.rate(way) {
+            None => otherwise,
+            Some(_) => SLOWEST_PACED.min(otherwise),
+        }
+    }
+
+    /// The way that a body of the work that runs here is to take.
+    pub fn gate(&self, way: Way) -> Gate {
+        let background = BACKGROUND.try_with(|()| ()).is_ok();
+        Gate { pacer: self.clone(), way, background, waiting: None }
+    }
+
+    /// Waits until `bytes` may go.
+    async fn turn(&self, way: Way, bytes: usize, background: bool) {
+        let begun = Instant::now();
+        loop {
+            let now = Instant::now();
+            let patience = background && now - begun < HELD_UP_MAX;
+            let wait = {
+                let mut lane = self.lane(way).lock();
+                match patience && lane.is_wanted_by_readers(now) {
+                    true => Err(LOOK_EVERY),
+                    false => Ok(lane.reserve(bytes, now, !background)),
+                }
+            };
+            match wait {
+                Ok(wait) if wait.is_zero() => return,
+                Ok(wait) => return tokio::time::sleep(wait).await,
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+
+    fn lane(&self, way: Way) -> &Mutex<Lane> {
+        &self.lanes[way as usize]
+    }
+}
+
+/// Where the pieces of one body wait for their turns. Bodies are sent by tasks that serve a connection, so what the body is
+/// for is noted here when its request begins.
+pub struct Gate {
+    pacer: Pacer,
+    way: Way,
+    background: bool,
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+impl Gate {
+    /// How much of `left` bytes may go as one piece.
+    pub fn piece(&self, left: usize) -> usize {
+        if self.pacer.rate(self.way).is_some() { left.min(PIECE_BYTES) } else { left }
+    }
+
+    /// Ready once `bytes` may go. Asked again for the same bytes until it is.
+    pub fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
+        if self.waiting.is_none() && self.pacer.rate(self.way).is_some() {
+            let (pacer, way, background) = (self.pacer.clone(), self.way, self.background);
+            self.waiting = Some(Box::pin(async move { pacer.turn(way, bytes, background).await }));
+        }
+        if let Some(waiting) = &mut self.waiting {
+            ready!(waiting.as_mut().poll(cx));
+            self.waiting = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits until `bytes` may go.
+    pub async fn turn(&mut self, bytes: usize) {
+        std::future::poll_fn(|cx| self.poll_turn(cx, bytes)).await;
+    }
+}
+
+/// One way's account. Pure: it is told the time.
+#[derive(Debug, Default)]
+struct Lane {
+    rate: Option<u64>,
+    /// When everything that was let go so far will have gone at that rate.
+    busy_until: Option<Instant>,
+    /// When what readers were let go last will have gone.
+    readers_until: Option<Instant>,
+}
+
+impl Lane {
+    /// Lets `bytes` go, and says how long from now.
+    fn reserve(&mut self, bytes: usize, now: Instant, reader: bool) -> Duration {
+        let Some(rate) = self.rate else { return Duration::ZERO };
+        let free = self.busy_until.map_or(now, |until| until.max(now - BURST));
+        let done = free + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        self.busy_until = Some(done);
+        if reader {
+            self.readers_until = Some(done);
+        }
+        free.saturating_duration_since(now)
+    }
+
+    fn is_wanted_by_readers(&self, now: Instant) -> bool {
+        self.rate.is_some() && self.readers_until.is_some_and(|until| until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    async fn send(pacer: &Pacer, bytes: u64) -> Duration {
+        let (begun, mut gate) = (Instant::now(), pacer.gate(Way::Up));
+        let mut left = bytes as usize;
+        while left > 0 {
+            let piece = gate.piece(left);
+            gate.turn(piece).await;
+            left -= piece;
+        }
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_limit_nothing_waits() {
+        let pacer = Pacer::new();
+        assert_eq!(pacer.gate(Way::Up).piece(8 << 20), 8 << 20);
+        assert_eq!(send(&pacer, 100 * MIB).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_bodies_share_a_rate() {
+        let pacer = Pacer::new();
+        pacer.set(Way::Up, Some(MIB));
+        let (a, b) = tokio::join!(send(&pacer, 4 * MIB), send(&pacer, 4 * MIB));
+        let longer = a.max(b).as_secs_f64();
+        assert!((7.8..=8.1).contains(&longer), "{longer}");
+        assert!(a.min(b).as_secs_f64() > 7.0, "they take turns");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_saved_up_for_a_burst() {
+        let pacer = Pacer::new();
+        pacer.set(Way::Up, Some(MIB));
+        send(&pacer, MIB).await;
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert!(send(&pacer, MIB).await.as_secs_f64() > 0.9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_reader_waits_for_goes_first() {
+        let pacer = Pacer::new();
+        pacer.set(Way::Up, Some(MIB));
+        let background = in_background(send(&pacer, 4 * MIB));
+        let reader = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            send(&pacer, MIB).await
+        };
+        let (background, reader) = tokio::join!(background, reader);
+        assert!(reader.as_secs_f64() < 1.3, "{reader:?}");
+        assert!((4.8..5.3).contains(&background.as_secs_f64()), "{background:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_do_not_hold_up_the_background_for_ever() {
+        let pacer = Pacer::new();
+        pacer.set(Way::Up, Some(MIB));
+        let reader = send(&pacer, 60 * MIB);
+        let background = in_background(send(&pacer, MIB / 4));
+        tokio::select! {
+            _ = reader => panic!("the background starved"),
+            _ = background => {}
+        }
+    }
+}

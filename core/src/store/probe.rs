@@ -1,0 +1,256 @@
+//! What can this store do? Found out by doing it, over two connections, before any data is written.
+//!
+//! Everything happens under fresh names, `probe/<id>-...`, which are deleted afterwards as well as it can be. The verdict
+//! follows from what the store did and never from what it says it is. A race proves nothing by being fair: a store
+//! starts as [`Mode::Swap`], and everything that is seen can only demote it.
+//!
+//! What it costs, with `r` for a round trip: [`Effort::FULL`] about 340 requests of up to 20 kB in about 40 r (4 s at
+//! 100 ms), [`Effort::QUICK`] about 75 in about 14 r, where claims have to be raced too 100 in about 17 r. `core/tests/probe.rs` counts both.
+
+use super::{Etag, Facts, Fetched, Store, StoreError, When};
+use crate::map::ReadError;
+use crate::retry::{self, Backoff};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use parking_lot::Mutex;
+use races::Course;
+use std::ops::Range;
+use std::time::Duration;
+use tokio::time::Instant;
+
+mod looks;
+mod races;
+mod report;
+mod verdict;
+
+pub use report::{Mode, Race, Races, Refusals, Report, Rights, Seen};
+pub use verdict::{Findings, judge};
+
+/// What the names of all probes begin with.
+pub const AREA: &str = "probe/";
+/// What the names of claims have behind the probe's own.
+const CLAIM: &str = "-claim-";
+/// Tries of a request that can be repeated.
+const TRIES: u32 = 4;
+/// Deletes at once at the end.
+const DELETES_AT_ONCE: usize = 16;
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Round trips that are timed.
+    latency_tries: u32,
+    /// Times that one connection looks for what the other did.
+    looks: u32,
+    course: Course,
+    /// Whether all is done at once, and what a swap needs no more is left out.
+    hurry: bool,
+}
+
+impl Effort {
+    /// When a store is made or tested.
+    pub const FULL: Self =
+        Self { latency_tries: 5, looks: 4, course: Course { rounds: 5, ways: 12 }, hurry: false };
+    /// Each time a drive is opened.
+    pub const QUICK: Self =
+        Self { latency_tries: 3, looks: 1, course: Course { rounds: 2, ways: 6 }, hurry: true };
+}
+
+/// Finds out what a store can do, over two connections that share nothing. `now_ms` is this computer's Unix time in ms.
+///
+/// An error says that no verdict was possible, as when the store cannot be reached: nothing is known then.
+pub async fn probe(
+    connections: [&dyn Store; 2],
+    effort: Effort,
+    now_ms: &(dyn Fn() -> u64 + Sync),
+) -> Result<Report, StoreError> {
+    let id = format!("{AREA}{:032x}", crate::entropy::u128());
+    let area = Area { connections, id, made: Mutex::default() };
+    let report = area.probe(effort, now_ms).await;
+    area.clean_up().await;
+    report
+}
+
+/// Whether it is the name of a claim that a probe has made: on some stores those are no objects.
+pub fn is_claim(name: &str) -> bool {
+    let own = name.strip_prefix(AREA).filter(|own| !own.contains('/'));
+    own.is_some_and(|own| own.contains(CLAIM))
+}
+
+/// The part of the store where a probe takes place.
+struct Area<'a> {
+    connections: [&'a dyn Store; 2],
+    id: String,
+    /// What may be there. Held to add a name.
+    made: Mutex<Vec<String>>,
+}
+
+impl Area<'_> {
+    async fn probe(&self, effort: Effort, now_ms: &(dyn Fn() -> u64 + Sync)) -> Result<Report, StoreError> {
+        let before_ms = now_ms();
+        let facts = self.patiently(|| self.connections[0].facts()).await?;
+        let middle_ms = before_ms / 2 + now_ms() / 2;
+        let (rights, latency) = if effort.hurry {
+            tokio::join!(self.rights(), self.latency(effort.latency_tries))
+        } else {
+            (self.rights().await, self.latency(effort.latency_tries).await)
+        };
+        let mut report = Report {
+            mode: Mode::None,
+            reasons: Vec::new(),
+            latency_us: latency_us(latency)?,
+            tls: facts.tls.clone(),
+            clock_ahead_ms: facts.date_ms.map(|date| date as i64 - middle_ms as i64),
+            free_bytes: facts.free_bytes,
+            rights: rights?,
+            ranges_exact: false,
+            seen: Seen::default(),
+            refused: Refusals::default(),
+            races: Races::default(),
+        };
+        let Rights { read, write, list, .. } = report.rights;
+        if read && write && list {
+            self.look(effort, &facts, &mut report).await?;
+        }
+        let Report { rights, ranges_exact, seen, refused, .. } = report;
+        let found = Findings { rights, facts: &facts, ranges_exact, seen, refused, races: &report.races };
+        (report.mode, report.reasons) = judge(&found);
+        Ok(report)
+    }
+
+    async fn look(&self, effort: Effort, facts: &Facts, report: &mut Report) -> Result<(), StoreError> {
+        let swaps = !facts.never_swaps;
+        let looks = async {
+            let see = (0..effort.looks).map(|look| {
+                let (a, b) = (look as usize % 2, 1 - look as usize % 2);
+                self.see(look, a, b)
+            });
+            let seen = futures_util::future::try_join_all(see);
+            tokio::try_join!(seen, self.refuse(swaps), self.ranges())
+        };
+        let races = self.races(effort, swaps);
+        let ((seen, refused, ranges_exact), races) =
+            if effort.hurry { tokio::try_join!(looks, races)? } else { (looks.await?, races.await?) };
+        report.seen = Seen::always(&seen);
+        (report.refused, report.ranges_exact, report.races) = (refused, ranges_exact, races);
+        Ok(())
+    }
+
+    async fn races(&self, effort: Effort, swaps: bool) -> Result<Races, StoreError> {
+        let course = effort.course;
+        let mut races = Races::default();
+        if swaps || !effort.hurry {
+            races.absent = Some(self.race_absent(course).await?);
+        }
+        if swaps {
+            races.matches = Some(self.race_matches(course).await?);
+        }
+        let is_fair = |race: &Option<Race>| {
+            race.as_ref().is_some_and(|race| race.winners.iter().all(|winners| *winners == 1))
+        };
+        if !(effort.hurry && is_fair(&races.absent) && is_fair(&races.matches)) {
+            races.claim = Some(self.race_claims(course).await?);
+        }
+        Ok(races)
+    }
+
+    /// What the credentials allow.
+    async fn rights(&self) -> Result<Rights, StoreError> {
+        let name = self.name("rights", 0);
+        let body = Bytes::from_static(b"may I?");
+        let write = allowed(self.put(0, &name, &body).await.map(drop))?;
+        let read = match self.get(1, &name, None).await {
+            // Nothing was stored, or it is seen late: what matters is that one may look.
+            Err(StoreError::NotFound { .. }) => true,
+            got => allowed(got.map(drop))?,
+        };
+        let list = allowed(self.patiently(|| self.connections[0].list(&self.id)).await.map(drop))?;
+        let delete = write && self.delete(0, &name).await?;
+        Ok(Rights { read, write, list, delete })
+    }
+
+    /// The shortest of some round trips.
+    async fn latency(&self, tries: u32) -> Result<Duration, StoreError> {
+        let name = self.name("latency", 0);
+        let mut shortest = Duration::MAX;
+        for _ in 0..tries {
+            let timed = || async {
+                let begun = Instant::now();
+                match self.connections[0].head(&name).await {
+                    Ok(_) | Err(StoreError::NotFound { .. }) => Ok(begun.elapsed()),
+                    Err(error) => Err(error),
+                }
+            };
+            shortest = shortest.min(self.patiently(timed).await?);
+        }
+        Ok(shortest)
+    }
+
+    /// A name that nothing has yet.
+    fn name(&self, what: &str, number: u32) -> String {
+        let name = format!("{}-{what}-{number}", self.id);
+        self.made.lock().push(name.clone());
+        name
+    }
+
+    async fn put(&self, connection: usize, name: &str, body: &Bytes) -> Result<Etag, StoreError> {
+        self.patiently(|| self.connections[connection].put(name, body.clone(), When::Always)).await
+    }
+
+    async fn get(
+        &self,
+        connection: usize,
+        name: &str,
+        range: Option<Range<u64>>,
+    ) -> Result<Fetched, StoreError> {
+        self.patiently(|| self.connections[connection].get(name, range.clone())).await
+    }
+
+    /// Whether it was allowed.
+    async fn delete(&self, connection: usize, name: &str) -> Result<bool, StoreError> {
+        allowed(self.patiently(|| self.connections[connection].delete(name)).await)
+    }
+
+    /// Asks again where the store was busy or an answer was lost. For requests that may be repeated.
+    async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut backoff = Backoff::new();
+        loop {
+            let error = match ask().await {
+                Err(error @ (StoreError::Busy { .. } | StoreError::Unreachable { .. }))
+                    if backoff.tries() + 1 < TRIES =>
+                {
+                    error
+                }
+                done => return done,
+            };
+            let hint = retry::hint(&ReadError::Store(error));
+            tokio::time::sleep(backoff.next(hint)).await;
+        }
+    }
+
+    /// Deletes what the probe made. What cannot be deleted stays: it is small, and nothing reads it.
+    async fn clean_up(&self) {
+        let made = std::mem::take(&mut *self.made.lock());
+        let delete = |name: String| async move { drop(self.connections[0].delete(&name).await) };
+        stream::iter(made).for_each_concurrent(DELETES_AT_ONCE, delete).await;
+    }
+}
+
+/// In microseconds. Credentials that do not allow to look have none.
+fn latency_us(latency: Result<Duration, StoreError>) -> Result<u64, StoreError> {
+    match latency {
+        Err(StoreError::Denied { .. }) => Ok(0),
+        latency => Ok(latency?.as_micros() as u64),
+    }
+}
+
+/// Whether it was allowed.
+fn allowed(done: Result<(), StoreError>) -> Result<bool, StoreError> {
+    match done {
+        Err(StoreError::Denied { .. }) => Ok(false),
+        done => done.map(|()| true),
+    }
+}

@@ -1,0 +1,103 @@
+//! What one connection sees of what the other did, one thing after another.
+
+use super::{Area, Refusals, Seen};
+use crate::store::{Etag, StoreError, When};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+
+/// Long enough that a server which sends round figures is found out.
+const RANGED_BYTES: usize = 20_000;
+
+impl Area<'_> {
+    /// Does connection `b` see at once what connection `a` does?
+    pub(super) async fn see(&self, round: u32, a: usize, b: usize) -> Result<Seen, StoreError> {
+        let name = self.name("seen", round);
+        let [first, second] = [b"one".as_slice(), b"another one"].map(Bytes::from_static);
+        self.put(a, &name, &first).await?;
+        let head = async { Ok(self.patiently(|| self.connections[b].head(&name)).await.ok()) };
+        let (shown, len, listed) =
+            tokio::try_join!(self.shows(b, &name, &first), head, self.lists(b, &name))?;
+        let created = shown && len == Some(first.len() as u64);
+        self.put(a, &name, &second).await?;
+        let replaced = self.shows(b, &name, &second).await?;
+        if !self.delete(a, &name).await? {
+            return Ok(Seen { created, replaced, listed, deleted: false });
+        }
+        let gone = async { Ok(matches!(self.get(b, &name, None).await, Err(StoreError::NotFound { .. }))) };
+        let (deleted, still_listed) = tokio::try_join!(gone, self.lists(b, &name))?;
+        let listed = listed && !still_listed;
+        Ok(Seen { created, replaced, listed, deleted })
+    }
+
+    async fn shows(&self, connection: usize, name: &str, body: &Bytes) -> Result<bool, StoreError> {
+        match self.get(connection, name, None).await {
+            Err(StoreError::NotFound { .. } | StoreError::Damaged { .. }) => Ok(false),
+            fetched => Ok(fetched?.bytes == *body),
+        }
+    }
+
+    /// Whether a listing shows `name`, or something in it.
+    async fn lists(&self, connection: usize, name: &str) -> Result<bool, StoreError> {
+        let listed = self.patiently(|| self.connections[connection].list(&self.id)).await?;
+        let is_it = |found: &str| {
+            found.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        Ok(listed.iter().any(|listed| is_it(&listed.name)))
+    }
+
+    /// Is refused what must be refused, and is what should be done?
+    pub(super) async fn refuse(&self, swaps: bool) -> Result<Refusals, StoreError> {
+        let ((absent, matches), claim) = tokio::try_join!(self.refuse_put(swaps), self.refuse_claim())?;
+        Ok(Refusals { absent, matches, claim })
+    }
+
+    async fn refuse_put(&self, swaps: bool) -> Result<(bool, bool), StoreError> {
+        let name = self.name("refused", 0);
+        let [first, second, third] = [b"one".as_slice(), b"another", b"a third one"].map(Bytes::from_static);
+        let [a, b] = self.connections;
+        let old = self.put(0, &name, &first).await?;
+        let refused = |put: Result<Etag, StoreError>| match put {
+            Err(StoreError::Precondition { .. }) => Ok(true),
+            Ok(_) => Ok(false),
+            Err(error) => Err(error),
+        };
+        let mut absent = refused(b.put(&name, second.clone(), When::Absent).await)?;
+        absent &= self.shows(0, &name, &first).await?;
+        let mut matches = false;
+        if swaps && absent {
+            let next = b.put(&name, second.clone(), When::Matches(old.clone())).await;
+            let next_holds = !refused(next)?;
+            let stale_is_refused = refused(a.put(&name, third, When::Matches(old)).await)?;
+            matches = next_holds && stale_is_refused && self.shows(0, &name, &second).await?;
+        }
+        Ok((absent, matches))
+    }
+
+    async fn refuse_claim(&self) -> Result<bool, StoreError> {
+        let name = self.name("claim", u32::MAX);
+        let [a, b] = self.connections;
+        let own = a.claim(&name, 1).await?;
+        let others = b.claim(&name, 2).await?;
+        let again = a.claim(&name, 1).await?;
+        Ok(own && !others && again && self.lists(1, &name).await?)
+    }
+
+    /// Are parts of an object what was asked for?
+    pub(super) async fn ranges(&self) -> Result<bool, StoreError> {
+        let name = self.name("ranged", 0);
+        // No two places look alike.
+        let body: Bytes = (0..RANGED_BYTES as u16 / 2).flat_map(u16::to_le_bytes).collect::<Vec<_>>().into();
+        self.put(0, &name, &body).await?;
+        let len = body.len() as u64;
+        let ranges = [0..1, 4095..8193, len - 1..len, 0..len];
+        let gets = ranges.iter().map(|range| self.get(1, &name, Some(range.clone())));
+        let parts = match try_join_all(gets).await {
+            Err(StoreError::Damaged { .. }) => return Ok(false),
+            parts => parts?,
+        };
+        let exact = |(range, part): (&std::ops::Range<u64>, &crate::store::Fetched)| {
+            part.bytes == body[range.start as usize..range.end as usize]
+        };
+        Ok(ranges.iter().zip(&parts).all(exact))
+    }
+}

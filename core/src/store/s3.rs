@@ -1,0 +1,307 @@
+//! Stores that speak S3.
+//!
+//! Nothing is retried, and nothing is believed that the server has not said: a put without an answer is unreachable, an
+//! object is missing only if the server says so in S3's own words, and a body has the length that was asked for.
+
+mod body;
+mod http;
+mod limits;
+mod meaning;
+mod profile;
+mod setup;
+mod silence;
+mod transport;
+mod trust;
+
+pub use limits::Limits;
+
+use self::body::{Part, Unfit};
+use self::http::ServerClock;
+use self::meaning::{Asked, Refusal, Verb};
+use super::credentials::Credentials;
+use super::url::S3Url;
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use crate::store::pace::{Pacer, Way};
+use async_trait::async_trait;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::http::HttpResponse;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::primitives::{ByteStream, DateTime, DateTimeFormat, SdkBody};
+use bytes::{Bytes, BytesMut};
+use std::error::Error;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+/// Of one page of a listing: 1,000 names of at most 1 KiB, in XML.
+const PAGE_BYTES: u64 = 2 << 20;
+
+/// Memory that is taken at a server's word alone: for a whole segment.
+const RESERVED_BYTES_MAX: u64 = 8 << 20;
+
+/// A bucket, or part of it.
+pub struct S3Store {
+    client: Client,
+    clock: ServerClock,
+    bucket: String,
+    /// With a `/` at its end, or empty.
+    prefix: String,
+    /// The server, as a person knows it.
+    host: String,
+    tls: bool,
+    limits: Limits,
+    pacer: Pacer,
+}
+
+impl S3Store {
+    /// The store at `url`, whose bodies go as `pacer` lets them. Nothing is contacted yet. The error says what is wrong with
+    /// the credentials or certificates.
+    pub fn new(
+        url: &S3Url,
+        credentials: &Credentials,
+        limits: Limits,
+        pacer: &Pacer,
+    ) -> Result<Self, String> {
+        let host = match &url.endpoint {
+            Some(endpoint) => endpoint.authority().to_owned(),
+            None => "Amazon S3".into(),
+        };
+        let prefix = if url.prefix.is_empty() { String::new() } else { format!("{}/", url.prefix) };
+        let clock = ServerClock::default();
+        Ok(Self {
+            client: setup::client(url, credentials, limits, pacer, clock.clone())?,
+            clock,
+            bucket: url.bucket.clone(),
+            prefix,
+            host,
+            tls: url.endpoint.as_ref().is_none_or(|endpoint| endpoint.scheme() == "https"),
+            limits,
+            pacer: pacer.clone(),
+        })
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn unreachable(&self, what: &str) -> StoreError {
+        StoreError::Unreachable { reason: format!("{} {what}", self.host) }
+    }
+
+    /// Ends what takes longer than the slowest connection needs for so many bytes.
+    async fn within<T>(
+        &self,
+        (way, bytes): (Way, u64),
+        work: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
+        let slowest_bytes = self.pacer.slowest(way, self.limits.slowest_bytes);
+        let limit = Limits { slowest_bytes, ..self.limits }.whole(bytes);
+        let late = |_| self.unreachable(&format!("was not done within {} s", limit.as_secs_f64()));
+        tokio::time::timeout(limit, work).await.map_err(late)
+    }
+
+    /// What an error of the SDK means. Its own words, which may hold anything, are not repeated.
+    fn explain<E>(&self, verb: Verb, name: &str, error: &SdkError<E, HttpResponse>) -> StoreError
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let asked = Asked { verb, name, bucket: &self.bucket, host: &self.host };
+        match error {
+            SdkError::ServiceError(context) => {
+                asked.meaning(&self.refusal(context.err().code(), context.raw()))
+            }
+            SdkError::ResponseError(context) if !context.raw().status().is_success() => {
+                asked.meaning(&self.refusal(None, context.raw()))
+            }
+            SdkError::ResponseError(_) => match transport::known(error, &self.host, self.tls) {
+                Some(reason) => StoreError::Unreachable { reason },
+                None => self.unreachable("does not answer as an S3 server does"),
+            },
+            error => StoreError::Unreachable { reason: transport::reason(error, &self.host, self.tls) },
+        }
+    }
+
+    fn refusal<'a>(&self, code: Option<&'a str>, answer: &'a HttpResponse) -> Refusal<'a> {
+        let header = |name| answer.headers().get(name);
+        let body = answer.body().bytes().and_then(|body| std::str::from_utf8(body).ok()).unwrap_or_default();
+        let html = header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
+        Refusal {
+            status: answer.status().as_u16(),
+            // The SDK's own word for a 404 without one.
+            code: code.filter(|code| *code != "NotFound"),
+            retry_after: header("retry-after").and_then(retry_after),
+            region: header("x-amz-bucket-region").or_else(|| between(body, "<Region>", "</Region>")),
+            web_page: html && !body.is_empty(),
+            wants_tls: !self.tls && (body.contains("HTTPS") || body.contains("SSL-enabled")),
+        }
+    }
+
+    fn etag(&self, etag: Option<String>) -> Result<Etag, StoreError> {
+        let nameless = || self.unreachable("names no version: it does not answer as an S3 server does");
+        etag.map(Etag).ok_or_else(nameless)
+    }
+
+    async fn body(&self, mut body: ByteStream, part: Part) -> Result<Bytes, StoreError> {
+        let mut bytes = BytesMut::with_capacity(part.take.unwrap_or(0).min(RESERVED_BYTES_MAX) as usize);
+        let mut skip = part.skip;
+        while let Some(piece) = body.next().await {
+            let broken =
+                |error| StoreError::Unreachable { reason: transport::reason(&error, &self.host, self.tls) };
+            let mut piece = piece.map_err(broken)?;
+            let skipped = skip.min(piece.len() as u64);
+            skip -= skipped;
+            let _ = piece.split_to(skipped as usize);
+            bytes.extend_from_slice(&piece);
+            match part.take {
+                Some(take) if part.cut && bytes.len() as u64 >= take => {
+                    bytes.truncate(take as usize);
+                    break;
+                }
+                Some(take) if bytes.len() as u64 > take => break,
+                None if bytes.len() as u64 > limits::OBJECT_BYTES_MAX => break,
+                _ => {}
+            }
+        }
+        let len = bytes.len() as u64;
+        match part.take {
+            Some(take) if take != len => {
+                Err(self.unreachable(&format!("sent {len} bytes instead of {take}")))
+            }
+            None if len > limits::OBJECT_BYTES_MAX => Err(self.unreachable("sends without end")),
+            _ => Ok(bytes.freeze()),
+        }
+    }
+
+    /// The answer to a HEAD says nothing but a status: asks again in a way that lets the server say more.
+    async fn look(&self, name: &str) -> Result<u64, StoreError> {
+        let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).range("bytes=0-0");
+        match self.within((Way::Down, 0), request.send()).await? {
+            Err(error) => Err(self.explain(Verb::Read, name, &error)),
+            Ok(_) => {
+                Err(self
+                    .unreachable("contradicts itself: it has the object, and refuses to say how long it is"))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for S3Store {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        let damaged = |reason| StoreError::Damaged { name: name.to_owned(), reason };
+        let header = match &range {
+            Some(range) if range.is_empty() => {
+                // There is no way to ask for nothing.
+                let len = self.head(name).await?;
+                return if range.end <= len {
+                    Ok(Fetched { bytes: Bytes::new(), etag: Etag(String::new()) })
+                } else {
+                    Err(damaged(format!("it has {len} bytes, where {} were expected", range.end)))
+                };
+            }
+            range => range.as_ref().map(|range| format!("bytes={}-{}", range.start, range.end - 1)),
+        };
+        let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).set_range(header);
+        let answer = self.within((Way::Down, 0), request.send()).await?;
+        let answer = answer.map_err(|error| self.explain(Verb::Read, name, &error))?;
+        let etag = self.etag(answer.e_tag)?;
+        let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
+        let part = body::part(range.as_ref(), answer.content_range.as_deref(), length);
+        let part = part.map_err(|unfit| match unfit {
+            Unfit::Damaged(reason) => damaged(reason),
+            Unfit::Strange(what) => StoreError::Unreachable { reason: format!("{}: {what}", self.host) },
+        })?;
+        let bytes_max = part.skip + part.take.unwrap_or(limits::OBJECT_BYTES_MAX);
+        let bytes = self.within((Way::Down, bytes_max), self.body(answer.body, part)).await??;
+        Ok(Fetched { bytes, etag })
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        let (len, conditional) = (body.len() as u64, when != When::Always);
+        let mut request = self.client.put_object().bucket(&self.bucket).key(self.key(name));
+        request = match when {
+            When::Always => request,
+            When::Absent => request.if_none_match("*"),
+            When::Matches(Etag(etag)) => request.if_match(etag),
+        };
+        let body = ByteStream::new(SdkBody::from(body));
+        let request = request.content_type("application/octet-stream").body(body);
+        let answer = self.within((Way::Up, len), request.send()).await?;
+        let answer = answer.map_err(|error| self.explain(Verb::Put { conditional }, name, &error))?;
+        self.etag(answer.e_tag)
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        let request = self.client.head_object().bucket(&self.bucket).key(self.key(name));
+        match self.within((Way::Down, 0), request.send()).await? {
+            Ok(answer) => {
+                self.etag(answer.e_tag)?;
+                let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
+                length.ok_or_else(|| self.unreachable("does not say how long the object is"))
+            }
+            Err(SdkError::ServiceError(_)) => self.look(name).await,
+            Err(error) => Err(self.explain(Verb::Read, name, &error)),
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        let strange = || self.unreachable("gives a listing that does not go on");
+        let mut listed = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(self.key(prefix));
+            let request = request.set_continuation_token(token.clone());
+            let page = self.within((Way::Down, PAGE_BYTES), request.send()).await?;
+            let page = page.map_err(|error| self.explain(Verb::Other, prefix, &error))?;
+            for object in page.contents() {
+                let name = object.key().and_then(|key| key.strip_prefix(&self.prefix));
+                // Some tools put an empty object in the place of a directory.
+                if let Some(name) = name.filter(|name| !name.is_empty() && name.starts_with(prefix)) {
+                    let len = object.size().and_then(|size| u64::try_from(size).ok()).ok_or_else(strange)?;
+                    listed.push(Listed { name: name.to_owned(), len });
+                }
+            }
+            if page.is_truncated != Some(true) {
+                return Ok(listed);
+            }
+            let next = page.next_continuation_token.filter(|next| token.as_ref() != Some(next));
+            token = Some(next.ok_or_else(strange)?);
+        }
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let request = self.client.delete_object().bucket(&self.bucket).key(self.key(name));
+        match self.within((Way::Down, 0), request.send()).await? {
+            Err(SdkError::ServiceError(context)) if context.err().code() == Some("NoSuchKey") => Ok(()),
+            deleted => deleted.map(drop).map_err(|error| self.explain(Verb::Other, name, &error)),
+        }
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        // Any answer has the clock; whether this is allowed is another question.
+        let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(&self.prefix).max_keys(1);
+        if let Err(error) = self.within((Way::Down, 0), request.send()).await? {
+            match self.explain(Verb::Other, "", &error) {
+                StoreError::Denied { .. } => {}
+                error => return Err(error),
+            }
+        }
+        let date_ms = Some(self.clock.load(Relaxed)).filter(|date_ms| *date_ms > 0);
+        // No client here takes an older one; S3 knows no quota.
+        let tls = self.tls.then(|| "TLS 1.2 or 1.3".to_owned());
+        Ok(Facts { tls, date_ms, free_bytes: None, never_swaps: false })
+    }
+}
+
+/// Seconds, or a date.
+fn retry_after(value: &str) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = DateTime::from_str(value.trim(), DateTimeFormat::HttpDate).ok()?;
+    SystemTime::try_from(date).ok()?.duration_since(SystemTime::now()).ok()
+}
+
+fn between<'a>(text: &'a str, before: &str, behind: &str) -> Option<&'a str> {
+    text.split_once(before)?.1.split_once(behind).map(|(between, _)| between)
+}

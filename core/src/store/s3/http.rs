@@ -1,0 +1,142 @@
+//! The HTTP client under the SDK: hyper and rustls, one pool of connections, and an end to silence.
+//!
+//! HTTP/1.1 alone: it is what S3 servers speak, and one slow body on a connection of its own holds up no other. Nothing
+//! here reads the environment, not even for a proxy.
+
+use super::limits::Limits;
+use super::silence::{Pulse, Receiving, Sending};
+use crate::store::pace::{Pacer, Way};
+use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
+use aws_sdk_s3::config::{HttpClient, RuntimeComponents};
+use aws_sdk_s3::error::{BoxError, ConnectorError};
+use aws_sdk_s3::primitives::{DateTime, DateTimeFormat, SdkBody};
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::RwLock;
+use rustls::ClientConfig;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Connections that nobody uses and that are kept: as many as a drive asks at once when it is busy.
+const IDLE_CONNECTIONS: usize = 32;
+/// For how long. Many servers close after a minute or less; a request on such a connection is lost.
+const IDLE_FOR: Duration = Duration::from_secs(30);
+/// When an unused connection is looked after, so that a dead one is not used again.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// It answered with a web page where no web page can be.
+#[derive(Debug, thiserror::Error)]
+#[error("a web page came back")]
+pub(super) struct WebPage;
+
+type Pool = Client<HttpsConnector<TcpConnector>, Sending>;
+
+/// The server's clock in its last answer: Unix time in ms, or 0 before there is one.
+pub(super) type ServerClock = Arc<AtomicU64>;
+
+/// The client.
+#[derive(Clone)]
+pub(super) struct Http {
+    limits: Limits,
+    pacer: Pacer,
+    clock: ServerClock,
+    trust: ClientConfig,
+    /// Replaced when a connection fell silent. Held for a clone or an assignment.
+    pool: Arc<RwLock<Pool>>,
+}
+
+impl Http {
+    /// A client that trusts what `trust` says.
+    pub(super) fn new(trust: ClientConfig, limits: Limits, pacer: Pacer, clock: ServerClock) -> Self {
+        let pool = Arc::new(RwLock::new(pool(&trust, limits)));
+        Self { limits, pacer, clock, trust, pool }
+    }
+
+    async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        let pulse = Pulse::new(self.limits);
+        let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
+        let request = request.map(|body| Sending::new(body, pulse.clone(), self.pacer.gate(Way::Up)));
+        let client = self.pool.read().clone();
+        let answer = tokio::select! {
+            answer = client.request(request) => answer.map_err(|error| ConnectorError::io(error.into()))?,
+            silent = pulse.stopped() => {
+                // After a suspend or a change of network its idle siblings are as dead: none of them is used again.
+                *self.pool.write() = pool(&self.trust, self.limits);
+                return Err(ConnectorError::timeout(silent.into()));
+            }
+        };
+        if let Some(date_ms) = date_ms(answer.headers()) {
+            self.clock.store(date_ms, Relaxed);
+        }
+        if is_web_page(&answer) {
+            return Err(ConnectorError::other(WebPage.into(), None));
+        }
+        let gate = self.pacer.gate(Way::Down);
+        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, gate)));
+        HttpResponse::try_from(answer).map_err(|error| ConnectorError::other(BoxError::from(error), None))
+    }
+}
+
+fn pool(trust: &ClientConfig, limits: Limits) -> Pool {
+    let mut tcp = TcpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(limits.connect));
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE));
+    tcp.set_keepalive_retries(Some(2));
+    let https = HttpsConnectorBuilder::new()
+        .with_tls_config(trust.clone())
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_FOR)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .build(https)
+}
+
+fn date_ms(headers: &HeaderMap) -> Option<u64> {
+    let date = DateTime::from_str(headers.get(DATE)?.to_str().ok()?, DateTimeFormat::HttpDate).ok()?;
+    u64::try_from(date.to_millis().ok()?).ok()
+}
+
+/// Whether success is claimed by a page for people, as the login pages of hotels do. Some servers call an empty body
+/// that too.
+fn is_web_page(answer: &hyper::Response<Incoming>) -> bool {
+    let header = |name| answer.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let html = header(CONTENT_TYPE)
+        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"));
+    let status = answer.status();
+    html && status.is_success() && status != StatusCode::NO_CONTENT && header(CONTENT_LENGTH) != Some("0")
+}
+
+impl HttpConnector for Http {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let http = self.clone();
+        HttpConnectorFuture::new(async move { http.ask(request).await })
+    }
+}
+
+impl HttpClient for Http {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

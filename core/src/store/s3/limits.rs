@@ -1,0 +1,65 @@
+//! How long a request may take.
+
+use std::time::Duration;
+
+/// What a body may cost in memory. Nothing that Holdall stores comes near.
+pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 30;
+/// How much of a body the kernel may hold for the network when all of it is handed over: its usual limit.
+const SEND_BUFFER_BYTES: u64 = 4 << 20;
+/// The longest wait that a server may ask for.
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+
+/// Time-outs. Slow is not dead: what moves may take its time, in proportion to its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For a TCP connection to be made.
+    pub connect: Duration,
+    /// How long nothing at all may be sent or received.
+    pub silence: Duration,
+    /// For a request without its body.
+    pub request: Duration,
+    /// Bytes in a second below which a body is a drip, and ended.
+    pub slowest_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            silence: Duration::from_secs(20),
+            request: Duration::from_secs(60),
+            // A phone's slowest connection, 128 kbit/s.
+            slowest_bytes: 16 << 10,
+        }
+    }
+}
+
+impl Limits {
+    /// For a request with a body of so many bytes, whichever way it goes.
+    pub(super) fn whole(&self, bytes: u64) -> Duration {
+        self.request + self.at_slowest(bytes)
+    }
+
+    /// For the answer after a body of so many bytes was handed to the kernel, which may not have sent all of it.
+    pub(super) fn answer(&self, bytes: u64) -> Duration {
+        self.silence + self.at_slowest(bytes.min(SEND_BUFFER_BYTES))
+    }
+
+    fn at_slowest(&self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / self.slowest_bytes as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_grow_with_the_body() {
+        let limits = Limits::default();
+        assert_eq!(limits.whole(0), Duration::from_secs(60));
+        assert_eq!(limits.whole(8 << 20), Duration::from_secs(60 + 512));
+        assert_eq!(limits.answer(1 << 20), Duration::from_secs(20 + 64));
+        assert_eq!(limits.answer(1 << 30), limits.answer(4 << 20));
+    }
+}

@@ -1,0 +1,77 @@
+//! From an address and credentials to the SDK's client. The environment has no say: neither its variables nor the
+//! addresses that only Amazon's own computers have.
+
+use super::http::{Http, ServerClock};
+use super::limits::Limits;
+use super::{profile, trust};
+use crate::store::credentials::Credentials;
+use crate::store::pace::Pacer;
+use crate::store::url::S3Url;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::retry::RetryConfig;
+use aws_sdk_s3::config::timeout::TimeoutConfig;
+use aws_sdk_s3::config::{
+    Config, Credentials as Keys, IdentityCache, Region, RequestChecksumCalculation,
+    ResponseChecksumValidation, StalledStreamProtectionConfig,
+};
+use zeroize::Zeroizing;
+
+/// What is signed for where nothing else is said: all servers that are not Amazon's take it.
+const REGION: &str = "us-east-1";
+
+/// The client. The error says what is wrong with the credentials or the certificates.
+pub(super) fn client(
+    url: &S3Url,
+    credentials: &Credentials,
+    limits: Limits,
+    pacer: &Pacer,
+    clock: ServerClock,
+) -> Result<Client, String> {
+    let trust = trust::config(url.ca.as_deref())?;
+    let (keys, profile_region) = keys(credentials)?;
+    let region = url.region.clone().or(profile_region).unwrap_or_else(|| REGION.into());
+    let mut config = Config::builder()
+        .http_client(Http::new(trust, limits, pacer.clone(), clock))
+        .region(Region::new(region))
+        .force_path_style(url.path_style)
+        .identity_cache(IdentityCache::no_cache())
+        // Who calls retries: it knows what a lost answer means.
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(TimeoutConfig::disabled())
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+        // Many servers know none of the newer checksums. Requests are signed over their bodies' hashes, and what is
+        // read has hashes of its own.
+        .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+        .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
+    if let Some(endpoint) = &url.endpoint {
+        config = config.endpoint_url(endpoint.as_str().trim_end_matches('/'));
+    }
+    config = match keys {
+        Some(keys) => config.credentials_provider(keys),
+        None => config.allow_no_auth(),
+    };
+    Ok(Client::from_conf(config.build()))
+}
+
+/// What to sign with, and the region that goes with it.
+fn keys(credentials: &Credentials) -> Result<(Option<Keys>, Option<String>), String> {
+    let new = |access: &str, secret: &str, token: Option<&Zeroizing<String>>| {
+        Some(Keys::new(access, secret, token.map(|token| token.to_string()), None, "Holdall"))
+    };
+    match credentials {
+        Credentials::None => Ok((None, None)),
+        Credentials::S3 { access_key, secret_key, session_token } => {
+            Ok((new(access_key, secret_key, session_token.as_ref()), None))
+        }
+        Credentials::S3Profile { profile } => {
+            let home = std::env::home_dir()
+                .ok_or("the profile's files cannot be found: there is no home directory")?;
+            let profile = profile::read(&home.join(".aws"), profile)?;
+            let keys = new(&profile.access_key, &profile.secret_key, profile.session_token.as_ref());
+            Ok((keys, profile.region))
+        }
+        Credentials::Password { .. } | Credentials::Bearer { .. } => {
+            Err(format!("an S3 store takes an access key and a secret key, and was given {credentials:?}"))
+        }
+    }
+}

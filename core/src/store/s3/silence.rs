@@ -1,0 +1,162 @@
+//! Ends what has fallen silent: bodies that note when bytes of theirs move.
+
+use super::limits::Limits;
+use crate::store::pace::Gate;
+use aws_sdk_s3::error::BoxError;
+use aws_sdk_s3::primitives::SdkBody;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// The most that is handed over as one: small enough that a slow connection takes one well within a silence.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A turn comes at some time, by our own clock.
+const TURN_MAX: Duration = Duration::from_secs(3600);
+
+/// No byte has moved for so long.
+#[derive(Debug, thiserror::Error)]
+#[error("no byte for {0:?}")]
+pub(super) struct Silent(pub(super) Duration);
+
+/// Until when a request counts as alive.
+#[derive(Clone)]
+pub(super) struct Pulse {
+    limits: Limits,
+    /// Moved on by the body, looked at by who waits. Held for one assignment.
+    until: Arc<Mutex<Instant>>,
+}
+
+impl Pulse {
+    /// A request that begins now.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, until: Arc::new(Mutex::new(Instant::now() + limits.silence)) }
+    }
+
+    fn beat(&self, allowed: Duration) {
+        *self.until.lock() = Instant::now() + allowed;
+    }
+
+    /// Returns once it is silent.
+    pub(super) async fn stopped(&self) -> Silent {
+        loop {
+            let until = *self.until.lock();
+            if until <= Instant::now() {
+                return Silent(self.limits.silence);
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+/// A request's body, in pieces that are each a sign of life.
+pub(super) struct Sending {
+    body: SdkBody,
+    piece: Bytes,
+    total: u64,
+    left: u64,
+    pulse: Pulse,
+    gate: Gate,
+}
+
+impl Sending {
+    pub(super) fn new(body: SdkBody, pulse: Pulse, gate: Gate) -> Self {
+        let total = body.content_length().unwrap_or(0);
+        Self { body, piece: Bytes::new(), total, left: total, pulse, gate }
+    }
+}
+
+impl Body for Sending {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.piece.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.piece = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let bytes = self.gate.piece(self.piece.len().min(PIECE_BYTES));
+        // A body that waits for its turn is not silent, however long that takes.
+        let limits = self.pulse.limits;
+        self.pulse.beat(TURN_MAX);
+        ready!(self.gate.poll_turn(cx, bytes));
+        let piece = self.piece.split_to(bytes);
+        self.left = self.left.saturating_sub(bytes as u64);
+        self.pulse.beat(if self.left == 0 { limits.answer(self.total) } else { limits.silence });
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.piece.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+/// An answer's body, which fails once it is silent.
+pub(super) struct Receiving {
+    body: Incoming,
+    limit: Duration,
+    patience: Pin<Box<Sleep>>,
+    gate: Gate,
+    /// Bytes that came and whose turn is not over.
+    came: usize,
+}
+
+impl Receiving {
+    pub(super) fn new(body: Incoming, limits: Limits, gate: Gate) -> Self {
+        let limit = limits.silence;
+        Self { body, limit, patience: Box::pin(tokio::time::sleep(limit)), gate, came: 0 }
+    }
+}
+
+impl Body for Receiving {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let limit = self.limit;
+        if self.came > 0 {
+            let came = self.came;
+            ready!(self.gate.poll_turn(cx, came));
+            self.came = 0;
+            self.patience.as_mut().reset(Instant::now() + limit);
+        }
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            self.patience.as_mut().reset(Instant::now() + limit);
+            if let Some(Ok(frame)) = &frame {
+                self.came = frame.data_ref().map_or(0, Bytes::len);
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(self.patience.as_mut().poll(cx));
+        Poll::Ready(Some(Err(Silent(limit).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,119 @@
+//! The steps of an opening that change the store: a fork's first HEAD, the version that a take-over keeps, the swap.
+
+use super::open::{Disks, OpenError, capacity, read_head};
+use super::{Fork, Local, VolumeLimits};
+use crate::drive;
+use crate::fence::{self, Swap};
+use crate::fork::{self, Branch, ForkError};
+use crate::format::head::{self, Head, HeadState};
+use crate::format::id::ObjectId;
+use crate::format::root::Root;
+use crate::journal::Journal;
+use crate::map::Objects;
+use crate::push::{Device, now_ms};
+use crate::retry::Backoff;
+use crate::seal::Sealer;
+use crate::store::meter::Metered;
+use crate::store::{Etag, Store, StoreError, When};
+use crate::units::{Epoch, Lsn};
+use bytes::Bytes;
+
+/// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
+const SWAP_TRIES: u32 = 5;
+
+/// A root, BLAKE3 of its object, and its parent.
+pub(super) type Named = (ObjectId, [u8; 32], ObjectId);
+
+/// Puts a version that is the same as `root`, which `before` names, and keeps it: whoever is fenced may go on from it.
+pub(super) async fn keep_deposed(
+    objects: &Objects,
+    before: &Head,
+    mut root: Root,
+    epoch: Epoch,
+    device: &Device,
+) -> Result<(Root, Named), OpenError> {
+    root.snapshots.push(fork::deposed_snapshot(before, epoch, root.geometry.size_blocks));
+    let root = Root {
+        parent: before.root,
+        epoch,
+        seq: root.seq + 1,
+        committed_ms: now_ms(),
+        device: device.id,
+        device_name: device.name.clone(),
+        ..root
+    };
+    let (id, hash) = drive::put_root(objects.store().as_ref(), objects.sealer(), &root).await?;
+    Ok((root, (id, hash, before.root)))
+}
+
+/// Opens the journal of a fork whose HEAD is not there yet, to see what it can begin with, and makes that HEAD.
+pub(super) async fn begin_fork(
+    disks: &Disks,
+    objects: &Objects,
+    fork: &Fork,
+    local: &Local,
+    device: &Device,
+    limits: VolumeLimits,
+) -> Result<(Head, Etag), OpenError> {
+    let opened = Journal::open(disks.journal.clone(), limits.journal, capacity(0), local.journal).await?;
+    let (journal, recovered) = opened;
+    let sent = local.base.as_ref().map_or(0, |base| base.lsn);
+    let gone = || OpenError::NoForkPoint { unsent: recovered.last.0.saturating_sub(sent) };
+    let base = local.base.as_ref().ok_or_else(gone)?;
+    let branch = Branch { journal: &journal, base, least: Lsn(0), device };
+    match fork::begin(objects, fork, &branch).await {
+        Ok((head, etag, _)) => Ok((head, etag)),
+        Err(ForkError::Gone) => Err(gone()),
+        Err(ForkError::Raced) => {
+            let reason = "another device is changing the drive".to_owned();
+            Err(StoreError::Busy { reason, retry_after: None }.into())
+        }
+        Err(ForkError::Journal(error)) => Err(error.into()),
+        Err(ForkError::Read(error)) => Err(error.into()),
+    }
+}
+
+pub(super) async fn swap_epoch(
+    store: &Metered,
+    sealer: &Sealer,
+    before: &Head,
+    mut etag: Etag,
+    epoch: Epoch,
+    (root, root_hash, parent): Named,
+    device: &Device,
+) -> Result<(Head, Etag), OpenError> {
+    let head = Head {
+        epoch,
+        root,
+        root_hash,
+        parent,
+        nonce: crate::entropy::u128(),
+        device: device.id,
+        device_name: device.name.clone(),
+        state: HeadState::Held,
+        written_ms: now_ms(),
+        ..before.clone()
+    };
+    let name = head::name(before.drive);
+    let body = Bytes::from(head.encode(sealer));
+    let mut backoff = Backoff::new();
+    loop {
+        let error = match store.put(&name, body.clone(), When::Matches(etag.clone())).await {
+            Ok(etag) => return Ok((head, etag)),
+            Err(error) => error,
+        };
+        if backoff.tries() == SWAP_TRIES {
+            return Err(error.into());
+        }
+        tokio::time::sleep(backoff.next(None)).await;
+        let (now, current) = read_head(store, sealer, before.drive).await?;
+        match fence::judge(&now, before, &head) {
+            Swap::Applied => return Ok((head, current)),
+            Swap::NotApplied => etag = current,
+            Swap::Fenced(fence) => {
+                let (device_name, epoch, written_ms) = (fence.device_name, fence.epoch, now.written_ms);
+                return Err(OpenError::Held { device_name, epoch, written_ms });
+            }
+        }
+    }
+}

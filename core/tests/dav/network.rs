@@ -1,0 +1,59 @@
+//! No answer at all.
+
+use super::*;
+
+#[tokio::test]
+async fn silence_and_drips_end() {
+    let (_, store) = fake(|asked| match &*asked.path {
+        "/s/seg/00/drip" => Reply::Drip(1 << 20),
+        _ => Reply::Silence,
+    });
+    let reason = unreachable(store.get("seg/00/x", None).await);
+    assert!(reason.contains("does not answer"), "{reason}");
+    // A large body does not buy a silent server much time.
+    let reason = unreachable(store.put("seg/00/x", vec![0; 20_000].into(), When::Always).await);
+    assert!(reason.contains("does not answer"), "{reason}");
+    let reason = unreachable(store.get("seg/00/drip", Some(0..1000)).await);
+    assert!(reason.contains("too slow"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_no_answer() {
+    let (_, store) = fake(|asked| match &*asked.path {
+        "/s/seg/00/short" => Reply::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n01234".to_vec()),
+        "/s/seg/00/head" => Reply::Raw(b"HTTP/1.1 200".to_vec()),
+        _ => Reply::Raw(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()),
+    });
+    let reason = unreachable(store.get("seg/00/short", None).await);
+    assert!(reason.contains("closed the connection"), "{reason}");
+    let reason = unreachable(store.get("seg/00/head", None).await);
+    assert!(reason.contains("closed the connection"), "{reason}");
+    let reason = unreachable(store.get("seg/00/other", None).await);
+    assert!(reason.contains("does not speak HTTP"), "{reason}");
+}
+
+#[tokio::test]
+async fn who_is_not_there_is_named() {
+    let nobody = holdall_servers::process::free_address();
+    let refused = store_with(&format!("http://{nobody}/s/"), &user(PASSWORD), SHORT);
+    let reason = unreachable(refused.get("family.json", None).await);
+    assert_eq!(reason, "127.0.0.1 refuses the connection: nothing listens there");
+    let unknown = store_with("https://holdall.invalid/s/", &user(PASSWORD), SHORT);
+    let reason = unreachable(unknown.get("family.json", None).await);
+    assert!(reason.contains("holdall.invalid"), "{reason}");
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_requests() {
+    let (fake, store) = fake(|asked| match &*asked.method {
+        "GET" => Reply::status(200).body(b"0123456789"),
+        _ => Reply::status(201).with("content-type", "text/html").body(b"<html>Created</html>"),
+    });
+    for index in 0..40 {
+        store.put(&format!("seg/00/{index}"), Bytes::from_static(b"x"), When::Absent).await.unwrap();
+        store.get("seg/00/x", Some(2..4)).await.unwrap();
+        store.get("seg/00/x", None).await.unwrap();
+    }
+    // An answer that is read to its end leaves its connection free a moment later, not always in time for the next.
+    assert!(fake.connections() < 10, "{} connections for 121 requests", fake.connections());
+}

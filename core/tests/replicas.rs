@@ -1,0 +1,579 @@
+//! Replicas, in virtual time: whatever happens to a store, what was reported as being in another one can be had from it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod bench;
+
+use bench::{Bench, close, device, get, put, run};
+use holdall_core::drive;
+use holdall_core::format::family::{Family, Mode};
+use holdall_core::format::id::{ObjectId, ObjectKind};
+use holdall_core::map::{Objects, PageCache, ReadError};
+use holdall_core::push::PushError;
+use holdall_core::replica::{self, Progress, Replica, ReplicaError, Replicated, Standing};
+use holdall_core::seal::Cipher;
+use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::{Store, When};
+use holdall_core::units::Epoch;
+use holdall_core::volume::{self, Access, OpenError, Volume};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+const BLOCKS: u64 = 256;
+
+/// A drive that is open, with one replica.
+struct Open {
+    volume: Arc<Volume>,
+    hub: Arc<Replicated>,
+    progress: watch::Receiver<Progress>,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// More than enough, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
+    let primary: Arc<dyn Store> = Arc::new(bench.store.clone());
+    let other: Arc<dyn Store> = Arc::new(replica.clone());
+    let store = Arc::new(Replicated::new(primary.clone(), bench.drive));
+    let changed = store.add(other.clone());
+    let volume = loop {
+        match bench.open_on(store.clone(), index, Access::Write { over_others: true, mounted: false }).await {
+            Ok(volume) => break volume,
+            Err(OpenError::Store(_) | OpenError::Read(ReadError::Store(_))) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let objects = Arc::new(Objects::new(primary, bench.sealer.clone(), PageCache::none()));
+    let replica = Replica::new(other, objects, Family::new(bench::FAMILY, Cipher::None, Mode::Swap), changed);
+    let (progress, stop) = (replica.progress(), watch::Sender::new(false));
+    let task = tokio::spawn(replica.run(stop.subscribe()));
+    Open { volume, hub: store, progress, stop, task }
+}
+
+impl Open {
+    async fn up_to_date(&mut self) -> ObjectId {
+        let root = self.volume.pusher().unwrap().state().borrow().root;
+        let up_to_date =
+            self.progress.wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate);
+        tokio::time::timeout(PATIENCE, up_to_date).await.expect("it is caught up with").unwrap();
+        root
+    }
+
+    async fn in_trouble(&mut self) {
+        self.progress.wait_for(|now| matches!(now.standing, Standing::Trouble(_))).await.unwrap();
+    }
+
+    async fn sync(&self) -> String {
+        self.volume.pusher().unwrap().sync().await.unwrap().root
+    }
+}
+
+/// All of the only drive of a store, read on a computer that never had it, from the store alone.
+async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    assert_eq!(heads.len(), 1);
+    contents_of(bench, store, heads[0].drive).await
+}
+
+async fn contents_of(bench: &Bench, store: &SimStore, drive: Uuid) -> Vec<u8> {
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    let head = heads.into_iter().find(|head| head.drive == drive).unwrap();
+    let access = Access::Look { root: (head.root, head.root_hash) };
+    let volume = bench.elsewhere().open_on(Arc::new(store.clone()), 0, access).await.unwrap();
+    let mut all = Vec::new();
+    for block in 0..BLOCKS {
+        all.push(get(&volume, block).await);
+    }
+    volume.shut_down().await.unwrap();
+    all
+}
+
+async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaError> {
+    promote_drive(bench, replica, bench.drive).await
+}
+
+async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
+    let head = replica::promote(&objects(bench, replica), drive, Epoch(0), &device(1)).await?;
+    Ok(head.root.name(ObjectKind::Root))
+}
+
+fn objects(bench: &Bench, store: &SimStore) -> Objects {
+    Objects::new(Arc::new(store.clone()), bench.sealer.clone(), PageCache::none())
+}
+
+/// Has everything deleted that no version needs: what the tail of the first one's parent still names goes with the second.
+async fn collect(volume: &Arc<Volume>) {
+    for _ in 0..2 {
+        volume.pusher().unwrap().collect().await.unwrap();
+    }
+}
+
+async fn segments(store: &SimStore) -> BTreeSet<String> {
+    store.list("seg/").await.unwrap().into_iter().map(|listed| listed.name).collect()
+}
+
+/// Writes many blocks, and uploads them.
+async fn fill(volume: &Arc<Volume>, byte: u8) {
+    for block in 0..64 {
+        put(volume, block, byte).await;
+    }
+    volume.pusher().unwrap().sync().await.unwrap();
+}
+
+fn away() -> StoreFaults {
+    StoreFaults { refused: 1000, ..StoreFaults::default() }
+}
+
+fn empty() -> SimStore {
+    SimStore::new(5, StoreFaults::default())
+}
+
+#[test]
+fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 3, 1).await;
+        drive.volume.pusher().unwrap().snapshot("one").await.unwrap();
+        put(&drive.volume, 3, 2).await;
+        put(&drive.volume, 200, 7).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        assert_eq!(promote(&bench, &replica).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[3], all[200], all[4]), (2, 7, 0));
+        assert!(matches!(promote(&bench, &replica).await, Err(ReplicaError::Already)));
+
+        // And the computer that had it goes on there.
+        let access = Access::Write { over_others: true, mounted: false };
+        let volume = bench.open_on(Arc::new(replica.clone()), 0, access).await.unwrap();
+        put(&volume, 4, 9).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        volume.pusher().unwrap().collect().await.unwrap();
+        assert_eq!(get(&volume, 3).await, 2);
+        close(volume).await;
+        assert_eq!(contents(&bench, &replica).await[4], 9);
+    });
+}
+
+#[test]
+fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        replica.set_faults(away());
+        for round in 1..20 {
+            for block in 0..32 {
+                put(&drive.volume, block, round).await;
+            }
+            drive.sync().await;
+        }
+        drive.in_trouble().await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        promote(&bench, &replica).await.unwrap();
+        assert!(contents(&bench, &replica).await[..32].iter().all(|byte| *byte == 19));
+    });
+}
+
+#[test]
+fn what_the_first_store_has_lost_is_read_from_the_replica() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 3, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        for listed in bench.store.list("seg/").await.unwrap() {
+            bench.store.delete(&listed.name).await.unwrap();
+        }
+        let drive = open(&bench.elsewhere(), 1, &replica).await;
+        assert_eq!(get(&drive.volume, 3).await, 1);
+    });
+}
+
+#[test]
+fn what_is_collected_is_deleted_from_the_replica_too_but_never_too_early() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        for round in 1..30 {
+            for block in 0..64 {
+                put(&drive.volume, block, round).await;
+            }
+            drive.sync().await;
+        }
+        drive.up_to_date().await;
+        let before = replica.list("seg/").await.unwrap().len();
+        let collected = drive.volume.pusher().unwrap().collect().await.unwrap();
+        assert!(collected.deleted > 0);
+        drive.up_to_date().await;
+        // The last deletions follow the last record.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let names = |listed: Vec<holdall_core::store::Listed>| -> Vec<_> {
+            listed.into_iter().map(|listed| listed.name).collect()
+        };
+        let after = names(replica.list("seg/").await.unwrap());
+        assert!(after.len() < before);
+        assert_eq!(after, names(bench.store.list("seg/").await.unwrap()));
+        promote(&bench, &replica).await.unwrap();
+        assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 29));
+    });
+}
+
+#[test]
+fn a_device_that_was_overtaken_does_not_make_its_old_version_look_like_the_newest() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut old = open(&bench, 0, &replica).await;
+        put(&old.volume, 1, 1).await;
+        old.sync().await;
+        old.up_to_date().await;
+        let mut new = open(&bench, 1, &replica).await;
+        put(&new.volume, 1, 2).await;
+        let newest = new.sync().await;
+        new.up_to_date().await;
+        // It wakes up, and has its replica looked at anew.
+        put(&old.volume, 1, 3).await;
+        old.volume.pusher().unwrap().sync().await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        drop((old, new));
+        assert_eq!(promote(&bench, &replica).await.unwrap(), newest);
+        assert_eq!(contents(&bench, &replica).await[1], 2);
+    });
+}
+
+#[test]
+fn a_store_of_another_family_does_not_become_a_replica() {
+    run(async {
+        let (primary, replica) = (empty(), empty());
+        let ours = Family::new(Uuid::from_u128(1), Cipher::None, Mode::Swap);
+        let theirs = Family::new(Uuid::from_u128(2), Cipher::None, Mode::Swap);
+        replica::prepare(&primary, &replica, &theirs).await.unwrap();
+        let refused = replica::prepare(&primary, &replica, &ours).await;
+        assert!(matches!(refused, Err(ReplicaError::OtherFamily)), "{refused:?}");
+        // A passphrase that is taken away opens the replica no more.
+        let key = |byte: u8| bytes::Bytes::from(vec![byte]);
+        primary.put("keys/a", key(1), When::Absent).await.unwrap();
+        replica::prepare(&primary, &replica, &theirs).await.unwrap();
+        primary.put("keys/b", key(2), When::Absent).await.unwrap();
+        primary.delete("keys/a").await.unwrap();
+        replica::prepare(&primary, &replica, &theirs).await.unwrap();
+        let names: Vec<_> =
+            replica.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect();
+        assert_eq!(names, ["keys/b"]);
+    });
+}
+
+#[test]
+fn a_drive_that_goes_on_as_a_fork_is_replicated_as_the_fork() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        let other = bench.take(1).await.unwrap();
+        put(&other, 1, 2).await;
+        other.pusher().unwrap().sync().await.unwrap();
+        // It learns only now that the drive was taken.
+        put(&drive.volume, 5, 5).await;
+        drive.volume.pusher().unwrap().sync().await.unwrap_err();
+        let fork = drive.volume.pusher().unwrap().state().borrow().fork.clone().unwrap();
+        let root = drive.up_to_date().await;
+        assert_eq!(root.drive, fork.drive);
+        put(&drive.volume, 6, 6).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        assert_eq!(drive.progress.borrow().commits, drive.hub.commits());
+        drop((drive, other));
+        assert_eq!(promote_drive(&bench, &replica, fork.drive).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[1], all[5], all[6]), (1, 5, 6));
+    });
+}
+
+#[test]
+fn a_replica_that_stays_away_is_asked_rarely_while_nothing_is_written_and_soon_where_something_is() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        replica.set_faults(away());
+        put(&drive.volume, 1, 2).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let before = replica.requests();
+        tokio::time::sleep(Duration::from_secs(10 * 300)).await;
+        let asked = replica.requests() - before;
+        assert!((1..=10).contains(&asked), "{asked} requests in 50 minutes");
+        // A commit is a reason to try, and so is a person's word.
+        let before = replica.requests();
+        put(&drive.volume, 1, 3).await;
+        drive.sync().await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(replica.requests() > before);
+        replica.set_faults(StoreFaults::default());
+        drive.hub.look_again();
+        let root = drive.volume.pusher().unwrap().state().borrow().root;
+        let at_once = drive.progress.wait_for(|now| now.version == Some(root));
+        tokio::time::timeout(Duration::from_secs(1), at_once).await.expect("it is tried at once").unwrap();
+    });
+}
+
+#[test]
+fn keys_that_a_replica_has_missed_are_brought_once_it_is_there_and_at_the_next_opening() {
+    let (bench, replica) = (Bench::new(), empty());
+    let keys = async |store: &SimStore| -> Vec<String> {
+        store.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect()
+    };
+    let replace = async |old: &str, new: &str| {
+        bench.store.put(new, new.to_owned().into(), When::Absent).await.unwrap();
+        bench.store.delete(old).await.unwrap();
+    };
+    run(async {
+        bench.store.put("keys/a", "a".into(), When::Absent).await.unwrap();
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/a"]);
+        // It is away while they change, and nothing else does.
+        replica.set_faults(away());
+        replace("keys/a", "keys/b").await;
+        drive.hub.look_again();
+        drive.in_trouble().await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/b"]);
+        // It was away for a while, and another device has changed them meanwhile.
+        replica.set_faults(away());
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        replace("keys/b", "keys/c").await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/c"]);
+        // Nothing runs while they change.
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        replace("keys/c", "keys/d").await;
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/d"]);
+    });
+}
+
+#[test]
+fn a_store_that_was_left_behind_is_told_and_nobody_commits_there_any_more() {
+    let (bench, replica) = (Bench::new(), empty());
+    let tell = async |left_at| {
+        let former = objects(&bench, &bench.store);
+        replica::retire_former(&former, bench.drive, left_at, "file:///replica", &device(0)).await.unwrap()
+    };
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        // The store is away, and lost as far as anybody knows.
+        let head =
+            replica::promote(&objects(&bench, &replica), bench.drive, Epoch(0), &device(0)).await.unwrap();
+        // It was not: another device goes on there.
+        let behind = bench.open(1).await.unwrap();
+        put(&behind, 1, 2).await;
+        behind.pusher().unwrap().sync().await.unwrap();
+        put(&behind, 1, 3).await;
+
+        assert!(tell(head.epoch).await);
+        assert!(!tell(head.epoch).await, "once is enough");
+        let refused = bench.elsewhere().open(0).await;
+        assert!(matches!(&refused, Err(OpenError::Moved { to: Some(to) }) if to == "file:///replica"));
+        let forked = behind.pusher().unwrap().sync().await;
+        assert!(matches!(forked, Err(PushError::Forked(_))), "{forked:?}");
+        close(behind).await;
+        // What it had uploaded, and what it had not, are in its fork.
+        assert_eq!(contents(&bench, &bench.store).await[1], 3);
+
+        // The drive goes back by way of a replica: the store is its own again, and is not told once more.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        put(&drive.volume, 1, 4).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        promote(&bench, &bench.store).await.unwrap();
+        assert!(!tell(head.epoch).await);
+        let volume = bench.elsewhere().open(1).await.unwrap();
+        assert_eq!(get(&volume, 1).await, 4);
+    });
+}
+
+#[test]
+fn what_a_device_has_not_uploaded_to_a_store_that_was_left_becomes_a_fork_there() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(1).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 2, 2).await;
+        volume.shut_down().await.unwrap();
+        drop(volume);
+        let former = objects(&bench, &bench.store);
+        replica::retire_former(&former, bench.drive, Epoch(99), "s3://b", &device(0)).await.unwrap();
+        let refused = bench.open(1).await;
+        assert!(matches!(refused, Err(OpenError::Forked { unsent: 1, .. })), "{:?}", refused.err());
+        let state = bench.devices[1].state.directory("state");
+        volume::fork(&state, bench.drive, "device 0").await.unwrap();
+        let fork = bench.open(1).await.unwrap();
+        fork.pusher().unwrap().sync().await.unwrap();
+        close(fork).await;
+        let all = contents(&bench, &bench.store).await;
+        assert_eq!((all[1], all[2]), (1, 2));
+    });
+}
+
+#[test]
+fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let here = objects(&bench, &bench.store);
+        drive::clone(&here, bench.drive, None, "e", &device(0)).await.unwrap();
+        let shared = segments(&bench.store).await;
+        drive::retire(&here, bench.drive, "file:///replica", &device(0)).await.unwrap();
+        promote(&bench, &replica).await.unwrap();
+        // The store is a replica of the drive now, and the clone's own.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        fill(&drive.volume, 2).await;
+        drive.up_to_date().await;
+        collect(&drive.volume).await;
+        assert!(!shared.is_subset(&segments(&replica).await), "the drive itself does not need them");
+        drive.up_to_date().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(contents(&bench, &bench.store).await[..64].iter().all(|byte| *byte == 1));
+    });
+}
+
+#[test]
+fn a_drive_that_was_promoted_keeps_what_the_replica_of_its_clone_needs() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let clone = drive::clone(&objects(&bench, &bench.store), bench.drive, None, "e", &device(0)).await;
+        let clone = clone.unwrap();
+        let mut copied = open(&Bench { drive: clone, ..bench.elsewhere() }, 0, &replica).await;
+        copied.up_to_date().await;
+        drop(copied);
+        // The first store is lost; of the two one is promoted as yet.
+        promote(&bench, &replica).await.unwrap();
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let volume = there.open(0).await.unwrap();
+        fill(&volume, 2).await;
+        collect(&volume).await;
+        close(volume).await;
+        promote_drive(&bench, &replica, clone).await.unwrap();
+        assert!(contents_of(&bench, &replica, clone).await[..64].iter().all(|byte| *byte == 1));
+    });
+}
+
+/// Faults on both stores, crashes at any moment, collections; then the first store is lost. What was reported as being in
+/// the replica is the least that it gives, and what it gives is one version as it was.
+#[test]
+fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_said() {
+    let mut compared = 0;
+    for seed in 0..150 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let bench = Bench::new();
+        holdall_core::entropy::seed_this_thread(seed);
+        let replica = SimStore::new(seed ^ 77, StoreFaults::default());
+        let faults = StoreFaults {
+            refused: rng.random_range(0..60),
+            answer_lost: rng.random_range(0..60),
+            zombie: rng.random_range(0..40),
+            busy: rng.random_range(0..40),
+            away: rng.random_range(0..20),
+            denied: 0,
+            time: Duration::from_millis(rng.random_range(0..500)),
+        };
+        let mut versions: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut now = vec![0; BLOCKS as usize];
+        let mut reported: Option<String> = None;
+        for _life in 0..rng.random_range(1..4) {
+            run(async {
+                bench.store.set_faults(faults);
+                replica.set_faults(faults);
+                let drive = open(&bench, 0, &replica).await;
+                for _ in 0..rng.random_range(1..12) {
+                    for _ in 0..rng.random_range(1..40) {
+                        let (block, byte) = (rng.random_range(0..BLOCKS), rng.random());
+                        put(&drive.volume, block, byte).await;
+                        now[block as usize] = byte;
+                    }
+                    versions.insert(drive.sync().await, now.clone());
+                    if rng.random_ratio(1, 6) {
+                        // It gives up where the store does not answer.
+                        let _ = drive.volume.pusher().unwrap().collect().await;
+                        // Collecting commits the same contents under other names.
+                        versions.insert(drive.sync().await, now.clone());
+                    }
+                    tokio::time::sleep(Duration::from_millis(rng.random_range(0..20_000))).await;
+                    if let Some(version) = drive.progress.borrow().version {
+                        reported = Some(version.name(ObjectKind::Root));
+                    }
+                }
+                // Everything ends at once, as with kill -9: what waits in the tasks is gone.
+                drive.task.abort();
+                drop(drive.stop);
+            });
+            bench.devices[0].power_cut();
+        }
+        run(async {
+            replica.set_faults(StoreFaults::default());
+            let promoted = match promote(&bench, &replica).await {
+                Ok(promoted) => promoted,
+                Err(ReplicaError::Nothing) => {
+                    assert_eq!(reported, None, "seed {seed}");
+                    return;
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            };
+            let seq = |name: &str| ObjectId::parse(name).map(|(_, id)| (id.epoch, id.seq));
+            if let Some(reported) = &reported {
+                assert!(seq(&promoted) >= seq(reported), "seed {seed}: older than it said");
+            }
+            let found = contents(&bench, &replica).await;
+            if let Some(expected) = versions.get(&promoted) {
+                assert!(*expected == found, "seed {seed}: the version is not as it was");
+                compared += 1;
+            }
+        });
+    }
+    assert!(compared > 75, "{compared} versions were compared");
+}

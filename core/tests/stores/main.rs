@@ -1,0 +1,90 @@
+//! The engine on real stores: a directory, S3 with and without compare-and-swap, WebDAV by Apache and by nginx.
+//!
+//! Everything is done once for each store. The stores are servers of their own, started by each test; what goes wrong
+//! on the way to them is done by a proxy that keeps a log.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod contract;
+mod drives;
+mod place;
+mod trouble;
+mod verdict;
+
+/// One test for each thing that is done, in a module for each store.
+macro_rules! stores {
+    ($($store:ident),*) => {
+        $(mod $store {
+            use super::*;
+
+            fn run<T>(test: impl AsyncFnOnce(place::Place) -> T) -> T {
+                place::run(test(place::$store()))
+            }
+
+            #[test]
+            fn the_contract_holds() {
+                run(contract::holds);
+            }
+
+            #[test]
+            fn the_probe_finds_what_it_can_do() {
+                run(verdict::is_right);
+            }
+
+            #[test]
+            fn a_drive_is_written_here_and_read_there() {
+                run(drives::move_to_an_empty_machine);
+            }
+
+            #[test]
+            fn of_two_devices_that_open_at_once_one_does() {
+                run(drives::open_at_once);
+            }
+
+            #[test]
+            fn versions_are_kept_and_garbage_is_not() {
+                run(drives::versions_and_garbage);
+            }
+        })*
+    };
+}
+
+/// And what may go wrong between a store and its clients.
+macro_rules! servers {
+    ($($store:ident),*) => {
+        mod on_the_way_to {
+            use super::*;
+
+            $(mod $store {
+                use super::*;
+
+                fn run<T>(test: impl AsyncFnOnce(place::Place) -> T) -> T {
+                    place::run(test(place::$store()))
+                }
+
+                #[test]
+                fn a_cut_at_any_request_of_a_commit_only_delays_it() {
+                    run(trouble::cuts);
+                }
+
+                #[test]
+                fn a_machine_that_dies_at_any_request_of_a_commit_leaves_a_whole_drive() {
+                    run(trouble::deaths);
+                }
+
+                #[test]
+                fn refusals_are_waited_out() {
+                    run(trouble::refusals);
+                }
+
+                #[test]
+                fn requests_that_come_late_or_twice_change_nothing() {
+                    run(trouble::zombies);
+                }
+            })*
+        }
+    };
+}
+
+stores!(file, s3, s3_without_swap, apache, nginx);
+servers!(s3, s3_without_swap, apache, nginx);

@@ -1,0 +1,249 @@
+//! A store that was started for a test, and machines that use it.
+
+use holdall_core::device::{BlockDevice, Durability};
+use holdall_core::disk::real::Directory;
+use holdall_core::drive;
+use holdall_core::family::{self, Unlocked};
+use holdall_core::format::root::Geometry;
+use holdall_core::journal::Limits;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::push::Device;
+use holdall_core::store::Store;
+use holdall_core::store::connect::{connect, with_heads};
+use holdall_core::store::credentials::Credentials;
+use holdall_core::store::file::FileStore;
+use holdall_core::store::pace::Pacer;
+use holdall_core::store::probe::Mode;
+use holdall_core::store::url::StoreUrl;
+use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use holdall_servers::dav::{DavServer, SignIn};
+use holdall_servers::faults::FaultProxy;
+use holdall_servers::s3::{self, S3Server};
+use holdall_servers::unconditional::Unconditional;
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+pub const BLOCK: u64 = 4096;
+/// More than any commit takes when it is only held up; a test that waits for it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Small segments and pages, so that little data makes a commit of many objects.
+const GEOMETRY: Geometry =
+    Geometry { size_blocks: 256, frame_blocks: 4, page_blocks: 32, segment_bytes: 24 << 10 };
+const LIMITS: VolumeLimits = VolumeLimits {
+    journal: Limits { file_bytes: 96 << 10, files: 8, reserve_files: 2 },
+    cache_bytes: 1 << 20,
+    batch_bytes: 128 << 10,
+    tail_segments: 12,
+};
+
+/// A store.
+pub struct Place {
+    /// What keeps devices apart there.
+    pub mode: Mode,
+    /// Where its server listens; none for a directory.
+    pub server: Option<SocketAddr>,
+    credentials: Credentials,
+    /// Its address, for a client that asks that server.
+    url: Box<dyn Fn(Option<SocketAddr>) -> String>,
+    dir: TempDir,
+    /// The server itself, for as long as it is needed.
+    _keeps: Box<dyn Any>,
+}
+
+/// Real time, several threads: as in the product.
+pub fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap().block_on(future)
+}
+
+/// A directory.
+pub fn file() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    FileStore::new(store.clone()).prepare().unwrap();
+    let url = format!("file://{}", store.display());
+    Place {
+        mode: Mode::Swap,
+        server: None,
+        credentials: Credentials::None,
+        url: Box::new(move |_| url.clone()),
+        dir,
+        _keeps: Box::new(()),
+    }
+}
+
+/// S3 with compare-and-swap: versitygw, or moto where there is none.
+pub fn s3() -> Place {
+    let server = S3Server::start();
+    let address = server.address();
+    s3_at(Mode::Swap, address, Box::new(server))
+}
+
+/// S3 that takes conditions and heeds none.
+pub fn s3_without_swap() -> Place {
+    let server = S3Server::start();
+    let heedless = Unconditional::start(server.address());
+    let address = heedless.address();
+    s3_at(Mode::None, address, Box::new((heedless, server)))
+}
+
+fn s3_at(mode: Mode, server: SocketAddr, keeps: Box<dyn Any>) -> Place {
+    Place {
+        mode,
+        server: Some(server),
+        credentials: serde_json::from_str(&s3::credentials()).unwrap(),
+        url: Box::new(|server| s3::url("http", server.unwrap(), "some/where")),
+        dir: tempfile::tempdir().unwrap(),
+        _keeps: keeps,
+    }
+}
+
+/// WebDAV by Apache.
+pub fn apache() -> Place {
+    dav_at(DavServer::apache(SignIn::None))
+}
+
+/// WebDAV by nginx.
+pub fn nginx() -> Place {
+    dav_at(DavServer::nginx())
+}
+
+fn dav_at(server: DavServer) -> Place {
+    Place {
+        mode: Mode::Claim,
+        server: Some(server.address()),
+        credentials: Credentials::None,
+        url: Box::new(|server| format!("http://{}/drives/", server.unwrap())),
+        dir: tempfile::tempdir().unwrap(),
+        _keeps: Box::new(server),
+    }
+}
+
+impl Place {
+    /// The store as it is, by way of `server`.
+    pub fn connect_by(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
+        connect(&StoreUrl::parse(&(self.url)(server)).unwrap(), &self.credentials, &Pacer::new()).unwrap()
+    }
+
+    /// The store as it is.
+    pub fn connect(&self) -> Arc<dyn Store> {
+        self.connect_by(self.server)
+    }
+
+    /// The store as drives use it: a HEAD goes by claims where it cannot be swapped.
+    pub fn for_drives(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
+        let url = StoreUrl::parse(&(self.url)(server)).unwrap();
+        with_heads(connect(&url, &self.credentials, &Pacer::new()).unwrap(), self.mode)
+    }
+
+    /// A proxy in front of its server.
+    pub fn proxy(&self) -> FaultProxy {
+        FaultProxy::start(self.server.expect("it is a server"))
+    }
+
+    /// A family with one drive in it.
+    pub async fn drive(&self) -> Drive<'_> {
+        let store = self.for_drives(self.server);
+        let (unlocked, _) = family::create(&*store, None, self.mode).await.unwrap();
+        let (sealer, id) = (unlocked.sealer.clone(), unlocked.family.family);
+        let drive = drive::create(&*store, &sealer, id, "d", GEOMETRY, &device(0)).await.unwrap();
+        Drive { place: self, unlocked, drive }
+    }
+}
+
+fn device(number: u128) -> Device {
+    Device { id: Uuid::from_u128(number + 1), name: format!("device {number}") }
+}
+
+/// A drive in the store.
+pub struct Drive<'a> {
+    place: &'a Place,
+    unlocked: Unlocked,
+    pub drive: Uuid,
+}
+
+impl Drive<'_> {
+    /// Opens it on machine `number`, which reaches the store by way of `server`.
+    pub async fn open_by(
+        &self,
+        server: Option<SocketAddr>,
+        number: u128,
+        access: Access,
+    ) -> Result<Arc<Volume>, OpenError> {
+        let at = |what: &str| {
+            let path = self.place.dir.path().join(format!("machine-{number}")).join(what);
+            Arc::new(Directory::create(&path).unwrap())
+        };
+        let environment = Environment {
+            state: at("state"),
+            journal: at("journal"),
+            cache: at("cache"),
+            store: self.place.for_drives(server),
+            sealer: self.unlocked.sealer.clone(),
+            pages: PageCache::none(),
+        };
+        volume::open(environment, self.drive, device(number), access, LIMITS).await
+    }
+
+    /// Opens it to write.
+    pub async fn open(&self, number: u128) -> Result<Arc<Volume>, OpenError> {
+        self.open_by(self.place.server, number, Access::Write { over_others: false, mounted: false }).await
+    }
+
+    /// Takes it from whoever has it.
+    pub async fn take(&self, number: u128) -> Arc<Volume> {
+        self.open_by(self.place.server, number, Access::Write { over_others: true, mounted: false })
+            .await
+            .unwrap()
+    }
+
+    /// What the store alone holds now, as an empty machine finds it: one byte for each of the first blocks.
+    pub async fn committed(&self, machine: u128, blocks: u64) -> Vec<u8> {
+        let (head, _, _) = drive::current(&self.objects(), self.drive).await.unwrap();
+        let access = Access::Look { root: (head.root, head.root_hash) };
+        let volume = self.open_by(self.place.server, machine, access).await.unwrap();
+        let found = read(&volume, blocks).await;
+        volume.shut_down().await.unwrap();
+        found
+    }
+
+    pub fn objects(&self) -> Arc<Objects> {
+        let store = self.place.for_drives(self.place.server);
+        Arc::new(Objects::new(store, self.unlocked.sealer.clone(), PageCache::none()))
+    }
+}
+
+/// Writes `byte` all over a block, and waits until that is durable here.
+pub async fn write(volume: &Arc<Volume>, block: u64, byte: u8) {
+    let data = [byte; BLOCK as usize];
+    VolumeDevice(volume.clone()).write(block * BLOCK, &data, Durability::Forced).wait().await.unwrap();
+}
+
+/// One byte for each of the first blocks, which hold it all over.
+pub async fn read(volume: &Arc<Volume>, blocks: u64) -> Vec<u8> {
+    let lease = VolumeDevice(volume.clone()).read(0..blocks * BLOCK).wait().await.unwrap();
+    let mut data = vec![0; (blocks * BLOCK) as usize];
+    lease.copy_to(&mut data).unwrap();
+    let byte = |block: &[u8]| {
+        assert!(block.iter().all(|byte| *byte == block[0]), "a block is torn");
+        block[0]
+    };
+    data.chunks(BLOCK as usize).map(byte).collect()
+}
+
+/// Pushes everything.
+pub async fn push(volume: &Arc<Volume>) {
+    let pushed = tokio::time::timeout(PATIENCE, volume.pusher().unwrap().sync()).await;
+    pushed.expect("it is pushed in time").unwrap();
+}
+
+pub async fn close(volume: Arc<Volume>) {
+    volume.stop_serving();
+    volume.release().await.unwrap();
+    volume.shut_down().await.unwrap();
+}

@@ -1,0 +1,45 @@
+//! What Holdall may take of the network.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What may be taken of the network by all drives together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Limits {
+    /// Bytes per second to stores; `null` is no limit.
+    pub up_bytes_per_s: Option<u64>,
+    /// Bytes per second from stores; `null` is no limit.
+    pub down_bytes_per_s: Option<u64>,
+    /// What is done where the network counts what it carries.
+    pub on_metered: OnMetered,
+    /// Whether the network does so now; `null` where nobody can say (NetworkManager does).
+    pub metered: Option<bool>,
+    /// Whether uploads and background downloads wait because of that now.
+    pub waiting: bool,
+}
+
+/// What is done on a network that counts what it carries, such as a phone's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMetered {
+    /// Uploads and background downloads wait for another network. What is read is still fetched.
+    #[default]
+    Pause,
+    /// As on every network.
+    GoOn,
+}
+
+/// Changes of limits. What is left out stays as it is.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimits {
+    /// Bytes per second to stores; 0 takes the limit away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_bytes_per_s: Option<u64>,
+    /// Bytes per second from stores; 0 takes the limit away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_bytes_per_s: Option<u64>,
+    /// What is done where the network counts what it carries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_metered: Option<OnMetered>,
+}

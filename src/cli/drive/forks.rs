@@ -1,0 +1,47 @@
+//! `drive forks`.
+
+use crate::api::{self, Created, Fork};
+use crate::cli::args::drive::ForkCommand;
+use crate::cli::client::segment;
+use crate::cli::drive::remove::must_have_terminal;
+use crate::cli::drive::{Session, absolute, declined, open, route};
+use crate::cli::failure::CliError;
+use crate::cli::{show, terminal};
+use jiff::Timestamp;
+
+/// Lists a drive's forks, or does something with one of them.
+pub async fn run(name: &str, command: Option<&ForkCommand>, session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    let of = |fork: &str, verb: &str| route(name, &format!("forks/{}{verb}", segment(fork)));
+    match command {
+        None => {
+            let value = client.get(&route(name, "forks")).await?;
+            let words = |forks: &Vec<Fork>, _| show::forks(name, forks, Timestamp::now());
+            output.result(&value, words).map(drop)
+        }
+        Some(ForkCommand::Open { fork, at, attach }) => {
+            let at = at.as_deref().map(absolute).transpose()?;
+            let request = api::Open { at, attach: (*attach).into(), ..api::Open::default() };
+            let value = client.post(&of(fork, "/open"), &request).await?;
+            open::tell(&format!("The fork {fork} of {name}"), &value, session)
+        }
+        Some(ForkCommand::Keep { fork, new }) => {
+            let value = client.post(&of(fork, "/keep"), &api::Keep { name: new.clone() }).await?;
+            let words = |_: &Created, _| {
+                format!("{new} is a drive of this computer now. Open it: holdall drive open {new}")
+            };
+            output.result(&value, words).map(drop)
+        }
+        Some(ForkCommand::Discard { fork, yes }) => {
+            if !yes {
+                must_have_terminal(&format!("Discarding the fork {fork} deletes what only it has."))?;
+                let question = format!("Delete the fork {fork} of {name}, with everything that only it has?");
+                if !terminal::confirm(&question).await? {
+                    return Err(declined());
+                }
+            }
+            let value = client.delete(&of(fork, "")).await?;
+            output.done(&value, &format!("The fork {fork} of {name} is deleted"))
+        }
+    }
+}

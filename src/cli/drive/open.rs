@@ -1,0 +1,51 @@
+//! `drive open`, and the question whether to take a drive from another computer.
+
+use crate::api::{self, Code, Failure, Opened};
+use crate::cli::args::drive::Open;
+use crate::cli::drive::{Session, absolute, declined, route};
+use crate::cli::failure::CliError;
+use crate::cli::{show, terminal};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// `drive open`.
+pub async fn open(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
+    let mut request = api::Open {
+        at: open.at.as_deref().map(absolute).transpose()?,
+        attach: open.attach.into(),
+        read_only: open.read_only,
+        snapshot: open.snapshot.clone(),
+        take_over: open.yes,
+    };
+    let value = match session.client.post(&route(&open.name, "open"), &request).await {
+        Err(CliError::Failed(failure)) if failure.code == Code::Held && open.take_over && !open.yes => {
+            confirm(&open.name, failure).await?;
+            request.take_over = true;
+            session.client.post(&route(&open.name, "open"), &request).await?
+        }
+        result => result?,
+    };
+    tell(&open.name, &value, session)
+}
+
+/// Says what is open now.
+pub fn tell(name: &str, value: &Value, session: &Session<'_>) -> Result<(), CliError> {
+    session.output.result(value, |opened: &Opened, _| show::opened(name, opened)).map(drop)
+}
+
+/// Shows who has the drive and asks whether to take it. Where there is nobody to ask it stays theirs.
+async fn confirm(name: &str, failure: Failure) -> Result<(), CliError> {
+    if !terminal::is_there() {
+        let action =
+            "There is no terminal to ask at: give --yes with --take-over if you are sure.".to_owned();
+        return Err(CliError::Failed(Failure { action, ..failure }));
+    }
+    match &failure.holder {
+        Some(holder) => terminal::say(&show::holder(name, holder, Timestamp::now())),
+        None => terminal::say(&failure.message),
+    }
+    match terminal::confirm(&format!("Take {name} over?")).await? {
+        true => Ok(()),
+        false => Err(declined()),
+    }
+}

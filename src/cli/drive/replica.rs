@@ -1,0 +1,135 @@
+//! `holdall drive replica`.
+
+use super::{Session, remove, route};
+use crate::api::{AddReplica, NamedReplica, Promote, Promoted, ReplicaState, ReplicaStatus};
+use crate::cli::args::drive::ReplicaCommand;
+use crate::cli::failure::CliError;
+use crate::cli::output::{Hue, Paint};
+use crate::cli::show::ago;
+use crate::cli::show::table::Table;
+use crate::cli::store::given;
+use crate::cli::terminal;
+use crate::sizes::format_bytes;
+use jiff::Timestamp;
+
+/// Runs a command on a drive's replicas.
+pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    match command {
+        ReplicaCommand::Add { drive, store, credentials } => {
+            let credentials = given(credentials).read(store)?;
+            let request = AddReplica { store: store.clone(), credentials };
+            let value = client.post(&route(&drive.name, "replicas"), &request).await?;
+            let words = |replica: &ReplicaStatus, _| added(&drive.name, replica);
+            output.result(&value, words).map(drop)
+        }
+        ReplicaCommand::Remove { drive, store } => {
+            let request = NamedReplica { store: store.clone() };
+            let value = client.post(&route(&drive.name, "replicas/remove"), &request).await?;
+            output.done(
+                &value,
+                &format!("{store} is no replica of {} any more; what it has stays there", drive.name),
+            )
+        }
+        ReplicaCommand::Status(drive) => {
+            let value = client.get(&route(&drive.name, "replicas")).await?;
+            let words = |all: &Vec<ReplicaStatus>, paint| statuses(&drive.name, all, Timestamp::now(), paint);
+            output.result(&value, words).map(drop)
+        }
+        ReplicaCommand::Promote { drive, store, accept_loss, yes } => {
+            if !yes {
+                remove::must_have_terminal(&format!(
+                    "Promoting a replica of {} needs a confirmation.",
+                    drive.name
+                ))?;
+                let question = format!(
+                    "{store} becomes the store of {}. Other computers have to add the drive again, from there. Go on?",
+                    drive.name
+                );
+                if !terminal::confirm(&question).await? {
+                    return Err(super::declined());
+                }
+            }
+            let request = Promote { store: store.clone(), accept_loss: *accept_loss };
+            let value = client.post(&route(&drive.name, "replicas/promote"), &request).await?;
+            let words = |done: &Promoted, _| promoted(&drive.name, done, Timestamp::now());
+            output.result(&value, words).map(drop)
+        }
+    }
+}
+
+fn added(name: &str, replica: &ReplicaStatus) -> String {
+    match &replica.reason {
+        None if replica.state == ReplicaState::UpToDate => {
+            format!("{} has everything of {name}, and is kept up while the drive is open", replica.store)
+        }
+        None => {
+            format!("{} is a replica of {name}; the rest is copied while the drive is open", replica.store)
+        }
+        Some(reason) => {
+            format!("{} is a replica of {name}, but does not take anything now: {reason}", replica.store)
+        }
+    }
+}
+
+/// How one is, in a line.
+pub fn state(replica: &ReplicaStatus, paint: Paint) -> String {
+    match replica.state {
+        ReplicaState::UpToDate => paint.hue(Hue::Good, "✓ has everything that is uploaded"),
+        ReplicaState::Behind if replica.behind_bytes > 0 => {
+            paint.hue(Hue::Busy, &format!("{} behind", format_bytes(replica.behind_bytes)))
+        }
+        ReplicaState::Behind => paint.hue(Hue::Busy, "behind"),
+        ReplicaState::Trouble => {
+            paint.hue(Hue::Bad, &format!("! {}", replica.reason.as_deref().unwrap_or("it does not answer")))
+        }
+        ReplicaState::Closed => "kept up while the drive is open".to_owned(),
+    }
+}
+
+fn statuses(name: &str, all: &[ReplicaStatus], now: Timestamp, paint: Paint) -> String {
+    if all.is_empty() {
+        return format!("{name} has no replicas. Add one:\n  holdall drive replica add {name} URL");
+    }
+    let mut table = Table::new(["STORE", "STATE", "NEWEST VERSION"]);
+    for replica in all {
+        let newest = replica.committed_at.as_deref().map_or(String::new(), |at| ago(at, now));
+        table.row([replica.store.clone(), state(replica, paint), newest]);
+    }
+    table.to_string()
+}
+
+fn promoted(name: &str, done: &Promoted, now: Timestamp) -> String {
+    let mut text =
+        format!("{name} is in {} now, as it was uploaded {}", done.store, ago(&done.committed_at, now));
+    if done.lost_versions {
+        text.push_str("\nWhat was uploaded after that is not in it. This computer's files of it were set aside, not deleted");
+    }
+    if !done.former_store_told {
+        text.push_str(
+            "\nThe former store did not answer. It is told once it is back; until then open the drive from there on no computer",
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_are_worded() {
+        let replica = |state, reason: Option<&str>, behind_bytes| ReplicaStatus {
+            store: "s3://b".to_owned(),
+            state,
+            reason: reason.map(str::to_owned),
+            behind_bytes,
+            version: None,
+            committed_at: None,
+        };
+        let plain = |replica: &ReplicaStatus| state(replica, Paint(false));
+        assert!(plain(&replica(ReplicaState::UpToDate, None, 0)).contains("everything"));
+        assert!(plain(&replica(ReplicaState::Behind, None, 3 << 20)).contains("MiB behind"));
+        assert!(plain(&replica(ReplicaState::Trouble, Some("it is full"), 0)).contains("it is full"));
+    }
+}

@@ -1,0 +1,59 @@
+//! `holdall limits`.
+
+use crate::api::{Limits, OnMetered, SetLimits};
+use crate::cli::args::LimitsArguments;
+use crate::cli::drive::Session;
+use crate::cli::failure::CliError;
+use crate::sizes::format_bytes;
+
+/// Shows the limits, after changing those that were given.
+pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    let LimitsArguments { up, down, on_metered } = *arguments;
+    let changes = SetLimits {
+        up_bytes_per_s: up.map(|rate| rate.0),
+        down_bytes_per_s: down.map(|rate| rate.0),
+        on_metered: on_metered.map(Into::into),
+    };
+    let value = match (up, down, on_metered) {
+        (None, None, None) => client.get("/v1/limits").await?,
+        _ => client.post("/v1/limits", &changes).await?,
+    };
+    output.result(&value, |limits: &Limits, _| shown(limits)).map(drop)
+}
+
+fn shown(limits: &Limits) -> String {
+    let rate =
+        |rate: Option<u64>| rate.map_or("no limit".to_owned(), |rate| format!("{}/s", format_bytes(rate)));
+    let metered = match (limits.on_metered, limits.metered) {
+        (OnMetered::GoOn, _) => "go on",
+        (OnMetered::Pause, None) => "pause (nothing on this computer says which networks are)",
+        (OnMetered::Pause, Some(false)) => "pause (this network is not)",
+        (OnMetered::Pause, Some(true)) => "pause (this network is: uploads wait for another one)",
+    };
+    let rows = [
+        ("up", rate(limits.up_bytes_per_s)),
+        ("down", rate(limits.down_bytes_per_s)),
+        ("on metered networks", metered.to_owned()),
+    ];
+    rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_worded() {
+        let limits = Limits {
+            up_bytes_per_s: Some(2 << 20),
+            down_bytes_per_s: None,
+            on_metered: OnMetered::Pause,
+            metered: Some(true),
+            waiting: true,
+        };
+        let text = shown(&limits);
+        assert!(text.contains("2.0 MiB/s") || text.contains("2 MiB/s"), "{text}");
+        assert!(text.contains("no limit") && text.contains("wait for another one"), "{text}");
+    }
+}

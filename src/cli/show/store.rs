@@ -1,0 +1,131 @@
+//! Words stores, and who is logged in to them.
+
+use crate::api::{KeptIn, StoreLogin, StoreMode, StoreTested};
+use crate::cli::output::{Hue, Paint};
+use crate::cli::show::table::Table;
+
+const NO_LOGINS: &str = "\
+No credentials are kept. Log in to a store:
+  holdall store login URL";
+
+/// All logins.
+pub fn list(logins: &[StoreLogin]) -> String {
+    if logins.is_empty() {
+        return NO_LOGINS.to_owned();
+    }
+    let mut table = Table::new(["STORE", "USER", "KEPT IN", "DRIVES"]);
+    for login in logins {
+        table.row([login.store.clone(), login.user.clone(), kept(login).to_owned(), login.drives.join(", ")]);
+    }
+    table.to_string()
+}
+
+/// A login that is new.
+pub fn logged_in(login: &StoreLogin) -> String {
+    let place = match login.kept {
+        KeptIn::Keyring => "the keyring",
+        KeptIn::File => "a file that only you can read",
+    };
+    format!("Logged in to {} as {}; the credentials are kept in {place}", login.store, login.user)
+}
+
+/// A login that is gone.
+pub fn logged_out(login: &StoreLogin) -> String {
+    let mut text = format!("Logged out of {}", login.store);
+    if !login.drives.is_empty() {
+        text.push_str(&format!(
+            "\nThese drives used it, and upload nothing until you log in again: {}",
+            login.drives.join(", ")
+        ));
+    }
+    text
+}
+
+fn kept(login: &StoreLogin) -> &'static str {
+    match login.kept {
+        KeptIn::Keyring => "keyring",
+        KeptIn::File => "file",
+    }
+}
+
+/// What a store can do.
+pub fn tested(tested: &StoreTested, paint: Paint) -> String {
+    let mut text = format!("{}\n", tested.store);
+    for finding in &tested.findings {
+        let icon = match finding.ok {
+            true => paint.hue(Hue::Good, "✓"),
+            false => paint.hue(Hue::Bad, "!"),
+        };
+        text.push_str(&format!("  {icon} {}: {}\n", finding.subject, finding.detail));
+    }
+    for reason in &tested.reasons {
+        text.push_str(&format!("  {reason}\n"));
+    }
+    text.push_str(match tested.usable {
+        true => meaning(tested.store_mode),
+        false => "No drive can be on this store",
+    });
+    text
+}
+
+/// What a mode means for people.
+pub fn meaning(mode: StoreMode) -> &'static str {
+    match mode {
+        StoreMode::Swap => "Several devices can use drives here: of two that write at once, never both win",
+        StoreMode::Claim => {
+            "Several devices can use drives here: of two that write at once, never both win. This store cannot compare\n\
+             and swap, so each open and upload takes a few requests more, and a device that dies while it takes a drive\n\
+             holds up the next one for half a minute"
+        }
+        StoreMode::None => {
+            "Use a drive here on one device at a time: this store cannot tell two apart that take a drive at the same\n\
+             moment. Close it on one device before you open it on another"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::StoreFinding;
+
+    fn login() -> StoreLogin {
+        StoreLogin {
+            store: "s3://b".into(),
+            user: "AKIAIO…".into(),
+            kept: KeptIn::File,
+            drives: vec!["photos".into(), "work".into()],
+        }
+    }
+
+    #[test]
+    fn logins_are_listed_with_the_drives_that_use_them() {
+        let expected = "\
+STORE   USER     KEPT IN  DRIVES
+s3://b  AKIAIO…  file     photos, work
+";
+        assert_eq!(list(&[login()]), expected);
+        assert!(list(&[]).contains("holdall store login"));
+        assert!(logged_out(&login()).contains("photos, work"));
+        assert!(!logged_out(&StoreLogin { drives: Vec::new(), ..login() }).contains("These drives"));
+    }
+
+    #[test]
+    fn a_test_says_what_it_means() {
+        let finding = StoreFinding { subject: "If-Match".into(), ok: false, detail: "it overwrites".into() };
+        let tested = super::tested(
+            &StoreTested {
+                store: "s3://b".into(),
+                store_mode: StoreMode::None,
+                usable: true,
+                findings: vec![finding],
+                reasons: vec!["conditions of puts are not heeded".into()],
+            },
+            Paint(false),
+        );
+        assert!(
+            tested.starts_with("s3://b\n  ! If-Match: it overwrites\n  conditions of puts are not heeded\nUse a drive here on one device"),
+            "{tested}"
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! A drive's forks. A fork begins in the drive's place, where programs may still use it, and is set apart once they do
+//! not: from then on it is a drive of its own, with a name of its own, that remembers what it is a fork of.
+//!
+//! Setting it apart can be cut off anywhere. `drive.json` goes last, and while it is in the drive's directory the rest is
+//! done again: when the daemon starts, before anybody can open half of a fork.
+
+use super::Drive;
+use super::opened::OpenDrive;
+use crate::api::{self, Failure};
+use crate::daemon::failure;
+use crate::daemon::registry::{Config, ForkOf, private_directory, sync_directory};
+use crate::daemon::status::{self, Phase};
+use holdall_core::disk::real::Directory;
+use holdall_core::drive;
+use holdall_core::volume::{Fork, Local, Volume};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often a fork is tried to be uploaded whose store is away.
+const UPLOAD_EVERY: Duration = Duration::from_secs(5);
+
+impl Drive {
+    /// The fork that is open in the place of this drive.
+    pub fn fork_in(&self, volume: &Volume) -> Option<Fork> {
+        let fork = volume.pusher()?.state().borrow().fork.clone();
+        fork.filter(|fork| fork.drive != self.uuid())
+    }
+
+    /// The forks of this drive on this device.
+    pub fn forks(&self) -> Vec<api::Fork> {
+        let known = self.known.upgrade().map(|known| known.lock().values().cloned().collect::<Vec<_>>());
+        let apart = known.unwrap_or_default().into_iter().filter_map(|drive| {
+            let of = drive.config.lock().fork_of.clone().filter(|of| of.name == self.name)?;
+            Some(drive.describe_fork(&drive.name, &of.fork, false))
+        });
+        let mut forks: Vec<_> = apart.collect();
+        let volume = self.live.read().clone();
+        let fork = volume.and_then(|volume| self.fork_in(&volume));
+        forks.extend(fork.map(|fork| self.describe_fork(&self.fork_name(&fork), &fork, true)));
+        forks.sort_by(|a, b| a.made_at.cmp(&b.made_at));
+        forks
+    }
+
+    fn describe_fork(&self, name: &str, fork: &Fork, in_place: bool) -> api::Fork {
+        let (records, bytes) = match &*self.live.read() {
+            Some(volume) => {
+                let status = volume.status();
+                let committed = status.push.map_or(0, |push| push.committed.0);
+                (status.appended.0.saturating_sub(committed), status.unpushed_bytes)
+            }
+            // How many bytes they are nobody knows then.
+            None => (self.unsent_records(), 0),
+        };
+        api::Fork {
+            name: name.to_owned(),
+            uuid: fork.drive.to_string(),
+            device: self.registry.device().name.clone(),
+            taken_by: fork.taken_by.clone(),
+            made_at: status::time(fork.made_ms),
+            base: fork.base.clone(),
+            records,
+            bytes,
+            mountpoint: self.place.read().as_ref().map(|place| place.mountpoint()),
+            in_place,
+        }
+    }
+
+    /// Changes that this computer is known to have beyond the store, while nobody has the drive open.
+    fn unsent_records(&self) -> u64 {
+        let local = Directory::create(&self.registry.directory(&self.name)).and_then(|dir| Local::load(&dir));
+        let Ok(Some(local)) = local else { return 0 };
+        let base = local.base.as_ref().map_or(0, |base| base.lsn);
+        let at_least = u64::from(self.may_have_unsent() || self.is_fork_to_upload());
+        local.durable.saturating_sub(base).max(at_least)
+    }
+
+    /// What a fork of this drive is called here; told apart from others of the same day by a number.
+    fn fork_name(&self, fork: &Fork) -> String {
+        let device = self.registry.device().name.replace(['/', '\0'], "-");
+        let name = holdall_core::fork::name(&self.name, &device, fork.made_ms);
+        let free = |name: &String| match self.registry.uuid_of(name) {
+            Some(uuid) => uuid == fork.drive,
+            None => !self.registry.directory(name).exists(),
+        };
+        let numbered = (2..).map(|number| format!("{name} {number}"));
+        std::iter::once(name.clone()).chain(numbered).find(free).expect("there is no end of numbers")
+    }
+
+    /// Refuses to call it done where it was done to a fork.
+    pub(super) fn check_no_fork(&self, volume: &Volume) -> Result<(), Failure> {
+        match self.fork_in(volume) {
+            Some(fork) => Err(failure::forked(&fork.taken_by, &self.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Which drive the engine of this one opens: itself, or the fork in its place.
+    pub(super) fn uuid_in_place(&self) -> Uuid {
+        let fork = fork_in(&self.registry.directory(&self.name)).ok().flatten();
+        fork.map_or_else(|| self.uuid(), |fork| fork.drive)
+    }
+
+    /// Refuses to open the drive while a fork in its place was mounted when the daemon ended, and may still be.
+    pub(super) fn refuse_while_fork_waits(&self) -> Result<(), Failure> {
+        let waits = self.config.lock().open.is_some()
+            && fork_in(&self.registry.directory(&self.name))
+                .map_err(|error| failure::local(&error))?
+                .is_some();
+        if waits { Err(self.waits_to_be_taken_up()) } else { Ok(()) }
+    }
+
+    /// Refuses what cannot be done to a drive that is mounted, or may be.
+    pub(super) fn check_closed(&self, open: &Option<OpenDrive>) -> Result<(), Failure> {
+        match open {
+            Some(open) if open.attachment.is_some() || open.serving => {
+                let action = format!("Run holdall drive close \"{}\" first.", self.name);
+                Err(failure::state("The drive is open.", action))
+            }
+            None if self.config.lock().open.is_some() => Err(self.waits_to_be_taken_up()),
+            _ => Ok(()),
+        }
+    }
+
+    fn waits_to_be_taken_up(&self) -> Failure {
+        failure::state(
+            "The drive was open when the service ended, and waits to be taken up again: programs may still use it.",
+            format!("Run holdall drive close \"{}\" first.", self.name),
+        )
+    }
+
+    /// Sets a fork apart that is in the place of this drive, which is closed, and goes on uploading it. One that may be
+    /// mounted stays where it is.
+    pub(super) fn part_with_fork(self: &Arc<Self>) -> Result<(), Failure> {
+        if self.config.lock().open.is_some() {
+            return Ok(());
+        }
+        self.part_unmounted()
+    }
+
+    /// The same, where the fork is known not to be mounted.
+    pub(super) fn part_unmounted(self: &Arc<Self>) -> Result<(), Failure> {
+        let parted = self.part().map_err(|error| failure::local(&error))?;
+        if let Some(fork) = parted.filter(|fork| fork.is_fork_to_upload()) {
+            tokio::spawn(async move { fork.upload_what_is_left().await });
+        }
+        Ok(())
+    }
+
+    /// The same when the daemon starts; but a fork that was mounted stays where it is, since it may still be.
+    pub fn part_at_start(self: &Arc<Self>) {
+        if self.config.lock().open.is_some() {
+            return;
+        }
+        if let Err(error) = self.part() {
+            tracing::error!(drive = self.name, %error, "its fork cannot be set apart");
+        }
+    }
+
+    fn part(self: &Arc<Self>) -> io::Result<Option<Arc<Drive>>> {
+        let from = self.registry.directory(&self.name);
+        let config = self.config.lock().clone();
+        let Some(fork) = fork_in(&from)?.filter(|fork| fork.drive != config.drive) else { return Ok(None) };
+        let name = self.fork_name(&fork);
+        let of = config.fork_of.as_ref().map_or(&self.name, |of| &of.name).clone();
+        let of = ForkOf { name: of, fork: fork.clone() };
+        let former = Vec::new();
+        let config = Config { drive: fork.drive, open: None, fork_of: Some(of), former, ..config };
+        let to = self.registry.directory(&name);
+        private_directory(&to)?;
+        self.registry.add(&name, &config, &self.registry.key(&self.name)?)?;
+        // What the drive itself needs of the cache it pulls again; the fork may have nothing else.
+        move_directory(
+            &self.registry.cache_directory(self.uuid()),
+            &self.registry.cache_directory(fork.drive),
+        )?;
+        move_directory(&from.join("journal"), &to.join("journal"))?;
+        sync_directory(&to)?;
+        std::fs::rename(from.join("drive.json"), to.join("drive.json"))?;
+        sync_directory(&to)?;
+        sync_directory(&from)?;
+        let tree = self.tree.clone();
+        let shared = (self.registry.clone(), self.stores.clone());
+        let drive = Drive::new(&name, config, shared, self.site.clone(), tree, self.known.clone());
+        if let Some(known) = self.known.upgrade() {
+            known.lock().insert(name, drive.clone());
+        }
+        self.forget_figures();
+        Ok(Some(drive))
+    }
+
+    /// Uploads what a fork has that nobody has open, however long its store is away.
+    pub async fn upload_what_is_left(self: Arc<Self>) {
+        loop {
+            let mut open = self.open.lock().await;
+            if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
+                return;
+            }
+            match self.open_in_place(false, false).await {
+                Ok(mut opened) => {
+                    self.set_phase(Phase::Draining);
+                    self.drain_in_background(&mut opened);
+                    *open = Some(opened);
+                    return;
+                }
+                Err(failure) => {
+                    tracing::warn!(drive = self.name, message = failure.message, "it is not uploaded yet");
+                    let again = matches!(failure.code, api::Code::Offline | api::Code::Credentials);
+                    self.set_phase(Phase::Failed(failure));
+                    if !again {
+                        return;
+                    }
+                }
+            }
+            drop(open);
+            tokio::time::sleep(UPLOAD_EVERY).await;
+        }
+    }
+
+    /// Makes it an ordinary drive, with another name.
+    pub async fn keep_as(self: &Arc<Self>, new: &str) -> Result<(), Failure> {
+        let local = |error: io::Error| failure::local(&error);
+        let mut open = self.open.lock().await;
+        self.check_closed(&open)?;
+        if let Some(draining) = open.take() {
+            self.put_down(draining).await;
+        }
+        // Other computers add it by that name. A store that is away keeps nobody from deciding.
+        let renamed = match self.objects().await {
+            Ok((objects, _)) => drive::rename(&objects, self.uuid(), new, self.registry.device())
+                .await
+                .map_err(|error| error.to_string()),
+            Err(failure) => Err(failure.message),
+        };
+        if let Err(reason) = renamed {
+            tracing::warn!(drive = new, reason, "it keeps its old name in the store");
+        }
+        let config = Config { fork_of: None, ..self.config.lock().clone() };
+        self.registry.rename(&self.name, new).map_err(local)?;
+        self.registry.save(new, &config).map_err(local)?;
+        let shared = (self.registry.clone(), self.stores.clone());
+        let kept = Drive::new(new, config, shared, self.site.clone(), self.tree.clone(), self.known.clone());
+        if let Some(known) = self.known.upgrade() {
+            let mut known = known.lock();
+            known.remove(&self.name);
+            known.insert(new.to_owned(), kept.clone());
+        }
+        tokio::spawn(async move { kept.upload_what_is_left().await });
+        Ok(())
+    }
+
+    /// Deletes it, here and in the store.
+    pub async fn discard(self: &Arc<Self>) -> Result<(), Failure> {
+        let mut open = self.open.lock().await;
+        self.check_closed(&open)?;
+        if let Some(draining) = open.take() {
+            self.put_down(draining).await;
+        }
+        let everything = api::Remove { delete_data: true, discard_unsent: true };
+        self.remove_locked(&open, &everything).await
+    }
+
+    /// Whether it is a fork whose upload was cut off.
+    pub fn is_fork_to_upload(&self) -> bool {
+        let Some(of) = self.config.lock().fork_of.clone() else { return false };
+        let local = Directory::create(&self.registry.directory(&self.name)).and_then(|dir| Local::load(&dir));
+        let Ok(Some(local)) = local else { return false };
+        let base = local.base.as_ref();
+        let begun = base.and_then(|base| base.id()).is_some_and(|id| id.drive == of.fork.drive);
+        !begun || local.durable > base.map_or(0, |base| base.lsn)
+    }
+}
+
+/// The fork that a directory's `drive.json` tells of.
+fn fork_in(directory: &Path) -> io::Result<Option<Fork>> {
+    if !directory.join("drive.json").exists() {
+        return Ok(None);
+    }
+    Ok(Local::load(&Directory::create(directory)?)?.and_then(|local| local.fork))
+}
+
+/// Moves a directory, if that was not done before.
+fn move_directory(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

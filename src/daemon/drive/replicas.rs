@@ -1,0 +1,232 @@
+//! Replicas of an open drive: one task each, which the engine does not wait for.
+
+use super::Drive;
+use crate::api::{self, Failure, ReplicaState, ReplicaStatus, Unit};
+use crate::daemon::registry::ReplicaConfig;
+use crate::daemon::status::time;
+use crate::daemon::stores::Stores;
+use crate::daemon::stores::later::Later;
+use crate::daemon::work::Work;
+use holdall_core::family::Unlocked;
+use holdall_core::format::family::Family;
+use holdall_core::format::id::ObjectKind;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::replica::{Progress, Replica, Replicated, Standing};
+use holdall_core::store::Store;
+use holdall_core::store::url::StoreUrl;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How often a progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// How long a closing drive waits for replicas that are on their way. What is missing then is brought at the next opening.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The replicas of an open drive.
+pub struct Replicas {
+    hub: Arc<Replicated>,
+    /// Of the primary.
+    objects: Arc<Objects>,
+    family: Family,
+    running: Vec<Running>,
+}
+
+struct Running {
+    url: String,
+    progress: watch::Receiver<Progress>,
+    stop: watch::Sender<bool>,
+    handle: JoinHandle<()>,
+}
+
+impl Replicas {
+    /// Those of a drive whose engine uses `hub`, which reads and writes `primary`. None of them runs yet.
+    pub fn new(
+        hub: Arc<Replicated>,
+        primary: Arc<dyn Store>,
+        unlocked: &Unlocked,
+        pages: Option<sled::Tree>,
+    ) -> Self {
+        let pages = pages.map_or_else(PageCache::none, PageCache::sled);
+        let objects = Arc::new(Objects::new(primary, unlocked.sealer.clone(), pages));
+        Self { hub, objects, family: unlocked.family.clone(), running: Vec::new() }
+    }
+
+    /// Begins to keep a replica up, however long its store is away.
+    fn begin(&mut self, config: &ReplicaConfig, stores: &Arc<Stores>) {
+        let store: Arc<dyn Store> = Arc::new(Later::new(stores.clone(), &config.store));
+        let family = Family::new(self.family.family, self.family.cipher, config.mode);
+        let replica = Replica::new(store.clone(), self.objects.clone(), family, self.hub.add(store));
+        let (progress, stop) = (replica.progress(), watch::Sender::new(false));
+        let handle = tokio::spawn(replica.run(stop.subscribe()));
+        self.running.push(Running { url: config.store.clone(), progress, stop, handle });
+    }
+
+    /// How they are.
+    pub fn statuses(&self) -> Vec<ReplicaStatus> {
+        let commits = self.hub.commits();
+        self.running.iter().map(|running| running.status(commits)).collect()
+    }
+
+    fn progress_of(&self, url: &str) -> Option<watch::Receiver<Progress>> {
+        self.running.iter().find(|running| running.url == url).map(|running| running.progress.clone())
+    }
+
+    fn end(&mut self, url: &str) {
+        for running in self.running.extract_if(.., |running| running.url == url) {
+            running.end();
+        }
+    }
+}
+
+impl Running {
+    fn status(&self, commits: u64) -> ReplicaStatus {
+        let progress = self.progress.borrow();
+        let (state, reason) = match &progress.standing {
+            Standing::UpToDate if progress.commits == commits => (ReplicaState::UpToDate, None),
+            Standing::UpToDate | Standing::Behind | Standing::Unknown => (ReplicaState::Behind, None),
+            Standing::Trouble(reason) => (ReplicaState::Trouble, Some(reason.clone())),
+        };
+        ReplicaStatus {
+            store: self.url.clone(),
+            state,
+            reason,
+            behind_bytes: progress.behind_bytes,
+            version: progress.version.map(|version| version.name(ObjectKind::Root)),
+            committed_at: progress.version.map(|_| time(progress.committed_ms)),
+        }
+    }
+
+    fn end(self) {
+        self.stop.send_replace(true);
+        drop(self.handle);
+    }
+}
+
+/// A replica that was just added to an open drive.
+pub(super) struct Begun {
+    hub: Arc<Replicated>,
+    progress: watch::Receiver<Progress>,
+}
+
+/// Waits until a replica has everything, or cannot have it now.
+async fn settled(hub: &Replicated, mut progress: watch::Receiver<Progress>) {
+    let is_settled = |progress: &Progress| match progress.standing {
+        Standing::UpToDate => progress.commits == hub.commits(),
+        Standing::Trouble(_) => true,
+        Standing::Behind | Standing::Unknown => false,
+    };
+    let _ = progress.wait_for(is_settled).await;
+}
+
+impl Drive {
+    /// Begins to keep up the replicas that are remembered.
+    pub(super) fn begin_replicas(&self, mut replicas: Replicas) {
+        let configs = self.config.lock().replicas.clone();
+        for config in &configs {
+            replicas.begin(config, &self.stores);
+        }
+        *self.replicas.lock() = Some(replicas);
+    }
+
+    /// A replica's store, as it is.
+    pub(super) async fn replica_store(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
+        let url = StoreUrl::parse(url).map_err(|error| crate::daemon::failure::url(&error))?;
+        Ok(self.stores.connect(&url).await?)
+    }
+
+    /// Begins to keep up one that is new.
+    pub(super) fn begin_replica(&self, config: &ReplicaConfig) -> Option<Begun> {
+        let mut replicas = self.replicas.lock();
+        let replicas = replicas.as_mut()?;
+        replicas.begin(config, &self.stores);
+        let progress = replicas.progress_of(&config.store)?;
+        Some(Begun { hub: replicas.hub.clone(), progress })
+    }
+
+    /// Waits until it has everything. Where nobody waits any more it goes on.
+    pub(super) async fn until_settled(&self, begun: Option<Begun>, work: &Work) -> Result<(), Failure> {
+        let Some(Begun { hub, progress }) = begun else { return Ok(()) };
+        let told = async {
+            loop {
+                let behind = progress.borrow().behind_bytes;
+                work.progress("Copying to the replica, bytes left", behind, 0, Unit::Bytes);
+                tokio::time::sleep(PROGRESS_EVERY).await;
+            }
+        };
+        let waiting = async {
+            tokio::select! { biased;
+                () = settled(&hub, progress.clone()) => {}
+                () = told => {}
+            }
+        };
+        let goes_on = "The replica is added. What is missing there is copied while the drive is open.";
+        work.unless_interrupted(goes_on, waiting).await
+    }
+
+    /// Has replicas that are waited for tried at once, and all looked at anew.
+    pub fn look_at_replicas_again(&self) {
+        if let Some(replicas) = &*self.replicas.lock() {
+            replicas.hub.look_again();
+        }
+    }
+
+    /// Ends one.
+    pub(super) fn end_replica(&self, url: &str) {
+        if let Some(replicas) = &mut *self.replicas.lock() {
+            replicas.end(url);
+        }
+    }
+
+    /// Waits until every replica has everything or cannot have it now, for at most `limit`.
+    pub(super) async fn settle_replicas(&self, limit: Duration) {
+        let waiting = match &*self.replicas.lock() {
+            Some(replicas) => {
+                let progress: Vec<_> =
+                    replicas.running.iter().map(|running| running.progress.clone()).collect();
+                (replicas.hub.clone(), progress)
+            }
+            None => return,
+        };
+        let (hub, progress) = waiting;
+        let all =
+            futures_util::future::join_all(progress.into_iter().map(|progress| settled(&hub, progress)));
+        let _ = tokio::time::timeout(limit, all).await;
+    }
+
+    /// Ends all, after those that are on their way have had a moment.
+    pub(super) async fn end_replicas(&self) {
+        self.settle_replicas(LAST_PATIENCE).await;
+        self.stop_replicas();
+    }
+
+    /// Ends all at once. What is missing is brought at the next opening.
+    pub(super) fn stop_replicas(&self) {
+        let replicas = self.replicas.lock().take();
+        if let Some(replicas) = replicas {
+            replicas.running.into_iter().for_each(Running::end);
+        }
+    }
+
+    /// How the replicas of the drive are; of a closed drive, which there are.
+    pub fn replica_statuses(&self) -> Vec<ReplicaStatus> {
+        if let Some(replicas) = &*self.replicas.lock() {
+            return replicas.statuses();
+        }
+        // What was last known of it tells which versions it has.
+        let last = self.shown.lock().last.as_ref().map_or(Vec::new(), |last| last.replicas.clone());
+        let closed = |config: &ReplicaConfig| {
+            let known = last.iter().find(|replica| replica.store == config.store);
+            ReplicaStatus {
+                store: config.store.clone(),
+                state: api::ReplicaState::Closed,
+                reason: None,
+                behind_bytes: known.map_or(0, |known| known.behind_bytes),
+                version: known.and_then(|known| known.version.clone()),
+                committed_at: known.and_then(|known| known.committed_at.clone()),
+            }
+        };
+        self.config.lock().replicas.iter().map(closed).collect()
+    }
+}

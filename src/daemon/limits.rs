@@ -1,0 +1,173 @@
+//! What all drives together may take of the network, and whether they wait for another one.
+
+use super::failure::{self, failure};
+use super::registry;
+use crate::api::{self, Code, Failure, OnMetered, SetLimits};
+use holdall_core::store::pace::{Pacer, RATE_MIN, Way};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+mod metered;
+
+/// What is remembered (`limits.json`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Saved {
+    #[serde(default)]
+    up: Option<u64>,
+    #[serde(default)]
+    down: Option<u64>,
+    #[serde(default)]
+    on_metered: OnMetered,
+}
+
+/// The limits, and what follows from them now.
+pub struct Limits {
+    path: PathBuf,
+    pacer: Pacer,
+    // Held for a change and its file.
+    saved: Mutex<Saved>,
+    /// Whether the network counts what it carries, where somebody can say.
+    metered: watch::Sender<Option<bool>>,
+    /// Whether uploads and background downloads wait for another network.
+    waiting: watch::Sender<bool>,
+}
+
+impl Limits {
+    /// The limits that are remembered in the state directory. A file that cannot be read means none, and is told.
+    pub fn load(state: &Path) -> Arc<Self> {
+        let path = state.join("limits.json");
+        let saved = read(&path).unwrap_or_else(|error| {
+            tracing::error!(%error, "limits.json cannot be read: there are no limits until some are set");
+            Saved::default()
+        });
+        let limits = Self {
+            path,
+            pacer: Pacer::new(),
+            saved: Mutex::new(saved),
+            metered: watch::Sender::new(None),
+            waiting: watch::Sender::new(false),
+        };
+        limits.apply(saved);
+        Arc::new(limits)
+    }
+
+    /// What stores are reached through.
+    pub fn pacer(&self) -> &Pacer {
+        &self.pacer
+    }
+
+    /// Whether uploads and background downloads wait for another network.
+    pub fn waiting(&self) -> watch::Receiver<bool> {
+        self.waiting.subscribe()
+    }
+
+    /// As they are now.
+    pub fn shown(&self) -> api::Limits {
+        let saved = *self.saved.lock();
+        api::Limits {
+            up_bytes_per_s: saved.up,
+            down_bytes_per_s: saved.down,
+            on_metered: saved.on_metered,
+            metered: *self.metered.borrow(),
+            waiting: *self.waiting.borrow(),
+        }
+    }
+
+    /// Changes them. What is under way goes on at the new rate.
+    pub fn set(&self, changes: SetLimits) -> Result<api::Limits, Failure> {
+        {
+            let mut saved = self.saved.lock();
+            let changed = Saved {
+                up: changed(saved.up, changes.up_bytes_per_s)?,
+                down: changed(saved.down, changes.down_bytes_per_s)?,
+                on_metered: changes.on_metered.unwrap_or(saved.on_metered),
+            };
+            let bytes =
+                serde_json::to_vec_pretty(&changed).expect("a structure of plain fields becomes JSON");
+            registry::replace(&self.path, &bytes).map_err(|error| failure::local(&error))?;
+            *saved = changed;
+            self.apply(changed);
+        }
+        Ok(self.shown())
+    }
+
+    /// Follows the network for as long as the daemon runs.
+    pub async fn follow_network(self: Arc<Self>) {
+        metered::follow(|metered| {
+            self.metered.send_replace(metered);
+            self.apply(*self.saved.lock());
+        })
+        .await;
+    }
+
+    fn apply(&self, saved: Saved) {
+        self.pacer.set(Way::Up, saved.up);
+        self.pacer.set(Way::Down, saved.down);
+        let waiting = saved.on_metered == OnMetered::Pause && *self.metered.borrow() == Some(true);
+        self.waiting.send_if_modified(|before| std::mem::replace(before, waiting) != waiting);
+    }
+}
+
+fn read(path: &Path) -> io::Result<Saved> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Saved::default()),
+        Err(error) => Err(error),
+    }
+}
+
+fn changed(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Failure> {
+    match change {
+        None => Ok(before),
+        Some(0) => Ok(None),
+        Some(rate) if rate < RATE_MIN => Err(failure(
+            Code::Usage,
+            format!(
+                "{} in a second is too slow: requests would run into their time-outs.",
+                crate::sizes::format_bytes(rate)
+            ),
+            failure::NOTHING_CHANGED,
+            format!("Give {} or more, or pause uploads.", crate::sizes::format_bytes(RATE_MIN)),
+        )),
+        Some(rate) => Ok(Some(rate)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_remembered_and_taken_away() {
+        let state = tempfile::tempdir().expect("a temporary directory");
+        let limits = Limits::load(state.path());
+        assert_eq!(limits.shown().up_bytes_per_s, None);
+        let change = SetLimits { up_bytes_per_s: Some(1 << 20), ..SetLimits::default() };
+        limits.set(change).expect("it is saved");
+        assert_eq!(limits.pacer().rate(Way::Up), Some(1 << 20));
+        let again = Limits::load(state.path());
+        assert_eq!((again.shown().up_bytes_per_s, again.shown().down_bytes_per_s), (Some(1 << 20), None));
+        again.set(SetLimits { up_bytes_per_s: Some(0), ..SetLimits::default() }).expect("it is saved");
+        assert_eq!(Limits::load(state.path()).pacer().rate(Way::Up), None);
+        let refused = again.set(SetLimits { down_bytes_per_s: Some(100), ..SetLimits::default() });
+        assert_eq!(refused.expect_err("it is too slow").code, Code::Usage);
+    }
+
+    #[test]
+    fn uploads_wait_on_a_metered_network_unless_told_otherwise() {
+        let state = tempfile::tempdir().expect("a temporary directory");
+        let limits = Limits::load(state.path());
+        let waiting = limits.waiting();
+        assert!(!*waiting.borrow(), "nobody says that it is metered");
+        limits.metered.send_replace(Some(true));
+        limits.apply(*limits.saved.lock());
+        assert!(*waiting.borrow());
+        let change = SetLimits { on_metered: Some(OnMetered::GoOn), ..SetLimits::default() };
+        limits.set(change).expect("it is saved");
+        assert!(!*waiting.borrow());
+    }
+}

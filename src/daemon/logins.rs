@@ -1,0 +1,187 @@
+//! Logging in to stores, and trying what they can do.
+
+use super::drives::Drives;
+use super::failure::{self, failure};
+use super::secrets::scope::Scope;
+use super::secrets::{Kept, Login};
+use super::stores::{self, trial};
+use super::work::Work;
+use crate::api::{self, Code, Failure, KeptIn, StoreLogin};
+use holdall_core::format::family;
+use holdall_core::store::StoreError;
+use holdall_core::store::credentials::Credentials;
+use holdall_core::store::probe::{self, Effort};
+use holdall_core::store::url::StoreUrl;
+
+impl Drives {
+    /// Keeps credentials, after trying them where that was not declined.
+    pub async fn log_in(&self, request: api::LogIn) -> Result<StoreLogin, Failure> {
+        let url = stores::parse(&request.store)?;
+        let scope = stores::scope(&url)?;
+        let credentials = stores::credentials(&url, request.credentials)?;
+        if !request.unchecked {
+            self.try_out(&url, &credentials).await?;
+        }
+        let kept = self.stores().keeper().keep(&scope, credentials, !request.no_keyring).await;
+        let login = kept.map_err(|error| failure::secrets(&error))?;
+        self.renew().await;
+        Ok(self.told(&login))
+    }
+
+    /// Forgets credentials. What was kept is told, and the drives that used it.
+    pub async fn log_out(&self, request: api::LogOut) -> Result<StoreLogin, Failure> {
+        let url = stores::parse(&request.store)?;
+        let scope = stores::scope(&url)?;
+        // Before they are gone: afterwards the drives use others, or none.
+        let known = self.logins()?;
+        let forgotten = self.stores().keeper().forget(&scope).await;
+        let login =
+            forgotten.map_err(|error| failure::secrets(&error))?.ok_or_else(|| not_logged_in(&scope))?;
+        self.renew().await;
+        let told = known.into_iter().find(|known| known.store == login.store);
+        Ok(told.unwrap_or_else(|| self.told(&login)))
+    }
+
+    /// What is in use goes on with the credentials that are kept now.
+    async fn renew(&self) {
+        self.stores().renew().await;
+        self.all().iter().for_each(|drive| drive.look_at_replicas_again());
+    }
+
+    /// All logins. Never a secret.
+    pub fn logins(&self) -> Result<Vec<StoreLogin>, Failure> {
+        let logins = self.stores().keeper().list().map_err(|error| failure::secrets(&error.into()))?;
+        Ok(logins.iter().map(|login| self.told(login)).collect())
+    }
+
+    /// Tries what a store can do.
+    pub async fn test_store(&self, request: api::TestStore, work: Work) -> Result<api::StoreTested, Failure> {
+        let url = stores::parse(&request.store)?;
+        let credentials = match request.credentials {
+            Some(given) => stores::credentials(&url, given)?,
+            None => self.stores().credentials(&url).await?,
+        };
+        let trial = trial::of(self.stores(), &url, &credentials, Effort::FULL, Some(&work));
+        let report =
+            work.unless_interrupted("Small objects may be left in the store, under probe/.", trial).await??;
+        Ok(api::StoreTested {
+            store: url.to_string(),
+            store_mode: stores::told(report.mode),
+            usable: report.is_usable(),
+            findings: trial::findings(&report),
+            reasons: report.reasons,
+        })
+    }
+
+    /// Does `work` with the credentials that came with its request, if any did, and keeps them if it goes well. Others that are
+    /// kept already stay: they may be another drive's.
+    pub(super) async fn with_new_login<T>(
+        &self,
+        url: &StoreUrl,
+        given: Option<api::StoreCredentials>,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let kept = self.keep_new(url, given).await?;
+        let done = work.await;
+        if let (Err(_), Some(login)) = (&done, kept) {
+            self.forget_unused(&login).await;
+        }
+        done
+    }
+
+    /// Keeps credentials, and says which if they were not kept before.
+    async fn keep_new(
+        &self,
+        url: &StoreUrl,
+        given: Option<api::StoreCredentials>,
+    ) -> Result<Option<Login>, Failure> {
+        let Some(given) = given else { return Ok(None) };
+        let (scope, credentials) = (stores::scope(url)?, stores::credentials(url, given)?);
+        let keeper = self.stores().keeper();
+        let known = keeper.list().map_err(|error| failure::secrets(&error.into()))?;
+        if let Some(known) = known.iter().find(|known| known.store == scope.to_string()) {
+            let same = keeper.credentials(known).await.is_ok_and(|known| known == credentials);
+            return if same { Ok(None) } else { Err(logged_in_otherwise(&scope)) };
+        }
+        self.try_out(url, &credentials).await?;
+        let login = keeper.keep(&scope, credentials, true).await;
+        login.map(Some).map_err(|error| failure::secrets(&error))
+    }
+
+    /// Forgets a login that was kept for something that did not come about, unless a drive has come to use it meanwhile.
+    async fn forget_unused(&self, login: &Login) {
+        if !self.told(login).drives.is_empty() {
+            return;
+        }
+        let Some(scope) = Scope::parse(&login.store) else { return };
+        if let Err(error) = self.stores().keeper().forget(&scope).await {
+            tracing::warn!(store = login.store, %error, "its credentials stay, although it did not come about");
+        }
+    }
+
+    /// Asks the store for what every drive asks for: a listing, and an object that may not be there.
+    async fn try_out(&self, url: &StoreUrl, credentials: &Credentials) -> Result<(), Failure> {
+        let store = self.stores().reach(url, credentials)?;
+        // What comes before there is a drive: of the rest a store that is empty says that it is not there.
+        let tried = match store.list(probe::AREA).await {
+            Ok(_) => store.get(family::NAME, None).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match tried {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(StoreError::Denied { reason }) => Err(failure(
+                Code::Credentials,
+                format!("The store refused these credentials: {reason}."),
+                "They were not kept, and nothing was changed.",
+                "Check the access key or the password, and that it may list and read what is at this address.",
+            )),
+            Err(error @ StoreError::NoBucket { .. }) => Err(failure::new_store(&error)),
+            Err(error) => {
+                let failure = failure::store(&error);
+                let action = "Check the address and the connection, or keep them untried with --no-check.";
+                Err(Failure {
+                    consequence: "They were not kept, and nothing was changed.".into(),
+                    action: action.into(),
+                    ..failure
+                })
+            }
+        }
+    }
+
+    fn told(&self, login: &Login) -> StoreLogin {
+        let uses = |url: &str| {
+            let url = StoreUrl::parse(url).ok()?;
+            let found = self.stores().keeper().find(&url).ok()??;
+            (found.store == login.store).then_some(())
+        };
+        let drives = self.addresses().into_iter().filter(|(_, url)| uses(url).is_some());
+        StoreLogin {
+            store: login.store.clone(),
+            user: login.user.clone(),
+            kept: match login.kept {
+                Kept::Keyring(_) => KeptIn::Keyring,
+                Kept::File(_) => KeptIn::File,
+            },
+            drives: drives.map(|(name, _)| name).collect(),
+        }
+    }
+}
+
+fn not_logged_in(scope: &Scope) -> Failure {
+    failure(
+        Code::NotFound,
+        format!("No credentials are kept for {scope}."),
+        failure::NOTHING_CHANGED,
+        "Run holdall store list to see those that are.",
+    )
+}
+
+fn logged_in_otherwise(scope: &Scope) -> Failure {
+    let failure = failure(
+        Code::Exists,
+        format!("Other credentials are kept for {scope} already."),
+        failure::NOTHING_CHANGED,
+        "Leave --credentials-file out to use those, or replace them with holdall store login URL.",
+    );
+    failure::at_store(failure, &scope.to_string())
+}

@@ -1,0 +1,100 @@
+//! The Secret Service: the keyring of the desktop, over D-Bus.
+//!
+//! Nothing here ever asks a person: a daemon has no window of its own to explain itself in. A keyring that is locked
+//! says so, and whoever wanted something of it decides what follows.
+
+use secret_service::{EncryptionType, SecretService};
+use std::collections::HashMap;
+use std::time::Duration;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// How long it may take to answer. It may have to be started.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CONTENT_TYPE: &str = "application/json";
+
+/// Why a keyring does not help.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyringError {
+    /// There is no keyring, or it does not answer.
+    #[error("there is no keyring that answers ({0})")]
+    Away(String),
+    /// It is there, and shows nothing.
+    #[error("the keyring is locked")]
+    Locked,
+    /// It is open, and does not have what was put into it.
+    #[error("the keyring does not have them any more")]
+    Missing,
+}
+
+impl From<secret_service::Error> for KeyringError {
+    fn from(error: secret_service::Error) -> Self {
+        match error {
+            secret_service::Error::Locked => KeyringError::Locked,
+            error => KeyringError::Away(error.to_string()),
+        }
+    }
+}
+
+/// Puts `secret` into it as `item`; `label` is what a person sees there.
+pub async fn put(item: Uuid, label: &str, secret: &[u8]) -> Result<(), KeyringError> {
+    in_time(async {
+        let service = connect().await?;
+        let collection = service.get_default_collection().await?;
+        if collection.is_locked().await? {
+            return Err(KeyringError::Locked);
+        }
+        let item = item.to_string();
+        collection.create_item(label, attributes(&item), secret, true, CONTENT_TYPE).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// What was put into it as `item`.
+pub async fn get(item: Uuid) -> Result<Zeroizing<Vec<u8>>, KeyringError> {
+    in_time(async {
+        let service = connect().await?;
+        let item = item.to_string();
+        let found = service.search_items(attributes(&item)).await?;
+        if let Some(item) = found.unlocked.first() {
+            return Ok(Zeroizing::new(item.get_secret().await?));
+        }
+        // A keyring that is locked may not even tell what it has.
+        match found.locked.is_empty() && !service.get_default_collection().await?.is_locked().await? {
+            true => Err(KeyringError::Missing),
+            false => Err(KeyringError::Locked),
+        }
+    })
+    .await
+}
+
+/// Takes `item` out of it.
+pub async fn delete(item: Uuid) -> Result<(), KeyringError> {
+    in_time(async {
+        let service = connect().await?;
+        let item = item.to_string();
+        let found = service.search_items(attributes(&item)).await?;
+        for item in &found.unlocked {
+            item.delete().await?;
+        }
+        if found.locked.is_empty() { Ok(()) } else { Err(KeyringError::Locked) }
+    })
+    .await
+}
+
+fn attributes(item: &str) -> HashMap<&str, &str> {
+    HashMap::from([("application", "holdall"), ("login", item)])
+}
+
+/// The secret is encrypted on its way over the bus too.
+async fn connect() -> Result<SecretService<'static>, secret_service::Error> {
+    SecretService::connect(EncryptionType::Dh).await
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, KeyringError>>) -> Result<T, KeyringError> {
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(done) => done,
+        Err(_) => Err(KeyringError::Away(format!("no answer in {} s", PATIENCE.as_secs()))),
+    }
+}

@@ -1,0 +1,213 @@
+//! Stores by their addresses: the one place where an address becomes a store, with the credentials that are kept for it,
+//! and with HEADs that change as its family says.
+
+use super::failure::{self, failure};
+use super::limits::Limits;
+use super::secrets::scope::Scope;
+use super::secrets::{Keeper, Login};
+use crate::api::{Code, Failure, StoreCredentials, StoreMode};
+use holdall_core::family::{self, FamilyError};
+use holdall_core::format::family::{Family, Mode};
+use holdall_core::store::Store;
+use holdall_core::store::connect::{self, ConnectError, with_heads};
+use holdall_core::store::credentials::Credentials;
+use holdall_core::store::url::StoreUrl;
+use parking_lot::Mutex;
+use renewable::{LoggedOut, Renewable};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+pub mod later;
+pub mod renewable;
+pub mod trial;
+
+/// How long a trial counts: commands that each open a drive for a moment do not each try its store.
+const PROVED_FOR: Duration = Duration::from_secs(600);
+
+/// The stores that are in use, and the credentials for all.
+pub struct Stores {
+    keeper: Keeper,
+    limits: Arc<Limits>,
+    /// Held for looking through it. Who uses a store keeps it.
+    used: Mutex<Vec<Weak<Renewable>>>,
+    /// When stores were last found to do what they promise. Held for looking it up.
+    proved: Mutex<BTreeMap<String, Instant>>,
+}
+
+/// A store, with the family that it holds.
+pub struct FamilyStore {
+    /// As it is reached.
+    pub reached: Arc<Renewable>,
+    /// With HEADs that can be swapped.
+    pub store: Arc<dyn Store>,
+    /// What it holds.
+    pub family: Family,
+}
+
+impl Stores {
+    /// None is in use yet.
+    pub fn new(keeper: Keeper, limits: Arc<Limits>) -> Arc<Self> {
+        Arc::new(Self { keeper, limits, used: Mutex::default(), proved: Mutex::default() })
+    }
+
+    /// What may be taken of the network.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// Who keeps the credentials.
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// The store at `url`, with the credentials that are kept for it. Nothing is contacted yet.
+    pub async fn connect(&self, url: &StoreUrl) -> Result<Arc<Renewable>, Failure> {
+        let credentials = self.credentials(url).await?;
+        let store = Arc::new(Renewable::new(url.clone(), self.reach(url, &credentials)?));
+        let mut used = self.used.lock();
+        used.retain(|store| store.strong_count() > 0);
+        used.push(Arc::downgrade(&store));
+        Ok(store)
+    }
+
+    /// The store at `url`, and what it says of its family, of which a drive is known.
+    pub async fn family(&self, url: &str) -> Result<FamilyStore, Failure> {
+        self.family_of(&parse(url)?, failure::family).await
+    }
+
+    /// The store at `url`, and what it says of its family; `explain` says what its errors mean.
+    pub async fn family_of(
+        &self,
+        url: &StoreUrl,
+        explain: fn(&FamilyError) -> Failure,
+    ) -> Result<FamilyStore, Failure> {
+        let reached = self.connect(url).await?;
+        let described = family::describe(&*reached).await;
+        let family = described.map_err(|error| failure::at_store(explain(&error), &url.to_string()))?;
+        Ok(FamilyStore { store: with_heads(reached.clone(), family.mode), reached, family })
+    }
+
+    /// The credentials that are kept for `url`.
+    pub async fn credentials(&self, url: &StoreUrl) -> Result<Credentials, Failure> {
+        if matches!(url, StoreUrl::File(_)) {
+            return Ok(Credentials::None);
+        }
+        match self.keeper.find(url).map_err(|error| failure::secrets(&error.into()))? {
+            Some(login) => self.of_login(&login).await,
+            // There are WebDAV servers that ask for nothing.
+            None if matches!(url, StoreUrl::Dav(_)) => Ok(Credentials::None),
+            None => Err(failure::no_login(&url.to_string())),
+        }
+    }
+
+    /// The store at `url` for whoever has `credentials`. Nothing is contacted yet.
+    pub fn reach(&self, url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, Failure> {
+        connect::connect(url, credentials, self.limits.pacer()).map_err(|error| match error {
+            ConnectError::Url(error) => failure::url(&error),
+            ConnectError::Setup { reason } => failure(
+                Code::Usage,
+                format!("The store cannot be reached: {reason}."),
+                failure::NOTHING_CHANGED,
+                "Check the address, and the credentials that go with it.",
+            ),
+        })
+    }
+
+    async fn of_login(&self, login: &Login) -> Result<Credentials, Failure> {
+        let credentials = self.keeper.credentials(login).await;
+        credentials.map_err(|error| failure::at_store(failure::secrets(&error), &login.store))
+    }
+
+    /// Whether the store was found to do what it promises so short a time ago that it need not be tried again.
+    pub fn is_proved(&self, url: &StoreUrl) -> bool {
+        self.proved.lock().get(&url.to_string()).is_some_and(|when| when.elapsed() < PROVED_FOR)
+    }
+
+    /// The store was found to do what it promises.
+    pub fn proved(&self, url: &StoreUrl) {
+        self.proved.lock().insert(url.to_string(), Instant::now());
+    }
+
+    /// Has stores that are in use go on with the credentials that are kept now.
+    pub async fn renew(&self) {
+        let used: Vec<_> = self.used.lock().iter().filter_map(Weak::upgrade).collect();
+        for store in used {
+            if matches!(store.url(), StoreUrl::File(_)) {
+                continue;
+            }
+            let login = self.keeper.find(store.url());
+            if matches!((&login, store.url()), (Ok(None), StoreUrl::S3(_))) {
+                store.renew(Arc::new(LoggedOut));
+                continue;
+            }
+            let renewed = match self.credentials(store.url()).await {
+                Ok(credentials) => self.reach(store.url(), &credentials),
+                Err(failure) => Err(failure),
+            };
+            match renewed {
+                Ok(renewed) => store.renew(renewed),
+                // A keyring that is locked just now takes nothing away from who is logged in.
+                Err(failure) => {
+                    tracing::warn!(
+                        message = failure.message,
+                        "a store goes on with the credentials that it had"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Reads an address.
+pub fn parse(url: &str) -> Result<StoreUrl, Failure> {
+    StoreUrl::parse(url).map_err(|error| failure::url(&error))
+}
+
+/// What a login at `url` is for.
+pub fn scope(url: &StoreUrl) -> Result<Scope, Failure> {
+    Scope::of(url).ok_or_else(|| failure::usage(format!("{url} is a directory, which takes no login.")))
+}
+
+/// Credentials of the API, where they are of the kind that `url` takes.
+pub fn credentials(url: &StoreUrl, given: StoreCredentials) -> Result<Credentials, Failure> {
+    let credentials = match given {
+        StoreCredentials::S3 { access_key, secret_key, session_token } => Credentials::S3 {
+            access_key,
+            secret_key: Zeroizing::new(secret_key),
+            session_token: session_token.map(Zeroizing::new),
+        },
+        StoreCredentials::S3Profile { profile } => Credentials::S3Profile { profile },
+        StoreCredentials::Password { user, password } => {
+            Credentials::Password { user, password: Zeroizing::new(password) }
+        }
+        StoreCredentials::Bearer { token } => Credentials::Bearer { token: Zeroizing::new(token) },
+    };
+    let fits = match &credentials {
+        Credentials::None => false,
+        Credentials::S3 { .. } | Credentials::S3Profile { .. } => matches!(url, StoreUrl::S3(_)),
+        Credentials::Password { .. } | Credentials::Bearer { .. } => matches!(url, StoreUrl::Dav(_)),
+    };
+    match (fits, url) {
+        (true, _) => Ok(credentials),
+        (false, StoreUrl::File(_)) => {
+            Err(failure::usage(format!("{url} is a directory, which takes no login.")))
+        }
+        (false, StoreUrl::S3(_)) => {
+            Err(failure::usage(format!("{url} takes an access key and a secret key.")))
+        }
+        (false, StoreUrl::Dav(_)) => {
+            Err(failure::usage(format!("{url} takes a user and a password, or a bearer token.")))
+        }
+    }
+}
+
+/// A mode, as the API has it.
+pub fn told(mode: Mode) -> StoreMode {
+    match mode {
+        Mode::Swap => StoreMode::Swap,
+        Mode::Claim => StoreMode::Claim,
+        Mode::None => StoreMode::None,
+    }
+}

@@ -1,0 +1,164 @@
+//! A store whose credentials can be replaced while a drive uses it: a new access key, and uploads go on.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use holdall_core::store::url::StoreUrl;
+use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use parking_lot::{Mutex, RwLock};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A store, and who is logged in to it.
+pub struct Renewable {
+    url: StoreUrl,
+    // Held for taking and replacing a pointer.
+    inner: RwLock<Arc<dyn Store>>,
+    // Held for noting and looking.
+    refused: Mutex<Refused>,
+}
+
+/// What the store has last refused, of reading and of writing: credentials may be good for one of the two.
+#[derive(Default)]
+struct Refused {
+    reading: Option<String>,
+    writing: Option<String>,
+}
+
+impl Renewable {
+    /// The store at `url`.
+    pub fn new(url: StoreUrl, store: Arc<dyn Store>) -> Self {
+        Self { url, inner: RwLock::new(store), refused: Mutex::default() }
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &StoreUrl {
+        &self.url
+    }
+
+    /// From the next request on it is this one.
+    pub fn renew(&self, store: Arc<dyn Store>) {
+        *self.inner.write() = store;
+        *self.refused.lock() = Refused::default();
+    }
+
+    /// Why the store refuses us, if it did so last.
+    pub fn refused(&self) -> Option<String> {
+        let refused = self.refused.lock();
+        refused.reading.clone().or_else(|| refused.writing.clone())
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.inner.read().clone()
+    }
+
+    fn read<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        note(&mut self.refused.lock().reading, &answer);
+        answer
+    }
+
+    fn written<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        note(&mut self.refused.lock().writing, &answer);
+        answer
+    }
+}
+
+fn note<T>(refused: &mut Option<String>, answer: &Result<T, StoreError>) {
+    match answer {
+        Err(StoreError::Denied { reason }) => *refused = Some(reason.clone()),
+        // It says nothing of credentials.
+        Err(StoreError::Unreachable { .. } | StoreError::NoBucket { .. } | StoreError::Busy { .. }) => {}
+        _ => *refused = None,
+    }
+}
+
+#[async_trait]
+impl Store for Renewable {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.read(self.store().get(name, range).await)
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        self.written(self.store().put(name, body, when).await)
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.read(self.store().head(name).await)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.read(self.store().list(prefix).await)
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        // Not noted: who may put may not always delete, and what is not deleted only takes room.
+        self.store().delete(name).await
+    }
+
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.written(self.store().claim(name, nonce).await)
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.store().facts().await
+    }
+}
+
+/// A store that is logged out of.
+pub struct LoggedOut;
+
+impl LoggedOut {
+    fn refused<T>() -> Result<T, StoreError> {
+        Err(StoreError::Denied { reason: "you are logged out of it".into() })
+    }
+}
+
+#[async_trait]
+impl Store for LoggedOut {
+    async fn get(&self, _name: &str, _range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        Self::refused()
+    }
+
+    async fn put(&self, _name: &str, _body: Bytes, _when: When) -> Result<Etag, StoreError> {
+        Self::refused()
+    }
+
+    async fn head(&self, _name: &str) -> Result<u64, StoreError> {
+        Self::refused()
+    }
+
+    async fn list(&self, _prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        Self::refused()
+    }
+
+    async fn delete(&self, _name: &str) -> Result<(), StoreError> {
+        Self::refused()
+    }
+
+    async fn claim(&self, _name: &str, _nonce: u128) -> Result<bool, StoreError> {
+        Self::refused()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_core::store::file::FileStore;
+
+    #[tokio::test]
+    async fn new_credentials_count_from_the_next_request_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = StoreUrl::File(dir.path().to_owned());
+        let open: Arc<dyn Store> = Arc::new(FileStore::new(dir.path().to_owned()));
+        let store = Renewable::new(url, open.clone());
+        let family = holdall_core::format::family::NAME;
+        store.put(family, "{}".into(), When::Absent).await.unwrap();
+        assert_eq!(store.refused(), None);
+        store.renew(Arc::new(LoggedOut));
+        assert!(matches!(store.get(family, None).await, Err(StoreError::Denied { .. })));
+        assert!(store.put("x", "x".into(), When::Always).await.is_err());
+        assert!(store.refused().unwrap().contains("logged out"));
+        store.renew(open);
+        assert_eq!(store.refused(), None);
+        store.get(family, None).await.unwrap();
+    }
+}

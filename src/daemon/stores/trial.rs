@@ -1,0 +1,140 @@
+//! What a store can do, tried before anything is entrusted to it, and again when a drive on it is opened.
+
+use super::Stores;
+use crate::api::{Failure, StoreFinding, Unit};
+use crate::daemon::failure;
+use crate::daemon::work::Work;
+use holdall_core::store::credentials::Credentials;
+use holdall_core::store::meter::Metered;
+use holdall_core::store::probe::{Effort, Race, Report, probe};
+use holdall_core::store::url::StoreUrl;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often a progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// Tries the store at `url`, telling how far it is where somebody waits.
+pub async fn of(
+    stores: &Stores,
+    url: &StoreUrl,
+    credentials: &Credentials,
+    effort: Effort,
+    work: Option<&Work>,
+) -> Result<Report, Failure> {
+    // Two that share nothing: what one stores the other must see.
+    let connections =
+        [Metered::new(stores.reach(url, credentials)?), Metered::new(stores.reach(url, credentials)?)];
+    let tell = async {
+        loop {
+            let asked = connections.iter().map(|connection| {
+                let requests = connection.requests();
+                requests.get + requests.put + requests.head + requests.list + requests.delete
+            });
+            if let Some(work) = work {
+                work.progress("Testing the store", asked.sum(), 0, Unit::Items);
+            }
+            tokio::time::sleep(PROGRESS_EVERY).await;
+        }
+    };
+    let probed = tokio::select! { biased;
+        probed = probe([&connections[0], &connections[1]], effort, &now_ms) => probed,
+        () = tell => unreachable!("progress is told for ever"),
+    };
+    probed.map_err(|error| failure::at_store(failure::new_store(&error), &url.to_string()))
+}
+
+/// What was tried, for people.
+pub fn findings(report: &Report) -> Vec<StoreFinding> {
+    let mut findings = vec![rights(report)];
+    if !(report.rights.read && report.rights.write && report.rights.list) {
+        return findings;
+    }
+    let mut found = |subject: &str, ok: bool, yes: &str, no: &str| {
+        let detail = if ok { yes } else { no }.to_owned();
+        findings.push(StoreFinding { subject: subject.to_owned(), ok, detail });
+    };
+    let seen = report.seen;
+    let current = seen.created && seen.replaced && (seen.deleted || !report.rights.delete);
+    found("other devices see changes", current, "at once", "late");
+    found("listings", seen.listed, "always current", "late");
+    found("parts of objects", report.ranges_exact, "exact", "not what was asked for");
+    let races = &report.races;
+    let mut raced = |subject: &str, refused: bool, race: &Option<Race>| {
+        if let Some(race) = race {
+            let ok = refused && !race.overwritten && race.winners.iter().all(|winners| *winners <= 1);
+            findings.push(StoreFinding { subject: subject.to_owned(), ok, detail: outcome(race, refused) });
+        }
+    };
+    raced("a new name has one winner", report.refused.absent, &races.absent);
+    raced("a version has one successor", report.refused.matches, &races.matches);
+    raced("a claim has one owner", report.refused.claim, &races.claim);
+    let tls = report.tls.clone().unwrap_or_else(|| "not encrypted on the way".to_owned());
+    let round_trip = Duration::from_micros(report.latency_us).as_secs_f64() * 1000.0;
+    let detail = format!("{round_trip:.1} ms there and back, {tls}");
+    findings.push(StoreFinding { subject: "connection".to_owned(), ok: true, detail });
+    if let Some(bytes) = report.free_bytes {
+        let detail = format!("{} free", crate::sizes::format_bytes(bytes));
+        findings.push(StoreFinding { subject: "room".to_owned(), ok: bytes > 0, detail });
+    }
+    findings
+}
+
+fn rights(report: &Report) -> StoreFinding {
+    let rights = report.rights;
+    let all =
+        [(rights.read, "read"), (rights.write, "write"), (rights.list, "list"), (rights.delete, "delete")];
+    let words = |allowed: bool| {
+        let words: Vec<_> = all.iter().filter(|(may, _)| *may == allowed).map(|(_, word)| *word).collect();
+        words.join(", ")
+    };
+    let ok = all.iter().all(|(may, _)| *may);
+    let detail = match ok {
+        true => format!("may {}", words(true)),
+        false => format!("may not {}", words(false)),
+    };
+    StoreFinding { subject: "credentials".to_owned(), ok, detail }
+}
+
+fn outcome(race: &Race, refused: bool) -> String {
+    let (rounds, ways) = (race.winners.len(), race.ways);
+    let most = race.winners.iter().max().copied().unwrap_or_default();
+    match (refused, race.overwritten, most) {
+        (false, ..) => "the condition is not heeded".to_owned(),
+        (true, true, _) => format!("the winner was overwritten in a race of {ways}"),
+        (true, false, 0 | 1) => format!("in each of {rounds} races of {ways}"),
+        (true, false, most) => format!("up to {most} of {ways} won a race"),
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::limits::Limits;
+    use crate::daemon::secrets::Keeper;
+    use holdall_core::store::file::FileStore;
+
+    #[tokio::test]
+    async fn a_directory_is_found_to_be_all_right() {
+        let dir = tempfile::tempdir().unwrap();
+        FileStore::new(dir.path().to_owned()).prepare().unwrap();
+        let url = StoreUrl::File(dir.path().to_owned());
+        let state = tempfile::tempdir().unwrap();
+        let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
+        let report = of(&stores, &url, &Credentials::None, Effort::QUICK, None).await.unwrap();
+        let findings = findings(&report);
+        assert!(findings.iter().all(|finding| finding.ok), "{findings:?}");
+        assert!(findings.iter().any(|finding| finding.detail.contains("races of")), "{findings:?}");
+    }
+
+    #[test]
+    fn a_race_is_told_as_it_went() {
+        let race = |winners: &[u32]| Race { ways: 12, winners: winners.to_vec(), overwritten: false };
+        assert_eq!(outcome(&race(&[1, 1, 0]), true), "in each of 3 races of 12");
+        assert_eq!(outcome(&race(&[1, 7, 1]), true), "up to 7 of 12 won a race");
+        assert_eq!(outcome(&race(&[1, 1, 1]), false), "the condition is not heeded");
+    }
+}

@@ -1,0 +1,200 @@
+//! WebDAV servers: Apache and nginx, each with files of its own in a temporary directory.
+//!
+//! Who starts them may be root: they change to `nobody` then, and their directories are open to all.
+
+use crate::process::{Process, free_address};
+use crate::tls::{Authority, Certificate};
+use std::fmt::Write;
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The one user that servers with a sign-in know.
+pub const USER: &str = "writer";
+/// The user's password.
+pub const PASSWORD: &str = "correct horse: battery";
+
+/// How a server wants to know who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignIn {
+    /// Not at all.
+    None,
+    /// By Basic.
+    Basic,
+    /// By Digest.
+    Digest,
+}
+
+/// A WebDAV server.
+pub struct DavServer {
+    process: Process,
+    dir: TempDir,
+    authority: Option<Authority>,
+}
+
+impl DavServer {
+    /// Apache's mod_dav.
+    pub fn apache(sign_in: SignIn) -> Self {
+        Self::start_apache(sign_in, None)
+    }
+
+    /// Apache's mod_dav over TLS, with a certificate for 127.0.0.1 that is valid for so many days, from an authority
+    /// that nobody trusts so far.
+    pub fn apache_tls(sign_in: SignIn, days: i32) -> Self {
+        let authority = Authority::new();
+        let certificate = authority.issue("127.0.0.1", days);
+        Self::start_apache(sign_in, Some((authority, certificate)))
+    }
+
+    /// nginx, with what it has of WebDAV in libnginx-mod-http-dav-ext.
+    pub fn nginx() -> Self {
+        let (dir, address) = (directories(), free_address());
+        let at = dir.path().display();
+        let mut temporaries = String::new();
+        for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+            let _ = writeln!(temporaries, "{kind}_temp_path {at}/tmp/{kind};");
+        }
+        let config = format!(
+            "user nobody nogroup;
+load_module /usr/lib/nginx/modules/ngx_http_dav_ext_module.so;
+daemon off;
+worker_processes 2;
+pid {at}/nginx.pid;
+error_log {at}/log/error.log;
+events {{ worker_connections 512; }}
+http {{
+  access_log off;
+  client_max_body_size 0;
+  {temporaries}
+  server {{
+    listen {address};
+    root {at}/root;
+    location / {{
+      dav_methods PUT DELETE MKCOL COPY MOVE;
+      dav_ext_methods PROPFIND OPTIONS;
+      dav_access user:rw group:rw all:rw;
+    }}
+  }}
+}}
+"
+        );
+        let file = dir.path().join("nginx.conf");
+        std::fs::write(&file, config).unwrap();
+        let mut command = Command::new("/usr/sbin/nginx");
+        // Until it has read its configuration it knows of the system's log only.
+        command.arg("-c").arg(file).arg("-e").arg(dir.path().join("log/start.log"));
+        Self { process: Process::start(&mut command, address), dir, authority: None }
+    }
+
+    fn start_apache(sign_in: SignIn, tls: Option<(Authority, Certificate)>) -> Self {
+        let (dir, address) = (directories(), free_address());
+        let (authority, certificate) = tls.unzip();
+        let file = dir.path().join("apache.conf");
+        std::fs::write(&file, apache_config(dir.path(), address, sign_in, certificate.as_ref())).unwrap();
+        let mut command = Command::new("/usr/sbin/apache2");
+        command.arg("-DFOREGROUND").arg("-f").arg(file);
+        Self { process: Process::start(&mut command, address), dir, authority }
+    }
+
+    /// The address of a path, which is percent-encoded and begins with `/`.
+    pub fn url(&self, path: &str) -> String {
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{path}", self.process.address())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.process.address()
+    }
+
+    /// The directory that it serves.
+    pub fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    /// Makes a directory in it that the server may write to.
+    pub fn make_directory(&self, name: &str) {
+        open_directory(&self.root().join(name));
+    }
+
+    /// The authority that its certificate is from.
+    pub fn ca(&self) -> Option<PathBuf> {
+        self.authority.as_ref().map(Authority::pem)
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log/error.log")).unwrap_or_default()
+    }
+}
+
+fn directories() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    for name in ["root", "lock", "log", "tmp"] {
+        open_directory(&dir.path().join(name));
+    }
+    dir
+}
+
+fn open_directory(path: &Path) {
+    std::fs::create_dir(path).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+}
+
+fn apache_config(
+    dir: &Path,
+    address: SocketAddr,
+    sign_in: SignIn,
+    certificate: Option<&Certificate>,
+) -> String {
+    let at = dir.display();
+    let mut config = String::new();
+    let modules = "mpm_event authz_core authz_user authn_core authn_file auth_basic auth_digest dav dav_fs dav_lock ssl";
+    for module in modules.split(' ') {
+        let _ = writeln!(config, "LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so");
+    }
+    let (sign_in, users) = match sign_in {
+        SignIn::None => ("Require all granted", ""),
+        SignIn::Basic => ("AuthType Basic\nRequire valid-user", "writer:{SHA}9GhyoftjpdqzBywCDABhFP4MvCM=\n"),
+        SignIn::Digest => (
+            "AuthType Digest\nAuthDigestDomain /\nRequire valid-user",
+            "writer:holdall:c5156d9ae1f9a8bd89aa9d3dc8d59834\n",
+        ),
+    };
+    std::fs::write(dir.join("users"), users).unwrap();
+    let tls = certificate.map_or(String::new(), |Certificate { chain, key }| {
+        let [chain, key] = [chain, key].map(|path| path.display());
+        format!("SSLEngine on\nSSLCertificateFile {chain}\nSSLCertificateKeyFile {key}\n")
+    });
+    let _ = write!(
+        config,
+        "ServerRoot {at}
+ServerName localhost
+DefaultRuntimeDir {at}/tmp
+Listen {address}
+PidFile {at}/apache.pid
+ErrorLog {at}/log/error.log
+User nobody
+Group nogroup
+StartServers 2
+ThreadsPerChild 32
+MaxRequestWorkers 128
+DavLockDB {at}/lock/db
+DocumentRoot {at}/root
+LimitRequestBody 0
+{tls}
+<Directory {at}/root>
+  Dav On
+  AllowOverride None
+  AuthName holdall
+  AuthUserFile {at}/users
+  {sign_in}
+</Directory>
+"
+    );
+    config
+}

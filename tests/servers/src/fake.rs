@@ -1,0 +1,167 @@
+//! A server that answers as a test says: with errors that real ones give at bad times only.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What it was asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The verb.
+    pub method: String,
+    /// The path, as it came.
+    pub path: String,
+    /// All header lines, in lower case.
+    pub headers: String,
+    /// The body's length.
+    pub body_bytes: usize,
+}
+
+/// How it answers.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// With a status, header lines and a body.
+    Answer(u16, Vec<(&'static str, String)>, Vec<u8>),
+    /// With these very bytes, and the end of the connection.
+    Raw(Vec<u8>),
+    /// Not at all, with an open connection.
+    Silence,
+    /// With a head that promises so many bytes, of which one comes now and then.
+    Drip(usize),
+}
+
+impl Reply {
+    /// A status alone.
+    pub fn status(status: u16) -> Self {
+        Self::Answer(status, Vec::new(), Vec::new())
+    }
+
+    /// The same with a header.
+    pub fn with(self, name: &'static str, value: &str) -> Self {
+        match self {
+            Self::Answer(status, mut headers, body) => {
+                headers.push((name, value.to_owned()));
+                Self::Answer(status, headers, body)
+            }
+            other => other,
+        }
+    }
+
+    /// The same with a body.
+    pub fn body(self, bytes: &[u8]) -> Self {
+        match self {
+            Self::Answer(status, headers, _) => Self::Answer(status, headers, bytes.to_vec()),
+            other => other,
+        }
+    }
+}
+
+/// A server that lives as long as the program.
+#[derive(Clone)]
+pub struct Fake {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    /// Answers each request by `answer`.
+    pub fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let fake = Self { address, asked: Arc::default(), connections: Arc::default() };
+        let (asked, connections, answer) = (fake.asked.clone(), fake.connections.clone(), Arc::new(answer));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                connections.fetch_add(1, Relaxed);
+                let (asked, answer) = (asked.clone(), answer.clone());
+                std::thread::spawn(move || {
+                    // A client that goes away is what a test wants.
+                    let _ = serve(&stream.unwrap(), &asked, &*answer);
+                });
+            }
+        });
+        fake
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections it got so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn serve(
+    stream: &TcpStream,
+    asked: &Mutex<Vec<Asked>>,
+    answer: &dyn Fn(&Asked) -> Reply,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    loop {
+        let Some(request) = read(&mut reader)? else { return Ok(()) };
+        asked.lock().unwrap().push(request.clone());
+        match answer(&request) {
+            Reply::Answer(status, headers, body) => {
+                let mut head = format!("HTTP/1.1 {status} As Told\r\n");
+                let len = body.len().to_string();
+                let counted = headers.iter().any(|(name, _)| *name == "content-length");
+                let length = (!counted && status != 204).then_some(("content-length", len));
+                for (name, value) in headers.into_iter().chain(length) {
+                    head.push_str(&format!("{name}: {value}\r\n"));
+                }
+                writer.write_all(format!("{head}\r\n").as_bytes())?;
+                if request.method != "HEAD" {
+                    writer.write_all(&body)?;
+                }
+            }
+            Reply::Raw(bytes) => {
+                writer.write_all(&bytes)?;
+                return stream.shutdown(std::net::Shutdown::Both);
+            }
+            // Until the client has had enough.
+            Reply::Silence => drop(reader.read_to_end(&mut Vec::new())?),
+            Reply::Drip(len) => {
+                writer.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n").as_bytes())?;
+                for _ in 0..len {
+                    writer.write_all(b".")?;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        }
+    }
+}
+
+fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Asked>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut headers = String::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        headers.push_str(&line.to_ascii_lowercase());
+    }
+    let len = headers.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let body_bytes = len.and_then(|len| len.trim().parse().ok()).unwrap_or(0);
+    let mut body = vec![0; body_bytes];
+    reader.read_exact(&mut body)?;
+    Ok(Some(Asked { method, path, headers, body_bytes }))
+}

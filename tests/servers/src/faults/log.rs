@@ -1,0 +1,88 @@
+//! What was asked, when, and what was done to it.
+
+use super::plan::{Asked, Fault};
+use std::time::Duration;
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What was asked.
+    pub asked: Asked,
+    /// Bytes of its body, as far as it was read.
+    pub body_bytes: u64,
+    /// When its head had come, since the proxy was started.
+    pub came: Duration,
+    /// When the answer was sent or the connection was cut; none while it is under way.
+    pub ended: Option<Duration>,
+    /// What was done to it; none is passed on unharmed.
+    pub fault: Option<Fault>,
+    /// The status that the client was sent; none where it was sent none.
+    pub status: Option<u16>,
+}
+
+/// A client that was told to come back later, and the same request once more.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// What was asked.
+    pub asked: Asked,
+    /// How long the client was to wait.
+    pub told: Duration,
+    /// How long it did; none where it never came back.
+    pub waited: Option<Duration>,
+}
+
+impl Wait {
+    /// Whether it came too early.
+    pub fn was_cut_short(&self) -> bool {
+        self.waited.is_some_and(|waited| waited < self.told)
+    }
+}
+
+/// Everyone who was told to come back later, and when they did.
+pub fn waits(log: &[Entry]) -> Vec<Wait> {
+    let told = |(index, entry): (usize, &Entry)| {
+        let Some(Fault::Status { retry_after: Some(seconds), .. }) = entry.fault else { return None };
+        let same = |later: &&Entry| {
+            let (later, entry) = (&later.asked, &entry.asked);
+            (&later.method, place(&later.target)) == (&entry.method, place(&entry.target))
+        };
+        let ended = entry.ended?;
+        let again = log[index + 1..].iter().find(same);
+        let waited = again.map(|again| again.came.saturating_sub(ended));
+        Some(Wait { asked: entry.asked.clone(), told: Duration::from_secs(seconds), waited })
+    };
+    log.iter().enumerate().filter_map(told).collect()
+}
+
+/// What was asked for, without the name that is another one at each try of a put aside.
+fn place(target: &str) -> &str {
+    target.find("/tmp/").map_or(target, |at| &target[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_back_too_early_is_found() {
+        let entry = |number: u64, at_ms: u64, fault: Option<Fault>| Entry {
+            asked: Asked { number, method: "PUT".into(), target: "/a".into() },
+            body_bytes: 0,
+            came: Duration::from_millis(at_ms),
+            ended: Some(Duration::from_millis(at_ms + 1)),
+            fault,
+            status: None,
+        };
+        let told = || Some(Fault::come_back(503, 1));
+        let log = [entry(0, 0, told()), entry(1, 900, told()), entry(2, 1901, None)];
+        let waits = waits(&log);
+        assert_eq!(waits.iter().map(Wait::was_cut_short).collect::<Vec<_>>(), [true, false]);
+        assert!(super::waits(&log[..1])[0].waited.is_none());
+    }
+
+    #[test]
+    fn each_try_of_a_put_aside_is_one_of_the_same() {
+        assert_eq!(place("/s/tmp/0a?x"), place("/s/tmp/0b"));
+        assert_ne!(place("/s/seg/0a"), place("/s/seg/0b"));
+    }
+}

@@ -1,0 +1,139 @@
+//! What goes wrong, and when.
+
+use std::time::Duration;
+
+/// What is done to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection is cut when the request's head has come. Nothing reaches the server.
+    CutBeforeBody,
+    /// Half of the body reaches the server, then both connections are cut.
+    CutInBody,
+    /// All of the request reaches the server, and both connections are cut at once: it may take effect or not.
+    CutAfterBody,
+    /// The request takes effect, and its answer is thrown away.
+    LostAnswer,
+    /// Half of the answer's body comes, then the connection is cut. Where it has none, half of the head.
+    ShortAnswer,
+    /// The answer comes in so many pieces, with a pause before each.
+    Drip {
+        /// The pieces.
+        pieces: usize,
+        /// The pause.
+        pause: Duration,
+    },
+    /// No answer, and the connection stays. Nothing reaches the server.
+    Silence,
+    /// This status, without asking the server.
+    Status {
+        /// The status.
+        code: u16,
+        /// What S3 calls it.
+        error: &'static str,
+        /// `Retry-After`, in seconds.
+        retry_after: Option<u64>,
+    },
+    /// The connection is cut, and the request reaches the server when so many later ones have come, or when
+    /// [`super::FaultProxy::release`] is called.
+    Zombie {
+        /// Requests that overtake it.
+        later: u64,
+    },
+    /// The server is asked twice; the answer is the second one's.
+    Replayed,
+    /// What a hotel's network answers: 200, and a page to log in.
+    Portal,
+    /// The server's answer, in which it says that it is this one (`Server`). No fault: it must make no difference.
+    Disguised(&'static str),
+}
+
+impl Fault {
+    /// The credentials do not count any more (401).
+    pub const UNKNOWN: Self = Self::status(401, "Unauthorized");
+    /// The credentials do not allow it (403).
+    pub const DENIED: Self = Self::status(403, "AccessDenied");
+    /// The bucket, or the collection, is gone.
+    pub const GONE: Self = Self::status(404, "NoSuchBucket");
+    /// There is no room.
+    pub const FULL: Self = Self::status(507, "InsufficientStorage");
+    /// Come back later, without saying when.
+    pub const BUSY: Self = Self::status(503, "SlowDown");
+    /// The server failed.
+    pub const BROKEN: Self = Self::status(500, "InternalError");
+    /// Another request was under way.
+    pub const CONFLICT: Self = Self::status(409, "ConditionalRequestConflict");
+    /// A condition did not hold, says the server, whatever is true.
+    pub const PRECONDITION: Self = Self::status(412, "PreconditionFailed");
+
+    const fn status(code: u16, error: &'static str) -> Self {
+        Self::Status { code, error, retry_after: None }
+    }
+
+    /// Come back in so many seconds: 429 or 503.
+    pub const fn come_back(code: u16, seconds: u64) -> Self {
+        Self::Status { code, error: "SlowDown", retry_after: Some(seconds) }
+    }
+}
+
+/// A request, as a plan sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its place among all requests since the plan was made, from 0 on.
+    pub number: u64,
+    /// Its method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+}
+
+impl Asked {
+    /// Whether it changes something.
+    pub fn changes(&self) -> bool {
+        !matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PROPFIND")
+    }
+}
+
+/// Says what is done to each request; none is passed on unharmed.
+pub type Plan = Box<dyn FnMut(&Asked) -> Option<Fault> + Send>;
+
+/// All goes well.
+pub fn none() -> Plan {
+    Box::new(|_| None)
+}
+
+/// One request fails.
+pub fn at(number: u64, fault: Fault) -> Plan {
+    Box::new(move |asked| (asked.number == number).then(|| fault.clone()))
+}
+
+/// All requests fail from this one on.
+pub fn from(number: u64, fault: Fault) -> Plan {
+    Box::new(move |asked| (asked.number >= number).then(|| fault.clone()))
+}
+
+/// The first requests that are as `which` says fail, so many of them.
+pub fn first(count: u64, fault: Fault, which: impl Fn(&Asked) -> bool + Send + 'static) -> Plan {
+    let mut left = count;
+    Box::new(move |asked| {
+        let hit = left > 0 && which(asked);
+        left -= u64::from(hit);
+        hit.then(|| fault.clone())
+    })
+}
+
+/// Of a thousand requests, so many fail, each in one of these ways. The same seed is the same plan.
+pub fn seeded(seed: u64, per_mille: u64, faults: Vec<Fault>) -> Plan {
+    let mut state = seed;
+    // SplitMix64 (Steele, Lea, Flood 2014): enough to spread faults, and the same everywhere.
+    let mut draw = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    };
+    Box::new(move |_| {
+        let (hit, which) = (draw() % 1000 < per_mille, draw());
+        hit.then(|| faults[which as usize % faults.len()].clone())
+    })
+}

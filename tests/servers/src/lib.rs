@@ -1,0 +1,14 @@
+//! Real stores for tests and benches: servers that are started, and proxies in front of them.
+//!
+//! Each ends with the value that stands for it. What is missing to start one is a panic that says what to install.
+#![allow(clippy::unwrap_used)]
+
+mod acceptor;
+pub mod dav;
+pub mod delay;
+pub mod fake;
+pub mod faults;
+pub mod process;
+pub mod s3;
+pub mod tls;
+pub mod unconditional;

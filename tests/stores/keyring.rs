@@ -1,0 +1,117 @@
+//! The Secret Service: a keyring of its own, on a bus of its own.
+
+use crate::bench::{Bench, run};
+use crate::person::Person;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Somewhere nobody listens: what is asked of it fails at once.
+const STORE: &str = "https://127.0.0.1:1/dav/";
+
+/// A session with a keyring that is open.
+struct Session {
+    child: Child,
+    bus: String,
+}
+
+impl Session {
+    fn start(home: &Path) -> Self {
+        let runtime = home.join("runtime");
+        run("install", &["-d", "-m", "0700", &runtime.display().to_string()]);
+        let script = "printf secret | gnome-keyring-daemon --unlock --components=secrets >&2\n\
+                      echo $DBUS_SESSION_BUS_ADDRESS\ncat";
+        let mut child = Command::new("dbus-run-session")
+            .args(["--", "bash", "-c", script])
+            .env("HOME", home)
+            .env("XDG_DATA_HOME", home.join("data"))
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("dbus-run-session and gnome-keyring-daemon; packaging/setup tests installs them");
+        let mut bus = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut bus).unwrap();
+        Self { child, bus: bus.trim().to_owned() }
+    }
+
+    /// Locks the keyring, as a screen saver may.
+    fn lock(&self) {
+        let mut command = Command::new("dbus-send");
+        command.env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
+        command.args([
+            "--session",
+            "--print-reply",
+            "--dest=org.freedesktop.secrets",
+            "/org/freedesktop/secrets",
+        ]);
+        command.args([
+            "org.freedesktop.Secret.Service.Lock",
+            "array:objpath:/org/freedesktop/secrets/collection/login",
+        ]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Ends it, with all that runs in it.
+    fn end(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[test]
+fn credentials_are_kept_in_the_keyring_where_there_is_one_that_is_open() {
+    let bench = Bench::new();
+    let mut session = Session::start(&bench.path("home"));
+    let mut a = Person::new(&bench, "a", &[("DBUS_SESSION_BUS_ADDRESS", session.bus.as_str())]);
+    std::fs::write(bench.path("old"), "ann:marmalade lamp\n").unwrap();
+    std::fs::write(bench.path("new"), "ann:umbrella stand\n").unwrap();
+    let log_in = |person: &Person, file: &str, more: &[&str]| {
+        let login = ["store", "login", STORE, "--no-check", "--credentials-file", file];
+        person.ok(&[&login[..], more].concat())["kept"].clone()
+    };
+    let (old, new) = (bench.text("old"), bench.text("new"));
+    assert_eq!(log_in(&a, &old, &["--no-keyring"]), "file");
+    assert_eq!(log_in(&a, &old, &[]), "keyring");
+    assert_eq!(log_in(&a, &new, &[]), "keyring");
+    let kept = std::fs::read_to_string(a.logins()).unwrap();
+    assert!(!kept.contains("marmalade") && !kept.contains("umbrella"), "{kept}");
+    assert_eq!(a.ok(&["store", "list"])[0]["user"], "ann");
+    let search = |secret: &str| {
+        let mut command = Command::new("secret-tool");
+        let output = command.env("DBUS_SESSION_BUS_ADDRESS", &session.bus).args([
+            "search",
+            "--all",
+            "application",
+            "holdall",
+        ]);
+        let output = output.output().expect("secret-tool; packaging/setup tests installs it");
+        String::from_utf8_lossy(&output.stdout).contains(secret)
+    };
+    assert!(search("umbrella stand") && !search("marmalade lamp"));
+
+    // They are had from there: the server is not, and that is all that is wrong.
+    a.refused(&["store", "test", STORE], 5, "offline");
+    session.lock();
+    let failure = a.refused(&["store", "test", STORE], 6, "credentials");
+    assert!(failure["message"].as_str().unwrap().contains("locked"), "{failure}");
+    assert!(failure["action"].as_str().unwrap().contains(STORE), "{failure}");
+    session.end();
+    let failure = a.refused(&["store", "test", STORE], 6, "credentials");
+    assert!(failure["message"].as_str().unwrap().contains("keyring, which does not answer"), "{failure}");
+
+    // Without a keyring they are in the file, and are had from there.
+    assert_eq!(log_in(&a, &new, &[]), "file");
+    a.refused(&["store", "test", STORE], 5, "offline");
+    a.ok(&["store", "logout", STORE]);
+    assert!(!std::fs::read_to_string(a.logins()).unwrap().contains("umbrella"));
+    a.assert_discreet(&["marmalade lamp", "umbrella stand"]);
+}

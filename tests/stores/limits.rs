@@ -1,0 +1,136 @@
+//! What may be taken of the network, with a NetworkManager that says so.
+
+use crate::bench::{Bench, wait_until};
+use crate::person::Person;
+use crate::s3::with_drive;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// A system bus of the test's own.
+struct Bus {
+    daemon: Child,
+    address: String,
+}
+
+impl Bus {
+    fn start() -> Self {
+        let command = ["--session", "--nofork", "--print-address=1"];
+        let mut daemon = Command::new("dbus-daemon").args(command).stdout(Stdio::piped()).spawn().unwrap();
+        let mut address = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Self { daemon, address: address.trim().to_owned() }
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// As much of NetworkManager as is asked.
+struct NetworkManager {
+    metered: u32,
+}
+
+#[zbus::interface(name = "org.freedesktop.NetworkManager")]
+impl NetworkManager {
+    #[zbus(property)]
+    fn metered(&self) -> u32 {
+        self.metered
+    }
+
+    #[zbus(property)]
+    fn set_metered(&mut self, metered: u32) {
+        self.metered = metered;
+    }
+}
+
+#[test]
+fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
+    let bench = Bench::new();
+    let bus = Bus::start();
+    let network = zbus::blocking::connection::Builder::address(bus.address.as_str()).unwrap();
+    let network = network.name("org.freedesktop.NetworkManager").unwrap();
+    let path = "/org/freedesktop/NetworkManager";
+    let network = network.serve_at(path, NetworkManager { metered: 1 }).unwrap().build().unwrap();
+    let a = Person::new(&bench, "a", &[("DBUS_SYSTEM_BUS_ADDRESS", &bus.address)]);
+    let store = format!("file://{}", bench.text("store"));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    let is = |waiting: bool| {
+        wait_until("the network is noticed", || a.ok(&["limits"])["waiting"] == waiting).unwrap()
+    };
+    is(true);
+    a.open();
+    std::fs::write(a.machine.mountpoint().join("note"), "by train").unwrap();
+    let status = a.ok(&["drive", "status", "d"]);
+    assert_eq!(
+        (status["state"].as_str(), status["reason"].as_str()),
+        (Some("Paused"), Some("metered network"))
+    );
+    let shown = a.reads(&["limits"]);
+    assert!(shown.contains("wait for another one"), "{shown}");
+
+    // Home again.
+    let served = network.object_server().interface::<_, NetworkManager>(path).unwrap();
+    let change = |metered: u32| {
+        served.get_mut().metered = metered;
+        zbus::block_on(served.get().metered_changed(served.signal_emitter())).unwrap();
+    };
+    change(4);
+    is(false);
+    a.ok(&["drive", "sync", "d"]);
+    // Told to go on, it goes on everywhere.
+    change(3);
+    is(true);
+    a.ok(&["limits", "--on-metered", "go-on"]);
+    is(false);
+    a.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
+    const BYTES: u64 = 4 << 20;
+    const RATE: u64 = 2 << 20;
+    let bench = Bench::new();
+    let (_server, _proxy, url, a) = with_drive(&bench);
+    a.refused(&["limits", "--up", "1K"], 2, "usage");
+    a.refused(&["limits", "--up", "fast"], 2, "usage");
+    let limits = a.ok(&["limits", "--up", "2M", "--down", "2M"]);
+    assert_eq!(
+        (limits["up_bytes_per_s"].as_u64(), limits["down_bytes_per_s"].as_u64()),
+        (Some(RATE), Some(RATE))
+    );
+    a.open();
+    let noise: Vec<u8> = {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        };
+        (0..BYTES).map(|_| next()).collect()
+    };
+    let file = a.machine.mountpoint().join("noise");
+    std::fs::write(&file, &noise).unwrap();
+    // It cannot be done faster; how much longer it takes is the machine's affair.
+    let least = (BYTES - RATE / 10) as f64 / RATE as f64;
+    let begun = Instant::now();
+    a.ok(&["drive", "sync", "d"]);
+    assert!(begun.elapsed().as_secs_f64() > least, "{:?}", begun.elapsed());
+    a.ok(&["drive", "close", "d", "--wait"]);
+
+    // Limits outlive the daemon; the other computer has its own.
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["limits", "--down", "2M"]);
+    b.ok(&["drive", "add", "d", "--store", &url, "--credentials-file", &bench.text("ini")]);
+    b.open();
+    let begun = Instant::now();
+    assert!(std::fs::read(b.machine.mountpoint().join("noise")).unwrap() == noise);
+    assert!(begun.elapsed().as_secs_f64() > least, "{:?}", begun.elapsed());
+    b.ok(&["limits", "--down", "off"]);
+    b.ok(&["drive", "close", "d", "--wait"]);
+    a.ok(&["daemon", "stop"]);
+    assert_eq!(a.ok(&["limits"])["up_bytes_per_s"], RATE);
+}

@@ -1,0 +1,138 @@
+//! Somebody at a computer, of whom everything that is said is remembered.
+
+use crate::bench::{Bench, Machine, wait_until};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A computer, and what it has said.
+pub struct Person {
+    pub machine: Machine,
+    said: RefCell<Vec<u8>>,
+    daemon: Child,
+    /// Everything, where the daemon's own log is bounded.
+    log: PathBuf,
+    events: Child,
+    events_said: PathBuf,
+}
+
+impl Person {
+    /// No keyring is there, and whoever started the daemon has keys in the environment that would do.
+    pub fn new(bench: &Bench, name: &str, environment: &[(&str, &str)]) -> Self {
+        let mut machine = bench.machine(name);
+        let told = [("HOLDALL_LOG", "trace")];
+        machine.environment.extend(
+            told.iter().chain(environment).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
+        let both_to = |mut command: Command, file: &Path| {
+            let file = File::create(file).unwrap();
+            command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap()
+        };
+        let (log, events_said) = (bench.path(&format!("{name}.log")), bench.path(&format!("{name}.events")));
+        let daemon = both_to(machine.program(env!("CARGO_BIN_EXE_holdalld")), &log);
+        let socket = machine.runtime.join("daemon.sock");
+        wait_until("the daemon listens", || UnixStream::connect(&socket).is_ok()).unwrap();
+        let events = both_to(machine.command(&["events"]), &events_said);
+        Self { machine, said: RefCell::default(), daemon, log, events, events_said }
+    }
+
+    fn hear(&self, output: &Output) {
+        let mut said = self.said.borrow_mut();
+        said.extend_from_slice(&output.stdout);
+        said.extend_from_slice(&output.stderr);
+    }
+
+    /// Runs a command that must succeed, and returns its result.
+    pub fn ok(&self, arguments: &[&str]) -> Value {
+        let output = self.machine.run(arguments);
+        self.hear(&output);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    /// Runs a command that must fail; its exit code, and the failure.
+    pub fn fails(&self, arguments: &[&str]) -> (i32, Value) {
+        let output = self.machine.run(arguments);
+        self.hear(&output);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let failure: Value =
+            errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        for part in ["code", "message", "consequence", "action"] {
+            assert!(failure[part].as_str().is_some_and(|text| !text.is_empty()), "{arguments:?}: {errors}");
+        }
+        (output.status.code().unwrap(), failure)
+    }
+
+    /// Runs a command that must fail with this code.
+    pub fn refused(&self, arguments: &[&str], code: i32, name: &str) -> Value {
+        let (exit, failure) = self.fails(arguments);
+        assert_eq!((exit, failure["code"].as_str()), (code, Some(name)), "{arguments:?}: {failure}");
+        failure
+    }
+
+    /// Runs a command as a person reads it, without --json.
+    pub fn reads(&self, arguments: &[&str]) -> String {
+        let output = self.machine.plain_command(arguments).stdout(Stdio::piped()).output().unwrap();
+        self.hear(&output);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Opens drive `d`.
+    pub fn open(&self) -> Value {
+        let at = self.machine.mountpoint().display().to_string();
+        self.ok(&["drive", "open", "d", "--attach", "loop", "--at", &at])
+    }
+
+    /// Where credentials are that are in no keyring.
+    pub fn logins(&self) -> PathBuf {
+        self.machine.state.join("logins.json")
+    }
+
+    /// Nothing that was said or written says one of the secrets, but for the one file that is there for it.
+    pub fn assert_discreet(&mut self, secrets: &[&str]) {
+        // It is heard to its end.
+        self.ok(&["daemon", "stop"]);
+        self.daemon.wait().unwrap();
+        let _ = self.events.kill();
+        self.events.wait().unwrap();
+        let log = std::fs::read(&self.log).unwrap();
+        assert!(log.len() > 1000, "the daemon says little: {}", String::from_utf8_lossy(&log));
+        let mut places = vec![("what was said".to_owned(), self.said.borrow().clone())];
+        places.push(("the log".to_owned(), log));
+        places.push(("events".to_owned(), std::fs::read(&self.events_said).unwrap()));
+        for directory in [&self.machine.state, &self.machine.cache, &self.machine.runtime] {
+            collect(directory, &self.logins(), &mut places);
+        }
+        for (place, bytes) in places {
+            for secret in secrets {
+                let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+                assert!(!found, "{place} says a secret");
+            }
+        }
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        let _ = self.events.kill();
+        let _ = self.events.wait();
+    }
+}
+
+/// Files below `directory`, apart from `but`; large ones are data.
+fn collect(directory: &Path, but: &Path, places: &mut Vec<(String, Vec<u8>)>) {
+    const LARGE_BYTES: u64 = 64 << 20;
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            collect(&path, but, places);
+        } else if kind.is_file() && path != but && path.metadata().is_ok_and(|it| it.len() < LARGE_BYTES) {
+            places.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Replicas: a store dies, and the drive lives on in another.
+
+use crate::bench::{Bench, wait_until};
+use crate::person::Person;
+use crate::s3::with_drive;
+use holdall_servers::dav::{DavServer, SignIn};
+use holdall_servers::faults::{self, Fault};
+use holdall_servers::s3::{S3Server, SECRET_KEY, credentials};
+use std::fs::File;
+use std::io::Write;
+
+/// Writes a file, and comes back when it is safe on this computer.
+fn save(person: &Person, name: &str, bytes: &[u8]) {
+    let mut file = File::create(person.machine.mountpoint().join(name)).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn read(person: &Person, name: &str) -> Vec<u8> {
+    std::fs::read(person.machine.mountpoint().join(name)).unwrap()
+}
+
+fn up_to_date(person: &Person) {
+    person
+        .machine
+        .status_when("the replica has everything", |status| status["replicas"][0]["state"] == "up_to_date");
+}
+
+#[test]
+fn a_store_that_dies_in_the_middle_of_an_upload_is_replaced_by_its_replica_and_nothing_is_lost() {
+    let bench = Bench::new();
+    let (server, proxy, _url, mut a) = with_drive(&bench);
+    let webdav = DavServer::apache(SignIn::None);
+    let replica = webdav.url("/backup/");
+    a.open();
+    save(&a, "uploaded", &vec![7; 3 << 20]);
+    a.ok(&["drive", "sync", "d"]);
+    let added = a.ok(&["drive", "replica", "add", "d", &replica]);
+    assert_eq!(added["state"], "up_to_date", "{added}");
+    save(&a, "uploaded later", b"and copied");
+    a.ok(&["drive", "sync", "d"]);
+    up_to_date(&a);
+
+    // The store dies between a segment and the HEAD that would have named it.
+    proxy.plan(faults::first(u64::MAX, Fault::CutAfterBody, |asked| asked.target.contains("/root/")));
+    save(&a, "only here", &vec![9; 5 << 20]);
+    let syncing = a.machine.begin(&["drive", "sync", "d"]);
+    a.machine.status_when("offline", |status| status["state"] == "Offline");
+    proxy.cut_all();
+    drop(server);
+    drop(syncing);
+    a.ok(&["drive", "close", "d"]);
+
+    let other = ["drive", "replica", "promote", "d", "https://nowhere.invalid/", "--yes"];
+    a.refused(&other, 3, "not_found");
+    let promoted = a.ok(&["drive", "replica", "promote", "d", &replica, "--yes"]);
+    assert_eq!(promoted["lost_versions"], false, "{promoted}");
+    assert_eq!(promoted["former_store_told"], false, "{promoted}");
+    a.open();
+    assert_eq!(read(&a, "uploaded"), vec![7; 3 << 20]);
+    assert_eq!(read(&a, "uploaded later"), b"and copied");
+    assert_eq!(read(&a, "only here"), vec![9; 5 << 20]);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+
+    // From the replica alone.
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &replica]);
+    b.open();
+    assert_eq!(read(&b, "only here"), vec![9; 5 << 20]);
+    b.ok(&["drive", "close", "d", "--wait"]);
+    a.assert_discreet(&[SECRET_KEY]);
+}
+
+#[test]
+fn a_replica_that_lags_is_not_promoted_unless_a_person_accepts_the_loss() {
+    let bench = Bench::new();
+    let (_server, proxy, _url, a) = with_drive(&bench);
+    let replica = format!("file://{}", bench.text("replica"));
+    a.open();
+    save(&a, "first", b"1");
+    a.ok(&["drive", "replica", "add", "d", &replica]);
+    let elsewhere = bench.path("elsewhere");
+    std::fs::rename(bench.path("replica"), &elsewhere).unwrap();
+    save(&a, "second", b"2");
+    a.ok(&["drive", "sync", "d"]);
+    a.machine.status_when("the replica is away", |status| status["replicas"][0]["state"] == "trouble");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    std::fs::rename(&elsewhere, bench.path("replica")).unwrap();
+
+    let promote = ["drive", "replica", "promote", "d", &replica, "--yes"];
+    let failure = a.refused(&promote, 1, "state");
+    assert!(failure["action"].as_str().unwrap().contains("up to date"), "{failure}");
+    // It catches up once the drive is open.
+    a.open();
+    up_to_date(&a);
+    assert!(a.reads(&["drive", "status", "d"]).contains("has everything that is uploaded"));
+    std::fs::rename(bench.path("replica"), &elsewhere).unwrap();
+    save(&a, "third", b"3");
+    a.ok(&["drive", "sync", "d"]);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    std::fs::rename(&elsewhere, bench.path("replica")).unwrap();
+
+    // The store is lost for good.
+    proxy.plan(faults::from(0, Fault::CutBeforeBody));
+    let failure = a.refused(&promote, 1, "state");
+    assert!(failure["action"].as_str().unwrap().contains("--accept-loss"), "{failure}");
+    let promoted = a.ok(&[&promote[..], &["--accept-loss"]].concat());
+    assert_eq!(promoted["lost_versions"], true, "{promoted}");
+    a.open();
+    assert_eq!((read(&a, "first"), read(&a, "second")), (b"1".to_vec(), b"2".to_vec()));
+    assert!(!a.machine.mountpoint().join("third").exists());
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+    // What was lost to the drive is not deleted.
+    let kept = std::fs::read_dir(a.machine.state.join("drives/d")).unwrap();
+    let kept = kept.filter(|entry| {
+        entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("before-promotion")
+    });
+    assert_eq!(kept.count(), 1);
+    a.refused(&["drive", "remove", "d", "--yes"], 8, "unsent");
+    a.ok(&["drive", "remove", "d", "--yes", "--discard-unsent"]);
+    assert!(!a.machine.state.join("drives/d").exists());
+}
+
+#[test]
+fn a_drive_goes_to_its_replica_and_back() {
+    let bench = Bench::new();
+    let (first, second) =
+        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
+    let a = Person::new(&bench, "a", &[]);
+    a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
+    a.open();
+    save(&a, "note", b"1");
+    a.ok(&["drive", "replica", "add", "d", &second]);
+    a.refused(&["drive", "replica", "add", "d", &second], 1, "exists");
+    a.refused(&["drive", "replica", "promote", "d", &second, "--yes"], 1, "state");
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &first]);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let promoted = a.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
+    assert_eq!(
+        (promoted["former_store_told"].as_bool(), promoted["lost_versions"].as_bool()),
+        (Some(true), Some(false))
+    );
+    assert_eq!(a.ok(&["drive", "status", "d"])["store"], second);
+    // Nobody writes to the former store any more.
+    let at = b.machine.mountpoint().display().to_string();
+    let failure = b.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 3, "gone");
+    assert!(failure["message"].as_str().unwrap().contains(&second), "{failure}");
+    // A primary is nobody's replica.
+    a.ok(&["drive", "replica", "add", "d", &first]);
+    let back = a.ok(&["drive", "replica", "promote", "d", &first, "--yes"]);
+    assert_eq!(back["lost_versions"], false, "{back}");
+    a.open();
+    assert_eq!(read(&a, "note"), b"1");
+    save(&a, "note", b"2");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+    b.open();
+    assert_eq!(read(&b, "note"), b"2");
+    b.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn a_store_that_was_away_at_the_promotion_is_told_once_it_is_back() {
+    let bench = Bench::new();
+    let (first, second) =
+        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
+    let a = Person::new(&bench, "a", &[]);
+    a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
+    a.open();
+    save(&a, "note", b"1");
+    a.ok(&["drive", "replica", "add", "d", &second]);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &first]);
+    let elsewhere = bench.path("elsewhere");
+    std::fs::rename(bench.path("first"), &elsewhere).unwrap();
+    let promoted = a.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
+    assert_eq!(promoted["former_store_told"], false, "{promoted}");
+    // It is not forgotten by who is stopped meanwhile.
+    a.ok(&["daemon", "stop"]);
+    std::fs::rename(&elsewhere, bench.path("first")).unwrap();
+    a.ok(&["drive", "list"]);
+    let config = a.machine.state.join("drives/d/config.json");
+    let told = || !std::fs::read_to_string(&config).unwrap().contains("former");
+    wait_until("the former store is told", told).unwrap();
+
+    let at = b.machine.mountpoint().display().to_string();
+    let failure = b.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 3, "gone");
+    assert!(failure["message"].as_str().unwrap().contains(&second), "{failure}");
+    let failure = b.refused(&["drive", "add", "e", "--store", &first], 3, "gone");
+    assert!(failure["action"].as_str().unwrap().contains(&second), "{failure}");
+    b.ok(&["drive", "remove", "d", "--yes"]);
+    b.ok(&["drive", "add", "d", "--store", &second]);
+    b.open();
+    assert_eq!(read(&b, "note"), b"1");
+    b.ok(&["drive", "close", "d", "--wait"]);
+    a.ok(&["drive", "replica", "add", "d", &first]);
+}
+
+#[test]
+fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_open() {
+    let bench = Bench::new();
+    let server = S3Server::start();
+    let (replica, keys) = (server.url("copy"), bench.text("keys"));
+    std::fs::write(&keys, credentials()).unwrap();
+    let a = Person::new(&bench, "a", &[]);
+    let store = format!("file://{}", bench.text("store"));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    a.ok(&["drive", "replica", "add", "d", &replica]);
+    a.ok(&["store", "logout", &replica]);
+    a.open();
+    save(&a, "note", b"1");
+    a.ok(&["drive", "sync", "d"]);
+    a.machine.status_when("the replica refuses", |status| {
+        let replica = &status["replicas"][0];
+        replica["state"] == "trouble" && replica["reason"].as_str().unwrap().contains("no credentials")
+    });
+    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    up_to_date(&a);
+    a.ok(&["drive", "close", "d", "--wait"]);
+}
