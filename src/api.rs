@@ -85,6 +85,8 @@ pub enum Code {
     Usage,
     /// No such drive, snapshot or store.
     NotFound,
+    /// The drive was removed from its store, or has moved to another one.
+    Gone,
     /// The name, label or store is taken.
     Exists,
     /// Another device has the drive.
@@ -123,10 +125,11 @@ pub enum Code {
 
 impl Code {
     /// Every one.
-    pub const ALL: [Code; 20] = [
+    pub const ALL: [Code; 21] = [
         Code::Failed,
         Code::Usage,
         Code::NotFound,
+        Code::Gone,
         Code::Exists,
         Code::Held,
         Code::Offline,
@@ -152,7 +155,7 @@ impl Code {
             Code::Failed | Code::Exists | Code::Paused | Code::State | Code::Privileges => 1,
             Code::Conflict | Code::Full | Code::NoDaemon | Code::Newer | Code::WeakStore => 1,
             Code::Usage => 2,
-            Code::NotFound => 3,
+            Code::NotFound | Code::Gone => 3,
             Code::Held => 4,
             Code::Offline => 5,
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong => 6,
@@ -169,6 +172,7 @@ impl Code {
             Code::Failed | Code::Corrupt | Code::NoDaemon => 500,
             Code::Usage => 400,
             Code::NotFound => 404,
+            Code::Gone => 410,
             Code::Exists | Code::Held | Code::Unsent | Code::Conflict | Code::Paused | Code::State => 409,
             Code::WeakStore => 409,
             Code::Offline | Code::Interrupted => 503,

@@ -112,6 +112,8 @@ fn versions_are_kept_brought_back_and_cloned() {
     std::fs::write(&note, "one").unwrap();
     a.ok(&["drive", "snapshot", "create", "d", "first"]);
     assert_eq!(a.fails(&["drive", "snapshot", "create", "d", "first"]).1, "exists");
+    let reserved = a.fails(&["drive", "snapshot", "create", "d", "before take-over 3"]);
+    assert_eq!(reserved, (2, "usage".into()));
     std::fs::write(&note, "two").unwrap();
     assert_eq!(a.fails(&["drive", "rollback", "d", "first", "--yes"]), (1, "state".into()));
     a.close();
@@ -133,8 +135,13 @@ fn versions_are_kept_brought_back_and_cloned() {
     assert!(a.ok(&["drive", "gc", "d"])["deleted"].as_u64().unwrap() > 0);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
     assert_eq!(a.ok(&["drive", "check", "e"])["ok"], true);
+    // Another computer knows it too, and removes it again: as after a power cut, what is left to be done is done.
+    let b = bench.machine("b");
+    b.ok(&["drive", "add", "e", "--store", &bench.store()]);
     a.ok(&["drive", "remove", "e", "--delete-data", "--yes"]);
     assert_eq!(a.fails(&["drive", "status", "e"]), (3, "not_found".into()));
+    assert_eq!(b.fails(&["drive", "open", "e"]), (3, "gone".into()));
+    b.ok(&["drive", "remove", "e", "--delete-data", "--yes"]);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 }
 

@@ -1,6 +1,7 @@
 //! Drives in a store: making them, finding them, and what is done to one that nobody has open.
 
 use crate::fence;
+use crate::fork;
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
@@ -33,6 +34,12 @@ pub enum DriveError {
     /// It was removed.
     #[error("the drive was removed from its store")]
     Removed,
+    /// It lives in another store now.
+    #[error("the drive was moved to another store")]
+    Moved {
+        /// Its address, if that was said.
+        to: Option<String>,
+    },
     /// No such snapshot.
     #[error("there is no snapshot \"{0}\"")]
     NoSnapshot(String),
@@ -93,6 +100,7 @@ async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Devic
         root: id,
         root_hash,
         parent: root.parent,
+        moved_to: Vec::new(),
     };
     store.put(&head::name(root.drive), Bytes::from(head.encode(sealer)), When::Absent).await?;
     Ok(())
@@ -111,8 +119,15 @@ pub(crate) async fn put_root(
     Ok((id, hash))
 }
 
-/// The drives of a family, removed ones aside.
+/// The drives of a family, but for those that were removed from this store or have moved to another.
 pub async fn heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
+    let mut heads = all_heads(store, sealer).await?;
+    heads.retain(|head| head.state.is_here());
+    Ok(heads)
+}
+
+/// The HEADs of all drives that a family has or had in this store.
+pub async fn all_heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
     let mut heads = Vec::new();
     for listed in store.list("head/").await? {
         let bytes = store.get(&listed.name, None).await?.bytes;
@@ -120,21 +135,41 @@ pub async fn heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, Read
             .map_err(|error: FormatError| ReadError::Format { name: listed.name, error })?;
         heads.push(head);
     }
-    heads.retain(|head| head.state != HeadState::Removed);
     Ok(heads)
 }
 
 /// A drive's HEAD and its current version.
 pub async fn current(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root), DriveError> {
-    let name = head::name(drive);
-    let fetched = objects.store().get(&name, None).await?;
-    let head = Head::decode(objects.sealer(), &fetched.bytes)
-        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
+    let (head, etag) = read_head(objects, drive).await?;
+    check_here(&head, objects.sealer())?;
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    Ok((head, etag, root))
+}
+
+/// The same, where a drive that has moved from this store is meant as well: what it had here is still there.
+pub(crate) async fn last_here(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root), DriveError> {
+    let (head, etag) = read_head(objects, drive).await?;
     if head.state == HeadState::Removed {
         return Err(DriveError::Removed);
     }
     let root = objects.root(head.root, Some(head.root_hash)).await?;
-    Ok((head, fetched.etag, root))
+    Ok((head, etag, root))
+}
+
+async fn read_head(objects: &Objects, drive: Uuid) -> Result<(Head, Etag), DriveError> {
+    let name = head::name(drive);
+    let fetched = objects.store().get(&name, None).await?;
+    let head = Head::decode(objects.sealer(), &fetched.bytes)
+        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
+    Ok((head, fetched.etag))
+}
+
+fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError> {
+    match head.state {
+        HeadState::Released | HeadState::Held => Ok(()),
+        HeadState::Removed => Err(DriveError::Removed),
+        HeadState::Moved => Err(DriveError::Moved { to: head.address(sealer) }),
+    }
 }
 
 /// The version under a label.
@@ -228,12 +263,17 @@ async fn clone_of(
     Ok(new)
 }
 
-/// Gives a drive that is closed another name in its store.
+/// Gives a drive that is closed another name in its store. Where this device still holds it, its journal may have changes
+/// that go on from the version before: that one is kept, as at a take-over.
 pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
     let (head, etag, root) = current(objects, drive).await?;
     check_free(&head, device)?;
     let epoch = Epoch(head.epoch.0 + 1);
-    let next = Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
+    let mut next =
+        Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
+    if head.state == HeadState::Held {
+        next.snapshots.push(fork::deposed_snapshot(&head, epoch, root.geometry.size_blocks));
+    }
     commit(objects, &head, etag, &next, HeadState::Released, device).await
 }
 
@@ -247,54 +287,44 @@ pub async fn hold(
     device: &Device,
 ) -> Result<String, DriveError> {
     let store = objects.store().as_ref();
-    let name = put_reference(store, drive, root, kind, device).await?;
-    let kept = match current(objects, drive).await {
-        Ok((head, _, now)) => {
-            head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root)
-        }
-        Err(error) => {
-            store.delete(&name).await?;
-            return Err(error);
-        }
-    };
-    if !kept {
-        store.delete(&name).await?;
-        return Err(DriveError::Raced);
+    let name = format!("ref/{:032x}", crate::entropy::u128());
+    let reference = Reference::new(drive, root, kind, device, now_ms());
+    store.put(&name, reference.encode(), When::Absent).await?;
+    let kept = is_kept(objects, drive, root).await;
+    match kept {
+        Ok(true) => return Ok(name),
+        Ok(false) | Err(_) => store.delete(&name).await?,
     }
-    Ok(name)
+    Err(kept.err().unwrap_or(DriveError::Raced))
 }
 
-async fn put_reference(
-    store: &dyn Store,
-    drive: Uuid,
-    root: ObjectId,
-    kind: ReferenceKind,
-    device: &Device,
-) -> Result<String, StoreError> {
-    let name = format!("ref/{:032x}", crate::entropy::u128());
-    let root = root.name(ObjectKind::Root);
-    let reference =
-        Reference { version: 1, drive, root, kind, device: device.name.clone(), created_ms: now_ms() };
-    let body = serde_json::to_vec_pretty(&reference).expect("a structure of plain fields becomes JSON");
-    store.put(&name, Bytes::from(body), When::Absent).await?;
-    Ok(name)
+/// Whether a drive still keeps a version.
+pub(crate) async fn is_kept(objects: &Objects, drive: Uuid, root: ObjectId) -> Result<bool, DriveError> {
+    let (head, _, now) = last_here(objects, drive).await?;
+    Ok(head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root))
 }
 
 /// Marks a drive as removed. Its objects are deleted afterwards, but for what others of the family reach; HEAD stays
-/// as a tombstone. The drive must be closed.
+/// as a tombstone. The drive must be closed. Where an earlier try was cut off it goes on.
 pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u64, DriveError> {
-    let (head, etag, root) = current(objects, drive).await?;
-    check_free(&head, device)?;
-    let epoch = Epoch(head.epoch.0 + 1);
-    let lineage = root.lineage.clone();
-    let next = Root {
-        pages: BTreeMap::new(),
-        tail: Vec::new(),
-        usage: None,
-        snapshots: Vec::new(),
-        ..successor(&root, &head, epoch, lineage, device)
-    };
-    commit(objects, &head, etag, &next, HeadState::Removed, device).await?;
+    match current(objects, drive).await {
+        Ok((head, etag, root)) => {
+            check_free(&head, device)?;
+            let epoch = Epoch(head.epoch.0 + 1);
+            let lineage = root.lineage.clone();
+            let next = Root {
+                pages: BTreeMap::new(),
+                tail: Vec::new(),
+                usage: None,
+                snapshots: Vec::new(),
+                ..successor(&root, &head, epoch, lineage, device)
+            };
+            commit(objects, &head, etag, &next, HeadState::Removed, device).await?;
+        }
+        Err(DriveError::Removed) => {}
+        Err(error) => return Err(error),
+    }
+    fork::forget_references(objects.store().as_ref(), drive).await?;
     let elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
     let mut deleted = 0;
     for prefix in ["seg/", "root/"] {
@@ -309,37 +339,46 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
     Ok(deleted)
 }
 
-/// Marks a drive as removed from this store because it lives on in another: nobody writes here any more. Nothing is deleted.
-pub async fn retire(objects: &Objects, drive: Uuid, device: &Device) -> Result<(), DriveError> {
-    let (head, etag, root) = current(objects, drive).await?;
+/// Marks a drive as moved from this store to the one at `to`: nobody commits here any more. Nothing is deleted.
+pub async fn retire(objects: &Objects, drive: Uuid, to: &str, device: &Device) -> Result<(), DriveError> {
+    let (head, etag) = read_head(objects, drive).await?;
+    check_here(&head, objects.sealer())?;
     check_free(&head, device)?;
-    let epoch = Epoch(head.epoch.0 + 1);
-    let next = successor(&root, &head, epoch, root.lineage.clone(), device);
-    commit(objects, &head, etag, &next, HeadState::Removed, device).await
+    swap(objects, &head, etag, moved(objects, &head, to, device)).await
+}
+
+/// The same, also over a device that has the drive open here: what it has and the store does not becomes a fork.
+pub(crate) async fn retire_over_others(
+    objects: &Objects,
+    drive: Uuid,
+    to: &str,
+    device: &Device,
+) -> Result<(), DriveError> {
+    let (head, etag) = read_head(objects, drive).await?;
+    check_here(&head, objects.sealer())?;
+    swap(objects, &head, etag, moved(objects, &head, to, device)).await
+}
+
+/// The HEAD behind `before` that says where the drive has gone. It names the same version.
+fn moved(objects: &Objects, before: &Head, to: &str, device: &Device) -> Head {
+    let next = next_head(before, HeadState::Moved, device);
+    Head { moved_to: Head::seal_address(objects.sealer(), next.drive, next.epoch, to), ..next }
 }
 
 /// Takes [`retire`] back, where nobody has done anything to the drive since.
 pub async fn restore(objects: &Objects, drive: Uuid, device: &Device) -> Result<(), DriveError> {
-    let name = head::name(drive);
-    let fetched = objects.store().get(&name, None).await?;
-    let head = Head::decode(objects.sealer(), &fetched.bytes)
-        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
-    if head.state != HeadState::Removed || head.device != device.id {
+    let (head, etag) = read_head(objects, drive).await?;
+    if head.state != HeadState::Moved || head.device != device.id {
         return Err(DriveError::Raced);
     }
-    let root = objects.root(head.root, Some(head.root_hash)).await?;
-    let epoch = Epoch(head.epoch.0 + 1);
-    let next = successor(&root, &head, epoch, root.lineage.clone(), device);
-    commit(objects, &head, fetched.etag, &next, HeadState::Released, device).await
+    swap(objects, &head, etag, next_head(&head, HeadState::Released, device)).await
 }
 
+/// Of a drive that is in this store: whether `device` may change it.
 fn check_free(head: &Head, device: &Device) -> Result<(), DriveError> {
-    match head.state {
-        HeadState::Held if head.device != device.id => {
-            Err(DriveError::Held { device_name: head.device_name.clone(), epoch: head.epoch })
-        }
-        HeadState::Removed => Err(DriveError::Removed),
-        HeadState::Held | HeadState::Released => Ok(()),
+    match head.state == HeadState::Held && head.device != device.id {
+        true => Err(DriveError::Held { device_name: head.device_name.clone(), epoch: head.epoch }),
+        false => Ok(()),
     }
 }
 
@@ -365,26 +404,32 @@ async fn commit(
     device: &Device,
 ) -> Result<(), DriveError> {
     let (id, root_hash) = put_root(objects.store().as_ref(), objects.sealer(), root).await?;
-    let head = Head {
-        drive: root.drive,
-        epoch: root.epoch,
+    let next = next_head(before, state, device);
+    let head = Head { epoch: root.epoch, root: id, root_hash, parent: before.root, ..next };
+    swap(objects, before, etag, head).await
+}
+
+/// The HEAD behind `before`, in an epoch of its own, that names the same version.
+fn next_head(before: &Head, state: HeadState, device: &Device) -> Head {
+    Head {
+        epoch: Epoch(before.epoch.0 + 1),
         nonce: crate::entropy::u128(),
         device: device.id,
         device_name: device.name.clone(),
         state,
         written_ms: now_ms(),
-        root: id,
-        root_hash,
-        parent: before.root,
-    };
-    let name = head::name(root.drive);
+        moved_to: Vec::new(),
+        ..before.clone()
+    }
+}
+
+async fn swap(objects: &Objects, before: &Head, etag: Etag, head: Head) -> Result<(), DriveError> {
+    let name = head::name(head.drive);
     let body = Bytes::from(head.encode(objects.sealer()));
     let result = objects.store().put(&name, body, When::Matches(etag)).await;
     let Err(error) = result else { return Ok(()) };
     // The answer may have been lost: HEAD itself tells.
-    let bytes = objects.store().get(&name, None).await?.bytes;
-    let now = Head::decode(objects.sealer(), &bytes)
-        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
+    let (now, _) = read_head(objects, head.drive).await?;
     match fence::judge(&now, before, &head) {
         fence::Swap::Applied => Ok(()),
         fence::Swap::NotApplied => Err(error.into()),

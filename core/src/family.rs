@@ -4,11 +4,22 @@ use crate::format::FormatError;
 use crate::format::family::{Family, Mode, NAME};
 use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
 use crate::map::ReadError;
+use crate::retry::{self, Backoff};
 use crate::seal::{Cipher, DataKey, Sealer};
 use crate::store::{Store, StoreError, When};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
+
+/// Tries of a put that gets no answer: about four seconds.
+const TRIES: u32 = 5;
+/// How long whoever has begun to make a family may take until there is something in it: a key takes a moment to wrap, and
+/// each put may have to be repeated.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is looked for meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A family whose keys are known.
 #[derive(Clone)]
@@ -62,7 +73,8 @@ impl Unlocked {
 }
 
 /// Makes a family. With a passphrase it is encrypted, and a recovery key is made too. The family's object comes
-/// first: its name decides who makes it. A crash right behind it leaves a family that nobody can use, and says so.
+/// first: its name decides who makes it. A crash right behind it leaves a family that nobody can use, and says so; an
+/// answer that is lost does not.
 /// `store` is what changes HEADs as `mode` says.
 pub async fn create(
     store: &dyn Store,
@@ -71,14 +83,10 @@ pub async fn create(
 ) -> Result<(Unlocked, Option<RecoveryKey>), FamilyError> {
     let cipher = if passphrase.is_some() { Cipher::XChaCha20Poly1305 } else { Cipher::None };
     let family = Family::new(crate::entropy::uuid(), cipher, mode);
-    let put = store.put(NAME, Bytes::from(family.encode()), When::Absent).await;
-    match put {
-        Err(StoreError::Precondition { .. }) => {
-            let unused = store.list("keys/").await?.is_empty() && store.list("head/").await?.is_empty();
-            return Err(if unused { FamilyError::Unfinished } else { FamilyError::Exists });
-        }
+    match put_patiently(store, NAME, Bytes::from(family.encode())).await {
+        Err(StoreError::Precondition { .. }) => return Err(what_is_there(store).await?),
         put => put?,
-    };
+    }
     let Some(passphrase) = passphrase else {
         let key = keys::public_data_key(family.family);
         return Ok((Unlocked::with_key(family, key), None));
@@ -88,6 +96,50 @@ pub async fn create(
     add_key(store, &family, &key, &Secret::Recovery(recovery.clone())).await?;
     add_key(store, &family, &key, &Secret::Passphrase(passphrase)).await?;
     Ok((Unlocked::with_key(family, key), Some(recovery)))
+}
+
+/// Puts an object that is this caller's alone, or whose name decides who wins; again where no answer came.
+async fn put_patiently(store: &dyn Store, name: &str, body: Bytes) -> Result<(), StoreError> {
+    let (mut backoff, mut again) = (Backoff::new(), false);
+    loop {
+        let error = match store.put(name, body.clone(), When::Absent).await {
+            // Perhaps an earlier try has won.
+            Err(StoreError::Precondition { .. }) if again && store.get(name, None).await?.bytes == body => {
+                return Ok(());
+            }
+            Err(error @ (StoreError::Unreachable { .. } | StoreError::Busy { .. }))
+                if backoff.tries() + 1 < TRIES =>
+            {
+                error
+            }
+            put => return put.map(drop),
+        };
+        again = true;
+        tokio::time::sleep(backoff.next(retry::hint(&ReadError::Store(error)))).await;
+    }
+}
+
+/// Why no family can be made where somebody has begun one.
+async fn what_is_there(store: &dyn Store) -> Result<FamilyError, FamilyError> {
+    let looked_since = Instant::now();
+    loop {
+        match describe(store).await {
+            // It is settled who makes it, and not done yet.
+            Err(FamilyError::None) => {}
+            Err(error) => return Err(error),
+            Ok(_) => {
+                for prefix in ["head/", "keys/", "replica/", "root/", "seg/"] {
+                    if !store.list(prefix).await?.is_empty() {
+                        return Ok(FamilyError::Exists);
+                    }
+                }
+            }
+        }
+        if looked_since.elapsed() >= PATIENCE {
+            return Ok(FamilyError::Unfinished);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Reads a family's description.
@@ -149,7 +201,7 @@ async fn add_key(
 ) -> Result<(), StoreError> {
     let id = format!("{:032x}", crate::entropy::u128());
     let wrapped = WrappedKey::wrap(key, secret, family.family, &id);
-    store.put(&format!("keys/{id}"), Bytes::from(wrapped.encode()), When::Absent).await.map(drop)
+    put_patiently(store, &format!("keys/{id}"), Bytes::from(wrapped.encode())).await
 }
 
 async fn read_key(store: &dyn Store, name: &str) -> Result<WrappedKey, FamilyError> {

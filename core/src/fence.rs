@@ -89,6 +89,7 @@ mod tests {
             root: ObjectId::NONE,
             root_hash: [0; 32],
             parent: ObjectId::NONE,
+            moved_to: Vec::new(),
         }
     }
 

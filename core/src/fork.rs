@@ -10,6 +10,9 @@
 //!    All of this may be done again after a crash: whatever HEAD is there then is the fork's.
 //! 4. The ref is taken away: the fork's HEAD holds the version now. Then the journal is pushed to the fork as to any
 //!    drive, and its space is freed by the fork's commits.
+//!
+//! A fork can be taken over like any drive, also before its device knows that its HEAD is there. Then what that device
+//! has is a fork of the fork.
 
 use crate::drive::{self, DriveError};
 use crate::format::head::{self, Head, HeadState};
@@ -17,12 +20,17 @@ use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Root, Snapshot};
 use crate::journal::{Journal, JournalError};
 use crate::map::{Objects, ReadError};
-use crate::push::{Device, ReferenceKind, now_ms};
+use crate::push::{Device, now_ms};
 use crate::store::{Etag, StoreError, When};
 use crate::units::{Epoch, Lsn};
 use crate::volume::{Base, Fork};
 use bytes::Bytes;
 use std::cmp::Reverse;
+
+mod reference;
+
+pub use reference::forget as forget_references;
+pub(crate) use reference::forget_begun;
 
 /// The label under which a fork keeps the version that it has in common with the drive that it forked from.
 pub const FORK_POINT: &str = "fork point";
@@ -54,9 +62,21 @@ impl From<StoreError> for ForkError {
     }
 }
 
-/// The label of the version that was current when a drive was taken over, at `epoch`.
-pub(crate) fn deposed_label(epoch: Epoch) -> String {
-    format!("{DEPOSED}{}", epoch.0)
+/// Whether a label is the program's own: a collection, or a fork that is made, would take a person's snapshot for what
+/// such a label stands for.
+pub fn is_reserved(label: &str) -> bool {
+    label == FORK_POINT || label.starts_with(DEPOSED)
+}
+
+/// What keeps the version that was current, as `head` names it, when a drive was taken over at `epoch`.
+pub(crate) fn deposed_snapshot(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
+    Snapshot {
+        label: format!("{DEPOSED}{}", epoch.0),
+        root: head.root,
+        root_hash: head.root_hash,
+        taken_ms: now_ms(),
+        size_blocks,
+    }
 }
 
 /// The epoch of the take-over that made a snapshot, if one did.
@@ -108,14 +128,11 @@ async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), F
     drive::current(objects, fork.drive).await.map_err(no_version)
 }
 
-/// The latest version of the drive `of` that is still kept and that the journal goes on from: the one that its device
-/// took, or one that it committed since, as the only owner of its epoch.
+/// The latest version of the drive `of` that is still kept and that the journal goes on from.
 async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
     let Branch { journal, base, least, .. } = *branch;
-    let (head, _, root) = drive::current(objects, of).await.map_err(no_version)?;
-    let kept = root.snapshots.iter().map(|snapshot| snapshot.root).chain([head.root, head.parent]);
-    let own = |id: &ObjectId| id.drive == of && id.epoch.0 == base.epoch || base.id() == Some(*id);
-    let mut ids: Vec<_> = kept.filter(own).collect();
+    let (head, _, root) = drive::last_here(objects, of).await.map_err(no_version)?;
+    let mut ids = own_versions(&head, &root, base);
     ids.sort_by_key(|id| Reverse((id.epoch, id.seq)));
     for id in ids {
         let name = id.name(ObjectKind::Root);
@@ -136,6 +153,27 @@ async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result
     Err(ForkError::Gone)
 }
 
+/// Of the versions that a drive keeps those that a device's journal may go on from: the one that it took, and those that
+/// it committed since, as the only owner of its epoch.
+///
+/// A device that remembers a version of *another* drive has made this one, as a fork, and does not know yet that its HEAD is
+/// there. Then its epoch is the fork's first, and what the fork began with is its own too.
+fn own_versions(head: &Head, root: &Root, base: &Base) -> Vec<ObjectId> {
+    let is_own_fork = base.id().is_some_and(|id| id.drive != head.drive);
+    let epoch = if is_own_fork { first_epoch(base) } else { Epoch(base.epoch) };
+    let kept = root.snapshots.iter().map(|kept| (kept.root, is_own_fork && kept.label == FORK_POINT));
+    let kept = kept.chain([head.root, head.parent].map(|id| (id, false)));
+    let own = kept.filter(|(id, began_with)| {
+        id.drive == head.drive && id.epoch == epoch || base.id() == Some(*id) || *began_with
+    });
+    own.map(|(id, _)| id).collect()
+}
+
+/// The epoch of a fork's first version.
+fn first_epoch(base: &Base) -> Epoch {
+    Epoch(base.epoch + 1)
+}
+
 /// Makes the fork's first version and its HEAD, held by its device.
 async fn publish(
     objects: &Objects,
@@ -143,9 +181,8 @@ async fn publish(
     point: Point,
     branch: &Branch<'_>,
 ) -> Result<(Head, Etag, Root), ForkError> {
-    let (store, device, epoch) = (objects.store().as_ref(), branch.device, Epoch(branch.base.epoch + 1));
-    let held = drive::hold(objects, fork.of, point.id, ReferenceKind::Fork, device).await;
-    let reference = held.map_err(no_version)?;
+    let (store, device, epoch) = (objects.store().as_ref(), branch.device, first_epoch(branch.base));
+    let reference = reference::hold(objects, fork, point.id, device).await?;
     let Point { id, hash, root: base } = point;
     let common = Snapshot {
         label: FORK_POINT.to_owned(),
@@ -180,6 +217,7 @@ async fn publish(
         root: id,
         root_hash,
         parent: root.parent,
+        moved_to: Vec::new(),
     };
     let name = head::name(fork.drive);
     let put = store.put(&name, Bytes::from(head.encode(objects.sealer())), When::Absent).await;
@@ -190,7 +228,7 @@ async fn publish(
         }
         found => found?,
     };
-    // One that stays keeps no more than the fork does.
+    // One that stays keeps no more than the fork does, and the next collection takes it away.
     let _ = store.delete(&reference).await;
     Ok(found)
 }
@@ -252,7 +290,10 @@ fn no_version(error: DriveError) -> ForkError {
     match error {
         DriveError::Read(error) => ForkError::Read(error),
         DriveError::Raced => ForkError::Raced,
-        DriveError::Removed | DriveError::Held { .. } | DriveError::NoSnapshot(_) => ForkError::Gone,
+        DriveError::Removed
+        | DriveError::Moved { .. }
+        | DriveError::Held { .. }
+        | DriveError::NoSnapshot(_) => ForkError::Gone,
     }
 }
 

@@ -66,9 +66,23 @@ pub enum PushError {
     /// The drive is closing.
     #[error("the drive is closed")]
     Closed,
-    /// A label that is taken, or is not there.
-    #[error("{0}")]
-    Label(String),
+    /// A label that does not do.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+}
+
+/// What is wrong with a snapshot's label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// Another snapshot has it.
+    #[error("a snapshot \"{0}\" is there already")]
+    Taken(String),
+    /// No snapshot has it.
+    #[error("there is no snapshot \"{0}\"")]
+    Missing(String),
+    /// The program gives such labels itself, and goes by them.
+    #[error("\"{0}\" is a label that Holdall gives itself")]
+    Reserved(String),
 }
 
 /// A version that was committed.

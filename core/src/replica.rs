@@ -8,7 +8,11 @@
 //!
 //! A replica that is slow or away holds up nobody. It is caught up with as soon as it answers. What is deleted from the
 //! primary is deleted from a replica only after that has a version which was committed later.
+//!
+//! The HEAD that is followed is the one that the engine puts. A drive that goes on as a fork in place puts another one from
+//! then on, and what the replica gets is a version of the fork: nobody has to say so.
 
+use crate::format::head;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
@@ -24,7 +28,8 @@ mod promote;
 mod record;
 mod worker;
 
-pub use promote::{ReplicaError, check_no_primary, newest, prepare, promote};
+pub(crate) use promote::newest_of_all;
+pub use promote::{ReplicaError, check_no_primary, newest, prepare, promote, retire_former};
 pub use worker::{Progress, Replica, Standing};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.
@@ -33,9 +38,6 @@ const OFFERS_MAX: usize = 4;
 /// A store with replicas, which come and go.
 pub struct Replicated {
     primary: Arc<dyn Store>,
-    drive: Uuid,
-    /// Name of the HEAD whose changes are commits.
-    head: String,
     /// Held to tell them something, or to copy what is told.
     feeds: RwLock<Vec<Feed>>,
     /// Where the primary is. Held with `feeds`.
@@ -52,17 +54,20 @@ struct Feed {
 }
 
 /// Where the primary is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Current {
+    /// Name of the HEAD whose changes are commits.
+    name: String,
     /// Its HEAD, once it is known.
     head: Option<Bytes>,
     /// How often HEAD has changed.
     commits: u64,
+    /// How often somebody has asked to look at the replicas anew.
+    asked: u64,
 }
 
 /// What a replica's task hears.
 pub struct Changed {
-    drive: Uuid,
     /// Objects that were put.
     offers: mpsc::Receiver<(String, Bytes)>,
     /// Objects that were deleted, and how often HEAD had changed before.
@@ -71,10 +76,10 @@ pub struct Changed {
 }
 
 impl Replicated {
-    /// `primary`, for one drive. There are no replicas yet.
+    /// `primary`, for a drive and the forks that it may become. There are no replicas yet.
     pub fn new(primary: Arc<dyn Store>, drive: Uuid) -> Self {
-        let head = crate::format::head::name(drive);
-        Self { primary, drive, head, feeds: RwLock::default(), current: Mutex::default() }
+        let current = Current { name: head::name(drive), head: None, commits: 0, asked: 0 };
+        Self { primary, feeds: RwLock::default(), current: Mutex::new(current) }
     }
 
     /// Adds a replica. What is returned is for its [`Replica`]; once that is dropped, it is one no more.
@@ -85,7 +90,7 @@ impl Replicated {
         let (current, is_current) = watch::channel(self.current.lock().clone());
         feeds.retain(|feed| !feed.offers.is_closed());
         feeds.push(Feed { store, offers, deleted, current });
-        Changed { drive: self.drive, offers: offered, deleted: was_deleted, current: is_current }
+        Changed { offers: offered, deleted: was_deleted, current: is_current }
     }
 
     /// How often HEAD has changed since the store was opened.
@@ -93,16 +98,33 @@ impl Replicated {
         self.current.lock().commits
     }
 
+    /// Has replicas tried at once that are waited for, and looked at anew: what opens the family has changed, or the credentials
+    /// for a replica have.
+    pub fn look_again(&self) {
+        let feeds = self.feeds.read();
+        let mut current = self.current.lock();
+        current.asked += 1;
+        feeds.iter().for_each(|feed| drop(feed.current.send_replace(current.clone())));
+    }
+
     fn is_immutable(name: &str) -> bool {
         ObjectId::parse(name).is_some()
     }
 
-    /// HEAD is this: it was put, or is what a put whose answer was lost has left.
-    fn is_now(&self, head: &Bytes) {
+    /// What the engine has is the drive of this HEAD from now on, whether or not the put comes about.
+    fn follows(&self, name: &str) {
+        let mut current = self.current.lock();
+        if current.name != name {
+            (current.name, current.head) = (name.to_owned(), None);
+        }
+    }
+
+    /// The HEAD `name` is this: it was put, or is what a put whose answer was lost has left.
+    fn is_now(&self, name: &str, head: &Bytes) {
         let feeds = self.feeds.read();
         let mut current = self.current.lock();
-        if current.head.as_ref() != Some(head) {
-            *current = Current { head: Some(head.clone()), commits: current.commits + 1 };
+        if current.name == name && current.head.as_ref() != Some(head) {
+            (current.head, current.commits) = (Some(head.clone()), current.commits + 1);
             feeds.iter().for_each(|feed| drop(feed.current.send_replace(current.clone())));
         }
     }
@@ -119,8 +141,8 @@ impl Store for Replicated {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         let error = match self.primary.get(name, range.clone()).await {
             Ok(fetched) => {
-                if name == self.head {
-                    self.is_now(&fetched.bytes);
+                if head::is_name(name) {
+                    self.is_now(name, &fetched.bytes);
                 }
                 return Ok(fetched);
             }
@@ -139,13 +161,16 @@ impl Store for Replicated {
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        if head::is_name(name) {
+            self.follows(name);
+        }
         let etag = self.primary.put(name, body.clone(), when).await?;
-        if Self::is_immutable(name) {
+        if head::is_name(name) {
+            self.is_now(name, &body);
+        } else if Self::is_immutable(name) {
             for feed in &*self.feeds.read() {
                 let _ = feed.offers.try_send((name.to_owned(), body.clone()));
             }
-        } else if name == self.head {
-            self.is_now(&body);
         }
         Ok(etag)
     }

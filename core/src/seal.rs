@@ -45,13 +45,15 @@ pub enum Purpose {
     Root,
     /// A usage table.
     Usage,
+    /// Where a drive has moved to.
+    Moved,
 }
 
 /// Opens and closes boxes with the keys of one family.
 pub struct Sealer {
     cipher: Cipher,
-    keys: [Zeroizing<[u8; 32]>; 5],
-    ciphers: [XChaCha20Poly1305; 5],
+    keys: [Zeroizing<[u8; 32]>; 6],
+    ciphers: [XChaCha20Poly1305; 6],
     head: Zeroizing<[u8; 32]>,
 }
 
@@ -66,7 +68,7 @@ impl Sealer {
     pub fn new(cipher: Cipher, key: &DataKey) -> Self {
         let derive =
             |purpose: &str| Zeroizing::new(blake3::derive_key(&format!("holdall v1 {purpose}"), &*key.0));
-        let keys = ["frame", "directory", "page", "root", "usage"].map(derive);
+        let keys = ["frame", "directory", "page", "root", "usage", "moved"].map(derive);
         let ciphers = std::array::from_fn(|i| XChaCha20Poly1305::new(Key::from_slice(&*keys[i])));
         Self { cipher, keys, ciphers, head: derive("head") }
     }

@@ -106,6 +106,14 @@ pub enum StoreError {
         /// What happened.
         reason: String,
     },
+    /// What should hold the store's objects is not there. It may come back; before there is a drive in it, the address is wrong.
+    #[error("the store cannot be reached: there is no bucket {bucket} at {host}")]
+    NoBucket {
+        /// Its name.
+        bucket: String,
+        /// The server, as a person knows it.
+        host: String,
+    },
     /// The store asks for patience.
     #[error("the store is busy: {reason}")]
     Busy {
@@ -142,6 +150,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Unreachable { .. }
+            | StoreError::NoBucket { .. }
             | StoreError::Busy { .. }
             | StoreError::Full { .. }
             | StoreError::Denied { .. } => true,

@@ -147,7 +147,7 @@ async fn a_clone_goes_its_own_way_and_outlives_its_source() {
     source.pusher().unwrap().collect().await.unwrap();
     close(source).await;
     drive::remove(&bench.objects(), bench.drive, &device("a")).await.unwrap();
-    assert!(matches!(bench.open("b", bench.drive).await, Err(OpenError::Removed)));
+    assert!(matches!(bench.open("b", bench.drive).await, Err(OpenError::Removed { unsent: 0 })));
     let volume = bench.open("b", clone).await.unwrap();
     assert_eq!((read(&volume, 0).await, read(&volume, 4096).await), (2, 1));
     let checked = drive::check::check(&bench.objects(), clone, &|_, _| {}).await.unwrap();

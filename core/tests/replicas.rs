@@ -6,31 +6,38 @@
 mod bench;
 
 use bench::{Bench, close, device, get, put, run};
+use holdall_core::drive;
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache, ReadError};
+use holdall_core::push::PushError;
 use holdall_core::replica::{self, Progress, Replica, ReplicaError, Replicated, Standing};
 use holdall_core::seal::Cipher;
 use holdall_core::sim::store::{SimStore, StoreFaults};
-use holdall_core::store::Store;
+use holdall_core::store::{Store, When};
 use holdall_core::units::Epoch;
-use holdall_core::volume::{Access, OpenError, Volume};
+use holdall_core::volume::{self, Access, OpenError, Volume};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 const BLOCKS: u64 = 256;
 
 /// A drive that is open, with one replica.
 struct Open {
     volume: Arc<Volume>,
+    hub: Arc<Replicated>,
     progress: watch::Receiver<Progress>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
+
+/// More than enough, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let primary: Arc<dyn Store> = Arc::new(bench.store.clone());
@@ -50,17 +57,20 @@ async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let replica = Replica::new(other, objects, Family::new(bench::FAMILY, Cipher::None, Mode::Swap), changed);
     let (progress, stop) = (replica.progress(), watch::Sender::new(false));
     let task = tokio::spawn(replica.run(stop.subscribe()));
-    Open { volume, progress, stop, task }
+    Open { volume, hub: store, progress, stop, task }
 }
 
 impl Open {
     async fn up_to_date(&mut self) -> ObjectId {
         let root = self.volume.pusher().unwrap().state().borrow().root;
-        self.progress
-            .wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate)
-            .await
-            .unwrap();
+        let up_to_date =
+            self.progress.wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate);
+        tokio::time::timeout(PATIENCE, up_to_date).await.expect("it is caught up with").unwrap();
         root
+    }
+
+    async fn in_trouble(&mut self) {
+        self.progress.wait_for(|now| matches!(now.standing, Standing::Trouble(_))).await.unwrap();
     }
 
     async fn sync(&self) -> String {
@@ -68,9 +78,16 @@ impl Open {
     }
 }
 
-/// All of a drive, read on a computer that never had it, from the store alone.
+/// All of the only drive of a store, read on a computer that never had it, from the store alone.
 async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
-    let head = holdall_core::drive::heads(store, &bench.sealer).await.unwrap().remove(0);
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    assert_eq!(heads.len(), 1);
+    contents_of(bench, store, heads[0].drive).await
+}
+
+async fn contents_of(bench: &Bench, store: &SimStore, drive: Uuid) -> Vec<u8> {
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    let head = heads.into_iter().find(|head| head.drive == drive).unwrap();
     let access = Access::Look { root: (head.root, head.root_hash) };
     let volume = bench.elsewhere().open_on(Arc::new(store.clone()), 0, access).await.unwrap();
     let mut all = Vec::new();
@@ -82,9 +99,39 @@ async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
 }
 
 async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaError> {
-    let objects = Objects::new(Arc::new(replica.clone()), bench.sealer.clone(), PageCache::none());
-    let head = replica::promote(&objects, bench.drive, Epoch(0), &device(1)).await?;
+    promote_drive(bench, replica, bench.drive).await
+}
+
+async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
+    let head = replica::promote(&objects(bench, replica), drive, Epoch(0), &device(1)).await?;
     Ok(head.root.name(ObjectKind::Root))
+}
+
+fn objects(bench: &Bench, store: &SimStore) -> Objects {
+    Objects::new(Arc::new(store.clone()), bench.sealer.clone(), PageCache::none())
+}
+
+/// Has everything deleted that no version needs: what the tail of the first one's parent still names goes with the second.
+async fn collect(volume: &Arc<Volume>) {
+    for _ in 0..2 {
+        volume.pusher().unwrap().collect().await.unwrap();
+    }
+}
+
+async fn segments(store: &SimStore) -> BTreeSet<String> {
+    store.list("seg/").await.unwrap().into_iter().map(|listed| listed.name).collect()
+}
+
+/// Writes many blocks, and uploads them.
+async fn fill(volume: &Arc<Volume>, byte: u8) {
+    for block in 0..64 {
+        put(volume, block, byte).await;
+    }
+    volume.pusher().unwrap().sync().await.unwrap();
+}
+
+fn away() -> StoreFaults {
+    StoreFaults { refused: 1000, ..StoreFaults::default() }
 }
 
 fn empty() -> SimStore {
@@ -126,14 +173,14 @@ fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
-        replica.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
+        replica.set_faults(away());
         for round in 1..20 {
             for block in 0..32 {
                 put(&drive.volume, block, round).await;
             }
             drive.sync().await;
         }
-        drive.progress.wait_for(|now| matches!(now.standing, Standing::Trouble(_))).await.unwrap();
+        drive.in_trouble().await;
         replica.set_faults(StoreFaults::default());
         drive.up_to_date().await;
         promote(&bench, &replica).await.unwrap();
@@ -213,21 +260,246 @@ fn a_device_that_was_overtaken_does_not_make_its_old_version_look_like_the_newes
 fn a_store_of_another_family_does_not_become_a_replica() {
     run(async {
         let (primary, replica) = (empty(), empty());
-        let ours = Family::new(uuid::Uuid::from_u128(1), Cipher::None, Mode::Swap);
-        let theirs = Family::new(uuid::Uuid::from_u128(2), Cipher::None, Mode::Swap);
+        let ours = Family::new(Uuid::from_u128(1), Cipher::None, Mode::Swap);
+        let theirs = Family::new(Uuid::from_u128(2), Cipher::None, Mode::Swap);
         replica::prepare(&primary, &replica, &theirs).await.unwrap();
         let refused = replica::prepare(&primary, &replica, &ours).await;
         assert!(matches!(refused, Err(ReplicaError::OtherFamily)), "{refused:?}");
         // A passphrase that is taken away opens the replica no more.
         let key = |byte: u8| bytes::Bytes::from(vec![byte]);
-        primary.put("keys/a", key(1), holdall_core::store::When::Absent).await.unwrap();
+        primary.put("keys/a", key(1), When::Absent).await.unwrap();
         replica::prepare(&primary, &replica, &theirs).await.unwrap();
-        primary.put("keys/b", key(2), holdall_core::store::When::Absent).await.unwrap();
+        primary.put("keys/b", key(2), When::Absent).await.unwrap();
         primary.delete("keys/a").await.unwrap();
         replica::prepare(&primary, &replica, &theirs).await.unwrap();
         let names: Vec<_> =
             replica.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect();
         assert_eq!(names, ["keys/b"]);
+    });
+}
+
+#[test]
+fn a_drive_that_goes_on_as_a_fork_is_replicated_as_the_fork() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        let other = bench.take(1).await.unwrap();
+        put(&other, 1, 2).await;
+        other.pusher().unwrap().sync().await.unwrap();
+        // It learns only now that the drive was taken.
+        put(&drive.volume, 5, 5).await;
+        drive.volume.pusher().unwrap().sync().await.unwrap_err();
+        let fork = drive.volume.pusher().unwrap().state().borrow().fork.clone().unwrap();
+        let root = drive.up_to_date().await;
+        assert_eq!(root.drive, fork.drive);
+        put(&drive.volume, 6, 6).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        assert_eq!(drive.progress.borrow().commits, drive.hub.commits());
+        drop((drive, other));
+        assert_eq!(promote_drive(&bench, &replica, fork.drive).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[1], all[5], all[6]), (1, 5, 6));
+    });
+}
+
+#[test]
+fn a_replica_that_stays_away_is_asked_rarely_while_nothing_is_written_and_soon_where_something_is() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        replica.set_faults(away());
+        put(&drive.volume, 1, 2).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let before = replica.requests();
+        tokio::time::sleep(Duration::from_secs(10 * 300)).await;
+        let asked = replica.requests() - before;
+        assert!((1..=10).contains(&asked), "{asked} requests in 50 minutes");
+        // A commit is a reason to try, and so is a person's word.
+        let before = replica.requests();
+        put(&drive.volume, 1, 3).await;
+        drive.sync().await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(replica.requests() > before);
+        replica.set_faults(StoreFaults::default());
+        drive.hub.look_again();
+        let root = drive.volume.pusher().unwrap().state().borrow().root;
+        let at_once = drive.progress.wait_for(|now| now.version == Some(root));
+        tokio::time::timeout(Duration::from_secs(1), at_once).await.expect("it is tried at once").unwrap();
+    });
+}
+
+#[test]
+fn keys_that_a_replica_has_missed_are_brought_once_it_is_there_and_at_the_next_opening() {
+    let (bench, replica) = (Bench::new(), empty());
+    let keys = async |store: &SimStore| -> Vec<String> {
+        store.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect()
+    };
+    let replace = async |old: &str, new: &str| {
+        bench.store.put(new, new.to_owned().into(), When::Absent).await.unwrap();
+        bench.store.delete(old).await.unwrap();
+    };
+    run(async {
+        bench.store.put("keys/a", "a".into(), When::Absent).await.unwrap();
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/a"]);
+        // It is away while they change, and nothing else does.
+        replica.set_faults(away());
+        replace("keys/a", "keys/b").await;
+        drive.hub.look_again();
+        drive.in_trouble().await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/b"]);
+        // It was away for a while, and another device has changed them meanwhile.
+        replica.set_faults(away());
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        replace("keys/b", "keys/c").await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/c"]);
+        // Nothing runs while they change.
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        replace("keys/c", "keys/d").await;
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/d"]);
+    });
+}
+
+#[test]
+fn a_store_that_was_left_behind_is_told_and_nobody_commits_there_any_more() {
+    let (bench, replica) = (Bench::new(), empty());
+    let tell = async |left_at| {
+        let former = objects(&bench, &bench.store);
+        replica::retire_former(&former, bench.drive, left_at, "file:///replica", &device(0)).await.unwrap()
+    };
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        // The store is away, and lost as far as anybody knows.
+        let head =
+            replica::promote(&objects(&bench, &replica), bench.drive, Epoch(0), &device(0)).await.unwrap();
+        // It was not: another device goes on there.
+        let behind = bench.open(1).await.unwrap();
+        put(&behind, 1, 2).await;
+        behind.pusher().unwrap().sync().await.unwrap();
+        put(&behind, 1, 3).await;
+
+        assert!(tell(head.epoch).await);
+        assert!(!tell(head.epoch).await, "once is enough");
+        let refused = bench.elsewhere().open(0).await;
+        assert!(matches!(&refused, Err(OpenError::Moved { to: Some(to) }) if to == "file:///replica"));
+        let forked = behind.pusher().unwrap().sync().await;
+        assert!(matches!(forked, Err(PushError::Forked(_))), "{forked:?}");
+        close(behind).await;
+        // What it had uploaded, and what it had not, are in its fork.
+        assert_eq!(contents(&bench, &bench.store).await[1], 3);
+
+        // The drive goes back by way of a replica: the store is its own again, and is not told once more.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        put(&drive.volume, 1, 4).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        promote(&bench, &bench.store).await.unwrap();
+        assert!(!tell(head.epoch).await);
+        let volume = bench.elsewhere().open(1).await.unwrap();
+        assert_eq!(get(&volume, 1).await, 4);
+    });
+}
+
+#[test]
+fn what_a_device_has_not_uploaded_to_a_store_that_was_left_becomes_a_fork_there() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(1).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 2, 2).await;
+        volume.shut_down().await.unwrap();
+        drop(volume);
+        let former = objects(&bench, &bench.store);
+        replica::retire_former(&former, bench.drive, Epoch(99), "s3://b", &device(0)).await.unwrap();
+        let refused = bench.open(1).await;
+        assert!(matches!(refused, Err(OpenError::Forked { unsent: 1, .. })), "{:?}", refused.err());
+        let state = bench.devices[1].state.directory("state");
+        volume::fork(&state, bench.drive, "device 0").await.unwrap();
+        let fork = bench.open(1).await.unwrap();
+        fork.pusher().unwrap().sync().await.unwrap();
+        close(fork).await;
+        let all = contents(&bench, &bench.store).await;
+        assert_eq!((all[1], all[2]), (1, 2));
+    });
+}
+
+#[test]
+fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let here = objects(&bench, &bench.store);
+        drive::clone(&here, bench.drive, None, "e", &device(0)).await.unwrap();
+        let shared = segments(&bench.store).await;
+        drive::retire(&here, bench.drive, "file:///replica", &device(0)).await.unwrap();
+        promote(&bench, &replica).await.unwrap();
+        // The store is a replica of the drive now, and the clone's own.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        fill(&drive.volume, 2).await;
+        drive.up_to_date().await;
+        collect(&drive.volume).await;
+        assert!(!shared.is_subset(&segments(&replica).await), "the drive itself does not need them");
+        drive.up_to_date().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(contents(&bench, &bench.store).await[..64].iter().all(|byte| *byte == 1));
+    });
+}
+
+#[test]
+fn a_drive_that_was_promoted_keeps_what_the_replica_of_its_clone_needs() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let clone = drive::clone(&objects(&bench, &bench.store), bench.drive, None, "e", &device(0)).await;
+        let clone = clone.unwrap();
+        let mut copied = open(&Bench { drive: clone, ..bench.elsewhere() }, 0, &replica).await;
+        copied.up_to_date().await;
+        drop(copied);
+        // The first store is lost; of the two one is promoted as yet.
+        promote(&bench, &replica).await.unwrap();
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let volume = there.open(0).await.unwrap();
+        fill(&volume, 2).await;
+        collect(&volume).await;
+        close(volume).await;
+        promote_drive(&bench, &replica, clone).await.unwrap();
+        assert!(contents_of(&bench, &replica, clone).await[..64].iter().all(|byte| *byte == 1));
     });
 }
 

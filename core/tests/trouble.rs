@@ -7,8 +7,11 @@ mod bench;
 
 use bench::{Bench, FAMILY, GEOMETRY, close, device, get, put, run, try_get};
 use holdall_core::drive;
+use holdall_core::map::{Objects, PageCache};
 use holdall_core::sim::disk::DiskFaults;
-use holdall_core::sim::store::StoreFaults;
+use holdall_core::sim::store::{Habits, StoreFaults};
+use holdall_core::volume::OpenError;
+use std::sync::Arc;
 use std::time::Duration;
 
 const ALL_SYNCS_FAIL: DiskFaults = DiskFaults { sync_fails: 1000, sync_time: Duration::ZERO };
@@ -122,5 +125,33 @@ fn a_collection_that_fails_does_not_end_pushing() {
         close(volume).await;
         let volume = bench.open(1).await.unwrap();
         assert_eq!(get(&volume, 1).await, 1);
+    });
+}
+
+#[test]
+fn a_removal_that_was_cut_off_is_finished_by_the_next_one() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(1).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 2, 2).await;
+        volume.shut_down().await.unwrap();
+        close(bench.take(0).await.unwrap()).await;
+        let objects = Objects::new(Arc::new(bench.store.clone()), bench.sealer.clone(), PageCache::none());
+        let remove = async || drive::remove(&objects, bench.drive, &device(0)).await;
+        // The tombstone is there, and nothing else of it is done.
+        let cut_off = bench.store.clone().with_habits(Habits { may_delete: false, ..Habits::GOOD });
+        remove().await.unwrap_err();
+        let _ = cut_off.with_habits(Habits::GOOD);
+        assert!(bench.store.names().iter().any(|name| name.starts_with("seg/")));
+        assert!(remove().await.unwrap() > 0);
+        assert_eq!(bench.store.names(), [holdall_core::format::head::name(bench.drive)]);
+        assert_eq!(remove().await.unwrap(), 0);
+        // Who has changes of it is told how many.
+        let refused = bench.open(1).await;
+        assert!(matches!(refused, Err(OpenError::Removed { unsent: 1 })), "{:?}", refused.err());
+        let refused = bench.open(0).await;
+        assert!(matches!(refused, Err(OpenError::Removed { unsent: 0 })), "{:?}", refused.err());
     });
 }

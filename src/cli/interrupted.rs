@@ -95,9 +95,17 @@ fn left(command: &Command) -> (&'static str, &'static str) {
             "Run `holdall drive snapshot list NAME` to see.",
         ),
         DriveCommand::Replica(ReplicaCommand::Status(_)) => (NOTHING_DONE, ""),
-        DriveCommand::Replica(_) => (
-            "It may have been done already. What is missing in a replica is copied while the drive is open.",
+        DriveCommand::Replica(ReplicaCommand::Add { .. }) => (
+            "It may have been added already. What is missing there is copied while the drive is open.",
             "Run `holdall drive replica status NAME` to see.",
+        ),
+        DriveCommand::Replica(ReplicaCommand::Remove { .. }) => (
+            "It may have been done already. What the replica has stays there.",
+            "Run `holdall drive replica status NAME` to see.",
+        ),
+        DriveCommand::Replica(ReplicaCommand::Promote { .. }) => (
+            "The drive is either in its former store or in the replica. Nothing was deleted in either.",
+            "Run the command again: it goes on where it was cut off.",
         ),
         DriveCommand::Rollback { .. } => {
             ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS)
@@ -118,5 +126,24 @@ fn left(command: &Command) -> (&'static str, &'static str) {
             ("The drive may be removed already. Its data in the store stays.", SEE_LIST)
         }
         DriveCommand::Serve(_) => ("The drive was not served.", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::Arguments;
+    use clap::Parser;
+
+    #[test]
+    fn of_replicas_it_says_what_is_true_of_each_command() {
+        let words = |line: &str| {
+            let arguments = Arguments::parse_from(line.split(' '));
+            left(&arguments.command)
+        };
+        let (consequence, action) = words("holdall drive replica promote d file:///s");
+        assert!(consequence.contains("Nothing was deleted") && action.contains("again"), "{consequence}");
+        assert!(words("holdall drive replica remove d file:///s").0.contains("stays there"));
+        assert!(words("holdall drive replica add d file:///s").0.contains("copied while"));
     }
 }

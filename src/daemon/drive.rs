@@ -17,6 +17,7 @@ use holdall_core::store::Store;
 use holdall_core::volume::Volume;
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use usage::Usage;
 use uuid::Uuid;
@@ -25,6 +26,7 @@ mod change;
 mod close;
 mod engine;
 mod fork;
+mod former;
 mod inspect;
 mod open;
 mod opened;
@@ -65,6 +67,8 @@ pub struct Drive {
     pub(super) usage: Arc<Usage>,
     /// All drives: a fork becomes one of them.
     pub(super) known: Weak<Known>,
+    /// Whether a task tells the stores that it has left.
+    pub(super) telling: AtomicBool,
 }
 
 impl Drive {
@@ -94,12 +98,19 @@ impl Drive {
             place: RwLock::new(None),
             usage: Arc::default(),
             known,
+            telling: AtomicBool::new(false),
         })
     }
 
     /// Its identity.
     pub fn uuid(&self) -> Uuid {
         self.config.lock().drive
+    }
+
+    /// Whether it is still one of this device's: whoever has waited for it may find that it was removed or renamed meanwhile.
+    pub(super) fn is_known(self: &Arc<Self>) -> bool {
+        let known = self.known.upgrade();
+        known.is_some_and(|known| known.lock().get(&self.name).is_some_and(|drive| Arc::ptr_eq(drive, self)))
     }
 
     /// Whether nobody wants it open.

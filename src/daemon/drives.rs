@@ -12,6 +12,7 @@ use crate::attach::{Site, doctor};
 use holdall_core::drive;
 use holdall_core::family;
 use holdall_core::format::family::Mode;
+use holdall_core::format::head::HeadState;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
@@ -59,6 +60,9 @@ impl Drives {
         let pages =
             sled::Config::new().path(registry.paths().cache.join("pages")).cache_capacity(4 << 20).open();
         let pages = pages.inspect_err(|error| tracing::warn!(%error, "map pages are not remembered")).ok();
+        if let Err(error) = registry.finish_forgetting() {
+            tracing::warn!(%error, "files of a drive that was removed cannot be deleted yet");
+        }
         let (mut configs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
         for (name, config) in registry.list()? {
             match config {
@@ -172,6 +176,7 @@ impl Drives {
     /// Takes up what a former daemon had open.
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
+        self.all().iter().for_each(|drive| drive.tell_former_stores());
         for fork in self.all().into_iter().filter(|drive| drive.is_closed() && drive.is_fork_to_upload()) {
             tokio::spawn(fork.upload_what_is_left());
         }
@@ -189,23 +194,32 @@ impl Drives {
     }
 
     /// Makes a drive. What its store can do is tried first, and decides how the family changes HEADs for ever.
-    pub async fn create(&self, request: api::Create, work: Work) -> Result<api::Created, Failure> {
+    pub async fn create(&self, mut request: api::Create, work: Work) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
-        let size = check_size(request.size_bytes)?;
         let url = stores::parse(&request.store)?;
+        let given = request.credentials.take();
+        self.with_new_login(&url, given, self.create_at(&url, request, work)).await
+    }
+
+    async fn create_at(
+        &self,
+        url: &StoreUrl,
+        request: api::Create,
+        work: Work,
+    ) -> Result<api::Created, Failure> {
+        let size = check_size(request.size_bytes)?;
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, _) => None,
             (true, Some(passphrase)) if !passphrase.is_empty() => Some(Zeroizing::new(passphrase)),
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
-        self.keep_new(&url, request.credentials).await?;
-        let reached = self.stores.connect(&url).await?;
-        if let StoreUrl::File(path) = &url {
+        let reached = self.stores.connect(url).await?;
+        if let StoreUrl::File(path) = url {
             let made = FileStore::new(path.clone()).prepare();
             made.map_err(|error| failure::no_directory(&request.store, &error))?;
         }
         let at_store = |failure| failure::at_store(failure, &url.to_string());
-        let mode = self.mode_of(&url, &work).await?;
+        let mode = self.mode_of(url, &work).await?;
         if stores::told(mode) < request.weakest {
             return Err(failure::weak_store(&url.to_string()));
         }
@@ -232,7 +246,7 @@ impl Drives {
                 self.stores.proved(url);
                 Ok(report.mode)
             }
-            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+            false => Err(failure::unusable_store(&url.to_string(), &report)),
         }
     }
 
@@ -245,22 +259,31 @@ impl Drives {
     ) -> Result<api::ReplicaStatus, Failure> {
         let drive = self.get(name)?;
         let url = stores::parse(&request.store)?;
-        self.keep_new(&url, request.credentials).await?;
-        let added = drive.add_replica(url.clone(), work).await;
+        let added =
+            self.with_new_login(&url, request.credentials, drive.add_replica(url.clone(), work)).await;
         added.map_err(|failure| failure::named(failure, name, &url.to_string()))
     }
 
     /// Makes a drive known that is in a store already.
-    pub async fn add(&self, request: api::Add) -> Result<api::Created, Failure> {
+    pub async fn add(&self, mut request: api::Add) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
         let url = stores::parse(&request.store)?;
+        let given = request.credentials.take();
+        self.with_new_login(&url, given, self.add_from(&url, request)).await
+    }
+
+    async fn add_from(&self, url: &StoreUrl, request: api::Add) -> Result<api::Created, Failure> {
         let secret = secret(request.secrets)?;
-        self.keep_new(&url, request.credentials).await?;
-        let FamilyStore { store, family, .. } = self.stores.family(&request.store).await?;
+        let FamilyStore { store, family, .. } = self.stores.family_of(url, failure::new_family).await?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
-        let mut heads =
-            drive::heads(&*store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;
+        let heads = drive::all_heads(&*store, &unlocked.sealer).await;
+        let heads = heads.map_err(|error| failure::read(&error))?;
+        let (mut heads, gone): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.state.is_here());
         let drive = match heads.len() {
+            0 if gone.iter().any(|head| head.state == HeadState::Moved) => {
+                let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
+                return Err(failure::added_where_it_was(to.as_deref(), &request.name));
+            }
             0 => return Err(failure::family(&family::FamilyError::None)),
             1 => heads.remove(0).drive,
             _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
@@ -378,6 +401,7 @@ impl Drives {
             store: store.to_owned(),
             mode: unlocked.family.mode,
             replicas: Vec::new(),
+            former: Vec::new(),
             open: None,
             paused: false,
             fork_of: None,

@@ -8,7 +8,7 @@ use holdall_core::family::FamilyError;
 use holdall_core::format::FormatError;
 use holdall_core::journal::JournalError;
 use holdall_core::map::ReadError;
-use holdall_core::push::PushError;
+use holdall_core::push::{LabelError, PushError};
 use holdall_core::store::StoreError;
 use holdall_core::store::url::UrlError;
 use holdall_core::volume::OpenError;
@@ -82,6 +82,13 @@ pub fn store(error: &StoreError) -> Failure {
             format!("The store cannot be reached: {reason}."),
             SAFE_HERE,
             "Check the connection or plug the disk in. Work resumes by itself.",
+        ),
+        // Buckets come back, and those that do not are told from those that never were by whoever knows that.
+        StoreError::NoBucket { bucket, host } => failure(
+            Code::Offline,
+            format!("The store cannot be reached: there is no bucket {bucket} at {host}."),
+            SAFE_HERE,
+            "If it was deleted, create it again, or bring it back from a backup. Work resumes by itself.",
         ),
         StoreError::Busy { reason, .. } => failure(
             Code::Offline,
@@ -159,7 +166,8 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::Corrupt,
             "The store holds the beginning of a drive that was never finished.",
             "There is no data in it.",
-            "Delete what is at that address, or choose another, and create the drive again.",
+            "If another computer is creating a drive there, wait for it. Else delete what is at that address, or choose \
+             another, and create the drive again.",
         ),
         FamilyError::None => failure(
             Code::NotFound,
@@ -191,6 +199,8 @@ pub fn family(error: &FamilyError) -> Failure {
 
 /// Errors of opening a drive.
 pub fn open(error: &OpenError, name: &str) -> Failure {
+    // A fork's has blanks and brackets.
+    let name = quoted(name);
     match error {
         OpenError::Held { device_name, epoch, .. } => failure(
             Code::Held,
@@ -201,12 +211,14 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
                  holdall drive open {name} --take-over."
             ),
         ),
-        OpenError::Removed => failure(
-            Code::NotFound,
-            "The drive was removed from its store.",
-            "Its data in the store is gone.",
-            format!("Run holdall drive remove {name} to forget it here."),
+        OpenError::Removed { unsent: 0 } => removed(&name),
+        OpenError::Removed { unsent } => failure(
+            Code::Unsent,
+            format!("The drive was removed from its store, and {unsent} changes are only on this computer."),
+            "They cannot be uploaded any more. They are kept in this computer's files of the drive.",
+            format!("To give them up run holdall drive remove {name} --discard-unsent."),
         ),
+        OpenError::Moved { to } => moved(to.as_deref(), &name),
         OpenError::Forked { unsent, .. } => failure(
             Code::Conflict,
             format!(
@@ -234,6 +246,35 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         OpenError::Journal(error) => journal(error),
         OpenError::Local(error) => local(error),
     }
+}
+
+fn removed(name: &str) -> Failure {
+    failure(
+        Code::Gone,
+        "The drive was removed from its store.",
+        "Its data in the store is gone.",
+        format!("Run holdall drive remove {name} to forget it here."),
+    )
+}
+
+/// A drive that lives in another store now, whose address is known if it was said.
+fn moved(to: Option<&str>, name: &str) -> Failure {
+    let action = format!("Run holdall drive remove {name}, then holdall drive add {name} --store URL.");
+    let message = match to {
+        Some(to) => format!("The drive was moved to another store: {to}."),
+        None => "The drive was moved to another store.".to_owned(),
+    };
+    let failure = failure(Code::Gone, message, "Its data is there. Nothing was changed.", action);
+    match to {
+        Some(to) => at_store(failure, to),
+        None => failure,
+    }
+}
+
+/// The same, where it was to be added from the store that it was in.
+pub fn added_where_it_was(to: Option<&str>, name: &str) -> Failure {
+    let action = with_address(&format!("Run holdall drive add {name} --store URL."), to.unwrap_or("URL"));
+    Failure { action, ..moved(to, name) }
 }
 
 /// Errors of the journal.
@@ -302,7 +343,7 @@ pub fn no_directory(url: &str, error: &io::Error) -> Failure {
 /// Names the drive in an action that says NAME, and its store in one that says URL: the errors of what lies below know
 /// neither.
 pub fn named(failure: Failure, name: &str, url: &str) -> Failure {
-    let failure = Failure { action: failure.action.replace("NAME", name), ..failure };
+    let failure = Failure { action: failure.action.replace("NAME", &quoted(name)), ..failure };
     at_store(failure, url)
 }
 
@@ -312,7 +353,7 @@ pub fn forked(taken_by: &str, name: &str) -> Failure {
         Code::Conflict,
         format!("{taken_by} has taken the drive over. Your changes go on as a fork."),
         "Both versions are kept: nothing is merged, and nothing is lost.",
-        format!("Run holdall drive forks {name}."),
+        format!("Run holdall drive forks {}.", quoted(name)),
     )
 }
 
@@ -338,9 +379,26 @@ pub fn push(error: &PushError) -> Failure {
             failure(Code::Paused, "Uploading is paused.", SAFE_HERE, "Run holdall drive resume NAME.")
         }
         PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
-        PushError::Label(message) => {
-            failure(Code::Exists, format!("{message}."), NOTHING_CHANGED, "Choose another label.")
-        }
+        PushError::Label(error) => label(error),
+    }
+}
+
+/// Errors of snapshots' labels.
+pub fn label(error: &LabelError) -> Failure {
+    match error {
+        LabelError::Taken(label) => failure(
+            Code::Exists,
+            format!("There is a snapshot \"{label}\" already."),
+            NOTHING_CHANGED,
+            "Choose another label.",
+        ),
+        LabelError::Missing(label) => drive(&DriveError::NoSnapshot(label.clone())),
+        LabelError::Reserved(label) => failure(
+            Code::Usage,
+            format!("\"{label}\" is a label that Holdall gives itself."),
+            NOTHING_CHANGED,
+            "Choose another label.",
+        ),
     }
 }
 
@@ -359,12 +417,8 @@ pub fn drive(error: &DriveError) -> Failure {
             NOTHING_CHANGED,
             "Try again.",
         ),
-        DriveError::Removed => failure(
-            Code::NotFound,
-            "The drive was removed from its store.",
-            "Its data in the store is gone.",
-            "Run holdall drive remove NAME to forget it here.",
-        ),
+        DriveError::Removed => removed("NAME"),
+        DriveError::Moved { to } => moved(to.as_deref(), "NAME"),
         DriveError::NoSnapshot(label) => failure(
             Code::NotFound,
             format!("There is no snapshot \"{label}\"."),

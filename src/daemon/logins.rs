@@ -24,7 +24,7 @@ impl Drives {
         }
         let kept = self.stores().keeper().keep(&scope, credentials, !request.no_keyring).await;
         let login = kept.map_err(|error| failure::secrets(&error))?;
-        self.stores().renew().await;
+        self.renew().await;
         Ok(self.told(&login))
     }
 
@@ -37,9 +37,15 @@ impl Drives {
         let forgotten = self.stores().keeper().forget(&scope).await;
         let login =
             forgotten.map_err(|error| failure::secrets(&error))?.ok_or_else(|| not_logged_in(&scope))?;
-        self.stores().renew().await;
+        self.renew().await;
         let told = known.into_iter().find(|known| known.store == login.store);
         Ok(told.unwrap_or_else(|| self.told(&login)))
+    }
+
+    /// What is in use goes on with the credentials that are kept now.
+    async fn renew(&self) {
+        self.stores().renew().await;
+        self.all().iter().for_each(|drive| drive.look_at_replicas_again());
     }
 
     /// All logins. Never a secret.
@@ -67,23 +73,50 @@ impl Drives {
         })
     }
 
-    /// Keeps credentials that came with a drive, unless others are kept: those may be another drive's.
-    pub(super) async fn keep_new(
+    /// Does `work` with the credentials that came with its request, if any did, and keeps them if it goes well. Others that are
+    /// kept already stay: they may be another drive's.
+    pub(super) async fn with_new_login<T>(
         &self,
         url: &StoreUrl,
         given: Option<api::StoreCredentials>,
-    ) -> Result<(), Failure> {
-        let Some(given) = given else { return Ok(()) };
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let kept = self.keep_new(url, given).await?;
+        let done = work.await;
+        if let (Err(_), Some(login)) = (&done, kept) {
+            self.forget_unused(&login).await;
+        }
+        done
+    }
+
+    /// Keeps credentials, and says which if they were not kept before.
+    async fn keep_new(
+        &self,
+        url: &StoreUrl,
+        given: Option<api::StoreCredentials>,
+    ) -> Result<Option<Login>, Failure> {
+        let Some(given) = given else { return Ok(None) };
         let (scope, credentials) = (stores::scope(url)?, stores::credentials(url, given)?);
         let keeper = self.stores().keeper();
         let known = keeper.list().map_err(|error| failure::secrets(&error.into()))?;
         if let Some(known) = known.iter().find(|known| known.store == scope.to_string()) {
             let same = keeper.credentials(known).await.is_ok_and(|known| known == credentials);
-            return if same { Ok(()) } else { Err(logged_in_otherwise(&scope)) };
+            return if same { Ok(None) } else { Err(logged_in_otherwise(&scope)) };
         }
         self.try_out(url, &credentials).await?;
-        keeper.keep(&scope, credentials, true).await.map_err(|error| failure::secrets(&error))?;
-        Ok(())
+        let login = keeper.keep(&scope, credentials, true).await;
+        login.map(Some).map_err(|error| failure::secrets(&error))
+    }
+
+    /// Forgets a login that was kept for something that did not come about, unless a drive has come to use it meanwhile.
+    async fn forget_unused(&self, login: &Login) {
+        if !self.told(login).drives.is_empty() {
+            return;
+        }
+        let Some(scope) = Scope::parse(&login.store) else { return };
+        if let Err(error) = self.stores().keeper().forget(&scope).await {
+            tracing::warn!(store = login.store, %error, "its credentials stay, although it did not come about");
+        }
     }
 
     /// Asks the store for what every drive asks for: a listing, and an object that may not be there.
@@ -102,6 +135,7 @@ impl Drives {
                 "They were not kept, and nothing was changed.",
                 "Check the access key or the password, and that it may list and read what is at this address.",
             )),
+            Err(error @ StoreError::NoBucket { .. }) => Err(failure::new_store(&error)),
             Err(error) => {
                 let failure = failure::store(&error);
                 let action = "Check the address and the connection, or keep them untried with --no-check.";

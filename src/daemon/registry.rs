@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+/// How the names of directories begin that are deleted: no drive has such a name.
+const FORGOTTEN: &str = ".forgotten-";
+
 /// A drive that is known here (`config.json`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
@@ -29,6 +32,9 @@ pub struct Config {
     /// Further stores that have what the first one has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaConfig>,
+    /// Stores that the drive has left, and that were not told yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<FormerStore>,
     /// What is open, so that the next daemon takes it up again.
     #[serde(default)]
     pub open: Option<OpenAs>,
@@ -61,6 +67,15 @@ pub struct ReplicaConfig {
     pub store: String,
     /// How HEADs would change there.
     pub mode: Mode,
+}
+
+/// A store that was away when one of its replicas took its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerStore {
+    /// Where it is.
+    pub store: String,
+    /// The epoch that the drive has had in its new store from the beginning.
+    pub left_at: u64,
 }
 
 /// How a drive is open.
@@ -140,6 +155,9 @@ impl Registry {
         };
         for entry in entries {
             let Ok(name) = entry?.file_name().into_string() else { continue };
+            if name.starts_with(FORGOTTEN) {
+                continue;
+            }
             match std::fs::read(self.directory(&name).join("config.json")) {
                 Ok(bytes) => {
                     let config = serde_json::from_slice(&bytes).map_err(io::Error::from);
@@ -153,11 +171,16 @@ impl Registry {
         Ok(drives)
     }
 
-    /// Remembers a drive and its key. The key first: a drive is known once its configuration is there.
+    /// Remembers a drive and its key. The key first: a drive is known once its configuration is there. The names of the
+    /// directories are durable too, or a power cut would take all of it away.
     pub fn add(&self, name: &str, config: &Config, key: &DataKey) -> io::Result<()> {
-        private_directory(&self.directory(name))?;
+        let directory = self.directory(name);
+        private_directory(&directory)?;
+        for holder in directory.ancestors().skip(1).take(2) {
+            sync_directory(holder)?;
+        }
         let text = Zeroizing::new(data_encoding::HEXLOWER.encode(&*key.0));
-        replace(&self.directory(name).join("key"), text.as_bytes())?;
+        replace(&directory.join("key"), text.as_bytes())?;
         self.save(name, config)
     }
 
@@ -190,16 +213,44 @@ impl Registry {
         sync_directory(to.parent().expect("a drive's directory lies in another"))
     }
 
-    /// Forgets a drive: its configuration first, so that a crash leaves files, never half a drive.
+    /// Forgets a drive, with everything that is here of it. One rename decides it: what a crash leaves of the rest is deleted by
+    /// [`Registry::finish_forgetting`].
     pub fn forget(&self, name: &str, drive: Uuid) -> io::Result<()> {
-        let directory = self.directory(name);
-        std::fs::remove_file(directory.join("config.json"))?;
-        sync_directory(&directory)?;
-        std::fs::remove_dir_all(&directory)?;
-        match std::fs::remove_dir_all(self.cache_directory(drive)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let drives = self.paths.state.join("drives");
+        let unique = Uuid::new_v4().simple();
+        let forgotten = drives.join(format!("{FORGOTTEN}{}-{unique}", drive.simple()));
+        std::fs::rename(self.directory(name), &forgotten)?;
+        sync_directory(&drives)?;
+        if let Err(error) = self.delete_forgotten(&forgotten, drive) {
+            tracing::warn!(drive = name, %error, "files of a drive that was removed are left; they are deleted later");
         }
+        Ok(())
+    }
+
+    /// Deletes what is left of drives that were forgotten.
+    pub fn finish_forgetting(&self) -> io::Result<()> {
+        let entries = match std::fs::read_dir(self.paths.state.join("drives")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let drive = name.strip_prefix(FORGOTTEN).and_then(|rest| rest.split('-').next()?.parse().ok());
+            if let Some(drive) = drive {
+                self.delete_forgotten(&entry.path(), drive)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cache first: afterwards nothing names it any more.
+    fn delete_forgotten(&self, directory: &Path, drive: Uuid) -> io::Result<()> {
+        match std::fs::remove_dir_all(self.cache_directory(drive)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::fs::remove_dir_all(directory)
     }
 }
 
@@ -233,4 +284,49 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Makes the names in a directory durable.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_was_being_forgotten_is_none_and_its_files_go_at_the_next_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths {
+            state: dir.path().join("state"),
+            cache: dir.path().join("cache"),
+            runtime: dir.path().join("runtime"),
+        };
+        let registry = Registry::open(paths).unwrap();
+        let (drive, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let config = Config {
+            version: 1,
+            drive,
+            store: "file:///s".to_owned(),
+            mode: Mode::Swap,
+            replicas: Vec::new(),
+            former: Vec::new(),
+            open: None,
+            paused: false,
+            fork_of: None,
+        };
+        let key = DataKey([1; 32].into());
+        registry.add("d", &config, &key).unwrap();
+        registry.add("e", &Config { drive: other, ..config.clone() }, &key).unwrap();
+        for drive in [drive, other] {
+            private_directory(&registry.cache_directory(drive)).unwrap();
+        }
+        // As a power cut leaves it that comes right behind the rename.
+        let drives = registry.paths().state.join("drives");
+        let forgotten = drives.join(format!("{FORGOTTEN}{}-x", drive.simple()));
+        std::fs::rename(registry.directory("d"), &forgotten).unwrap();
+        assert_eq!(registry.list().unwrap().into_keys().collect::<Vec<_>>(), ["e"]);
+        registry.finish_forgetting().unwrap();
+        assert!(!forgotten.exists() && !registry.cache_directory(drive).exists());
+        assert!(registry.cache_directory(other).exists() && registry.directory("e").exists());
+        registry.forget("e", other).unwrap();
+        assert_eq!(std::fs::read_dir(drives).unwrap().count(), 0);
+        assert!(!registry.cache_directory(other).exists());
+    }
 }

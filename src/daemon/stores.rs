@@ -6,7 +6,7 @@ use super::limits::Limits;
 use super::secrets::scope::Scope;
 use super::secrets::{Keeper, Login};
 use crate::api::{Code, Failure, StoreCredentials, StoreMode};
-use holdall_core::family;
+use holdall_core::family::{self, FamilyError};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::store::Store;
 use holdall_core::store::connect::{self, ConnectError, with_heads};
@@ -19,6 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
+pub mod later;
 pub mod renewable;
 pub mod trial;
 
@@ -71,13 +72,20 @@ impl Stores {
         Ok(store)
     }
 
-    /// The store at `url`, and what it says of its family.
+    /// The store at `url`, and what it says of its family, of which a drive is known.
     pub async fn family(&self, url: &str) -> Result<FamilyStore, Failure> {
-        let url = parse(url)?;
-        let reached = self.connect(&url).await?;
+        self.family_of(&parse(url)?, failure::family).await
+    }
+
+    /// The store at `url`, and what it says of its family; `explain` says what its errors mean.
+    pub async fn family_of(
+        &self,
+        url: &StoreUrl,
+        explain: fn(&FamilyError) -> Failure,
+    ) -> Result<FamilyStore, Failure> {
+        let reached = self.connect(url).await?;
         let described = family::describe(&*reached).await;
-        let family =
-            described.map_err(|error| failure::at_store(failure::family(&error), &url.to_string()))?;
+        let family = described.map_err(|error| failure::at_store(explain(&error), &url.to_string()))?;
         Ok(FamilyStore { store: with_heads(reached.clone(), family.mode), reached, family })
     }
 

@@ -13,6 +13,7 @@ fn each_code_has_its_exit_code_whether_it_comes_as_a_line_or_as_a_status() {
         ("failed", 1),
         ("usage", 2),
         ("not_found", 3),
+        ("gone", 3),
         ("exists", 1),
         ("held", 4),
         ("offline", 5),

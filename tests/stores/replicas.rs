@@ -1,11 +1,11 @@
 //! Replicas: a store dies, and the drive lives on in another.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, wait_until};
 use crate::person::Person;
 use crate::s3::with_drive;
 use holdall_servers::dav::{DavServer, SignIn};
 use holdall_servers::faults::{self, Fault};
-use holdall_servers::s3::SECRET_KEY;
+use holdall_servers::s3::{S3Server, SECRET_KEY, credentials};
 use std::fs::File;
 use std::io::Write;
 
@@ -118,6 +118,9 @@ fn a_replica_that_lags_is_not_promoted_unless_a_person_accepts_the_loss() {
         entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("before-promotion")
     });
     assert_eq!(kept.count(), 1);
+    a.refused(&["drive", "remove", "d", "--yes"], 8, "unsent");
+    a.ok(&["drive", "remove", "d", "--yes", "--discard-unsent"]);
+    assert!(!a.machine.state.join("drives/d").exists());
 }
 
 #[test]
@@ -143,8 +146,8 @@ fn a_drive_goes_to_its_replica_and_back() {
     assert_eq!(a.ok(&["drive", "status", "d"])["store"], second);
     // Nobody writes to the former store any more.
     let at = b.machine.mountpoint().display().to_string();
-    let (code, _) = b.fails(&["drive", "open", "d", "--attach", "loop", "--at", &at]);
-    assert_ne!(code, 0);
+    let failure = b.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 3, "gone");
+    assert!(failure["message"].as_str().unwrap().contains(&second), "{failure}");
     // A primary is nobody's replica.
     a.ok(&["drive", "replica", "add", "d", &first]);
     let back = a.ok(&["drive", "replica", "promote", "d", &first, "--yes"]);
@@ -157,4 +160,66 @@ fn a_drive_goes_to_its_replica_and_back() {
     b.open();
     assert_eq!(read(&b, "note"), b"2");
     b.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn a_store_that_was_away_at_the_promotion_is_told_once_it_is_back() {
+    let bench = Bench::new();
+    let (first, second) =
+        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
+    let a = Person::new(&bench, "a", &[]);
+    a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
+    a.open();
+    save(&a, "note", b"1");
+    a.ok(&["drive", "replica", "add", "d", &second]);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &first]);
+    let elsewhere = bench.path("elsewhere");
+    std::fs::rename(bench.path("first"), &elsewhere).unwrap();
+    let promoted = a.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
+    assert_eq!(promoted["former_store_told"], false, "{promoted}");
+    // It is not forgotten by who is stopped meanwhile.
+    a.ok(&["daemon", "stop"]);
+    std::fs::rename(&elsewhere, bench.path("first")).unwrap();
+    a.ok(&["drive", "list"]);
+    let config = a.machine.state.join("drives/d/config.json");
+    let told = || !std::fs::read_to_string(&config).unwrap().contains("former");
+    wait_until("the former store is told", told).unwrap();
+
+    let at = b.machine.mountpoint().display().to_string();
+    let failure = b.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 3, "gone");
+    assert!(failure["message"].as_str().unwrap().contains(&second), "{failure}");
+    let failure = b.refused(&["drive", "add", "e", "--store", &first], 3, "gone");
+    assert!(failure["action"].as_str().unwrap().contains(&second), "{failure}");
+    b.ok(&["drive", "remove", "d", "--yes"]);
+    b.ok(&["drive", "add", "d", "--store", &second]);
+    b.open();
+    assert_eq!(read(&b, "note"), b"1");
+    b.ok(&["drive", "close", "d", "--wait"]);
+    a.ok(&["drive", "replica", "add", "d", &first]);
+}
+
+#[test]
+fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_open() {
+    let bench = Bench::new();
+    let server = S3Server::start();
+    let (replica, keys) = (server.url("copy"), bench.text("keys"));
+    std::fs::write(&keys, credentials()).unwrap();
+    let a = Person::new(&bench, "a", &[]);
+    let store = format!("file://{}", bench.text("store"));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    a.ok(&["drive", "replica", "add", "d", &replica]);
+    a.ok(&["store", "logout", &replica]);
+    a.open();
+    save(&a, "note", b"1");
+    a.ok(&["drive", "sync", "d"]);
+    a.machine.status_when("the replica refuses", |status| {
+        let replica = &status["replicas"][0];
+        replica["state"] == "trouble" && replica["reason"].as_str().unwrap().contains("no credentials")
+    });
+    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    up_to_date(&a);
+    a.ok(&["drive", "close", "d", "--wait"]);
 }

@@ -61,11 +61,12 @@ fn a_drive_moves_by_way_of_a_bucket_and_no_secret_is_told() {
 
     // What is wrong is told, and not kept.
     a.refused(&["store", "login", &url, "--credentials-file", &wrong], 6, "credentials");
-    a.refused(
-        &["store", "login", &url.replace("//holdall/", "//holdal/"), "--credentials-file", &ini],
-        5,
-        "offline",
-    );
+    let nowhere = url.replace("//holdall/", "//holdal/");
+    for command in [&["store", "login", &nowhere][..], &["store", "test", &nowhere]] {
+        let failure = a.refused(&[command, &["--credentials-file", &ini]].concat(), 3, "not_found");
+        let message = failure["message"].as_str().unwrap();
+        assert!(message.starts_with("The bucket holdal does not exist at 127.0.0.1"), "{failure}");
+    }
     a.refused(
         &["store", "login", &url.replace("endpoint=", "endpoit="), "--credentials-file", &ini],
         2,
@@ -102,6 +103,9 @@ fn a_drive_moves_by_way_of_a_bucket_and_no_secret_is_told() {
 
     // The second computer.
     let mut b = Person::new(&bench, "b", &[]);
+    let wrong_phrase = ["drive", "add", "d", "--store", &url, "--passphrase-file", &wrong];
+    b.refused(&[&wrong_phrase[..], &["--credentials-file", &json]].concat(), 6, "passphrase_wrong");
+    assert_eq!(b.ok(&["store", "list"]), serde_json::json!([]), "nothing came about that needs them");
     let add = ["drive", "add", "d", "--store", &url, "--passphrase-file", &passphrase, "--credentials-file"];
     b.refused(&[&add[..], &[&wrong]].concat(), 6, "credentials");
     b.ok(&[&add[..], &[&json]].concat());

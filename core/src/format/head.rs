@@ -3,13 +3,15 @@
 use super::FormatError;
 use super::id::ObjectId;
 use super::wire::{Reader, Writer};
-use crate::seal::Sealer;
+use crate::seal::{Purpose, Sealer};
 use crate::units::Epoch;
 use uuid::Uuid;
 
 const MAGIC: &[u8; 8] = b"HLDHEAD\x01";
 /// The longest HEAD: fixed fields and a device name.
 pub const HEAD_BYTES_MAX: usize = 4096;
+/// The longest address that a HEAD tells: it has to fit beside a device name.
+const ADDRESS_BYTES_MAX: usize = 2048;
 
 /// Who may write a drive, and which version is current.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct Head {
     pub root_hash: [u8; 32],
     /// The version before.
     pub parent: ObjectId,
+    /// Where it has [`HeadState::Moved`] to, sealed; empty where that was not said, and in any other state.
+    pub moved_to: Vec<u8>,
 }
 
 /// What has become of a drive.
@@ -45,11 +49,31 @@ pub enum HeadState {
     Held,
     /// It was removed. The name stays, so that it can never be created again behind a zombie's back.
     Removed,
+    /// It lives in another store: nobody commits here any more.
+    Moved,
 }
+
+impl HeadState {
+    /// Whether it is somebody's drive in this store: neither removed nor moved.
+    pub fn is_here(self) -> bool {
+        match self {
+            HeadState::Released | HeadState::Held => true,
+            HeadState::Removed | HeadState::Moved => false,
+        }
+    }
+}
+
+/// Where HEADs are.
+pub const ALL: &str = "head/";
 
 /// The name of a drive's HEAD.
 pub fn name(drive: Uuid) -> String {
-    format!("head/{}", drive.simple())
+    format!("{ALL}{}", drive.simple())
+}
+
+/// Whether [`name`] may have made it.
+pub fn is_name(name: &str) -> bool {
+    name.starts_with(ALL)
 }
 
 /// The epoch and the nonce of what seems to be a HEAD: all that is known of it without its family's key.
@@ -70,11 +94,15 @@ impl Head {
             HeadState::Released => 0,
             HeadState::Held => 1,
             HeadState::Removed => 2,
+            HeadState::Moved => 3,
         });
         w.str(&self.device_name).varint(self.written_ms);
         self.root.write(&mut w);
         w.raw(&self.root_hash);
         self.parent.write(&mut w);
+        if self.state == HeadState::Moved {
+            w.varint(self.moved_to.len() as u64).raw(&self.moved_to);
+        }
         let mut bytes = w.finish();
         let mac = sealer.head_mac(&bytes);
         bytes.extend_from_slice(&mac);
@@ -93,7 +121,7 @@ impl Head {
             return Err(FormatError::Seal);
         }
         let mut r = Reader::new(&signed[MAGIC.len()..]);
-        let head = Head {
+        let mut head = Head {
             drive: Uuid::from_bytes(r.array()?),
             epoch: Epoch(r.u64()?),
             nonce: u128::from_le_bytes(r.array()?),
@@ -102,6 +130,7 @@ impl Head {
                 0 => HeadState::Released,
                 1 => HeadState::Held,
                 2 => HeadState::Removed,
+                3 => HeadState::Moved,
                 _ => return Err(FormatError::Invalid("a HEAD has no such state")),
             },
             device_name: r.str()?,
@@ -109,9 +138,30 @@ impl Head {
             root: ObjectId::read(&mut r)?,
             root_hash: r.array()?,
             parent: ObjectId::read(&mut r)?,
+            moved_to: Vec::new(),
         };
+        if head.state == HeadState::Moved {
+            let len = r.count(1)?;
+            head.moved_to = r.raw(len)?.to_vec();
+        }
         r.end()?;
         Ok(head)
+    }
+
+    /// The address `to`, for the `moved_to` of the HEAD that says so in this epoch. One that is too long is not said.
+    pub fn seal_address(sealer: &Sealer, drive: Uuid, epoch: Epoch, to: &str) -> Vec<u8> {
+        match to.len() <= ADDRESS_BYTES_MAX {
+            true => sealer.seal(Purpose::Moved, &name(drive), &epoch.0.to_le_bytes(), to.as_bytes()),
+            false => Vec::new(),
+        }
+    }
+
+    /// The address of the store that has the drive now, if it was said.
+    pub fn address(&self, sealer: &Sealer) -> Option<String> {
+        let place = self.epoch.0.to_le_bytes();
+        let address =
+            sealer.open(Purpose::Moved, &name(self.drive), &place, &self.moved_to, ADDRESS_BYTES_MAX);
+        String::from_utf8(address.ok()?).ok()
     }
 }
 
@@ -134,6 +184,7 @@ mod tests {
             root: ObjectId { drive: Uuid::from_u128(1), epoch: Epoch(2), seq: 6, unique: 7 },
             root_hash: [8; 32],
             parent: ObjectId::NONE,
+            moved_to: Vec::new(),
         };
         let bytes = head.encode(&sealer);
         assert_eq!(peek(&bytes), Some((head.epoch, head.nonce)));
@@ -143,5 +194,32 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(Head::decode(&sealer, &damaged).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_head_tells_whoever_has_the_key_where_its_drive_has_gone() {
+        let sealer = |key: u8| Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([key; 32].into()));
+        let (drive, epoch, to) = (Uuid::from_u128(1), Epoch(2), "s3://backup/work");
+        let head = Head {
+            drive,
+            epoch,
+            nonce: 3,
+            device: Uuid::from_u128(4),
+            device_name: "laptop".into(),
+            state: HeadState::Moved,
+            written_ms: 5,
+            root: ObjectId::NONE,
+            root_hash: [8; 32],
+            parent: ObjectId::NONE,
+            moved_to: Head::seal_address(&sealer(1), drive, epoch, to),
+        };
+        let bytes = head.encode(&sealer(1));
+        assert!(!bytes.windows(6).any(|window| window == b"backup"));
+        let read = Head::decode(&sealer(1), &bytes).unwrap();
+        assert_eq!((read.address(&sealer(1)).as_deref(), read.address(&sealer(2))), (Some(to), None));
+        // One that fits nothing is not said, and that is no damage.
+        let long = Head { moved_to: Head::seal_address(&sealer(1), drive, epoch, &"x".repeat(5000)), ..head };
+        let read = Head::decode(&sealer(1), &long.encode(&sealer(1))).unwrap();
+        assert_eq!((read.state, read.address(&sealer(1))), (HeadState::Moved, None));
     }
 }

@@ -128,6 +128,7 @@ impl Committer {
             root,
             root_hash,
             parent,
+            moved_to: Vec::new(),
         }
     }
 

@@ -27,7 +27,7 @@ impl Task {
         let Some(base) = self.remembers.base().filter(|_| !fence.removed) else { return Err(fenced()) };
         let before = self.publish.borrow().fork.clone();
         let of = self.committer.head().drive;
-        let fork = Fork::new(of, before.as_ref(), Some(&base), &fence.device_name);
+        let mut fork = Fork::new(of, before.as_ref(), Some(&base), &fence.device_name);
         tracing::warn!(by = fence.device_name, drive = %fork.drive, "the drive was taken over; a fork begins");
         self.publish.send_modify(|state| state.pushing = false);
         // From here on the changes go there or nowhere.
@@ -35,10 +35,12 @@ impl Task {
         let mut backoff = Backoff::new();
         let (head, etag, root, map) = loop {
             let error = match self.begin_fork(&fork, &base).await {
-                // It was found there, and another device has taken it since.
+                // Its HEAD was put without an answer, and another device has taken it since.
                 Ok((head, ..)) if head.device != self.committer.device().id => {
-                    tracing::error!("another device has taken the fork; the changes stay in the journal");
-                    return Err(fenced());
+                    fork = Fork::new(fork.drive, Some(&fork), Some(&base), &head.device_name);
+                    tracing::warn!(by = head.device_name, drive = %fork.drive, "the fork was taken over; it is forked");
+                    self.remembers.forked(fork.clone()).await;
+                    continue;
                 }
                 Ok(begun) => break begun,
                 Err(ForkError::Journal(error)) => return Err(error.into()),

@@ -11,11 +11,11 @@
 //! Whatever cannot be read stops the collection: nothing is deleted on a guess. While this runs nothing of this epoch
 //! is in flight, since the push task itself runs it; what a fenced writer may still put can never be named by a HEAD.
 
-use super::PushError;
 use super::pack::{Packed, joins, split};
 use super::task::{Task, kept_roots};
+use super::{Device, PushError};
 use crate::fork;
-use crate::format::head::{self, Head, HeadState};
+use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Condemned, Root};
 use crate::format::segment::{Directory, SegmentBuilder};
@@ -23,6 +23,7 @@ use crate::map::{Content, Frame, Objects, ReadError};
 use crate::planted::{self, Bug};
 use crate::store::StoreError;
 use crate::units::BlockRange;
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,25 @@ pub struct Reference {
     pub created_ms: u64,
 }
 
+impl Reference {
+    /// Holds the version `root` of a drive.
+    pub fn new(
+        drive: uuid::Uuid,
+        root: ObjectId,
+        kind: ReferenceKind,
+        device: &Device,
+        created_ms: u64,
+    ) -> Self {
+        let (root, device) = (root.name(ObjectKind::Root), device.name.clone());
+        Self { version: 1, drive, root, kind, device, created_ms }
+    }
+
+    /// The object's bytes.
+    pub fn encode(&self) -> Bytes {
+        serde_json::to_vec_pretty(self).expect("a structure of plain fields becomes JSON").into()
+    }
+}
+
 /// Why a version is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -85,6 +105,8 @@ impl Task {
             self.checkpoint().await?;
         }
         self.let_go_of_deposed().await?;
+        let store = self.committer.objects().store().clone();
+        fork::forget_begun(store.as_ref()).await.map_err(ReadError::from)?;
         let listed = self.own_objects().await?;
         let live = self.reached_by_own().await?;
         let elsewhere = self.reached_from_elsewhere().await?;
@@ -95,7 +117,6 @@ impl Task {
         }
         let elsewhere = self.reached_from_elsewhere().await?;
         let deleted: Vec<_> = dead.iter().filter(|object| !elsewhere.contains(object)).copied().collect();
-        let store = self.committer.objects().store().clone();
         let deletes: Vec<_> = (deleted.iter())
             .map(|(kind, id)| {
                 let (store, name) = (store.clone(), id.name(*kind));
@@ -285,7 +306,7 @@ impl Task {
     }
 }
 
-/// What refs and the other drives of the family reach.
+/// What refs, the other drives of the family and replicas of them reach.
 pub(crate) async fn reached_from_elsewhere(
     objects: &Objects,
     drive: uuid::Uuid,
@@ -322,14 +343,32 @@ pub(crate) async fn reached_from_elsewhere(
         let bytes = store.get(&listed.name, None).await?.bytes;
         let head = Head::decode(objects.sealer(), &bytes)
             .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
-        if head.state != HeadState::Removed {
-            let root = objects.root(head.root, Some(head.root_hash)).await?;
-            reached.insert((ObjectKind::Root, head.root));
-            reach(objects, &root, &mut reached).await?;
-            reach_kept(objects, &root, &mut reached).await?;
+        if head.state.is_here() {
+            reach_version(objects, &head, &mut reached).await?;
+        }
+    }
+    // What other drives have only a replica of here. One that is not whole (its drive lived here since, and has collected it)
+    // is nothing that could be kept.
+    for head in crate::replica::newest_of_all(store.as_ref(), objects.sealer()).await? {
+        if head.drive != drive {
+            match reach_version(objects, &head, &mut reached).await {
+                Err(error) if !error.is_missing() => return Err(error),
+                _ => {}
+            }
         }
     }
     Ok(reached)
+}
+
+async fn reach_version(
+    objects: &Objects,
+    head: &Head,
+    reached: &mut BTreeSet<(ObjectKind, ObjectId)>,
+) -> Result<(), ReadError> {
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    reached.insert((ObjectKind::Root, head.root));
+    reach(objects, &root, reached).await?;
+    reach_kept(objects, &root, reached).await
 }
 
 /// Everything that a version needs.

@@ -3,8 +3,9 @@
 use super::commit::{Committer, now_ms};
 use super::pack::{Batch, Packed};
 use super::policy::{self, Decision, Facts};
-use super::{Committed, Parts, PushError, PushState, Remembers, Request};
+use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, Request};
 use crate::fence;
+use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{BoxRef, Lineage, Root, Snapshot, TailSegment};
 use crate::format::segment::{Directory, SegmentBuilder};
@@ -327,8 +328,11 @@ impl Task {
     }
 
     async fn snapshot(&mut self, label: String) -> Result<Snapshot, PushError> {
+        if fork::is_reserved(&label) {
+            return Err(LabelError::Reserved(label).into());
+        }
         if self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
-            return Err(PushError::Label(format!("a snapshot \"{label}\" is there already")));
+            return Err(LabelError::Taken(label).into());
         }
         self.push_all().await?;
         let head = self.committer.head();
@@ -343,7 +347,7 @@ impl Task {
 
     async fn drop_snapshot(&mut self, label: &str) -> Result<(), PushError> {
         if !self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
-            return Err(PushError::Label(format!("there is no snapshot \"{label}\"")));
+            return Err(LabelError::Missing(label.to_owned()).into());
         }
         let label = label.to_owned();
         self.committer.commit(move |root| root.snapshots.retain(|snapshot| snapshot.label != label)).await?;

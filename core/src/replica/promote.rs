@@ -1,6 +1,7 @@
 //! Making a store a replica, and a replica the primary.
 
 use super::record;
+use crate::drive::{self, DriveError};
 use crate::format::family::{Family, Mode};
 use crate::format::head::{self, Head, HeadState};
 use crate::map::{Objects, ReadError};
@@ -86,7 +87,7 @@ pub async fn check_no_primary(
     let name = head::name(drive);
     match with_heads(replica.clone(), mode).get(&name, None).await {
         Ok(found) => match Head::decode(sealer, &found.bytes) {
-            Ok(head) if head.state == HeadState::Removed => Ok(()),
+            Ok(head) if !head.state.is_here() => Ok(()),
             Ok(_) => Err(ReplicaError::Already),
             Err(error) => Err(ReadError::Format { name, error }.into()),
         },
@@ -99,10 +100,21 @@ pub async fn check_no_primary(
 pub async fn newest(replica: &dyn Store, sealer: &Sealer, drive: Uuid) -> Result<Head, ReplicaError> {
     let names = record::names(replica, drive).await?;
     let name = names.last().ok_or(ReplicaError::Nothing)?;
+    Ok(read(replica, sealer, name).await?)
+}
+
+/// The same of each drive that has a replica here.
+pub(crate) async fn newest_of_all(replica: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
+    let mut newest = Vec::new();
+    for name in record::newest_of_all(replica).await? {
+        newest.push(read(replica, sealer, &name).await?);
+    }
+    Ok(newest)
+}
+
+async fn read(replica: &dyn Store, sealer: &Sealer, name: &str) -> Result<Head, ReadError> {
     let bytes = replica.get(name, None).await?.bytes;
-    let head =
-        Head::decode(sealer, &bytes).map_err(|error| ReadError::Format { name: name.clone(), error })?;
-    Ok(head)
+    Head::decode(sealer, &bytes).map_err(|error| ReadError::Format { name: name.to_owned(), error })
 }
 
 /// Makes the replica's newest version its HEAD, in an epoch above all that is known, held by nobody. `replica` is the store
@@ -123,7 +135,7 @@ pub async fn promote(
             let head = Head::decode(replica.sealer(), &found.bytes)
                 .map_err(|error| ReadError::Format { name: name.clone(), error })?;
             // One that was retired is a primary no more.
-            if head.state != HeadState::Removed {
+            if head.state.is_here() {
                 return Err(ReplicaError::Already);
             }
             Some((head.epoch, found.etag))
@@ -139,6 +151,7 @@ pub async fn promote(
         device_name: device.name.clone(),
         state: HeadState::Released,
         written_ms: now_ms(),
+        moved_to: Vec::new(),
         ..newest
     };
     let when = before.map_or(When::Absent, |(_, etag)| When::Matches(etag));
@@ -151,4 +164,26 @@ pub async fn promote(
         }
     }
     Ok(head)
+}
+
+/// Tells the drive's former store, which was away when a replica of it was promoted, that the drive has moved `to` where it
+/// has had no epoch below `left_at`. Whoever goes on here is fenced, and what only that device has becomes a fork.
+///
+/// Returns whether it had to be told: another device may have done it. It may even have become the drive's store again since,
+/// by way of having been a replica of the new one: then it has a record of a version that is not older than `left_at`.
+pub async fn retire_former(
+    objects: &Objects,
+    drive: Uuid,
+    left_at: Epoch,
+    to: &str,
+    device: &Device,
+) -> Result<bool, DriveError> {
+    let records = record::names(objects.store().as_ref(), drive).await?;
+    if records.iter().filter_map(|name| record::epoch(name)).any(|epoch| epoch >= left_at) {
+        return Ok(false);
+    }
+    match drive::retire_over_others(objects, drive, to, device).await {
+        Err(DriveError::Removed | DriveError::Moved { .. }) => Ok(false),
+        told => told.map(|()| true),
+    }
 }

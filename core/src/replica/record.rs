@@ -2,6 +2,8 @@
 
 use crate::format::head::Head;
 use crate::store::{Store, StoreError};
+use crate::units::Epoch;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// Records that are kept: who lists them has time to read the newest.
@@ -21,12 +23,30 @@ pub(super) fn name(head: &Head) -> String {
     format!("{}{:016x}-{:016x}-{:032x}", prefix(head.drive), root.epoch.0, root.seq, root.unique)
 }
 
+/// The epoch of the version that a record of this name tells of.
+pub(super) fn epoch(name: &str) -> Option<Epoch> {
+    let version = name.rsplit_once('/')?.1;
+    u64::from_str_radix(version.split('-').next()?, 16).ok().map(Epoch)
+}
+
 /// Records of a drive, oldest first.
 pub(super) async fn names(store: &dyn Store, drive: Uuid) -> Result<Vec<String>, StoreError> {
     let listed = store.list(&prefix(drive)).await?;
     let mut names: Vec<_> = listed.into_iter().map(|listed| listed.name).collect();
     names.sort_unstable();
     Ok(names)
+}
+
+/// The last record of each drive that has any.
+pub(super) async fn newest_of_all(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    let mut newest = BTreeMap::new();
+    for listed in store.list(ALL).await? {
+        if let Some((drive, _)) = listed.name.rsplit_once('/') {
+            let last: &mut String = newest.entry(drive.to_owned()).or_default();
+            *last = std::mem::take(last).max(listed.name.clone());
+        }
+    }
+    Ok(newest.into_values().collect())
 }
 
 /// Deletes records that are long past. One that stays does no harm.

@@ -3,7 +3,7 @@
 use super::catch_up::{Known, Object};
 use super::{Changed, Current, ReplicaError, check_no_primary, prepare, record};
 use crate::format::family::Family;
-use crate::format::head::Head;
+use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::map::{Objects, ReadError};
 use crate::retry::{self, Backoff};
@@ -14,21 +14,27 @@ use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Objects on their way at once: up to 8 MiB each in memory.
 const PUTS_AT_ONCE: usize = 4;
+/// While the drive is written to, a replica that is away is tried at least so often; while it is not, more and more rarely.
+const BUSY: Duration = Duration::from_secs(60);
 
-/// A replica of one drive.
+/// A replica of what one engine commits.
 pub struct Replica {
     store: Arc<dyn Store>,
     /// Of the primary.
     objects: Arc<Objects>,
-    drive: Uuid,
     /// As it is on the replica.
     family: Family,
+    /// Whether it has the keys as they are now, as far as is known.
     prepared: bool,
+    /// What was last asked for.
+    asked: u64,
     changed: Changed,
     known: Option<Known>,
     progress: watch::Sender<Progress>,
@@ -70,11 +76,11 @@ impl Replica {
     pub fn new(store: Arc<dyn Store>, objects: Arc<Objects>, family: Family, changed: Changed) -> Self {
         let progress = watch::Sender::new(Progress::default());
         Self {
-            drive: changed.drive,
             store,
             objects,
             family,
             prepared: false,
+            asked: 0,
             changed,
             known: None,
             progress,
@@ -97,25 +103,29 @@ impl Replica {
     }
 
     async fn follow(&mut self) {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::unwatched();
         loop {
             let current = self.changed.current.borrow_and_update().clone();
+            if std::mem::replace(&mut self.asked, current.asked) != current.asked {
+                (self.prepared, backoff) = (false, Backoff::unwatched());
+            }
             // What was put before HEAD changed has all been handed on by now.
             while let Ok(offer) = self.changed.offers.try_recv() {
                 self.take(offer).await;
             }
             match self.catch_up(&current).await {
-                Ok(()) => backoff = Backoff::new(),
+                Ok(()) => backoff = Backoff::unwatched(),
                 Err(error) => {
                     let reason = error.to_string();
                     tracing::warn!(error = reason, "a replica lags behind; trying again");
                     self.progress.send_modify(|progress| progress.standing = Standing::Trouble(reason));
+                    // While it is away the keys may change, also by another device.
+                    self.prepared = false;
                     let hint = match &error {
                         ReplicaError::Read(error) => retry::hint(error),
                         _ => None,
                     };
-                    tokio::time::sleep(backoff.next(hint)).await;
-                    self.forget_offers();
+                    self.wait(backoff.next(hint), current.commits).await;
                     continue;
                 }
             }
@@ -131,9 +141,27 @@ impl Replica {
         }
     }
 
-    /// While the replica is away, what is handed on would only fill the memory.
-    fn forget_offers(&mut self) {
-        while self.changed.offers.try_recv().is_ok() {}
+    /// Waits for the next try: for `time` where nothing happens, no longer than [`BUSY`] where there is more to bring than
+    /// after so many `commits`, and not at all once somebody asks. What is handed on meanwhile would only fill the memory.
+    async fn wait(&mut self, time: Duration, commits: u64) {
+        let begun = Instant::now();
+        let (mut time, mut alone) = (time, false);
+        loop {
+            tokio::select! { biased;
+                changed = self.changed.current.changed(), if !alone => {
+                    alone = changed.is_err();
+                    let current = self.changed.current.borrow();
+                    if current.asked != self.asked {
+                        return;
+                    }
+                    if current.commits != commits {
+                        time = time.min(BUSY);
+                    }
+                }
+                Some(_) = self.changed.offers.recv() => {}
+                () = tokio::time::sleep_until(begun + time) => return,
+            }
+        }
     }
 
     /// Puts objects that were handed on, as many at once as there are. One that fails is fetched later.
@@ -193,7 +221,7 @@ impl Replica {
         });
         // Where another device has brought a later version, what to delete is for it to say.
         if last.is_none_or(|last| *last <= name) {
-            self.delete(current.commits).await?;
+            self.delete(head.drive, current.commits).await?;
         }
         Ok(())
     }
@@ -236,8 +264,8 @@ impl Replica {
     }
 
     /// Deletes what was deleted from the primary before HEAD changed to what is here now.
-    async fn delete(&mut self, commits: u64) -> Result<(), ReadError> {
-        if self.doomed.is_empty() || self.others_replicate_here().await? {
+    async fn delete(&mut self, drive: Uuid, commits: u64) -> Result<(), ReadError> {
+        if self.doomed.is_empty() || self.others_are_here(drive).await? {
             return Ok(());
         }
         while let Some((_, name)) = self.doomed.front().filter(|(before, _)| *before < commits) {
@@ -249,15 +277,18 @@ impl Replica {
         }
         Ok(())
     }
-}
 
-impl Replica {
-    /// Whether another drive of the family, such as a clone or a fork, has this replica too: what its newest version here needs
-    /// may be more than what it needs at the primary. Then nothing is deleted.
-    async fn others_replicate_here(&self) -> Result<bool, ReadError> {
-        let own = record::prefix(self.drive);
-        let all = self.store.list(record::ALL).await?;
-        Ok(all.iter().any(|record| !record.name.starts_with(&own)))
+    /// Whether another drive of the family, such as a clone or a fork, is here too, as in a replica or as in its own store (this
+    /// one may have been a primary): what it needs here may be more than what it needs at the primary. Then nothing is deleted.
+    async fn others_are_here(&self, drive: Uuid) -> Result<bool, ReadError> {
+        for (all, own) in [(record::ALL, record::prefix(drive)), (head::ALL, head::name(drive))] {
+            let listed = self.store.list(all).await?;
+            if listed.iter().any(|listed| !listed.name.starts_with(&own)) {
+                return Ok(true);
+            }
+        }
+        // Somebody looks at a version, or makes a drive of it.
+        Ok(!self.store.list("ref/").await?.is_empty())
     }
 }
 

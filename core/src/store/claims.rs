@@ -13,6 +13,8 @@
 //! the claimant is taken for dead, and the writer takes the next turn itself, which the claimant will see should it live.
 //! How long that takes is a matter of patience: no clock decides who wins. A claimant that
 //! finds itself too late puts the current version once more under its turn, so that nobody waits for it at all.
+//!
+//! Who makes a family is settled in the same way, by claims and records of what `family.json` is to be (`family`).
 
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use crate::format::head;
@@ -24,6 +26,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+
+mod family;
 
 /// How long a claimant may take to put its record before it is taken for dead.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -295,13 +299,7 @@ impl Store for Claims {
         match when {
             When::Matches(expected) if is_head(name) => self.swap(name, body, &expected).await,
             When::Absent if is_head(name) => self.create(name, &body).await,
-            // The one immutable object whose name all know.
-            When::Absent if name == crate::format::family::NAME => {
-                if !self.inner.claim("claim/family", crate::entropy::u128()).await? {
-                    return Err(StoreError::Precondition { name: name.to_owned() });
-                }
-                self.inner.put(name, body, When::Absent).await
-            }
+            When::Absent if name == crate::format::family::NAME => self.make_family(body).await,
             when => self.inner.put(name, body, when).await,
         }
     }
@@ -364,6 +362,7 @@ mod tests {
             root: ObjectId::NONE,
             root_hash: [0; 32],
             parent: ObjectId::NONE,
+            moved_to: Vec::new(),
         };
         head.encode(&Sealer::new(Cipher::None, &DataKey([1; 32].into()))).into()
     }

@@ -81,7 +81,7 @@ impl DavStore {
     /// The error if the store is not there: the family's own object answers for all others. What comes before there
     /// is a family may simply be missing.
     async fn expect_here(&self, name: &str) -> Result<(), StoreError> {
-        if name == family::NAME || name.starts_with(probe::AREA) {
+        if collections::begins(name) {
             return Ok(());
         }
         match self.len_of(family::NAME).await {

@@ -90,7 +90,16 @@ pub enum OpenError {
     },
     /// The drive was removed from its store.
     #[error("the drive was removed from its store")]
-    Removed,
+    Removed {
+        /// Records that are only here.
+        unsent: u64,
+    },
+    /// The drive lives in another store now, and this device has nothing that it lacked here.
+    #[error("the drive was moved to another store")]
+    Moved {
+        /// Its address, if that was said.
+        to: Option<String>,
+    },
     /// Others wrote since, and this device has changes that they do not have.
     #[error("another device has written to the drive, and {unsent} changes are only on this computer")]
     Forked {
@@ -216,10 +225,12 @@ async fn take(
         }
         (found, _, _) => found?,
     };
+    check_here(&before, &disks, &objects, local.as_ref(), mounted, limits).await?;
     check_head(&before, &device, over_others, local.as_ref())?;
     let root = objects.root(before.root, Some(before.root_hash)).await?;
     let capacity = capacity(root.geometry.size_blocks);
-    let begun = fork.is_some() && root.seq == 0;
+    // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
+    let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
     let base = local.as_ref().and_then(|local| local.base.clone());
     let mut opened: Opened = open_journal(&disks, local, (drive, mounted), &root, limits, capacity).await?;
 
@@ -294,19 +305,43 @@ pub(crate) async fn read_head(
     Ok((head.map_err(|error| ReadError::Format { name, error })?, fetched.etag))
 }
 
+/// Refuses a drive that is in this store no more. What only this device has of one that has moved becomes a fork here.
+async fn check_here(
+    head: &Head,
+    disks: &Disks,
+    objects: &Objects,
+    local: Option<&Local>,
+    mounted: bool,
+    limits: VolumeLimits,
+) -> Result<(), OpenError> {
+    match head.state {
+        HeadState::Released | HeadState::Held => Ok(()),
+        HeadState::Removed => {
+            let unsent = reconcile::unsent(disks, local, None, limits).await?;
+            Err(OpenError::Removed { unsent })
+        }
+        HeadState::Moved => {
+            let root = match objects.root(head.root, Some(head.root_hash)).await {
+                Err(error) if error.is_transient() => return Err(error.into()),
+                root => root.ok(),
+            };
+            match reconcile::unsent(disks, local, root.as_ref(), limits).await? {
+                0 if !mounted => Err(OpenError::Moved { to: head.address(objects.sealer()) }),
+                unsent => Err(OpenError::Forked { unsent, by: head.device_name.clone() }),
+            }
+        }
+    }
+}
+
 fn check_head(
     head: &Head,
     device: &Device,
     over_others: bool,
     local: Option<&Local>,
 ) -> Result<(), OpenError> {
-    match head.state {
-        HeadState::Removed => return Err(OpenError::Removed),
-        HeadState::Held if head.device != device.id && !over_others => {
-            let (device_name, epoch, written_ms) = (head.device_name.clone(), head.epoch, head.written_ms);
-            return Err(OpenError::Held { device_name, epoch, written_ms });
-        }
-        HeadState::Held | HeadState::Released => {}
+    if head.state == HeadState::Held && head.device != device.id && !over_others {
+        let (device_name, epoch, written_ms) = (head.device_name.clone(), head.epoch, head.written_ms);
+        return Err(OpenError::Held { device_name, epoch, written_ms });
     }
     match local.and_then(|local| local.base.as_ref()) {
         Some(base) if head.epoch.0 < base.epoch => {

@@ -1,7 +1,7 @@
 //! What this device has of a drive, against what the store has: which records of the journal go on with the history,
 //! which blocks of the cache are no longer true, and what has to be carried from the journal to the cache.
 
-use super::open::{Disks, OpenError};
+use super::open::{self, Disks, OpenError};
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;
 use crate::fence::{self, Descent};
@@ -102,6 +102,28 @@ pub(super) async fn open_journal(
     local.save(&*disks.state).await?;
     let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
     Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })
+}
+
+/// Records of this device's journal that, as far as is known here and from `root`, are in no version.
+pub(super) async fn unsent(
+    disks: &Disks,
+    local: Option<&Local>,
+    root: Option<&Root>,
+    limits: VolumeLimits,
+) -> Result<u64, OpenError> {
+    let uuid = match local {
+        Some(local) => local.journal,
+        None => match journal::found(&*disks.journal)? {
+            Some(uuid) => uuid,
+            None => return Ok(0),
+        },
+    };
+    let opened = Journal::open(disks.journal.clone(), limits.journal, open::capacity(0), uuid).await;
+    let (_journal, recovered) = opened?;
+    let own = root.and_then(|root| root.lineage.iter().find(|lineage| lineage.journal == uuid));
+    let remembered = local.and_then(|local| local.base.as_ref()).map_or(0, |base| base.lsn);
+    let sent = own.map_or(0, |own| own.cut.0).max(remembered);
+    Ok(recovered.last.0.saturating_sub(sent))
 }
 
 /// How this device's journal stands to `root`. Where nobody else has committed since this device last took the drive,

@@ -7,7 +7,7 @@ use crate::fence::{self, Swap};
 use crate::fork::{self, Branch, ForkError};
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::ObjectId;
-use crate::format::root::{Root, Snapshot};
+use crate::format::root::Root;
 use crate::journal::Journal;
 use crate::map::Objects;
 use crate::push::{Device, now_ms};
@@ -32,13 +32,7 @@ pub(super) async fn keep_deposed(
     epoch: Epoch,
     device: &Device,
 ) -> Result<(Root, Named), OpenError> {
-    root.snapshots.push(Snapshot {
-        label: fork::deposed_label(epoch),
-        root: before.root,
-        root_hash: before.root_hash,
-        taken_ms: now_ms(),
-        size_blocks: root.geometry.size_blocks,
-    });
+    root.snapshots.push(fork::deposed_snapshot(before, epoch, root.geometry.size_blocks));
     let root = Root {
         parent: before.root,
         epoch,

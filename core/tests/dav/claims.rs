@@ -61,6 +61,7 @@ fn body(epoch: u64, nonce: u128) -> Bytes {
         root: ObjectId::NONE,
         root_hash: [0; 32],
         parent: ObjectId::NONE,
+        moved_to: Vec::new(),
     };
     head.encode(&Sealer::new(Cipher::None, &DataKey([1; 32].into()))).into()
 }

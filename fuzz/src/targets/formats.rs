@@ -38,6 +38,7 @@ pub fn head(input: &[u8]) {
     if let Ok(head) = Head::decode(&sealer, &signed) {
         assert!(signed.len() <= HEAD_BYTES_MAX);
         assert_eq!(head.encode(&sealer), signed);
+        let _ = head.address(&sealer);
     }
 }
 
@@ -54,8 +55,11 @@ pub fn head_seeds() -> Vec<Vec<u8>> {
         root: id(6),
         root_hash: [8; 32],
         parent: ObjectId::NONE,
+        moved_to: Head::seal_address(&sealer(), Uuid::from_u128(1), Epoch(2), "file:///mnt/nas/work"),
     };
-    [HeadState::Released, HeadState::Held, HeadState::Removed].map(|state| unsigned(&head(state))).into()
+    [HeadState::Released, HeadState::Held, HeadState::Removed, HeadState::Moved]
+        .map(|state| unsigned(&head(state)))
+        .into()
 }
 
 fn unsigned(head: &Head) -> Vec<u8> {

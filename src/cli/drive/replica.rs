@@ -106,7 +106,9 @@ fn promoted(name: &str, done: &Promoted, now: Timestamp) -> String {
         text.push_str("\nWhat was uploaded after that is not in it. This computer's files of it were set aside, not deleted");
     }
     if !done.former_store_told {
-        text.push_str("\nThe former store did not answer. Should it come back, open the drive from there on no computer");
+        text.push_str(
+            "\nThe former store did not answer. It is told once it is back; until then open the drive from there on no computer",
+        );
     }
     text
 }

@@ -1,11 +1,11 @@
 //! Changing a drive as a whole: its size, its passphrase, its being known here.
 
 use super::Drive;
-use super::opened::grow;
+use super::opened::{OpenDrive, grow};
 use crate::api::{self, Failure};
 use crate::daemon::{drives, failure};
 use holdall_core::drive::DriveError;
-use holdall_core::{drive, family};
+use holdall_core::{drive, family, fork};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -34,15 +34,25 @@ impl Drive {
         Ok(())
     }
 
-    /// Forgets the drive here.
+    /// Forgets the drive here. What a power cut has left of it is done when that is asked for again.
     pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<(), Failure> {
         let open = self.open.lock().await;
+        self.remove_locked(&open, request).await
+    }
+
+    /// The same, for whoever has it locked: nobody can open it from then on until it is gone.
+    pub(super) async fn remove_locked(
+        self: &Arc<Self>,
+        open: &Option<OpenDrive>,
+        request: &api::Remove,
+    ) -> Result<(), Failure> {
         if open.is_some() {
             let action = format!("Run holdall drive close {} --wait first.", self.name);
             return Err(failure::state("The drive is open.", action));
         }
-        self.check_closed(&open)?;
+        self.check_closed(open)?;
         if !request.discard_unsent {
+            self.check_nothing_aside(", or give --discard-unsent")?;
             self.check_nothing_unsent(", or give --discard-unsent").await?;
         }
         if request.delete_data {
@@ -50,7 +60,11 @@ impl Drive {
             match drive::remove(&objects, self.uuid(), self.registry.device()).await {
                 // A fork that the store has never heard of.
                 Err(DriveError::Read(error))
-                    if error.is_missing() && self.config.lock().fork_of.is_some() => {}
+                    if error.is_missing() && self.config.lock().fork_of.is_some() =>
+                {
+                    let forgotten = fork::forget_references(objects.store().as_ref(), self.uuid()).await;
+                    forgotten.map_err(|error| failure::store(&error))?;
+                }
                 removed => drop(removed.map_err(|error| failure::drive(&error))?),
             }
         }

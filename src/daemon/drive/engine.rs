@@ -113,7 +113,7 @@ impl Drive {
         }
         *self.live.write() = Some(volume.clone());
         self.apply_pause();
-        self.begin_replicas(replicas).await;
+        self.begin_replicas(replicas);
         Ok(OpenDrive {
             volume,
             attachment: None,
@@ -255,7 +255,11 @@ impl Drive {
         if known.is_none() && journal.map_err(|error| failure::local(&error))?.is_none() {
             return Ok(());
         }
-        let opened = self.open_engine(false).await?;
+        let opened = match self.open_engine(false).await {
+            // It is in its store no more, and everything that is here has been.
+            Err(failure) if failure.code == Code::Gone => return Ok(()),
+            opened => opened?,
+        };
         let unsent = opened.volume.has_unsent();
         let bytes = opened.volume.status().unpushed_bytes;
         if !unsent {

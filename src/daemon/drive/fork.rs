@@ -166,7 +166,8 @@ impl Drive {
         let name = self.fork_name(&fork);
         let of = config.fork_of.as_ref().map_or(&self.name, |of| &of.name).clone();
         let of = ForkOf { name: of, fork: fork.clone() };
-        let config = Config { drive: fork.drive, open: None, fork_of: Some(of), ..config };
+        let former = Vec::new();
+        let config = Config { drive: fork.drive, open: None, fork_of: Some(of), former, ..config };
         let to = self.registry.directory(&name);
         private_directory(&to)?;
         self.registry.add(&name, &config, &self.registry.key(&self.name)?)?;
@@ -194,10 +195,7 @@ impl Drive {
     pub async fn upload_what_is_left(self: Arc<Self>) {
         loop {
             let mut open = self.open.lock().await;
-            let gone = self.known.upgrade().is_none_or(|known| {
-                known.lock().get(&self.name).is_none_or(|drive| !Arc::ptr_eq(drive, &self))
-            });
-            if open.is_some() || gone || self.config.lock().open.is_some() {
+            if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
                 return;
             }
             match self.open_in_place(false, false).await {
@@ -260,9 +258,8 @@ impl Drive {
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
-        drop(open);
         let everything = api::Remove { delete_data: true, discard_unsent: true };
-        self.remove(&everything).await
+        self.remove_locked(&open, &everything).await
     }
 
     /// Whether it is a fork whose upload was cut off.

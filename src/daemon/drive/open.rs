@@ -20,6 +20,9 @@ impl Drive {
     /// Opens and mounts it.
     pub async fn open(self: &Arc<Self>, request: &api::Open) -> Result<api::Opened, Failure> {
         let mut open = self.open.lock().await;
+        if !self.is_known() {
+            return Err(failure::no_drive(&self.name));
+        }
         self.open_now(&mut open, request).await
     }
 

@@ -1,9 +1,10 @@
 //! Adding and removing replicas, and making one the drive's store.
 
 use super::Drive;
+use super::former::Former;
 use crate::api::{self, Code, Failure, ReplicaStatus};
 use crate::daemon::failure::{self, NOTHING_CHANGED, failure};
-use crate::daemon::registry::ReplicaConfig;
+use crate::daemon::registry::{FormerStore, ReplicaConfig};
 use crate::daemon::status::time;
 use crate::daemon::stores::trial;
 use crate::daemon::work::Work;
@@ -11,7 +12,6 @@ use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
 use holdall_core::family::{self, FamilyError, Unlocked};
 use holdall_core::format::family::{Family, Mode};
-use holdall_core::format::head::Head;
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::replica::{self, ReplicaError};
@@ -24,8 +24,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the drive's store may take to be asked for its newest version before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How the name of a directory begins with what this computer alone has had when a replica became the drive's store.
+const ASIDE: &str = "before-promotion-";
 
 impl Drive {
     /// Adds a replica: tries the store, readies it, and copies everything while the drive is open. Of a closed drive it is
@@ -45,6 +45,7 @@ impl Drive {
         let family = Family::new(unlocked.family.family, unlocked.family.cipher, mode);
         let store = self.replica_store(&address).await?;
         let drive = self.uuid();
+        self.tell_if_former(&address).await?;
         // Before anything is put there: keys of another's drive are none of ours.
         match family::describe(store.as_ref()).await {
             Ok(there) => {
@@ -64,7 +65,7 @@ impl Drive {
             }
         })?;
         if open.is_some() {
-            let begun = self.begin_replica(&config).await;
+            let begun = self.begin_replica(&config);
             drop(open);
             self.until_settled(begun, &work).await?;
             return self.replica_status(&address);
@@ -99,7 +100,7 @@ impl Drive {
         let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
         match report.is_usable() {
             true => Ok(report.mode),
-            false => Err(failure::unusable_store(&url.to_string(), &report.reasons.join("; "))),
+            false => Err(failure::unusable_store(&url.to_string(), &report)),
         }
     }
 
@@ -115,7 +116,8 @@ impl Drive {
     }
 
     /// Brings the wrapped keys to the replicas as they are now, so that a passphrase that was changed opens none of them any
-    /// more. One that is away gets them when the drive is opened next.
+    /// more. One that is away is caught up with: each time that it answers again, and each time that the drive is opened, its
+    /// keys are compared with those of the drive's store.
     pub(super) async fn share_keys(&self) {
         let configs = self.config.lock().replicas.clone();
         for config in configs {
@@ -134,8 +136,9 @@ impl Drive {
                     drive = self.name,
                     replica = config.store,
                     message = failure.message,
-                    "the replica still opens with the old passphrase; it gets the new one when the drive is opened next"
+                    "the replica still opens with the old passphrase; it gets the new one once it answers while the drive is open"
                 );
+                self.look_at_replicas_again();
             }
         }
     }
@@ -192,9 +195,13 @@ impl Drive {
         let tried = objects.store().put(&trial, bytes::Bytes::from_static(b"?"), When::Absent).await;
         tried.map_err(|error| failure::at_store(failure::store(&error), &url))?;
         let _ = objects.store().delete(&trial).await;
-        // The former store first: a crash in between leaves no store that takes commits, never two.
-        if let Former::There(objects, _) = &former {
-            core_drive::retire(objects, drive, device).await.map_err(|error| failure::drive(&error))?;
+        if let Former::There(former, _) = &former {
+            // A passphrase that was changed while the replica was away.
+            let family = &unlocked.family;
+            let shared = replica::prepare(former.store().as_ref(), objects.store().as_ref(), family).await;
+            shared.map_err(at_replica)?;
+            // The former store first: a crash in between leaves no store that takes commits, never two.
+            core_drive::retire(former, drive, &url, device).await.map_err(|error| failure::drive(&error))?;
         }
         let above = match &former {
             Former::There(_, head) => Epoch(head.epoch.max(seen).0 + 1),
@@ -218,10 +225,14 @@ impl Drive {
         if newer_here {
             self.set_files_aside().map_err(|error| failure::local(&error))?;
         }
+        let left = FormerStore { store: self.store_url(), left_at: head.epoch.0 };
         self.remember(|all| {
             (all.store, all.mode) = (url.clone(), config.mode);
             all.replicas.retain(|replica| replica.store != url);
+            all.former.retain(|former| former.store != url && former.store != left.store);
+            all.former.extend(matches!(former, Former::Away).then_some(left));
         })?;
+        self.tell_former_stores();
         *self.reached.write() = None;
         *self.mode_now.lock() = None;
         self.forget_figures();
@@ -234,28 +245,10 @@ impl Drive {
         })
     }
 
-    /// The drive in its present store. Only one that cannot be reached counts as lost: whatever else is wrong with it, or with
-    /// us, is told.
-    async fn former(&self) -> Result<Former, Failure> {
-        let asked = async {
-            let (objects, _) = self.objects().await?;
-            match core_drive::current(&objects, self.uuid()).await {
-                Ok((head, _, _)) => Ok(Former::There(objects, Box::new(head))),
-                Err(core_drive::DriveError::Removed) => Ok(Former::Retired),
-                Err(error) => Err(failure::drive(&error)),
-            }
-        };
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Err(_) => Ok(Former::Away),
-            Ok(Err(failure)) if failure.code == Code::Offline => Ok(Former::Away),
-            Ok(former) => former,
-        }
-    }
-
     /// What this computer has of versions that the store does not have goes out of the way: kept, and used no more.
     fn set_files_aside(&self) -> io::Result<()> {
         let directory = self.registry.directory(&self.name);
-        let aside = directory.join(format!("before-promotion-{}", crate::daemon::status::now_ms()));
+        let aside = directory.join(format!("{ASIDE}{}", crate::daemon::status::now_ms()));
         std::fs::create_dir(&aside)?;
         for name in ["journal", "drive.json"] {
             match std::fs::rename(directory.join(name), aside.join(name)) {
@@ -266,14 +259,24 @@ impl Drive {
         std::fs::File::open(&aside)?.sync_all()?;
         std::fs::File::open(&directory)?.sync_all()
     }
-}
 
-/// How the store that a drive has so far stands.
-enum Former {
-    /// It has this HEAD.
-    There(Arc<Objects>, Box<Head>),
-    /// It was given up before.
-    Retired,
-    /// It cannot be reached.
-    Away,
+    /// Refuses while something is only on this computer that was set aside; `or_else` is how one gives it up.
+    pub(super) fn check_nothing_aside(&self, or_else: &str) -> Result<(), Failure> {
+        let directory = self.registry.directory(&self.name);
+        let entries = std::fs::read_dir(&directory).map_err(|error| failure::local(&error))?;
+        let aside = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(ASIDE));
+        match aside {
+            None => Ok(()),
+            Some(aside) => Err(failure(
+                Code::Unsent,
+                format!(
+                    "What this computer had and the replica lacked was set aside when {} was moved. It is in {}.",
+                    self.name,
+                    aside.path().display()
+                ),
+                "Nothing was changed. It would be lost.",
+                format!("Move it elsewhere if it may still be needed{or_else}."),
+            )),
+        }
+    }
 }

@@ -4,6 +4,8 @@ use super::Drive;
 use crate::api::{self, Failure, ReplicaState, ReplicaStatus, Unit};
 use crate::daemon::registry::ReplicaConfig;
 use crate::daemon::status::time;
+use crate::daemon::stores::Stores;
+use crate::daemon::stores::later::Later;
 use crate::daemon::work::Work;
 use holdall_core::family::Unlocked;
 use holdall_core::format::family::Family;
@@ -33,11 +35,6 @@ pub struct Replicas {
 
 struct Running {
     url: String,
-    /// `Err` says why there is no task.
-    task: Result<Task, String>,
-}
-
-struct Task {
     progress: watch::Receiver<Progress>,
     stop: watch::Sender<bool>,
     handle: JoinHandle<()>,
@@ -56,16 +53,14 @@ impl Replicas {
         Self { hub, objects, family: unlocked.family.clone(), running: Vec::new() }
     }
 
-    /// Begins to keep a replica up; `store` says where it is reached, or why it cannot be.
-    fn begin(&mut self, config: &ReplicaConfig, store: Result<Arc<dyn Store>, Failure>) {
-        let task = store.map_err(|failure| failure.message).map(|store| {
-            let family = Family::new(self.family.family, self.family.cipher, config.mode);
-            let replica = Replica::new(store.clone(), self.objects.clone(), family, self.hub.add(store));
-            let (progress, stop) = (replica.progress(), watch::Sender::new(false));
-            let handle = tokio::spawn(replica.run(stop.subscribe()));
-            Task { progress, stop, handle }
-        });
-        self.running.push(Running { url: config.store.clone(), task });
+    /// Begins to keep a replica up, however long its store is away.
+    fn begin(&mut self, config: &ReplicaConfig, stores: &Arc<Stores>) {
+        let store: Arc<dyn Store> = Arc::new(Later::new(stores.clone(), &config.store));
+        let family = Family::new(self.family.family, self.family.cipher, config.mode);
+        let replica = Replica::new(store.clone(), self.objects.clone(), family, self.hub.add(store));
+        let (progress, stop) = (replica.progress(), watch::Sender::new(false));
+        let handle = tokio::spawn(replica.run(stop.subscribe()));
+        self.running.push(Running { url: config.store.clone(), progress, stop, handle });
     }
 
     /// How they are.
@@ -75,8 +70,7 @@ impl Replicas {
     }
 
     fn progress_of(&self, url: &str) -> Option<watch::Receiver<Progress>> {
-        let running = self.running.iter().find(|running| running.url == url)?;
-        running.task.as_ref().ok().map(|task| task.progress.clone())
+        self.running.iter().find(|running| running.url == url).map(|running| running.progress.clone())
     }
 
     fn end(&mut self, url: &str) {
@@ -88,37 +82,25 @@ impl Replicas {
 
 impl Running {
     fn status(&self, commits: u64) -> ReplicaStatus {
-        let blank = |state, reason| ReplicaStatus {
-            store: self.url.clone(),
-            state,
-            reason,
-            behind_bytes: 0,
-            version: None,
-            committed_at: None,
-        };
-        let task = match &self.task {
-            Ok(task) => task,
-            Err(reason) => return blank(ReplicaState::Trouble, Some(reason.clone())),
-        };
-        let progress = task.progress.borrow();
+        let progress = self.progress.borrow();
         let (state, reason) = match &progress.standing {
             Standing::UpToDate if progress.commits == commits => (ReplicaState::UpToDate, None),
             Standing::UpToDate | Standing::Behind | Standing::Unknown => (ReplicaState::Behind, None),
             Standing::Trouble(reason) => (ReplicaState::Trouble, Some(reason.clone())),
         };
         ReplicaStatus {
+            store: self.url.clone(),
+            state,
+            reason,
             behind_bytes: progress.behind_bytes,
             version: progress.version.map(|version| version.name(ObjectKind::Root)),
             committed_at: progress.version.map(|_| time(progress.committed_ms)),
-            ..blank(state, reason)
         }
     }
 
     fn end(self) {
-        if let Ok(task) = self.task {
-            task.stop.send_replace(true);
-            drop(task.handle);
-        }
+        self.stop.send_replace(true);
+        drop(self.handle);
     }
 }
 
@@ -140,11 +122,10 @@ async fn settled(hub: &Replicated, mut progress: watch::Receiver<Progress>) {
 
 impl Drive {
     /// Begins to keep up the replicas that are remembered.
-    pub(super) async fn begin_replicas(&self, mut replicas: Replicas) {
+    pub(super) fn begin_replicas(&self, mut replicas: Replicas) {
         let configs = self.config.lock().replicas.clone();
         for config in &configs {
-            let store = self.replica_store(&config.store).await;
-            replicas.begin(config, store);
+            replicas.begin(config, &self.stores);
         }
         *self.replicas.lock() = Some(replicas);
     }
@@ -156,11 +137,10 @@ impl Drive {
     }
 
     /// Begins to keep up one that is new.
-    pub(super) async fn begin_replica(&self, config: &ReplicaConfig) -> Option<Begun> {
-        let store = self.replica_store(&config.store).await;
+    pub(super) fn begin_replica(&self, config: &ReplicaConfig) -> Option<Begun> {
         let mut replicas = self.replicas.lock();
         let replicas = replicas.as_mut()?;
-        replicas.begin(config, store);
+        replicas.begin(config, &self.stores);
         let progress = replicas.progress_of(&config.store)?;
         Some(Begun { hub: replicas.hub.clone(), progress })
     }
@@ -185,6 +165,13 @@ impl Drive {
         work.unless_interrupted(goes_on, waiting).await
     }
 
+    /// Has replicas that are waited for tried at once, and all looked at anew.
+    pub fn look_at_replicas_again(&self) {
+        if let Some(replicas) = &*self.replicas.lock() {
+            replicas.hub.look_again();
+        }
+    }
+
     /// Ends one.
     pub(super) fn end_replica(&self, url: &str) {
         if let Some(replicas) = &mut *self.replicas.lock() {
@@ -196,8 +183,8 @@ impl Drive {
     pub(super) async fn settle_replicas(&self, limit: Duration) {
         let waiting = match &*self.replicas.lock() {
             Some(replicas) => {
-                let tasks = replicas.running.iter().filter_map(|running| running.task.as_ref().ok());
-                let progress: Vec<_> = tasks.map(|task| task.progress.clone()).collect();
+                let progress: Vec<_> =
+                    replicas.running.iter().map(|running| running.progress.clone()).collect();
                 (replicas.hub.clone(), progress)
             }
             None => return,

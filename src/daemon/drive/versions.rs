@@ -7,6 +7,7 @@ use crate::api::{self, Failure};
 use crate::daemon::work::Work;
 use crate::daemon::{failure, status};
 use holdall_core::drive;
+use holdall_core::push::LabelError;
 use std::sync::Arc;
 
 /// What it means that nobody waits for a snapshot any more: an open drive's is taken with the next commit.
@@ -27,6 +28,10 @@ impl Drive {
     pub async fn snapshot(self: &Arc<Self>, label: &str, work: Work) -> Result<api::Snapshot, Failure> {
         if label.is_empty() || label.len() > 200 || label.contains('/') {
             return Err(failure::usage("A label has 1 to 200 characters, and no slash."));
+        }
+        // Before a drive that is closed is taken for it.
+        if holdall_core::fork::is_reserved(label) {
+            return Err(failure::label(&LabelError::Reserved(label.to_owned())));
         }
         if let Some(open) = &*self.open.lock().await {
             open.check_writable(&self.name)?;

@@ -1,10 +1,14 @@
 //! Errors of stores, before there is a drive on them: addresses, credentials, and what stores can do.
 
-use super::{NOTHING_CHANGED, SAFE_HERE, failure};
+use super::{NOTHING_CHANGED, SAFE_HERE, failure, family, store};
 use crate::api::{Code, Failure};
 use crate::daemon::secrets::SecretsError;
 use crate::daemon::secrets::keyring::KeyringError;
 use crate::words::why;
+use holdall_core::family::FamilyError;
+use holdall_core::map::ReadError;
+use holdall_core::store::StoreError;
+use holdall_core::store::probe::{Report, Rights};
 
 /// Puts the store's address into an action that says URL, ready to be pasted into a shell.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
@@ -13,9 +17,34 @@ pub fn at_store(failure: Failure, url: &str) -> Failure {
 
 /// Puts the store's address where `text` says URL.
 pub fn with_address(text: &str, url: &str) -> String {
-    let plain = url.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c));
-    let quoted = if plain { url.to_owned() } else { format!("'{}'", url.replace('\'', r"'\''")) };
-    text.replace("URL", &quoted)
+    text.replace("URL", &quoted(url))
+}
+
+/// A word of a command, ready to be pasted into a shell.
+pub fn quoted(word: &str) -> String {
+    let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c));
+    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+/// Errors of a store that no drive is known of: what is not there then is not away, but was never made, or has another address.
+pub fn new_store(error: &StoreError) -> Failure {
+    match error {
+        StoreError::NoBucket { bucket, host } => failure(
+            Code::NotFound,
+            format!("The bucket {bucket} does not exist at {host}."),
+            NOTHING_CHANGED,
+            "Create it, or correct the address.",
+        ),
+        error => store(error),
+    }
+}
+
+/// The same, of what it says of its family.
+pub fn new_family(error: &FamilyError) -> Failure {
+    match error {
+        FamilyError::Read(ReadError::Store(error)) => new_store(error),
+        error => family(error),
+    }
 }
 
 /// Nobody has logged in to a store that asks who one is.
@@ -39,15 +68,19 @@ pub fn weak_store(url: &str) -> Failure {
     )
 }
 
-/// A store that no drive can be in.
-pub fn unusable_store(url: &str, why: &str) -> Failure {
-    let failure = failure(
-        Code::Credentials,
-        format!("No drive can be in {url}: {why}."),
-        NOTHING_CHANGED,
-        "Give other credentials with holdall store login URL, and look again with holdall store test URL.",
-    );
-    at_store(failure, url)
+/// A store that no drive can be in, by what a trial has found.
+pub fn unusable_store(url: &str, report: &Report) -> Failure {
+    let (code, action) = match report.rights {
+        Rights { read: true, write: true, list: true, delete: _ } => {
+            (Code::Failed, "Choose another store. holdall store test URL shows more.")
+        }
+        _ => (
+            Code::Credentials,
+            "Give other credentials with holdall store login URL, and look again with holdall store test URL.",
+        ),
+    };
+    let message = format!("No drive can be in {url}: {}.", report.reasons.join("; "));
+    at_store(failure(code, message, NOTHING_CHANGED, action), url)
 }
 
 /// A store that does not do any more what a drive on it relies on.
@@ -90,5 +123,33 @@ pub fn secrets(error: &SecretsError) -> Failure {
             NOTHING_CHANGED,
             "Check the local disk, and the permissions of the state directory.",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_core::store::probe::{Mode, Races, Refusals, Seen};
+
+    #[test]
+    fn only_credentials_that_may_too_little_are_called_so() {
+        let report = |write, listed| Report {
+            mode: Mode::None,
+            reasons: vec!["listings are late".to_owned()],
+            latency_us: 0,
+            tls: None,
+            clock_ahead_ms: None,
+            free_bytes: None,
+            rights: Rights { read: true, write, list: true, delete: true },
+            ranges_exact: true,
+            seen: Seen { created: true, replaced: true, listed, deleted: true },
+            refused: Refusals::default(),
+            races: Races::default(),
+        };
+        let failure = unusable_store("s3://b", &report(false, true));
+        assert_eq!(failure.code, Code::Credentials);
+        let failure = unusable_store("s3://b", &report(true, false));
+        assert_eq!(failure.code, Code::Failed);
+        assert!(failure.message.contains("listings are late") && failure.action.contains("s3://b"));
     }
 }

@@ -66,7 +66,7 @@ fn note<T>(refused: &mut Option<String>, answer: &Result<T, StoreError>) {
     match answer {
         Err(StoreError::Denied { reason }) => *refused = Some(reason.clone()),
         // It says nothing of credentials.
-        Err(StoreError::Unreachable { .. } | StoreError::Busy { .. }) => {}
+        Err(StoreError::Unreachable { .. } | StoreError::NoBucket { .. } | StoreError::Busy { .. }) => {}
         _ => *refused = None,
     }
 }

@@ -118,7 +118,7 @@ impl DavStore {
     }
 }
 
-/// Whether a store begins with it: its family, the claim to make that, or what finds out about the server before.
+/// Whether a store begins with it: its family, the claims to make that, or what finds out about the server before.
 pub fn begins(name: &str) -> bool {
     name == family::NAME
         || name.starts_with(probe::AREA)

@@ -71,7 +71,7 @@ impl Asked<'_> {
             return StoreError::Full { reason: format!("{host} has no room left in {bucket} ({code})") };
         }
         match code {
-            "NoSuchBucket" => unreachable(format!("there is no bucket {bucket} at {host}")),
+            "NoSuchBucket" => StoreError::NoBucket { bucket: (*bucket).to_owned(), host: (*host).to_owned() },
             "InvalidRange" if self.verb == Verb::Read => {
                 let reason = "it is shorter than expected".to_owned();
                 StoreError::Damaged { name: self.name.to_owned(), reason }

@@ -1,0 +1,69 @@
+//! A store that is reached when it first can be: credentials may be in a keyring that is locked as yet, or on their way.
+
+use super::{Stores, parse};
+use crate::api::{Code, Failure};
+use async_trait::async_trait;
+use bytes::Bytes;
+use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// A store that each request tries to reach, until one does.
+pub struct Later {
+    stores: Arc<Stores>,
+    url: String,
+    reached: OnceCell<Arc<dyn Store>>,
+}
+
+impl Later {
+    /// The store at `url`. Nothing is tried yet.
+    pub fn new(stores: Arc<Stores>, url: &str) -> Self {
+        Self { stores, url: url.to_owned(), reached: OnceCell::new() }
+    }
+
+    async fn reach(&self) -> Result<Arc<dyn Store>, Failure> {
+        Ok(self.stores.connect(&parse(&self.url)?).await?)
+    }
+
+    async fn store(&self) -> Result<&Arc<dyn Store>, StoreError> {
+        self.reached.get_or_try_init(|| self.reach()).await.map_err(|failure| {
+            let reason = failure.message.trim_end_matches('.').to_owned();
+            match failure.code {
+                Code::Credentials => StoreError::Denied { reason },
+                _ => StoreError::Unreachable { reason },
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Store for Later {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.store().await?.get(name, range).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        self.store().await?.put(name, body, when).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.store().await?.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.store().await?.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store().await?.delete(name).await
+    }
+
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.store().await?.claim(name, nonce).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.store().await?.facts().await
+    }
+}
