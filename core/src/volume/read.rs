@@ -17,7 +17,7 @@ impl Volume {
         }
         match self.lease(&range) {
             Some(lease) => {
-                self.puller.is_read(BlockRange::covering(&range), false);
+                self.puller.note_read(BlockRange::covering(&range), false);
                 Answer::Now(Ok(lease))
             }
             None => {
