@@ -117,7 +117,7 @@ impl Puller {
     }
 
     /// A reader reads blocks that are local, or of which some are `missed`: what follows is pulled ahead of it.
-    pub fn is_read(self: &Arc<Self>, blocks: BlockRange, missed: bool) {
+    pub fn note_read(self: &Arc<Self>, blocks: BlockRange, missed: bool) {
         if !missed && !self.is_streaming.load(Relaxed) {
             return;
         }
@@ -125,8 +125,7 @@ impl Puller {
         let (absent, no_more) = {
             let mut streams = self.streams.lock();
             let step = streams.read(blocks, missed, most);
-            let drive = BlockRange::new(0, self.map.size_blocks());
-            let want = step.want.map(|want| want.intersect(&drive));
+            let want = step.want.map(|want| want.intersect(&BlockRange::new(0, self.map.size_blocks())));
             let absent = want.map(|want| self.missing(want)).unwrap_or_default();
             if let Some(want) = want {
                 streams.was_missing(want, absent.iter().map(BlockRange::count).sum());
@@ -177,7 +176,7 @@ impl Puller {
             self.pump();
             // What a stream wants goes behind what its reader waits for.
             if !std::mem::replace(&mut is_told, true) {
-                self.is_read(range, true);
+                self.note_read(range, true);
             }
             ended.changed().await.expect("the sender lives as long as the puller");
         }

@@ -142,7 +142,7 @@ impl Queue {
             while let Some(blocks) = self.waiting[class as usize].front().copied() {
                 let bytes = (self.background_blocks + blocks.count()) * BLOCK_BYTES;
                 if self.background_jobs >= BACKGROUND_JOBS || bytes > self.window.bytes() {
-                    self.window.is_full();
+                    self.window.note_full();
                     return None;
                 }
                 self.waiting[class as usize].pop_front();
@@ -185,7 +185,7 @@ impl Queue {
             }
         }
         if self.flying.is_empty() {
-            self.window.is_idle();
+            self.window.note_idle();
         }
         self.errors.retain(|(blocks, _)| blocks.intersect(&job.blocks).is_empty());
         // What failed in the background nobody has waited for: a reader that comes has it tried again.

@@ -42,7 +42,7 @@ struct Interval {
 
 impl Window {
     /// Something has to wait for the window.
-    pub(super) fn is_full(&mut self) {
+    pub(super) fn note_full(&mut self) {
         self.interval.iter_mut().for_each(|interval| interval.is_full = true);
     }
 
@@ -77,7 +77,7 @@ impl Window {
     }
 
     /// Nothing is under way: what comes later is measured anew.
-    pub(super) fn is_idle(&mut self) {
+    pub(super) fn note_idle(&mut self) {
         self.interval = None;
     }
 
@@ -121,7 +121,7 @@ mod tests {
             now += took;
             for _ in 0..bytes / MIB {
                 window.ended(MIB, took, now);
-                window.is_full();
+                window.note_full();
             }
         }
         now

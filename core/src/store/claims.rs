@@ -12,7 +12,12 @@
 //! higher claim does not know whether the claimant has seen its record. It waits for the claimant's own; if none comes,
 //! the claimant is taken for dead, and the writer takes the next turn itself, which the claimant will see should it live.
 //! How long that takes is a matter of patience: no clock decides who wins. A claimant that
-//! finds itself too late puts the current version once more under its turn, so that nobody waits for it at all.
+//! finds itself too late puts the current version once more under its turn, so that nobody waits for it at all. That is still the
+//! same version, which is its epoch and its nonce: whoever has committed it goes on from there.
+//!
+//! Two things are taken for granted. The owner of a turn is one process: two copies of a running one (a virtual machine that
+//! was resumed twice) would both put the next record of the same turn, and both count it. And a record is there whole or not at
+//! all: where a server has no MOVE (`dav/put.rs`), a writer that dies in the middle of one leaves a HEAD that does not decode.
 //!
 //! Who makes a family is settled in the same way, by claims and records of what `family.json` is to be (`family`).
 

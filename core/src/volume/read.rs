@@ -21,7 +21,7 @@ impl Volume {
         match self.lease(&range) {
             Some(lease) => {
                 self.cache.residents().are_read(BlockRange::covering(&range));
-                self.puller.is_read(BlockRange::covering(&range), false);
+                self.puller.note_read(BlockRange::covering(&range), false);
                 Answer::Now(Ok(lease))
             }
             None => {
