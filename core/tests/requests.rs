@@ -211,7 +211,7 @@ fn what_another_device_has_changed_costs_an_opening_what_the_change_takes() {
     let large = Large::new();
     run(async {
         let volume = large.open(1, Arc::new(large.bench.store.clone())).await;
-        put(&volume, 5, 9).await;
+        put(&volume, 5000, 9).await;
         close(volume).await;
         let (trips, requests, volume) = large.open_from_afar(0).await;
         // As above; then the root that was known, the directories of its tail, and the map pages that differ.
@@ -219,8 +219,9 @@ fn what_another_device_has_changed_costs_an_opening_what_the_change_takes() {
         let tail = volume.map().tail().len() as u64;
         assert_eq!((requests.put, requests.list, requests.head), (1, 0, 0));
         assert!(requests.get <= 3 + 2 * tail + 1, "{requests:?} with a tail of {tail}, and one page");
+        until_surveyed(&volume).await;
         let (before, begun) = (asked(&volume), Instant::now());
-        assert_eq!(get(&volume, 5).await, 9);
+        assert_eq!(get(&volume, 5000).await, 9);
         assert_eq!(
             since(&volume, before),
             Requests { get: 1, ..Requests::default() },
@@ -229,6 +230,13 @@ fn what_another_device_has_changed_costs_an_opening_what_the_change_takes() {
         assert!(begun.elapsed() < ROUND_TRIP * 101 / 100);
         close(volume).await;
     });
+}
+
+/// Waits until it is known that there is no file system here whose metadata would be pulled first.
+async fn until_surveyed(volume: &Volume) {
+    while !volume.status().has_metadata {
+        tokio::time::sleep(ROUND_TRIP).await;
+    }
 }
 
 /// Blocks of data that a drive of [`filled`] begins with (32 MiB).
@@ -267,6 +275,7 @@ fn who_reads_on_and_on_waits_for_few_round_trips() {
     let large = filled();
     run(async {
         let (_, _, volume) = large.open_from_afar(0).await;
+        until_surveyed(&volume).await;
         let (before, begun) = (asked(&volume), Instant::now());
         for start in (0..FILLED).step_by(32) {
             read(&volume, start, 32).await;
@@ -285,6 +294,7 @@ fn a_read_by_itself_fetches_one_frame() {
     let large = filled();
     run(async {
         let (_, _, volume) = large.open_from_afar(0).await;
+        until_surveyed(&volume).await;
         let (before, begun) = (volume.status(), Instant::now());
         for number in 0..READS {
             read(&volume, (number * 1013) % FILLED, 1).await;

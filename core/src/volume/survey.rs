@@ -28,7 +28,7 @@ const FILES_REMEMBERED: usize = 256;
 pub(super) struct Survey {
     /// Where a reader had to wait.
     misses: mpsc::Sender<BlockRange>,
-    /// Whether all metadata that is known is local.
+    /// Whether all metadata that is known is local. So it is where there is none.
     is_complete: watch::Receiver<bool>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
@@ -51,7 +51,7 @@ impl Survey {
         let _ = self.misses.try_send(blocks);
     }
 
-    /// Whether all metadata that is known is local.
+    /// Whether all metadata that is known is local. So it is where there is none.
     pub fn is_complete(&self) -> bool {
         *self.is_complete.borrow()
     }
@@ -133,6 +133,7 @@ impl Running {
             if let Err(error) = self.walk.feed(&mut |range, bytes| volume.read_local(range, bytes)) {
                 // There is no ext4 here yet, or none that is known: nothing to be pulled first.
                 tracing::debug!(%error, "the drive's file system is not looked at");
+                self.complete.send_replace(true);
                 return Some(Ok(()));
             }
         }
