@@ -24,7 +24,7 @@ impl Peek for Partial {
 
 impl Partial {
     fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes, local: RefCell::new(vec![0..HEAD_BYTES * 4]) }
+        Self { bytes, local: RefCell::new(std::iter::once(0..HEAD_BYTES * 4).collect()) }
     }
 
     /// Pulls what is wanted until nothing is missing: how often, and what was wanted in the end.
