@@ -26,6 +26,7 @@ mod open;
 mod read;
 mod reconcile;
 mod remember;
+mod seen;
 pub(crate) mod room;
 mod status;
 mod survey;
