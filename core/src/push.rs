@@ -192,7 +192,10 @@ impl Pusher {
             committed_ms: parts.root.committed_ms,
             pushing: false,
             batch: (0, 0),
-            trouble: parts.etag.is_none().then(|| "the store did not answer when the drive was opened".into()),
+            trouble: parts
+                .etag
+                .is_none()
+                .then(|| "the store did not answer when the drive was opened".into()),
             is_taken: parts.etag.is_some(),
             stopped: None,
             fork: parts.fork.clone(),

@@ -358,7 +358,9 @@ impl World {
         let volume = match opened {
             Ok(volume) => volume,
             Err(OpenError::NotSeen) => return End::Crashed,
-            Err(OpenError::Local(_) | OpenError::Journal(_)) if self.disk_fails(index) => return End::Crashed,
+            Err(OpenError::Local(_) | OpenError::Journal(_)) if self.disk_fails(index) => {
+                return End::Crashed;
+            }
             Err(error) => panic!("seed {}: with the store away: {error}", self.seed),
         };
         assert!(!pusher(&volume).state().borrow().is_taken, "seed {}: it is away", self.seed);

@@ -10,9 +10,10 @@
 //!    (it still held the drive), the swap names a new root with the same content, which keeps that one as a snapshot.
 //! 4. What the cache holds of another version is made invalid, durably, *before* the new base is remembered: a crash
 //!    in between only makes the same blocks invalid once more.
+//! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
+//!
 //! Where the store is away, steps 1 to 4 take for HEAD what this device saw last, if that names this device; the swap is
 //! made once the store is back (`push/take.rs`).
-//! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
 
 use super::keeper::Keeper;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};

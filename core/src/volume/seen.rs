@@ -37,7 +37,9 @@ impl Seen {
         file.read_at(&mut bytes, 0)?;
         let seen = Self::decode(&bytes, sealer);
         if seen.is_none() {
-            tracing::warn!("what was noted of the last version is damaged: the drive opens only with its store");
+            tracing::warn!(
+                "what was noted of the last version is damaged: the drive opens only with its store"
+            );
         }
         Ok(seen)
     }

@@ -123,7 +123,8 @@ impl Model {
         let durable = &writes[..*durable];
         // It may have taken the drive last without living to tell.
         let branches = [writes].into_iter().chain(&self.past).chain(self.devices.iter().map(|b| &b.writes));
-        let shown = |branch: &Vec<Write>| prefix(branch, contents, |writes: &[Write]| writes.starts_with(durable));
+        let shown =
+            |branch: &Vec<Write>| prefix(branch, contents, |writes: &[Write]| writes.starts_with(durable));
         let found = { branches }.find_map(shown);
         let writes = found.unwrap_or_else(|| {
             let least = durable.len();
