@@ -39,10 +39,10 @@ fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
     state_is(&a, "Offline");
     // The computer is switched off and on there.
     a.ok(&["daemon", "stop"]);
-    wait_until("the drive is taken up", || at.join("trip/notes").exists()).unwrap();
+    wait_until("the drive is taken up", || !a.ok(&["drive", "status", "d"])["mountpoint"].is_null()).unwrap();
     assert_eq!(fs::read_to_string(at.join("trip/notes")).unwrap(), "by train");
     let waiting = a.ok(&["drive", "status", "d"]);
-    assert!(waiting["unpushed_bytes"].as_u64().unwrap() > 0, "{waiting}");
+    assert!(waiting["unpushed_bytes"].as_u64().unwrap() > 0 && waiting["state"] == "Offline", "{waiting}");
     // And closed there, and opened again.
     a.ok(&["drive", "close", "d"]);
     a.open();
@@ -71,11 +71,12 @@ fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
     write_synced(&at.join("trip/sketch"), "from a");
     proxy.plan(faults::none());
     state_is(&a, "Conflict");
-    a.ok(&["drive", "sync", "d"]);
+    a.refused(&["drive", "sync", "d"], 1, "conflict");
     let forks = a.ok(&["drive", "forks", "d"]);
     assert_eq!(forks.as_array().unwrap().len(), 1, "{forks}");
+    assert_eq!(forks[0]["records"], 0, "it is uploaded: {forks}");
     assert_eq!(fs::read_to_string(at.join("trip/sketch")).unwrap(), "from a");
-    a.ok(&["drive", "close", "d", "--wait"]);
+    a.refused(&["drive", "close", "d", "--wait"], 1, "conflict");
     let fork = forks[0]["name"].as_str().unwrap_or_default().to_owned();
     assert!(!fork.is_empty(), "{forks}");
     // Both are there, whole.
