@@ -23,8 +23,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 mod queue;
+mod scans;
 mod sink;
 mod streams;
+mod strides;
 mod window;
 
 pub use queue::{Class, Job, Queue};
