@@ -5,18 +5,15 @@
 
 mod bench;
 
-use async_trait::async_trait;
-use bench::{Bench, GEOMETRY, LIMITS, close, device, get, put, run, write};
-use bytes::Bytes;
+use bench::{Bench, Far, GEOMETRY, LIMITS, ROUND_TRIP, close, device, get, put, run, write};
 use holdall_core::device::{BlockDevice, Durability, Piece, Zeroing};
 use holdall_core::disk::real::Directory;
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
+use holdall_core::store::Store;
 use holdall_core::store::meter::Requests;
-use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::ChunkIndex;
 use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -102,39 +99,6 @@ fn only_a_collection_lists() {
         assert_eq!(get(&volume, 70).await, 29);
         assert_eq!(asked(&volume).list, 0);
     });
-}
-
-/// A store that is one round trip away, however much is asked at once.
-struct Far(Arc<dyn Store>);
-
-const ROUND_TRIP: Duration = Duration::from_secs(1);
-
-#[async_trait]
-impl Store for Far {
-    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.get(name, range).await
-    }
-
-    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.put(name, body, when).await
-    }
-
-    async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.head(name).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.list(prefix).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.delete(name).await
-    }
 }
 
 /// A drive of 1 TiB with data all over it, most of it in map pages, some in a tail. Its caches are sparse files of the

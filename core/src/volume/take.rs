@@ -17,9 +17,13 @@ use crate::store::meter::Metered;
 use crate::store::{Etag, Store, StoreError, When};
 use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
+use uuid::Uuid;
 
 /// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
 const SWAP_TRIES: u32 = 5;
+
+/// Tries to be ahead of a device that commits all the time. One takes a round trip, a commit three of them at least.
+const SEIZE_TRIES: u32 = 16;
 
 /// A root, BLAKE3 of its object, and its parent.
 pub(super) type Named = (ObjectId, [u8; 32], ObjectId);
@@ -116,4 +120,29 @@ pub(super) async fn swap_epoch(
             }
         }
     }
+}
+
+/// Takes the drive from whoever has it in `epoch`, with the version that is current by now: a device that commits all the
+/// time has been ahead of an opening that looks at that version first. Nothing but HEAD changes, and it says that the drive
+/// is held, in an epoch that nobody remembers: so the next opening keeps that version for whoever is fenced, whoever opens.
+pub(super) async fn seize(
+    store: &Metered,
+    sealer: &Sealer,
+    drive: Uuid,
+    epoch: Epoch,
+    device: &Device,
+) -> Result<(), OpenError> {
+    for _ in 0..SEIZE_TRIES {
+        let (now, etag) = read_head(store, sealer, drive).await?;
+        if now.epoch != epoch || !now.state.is_here() {
+            break;
+        }
+        let named = (now.root, now.root_hash, now.parent);
+        match swap_epoch(store, sealer, &now, etag, Epoch(epoch.0 + 1), named, device).await {
+            Err(OpenError::Held { epoch: still, .. }) if still == epoch => {}
+            taken => return taken.map(drop),
+        }
+    }
+    // Somebody else was faster, whom the next look at HEAD shows.
+    Ok(())
 }
