@@ -119,14 +119,7 @@ impl Machine {
     /// means for the data, and what to do.
     pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
-        // Progress may have come before.
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let failure: Value =
-            errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-        assert!(failure["code"].is_string(), "{arguments:?}: {} {errors}", output.status);
-        for part in ["message", "consequence", "action"] {
-            assert!(!failure[part].as_str().unwrap().is_empty(), "{arguments:?}: {failure}");
-        }
+        let failure = failure(&output);
         (output.status.code().unwrap(), failure["code"].as_str().unwrap().to_owned())
     }
 
@@ -192,6 +185,19 @@ impl Drop for Machine {
         let _ = self.begin(&["doctor", "--repair"]).try_output();
         let _ = self.begin(&["daemon", "stop"]).try_output();
     }
+}
+
+/// Why a command failed, which must say what that means for the data, and what to do.
+pub fn failure(output: &Output) -> Value {
+    // Progress may have come before.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let failure: Value =
+        errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+    assert!(!output.status.success() && failure["code"].is_string(), "{}: {errors}", output.status);
+    for part in ["message", "consequence", "action"] {
+        assert!(!failure[part].as_str().unwrap().is_empty(), "{failure}");
+    }
+    failure
 }
 
 /// A command that runs.
