@@ -16,7 +16,7 @@
 use super::keeper::Keeper;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
-use super::take::{begin_fork, keep_deposed, seize, swap_epoch};
+use super::take::{begin_fork, seize, swap_epoch};
 use super::{Fork, Local, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
@@ -244,7 +244,7 @@ async fn take(
     let epoch = Epoch(before.epoch.0 + 1);
     let deposes = fork::deposes(&before, device, base.as_ref()) && !begun;
     let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
-        true => keep_deposed(objects, &before, root, epoch, device).await?,
+        true => fork::keep_deposed(objects, &before, root, epoch, device).await?,
         false => (root, (before.root, before.root_hash, before.parent)),
     };
     let (taken, map) = tokio::join!(
