@@ -14,7 +14,7 @@
 //! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
 
 use super::keeper::Keeper;
-use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
+use super::reconcile::{self, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::take::{begin_fork, seize, swap_epoch};
 use super::{Fork, Local, Volume, VolumeLimits};
@@ -234,12 +234,18 @@ async fn take(
     };
     check_here(&before, disks, objects, local.as_ref(), mounted, limits).await?;
     check_head(&before, device, over_others, local.as_ref())?;
-    let root = objects.root(before.root, Some(before.root_hash)).await?;
+    let base = local.as_ref().and_then(|local| local.base.clone());
+    let (root, remembered) = tokio::join!(
+        objects.root(before.root, Some(before.root_hash)),
+        Remembered::look(objects, base.as_ref(), &before)
+    );
+    let root = root?;
     let capacity = capacity(root.geometry.size_blocks);
     // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
-    let base = local.as_ref().and_then(|local| local.base.clone());
     let mut opened: Opened = open_journal(disks, local, (drive, mounted), &root, limits, capacity).await?;
+    // With another journal nothing is known of the cache.
+    let remembered = remembered.filter(|_| opened.local.base.is_some());
 
     let epoch = Epoch(before.epoch.0 + 1);
     let deposes = fork::deposes(&before, device, base.as_ref()) && !begun;
@@ -247,9 +253,10 @@ async fn take(
         true => fork::keep_deposed(objects, &before, root, epoch, device).await?,
         false => (root, (before.root, before.root_hash, before.parent)),
     };
-    let (taken, map) = tokio::join!(
+    let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
+    let (taken, maps) = tokio::join!(
         swap_epoch(store, objects.sealer(), &before, etag, epoch, named, device),
-        Map::open(objects.clone(), &root)
+        reconcile::maps(objects, &root, remembered, foreign)
     );
     let (head, etag) = match taken {
         Err(OpenError::Held { epoch, .. }) if over_others && epoch == before.epoch => {
@@ -257,12 +264,12 @@ async fn take(
         }
         taken => taken?,
     };
-    let map = Arc::new(map?);
+    let (map, differing) = maps?;
+    let map = Arc::new(map);
 
     let cache = Cache::open(&*disks.cache, cache_of, capacity, &opened.local.generation_numbers())?;
-    let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     if foreign {
-        invalidate(&cache, &opened, objects, &map, &root).await?;
+        invalidate(&cache, &opened, differing, &root).await?;
         if !planted::has(Bug::ReplayOverForeign) {
             opened.local.replay_from = opened.cut.next().0;
         }
