@@ -391,3 +391,37 @@ fn what_a_computer_had_left_when_it_was_taken_over_is_a_fork_when_it_comes_back(
     a.ok(&["drive", "resume", "d"]);
     a.close();
 }
+
+#[test]
+fn what_a_fork_had_left_is_uploaded_once_the_computer_that_took_it_has_closed_it() {
+    let bench = Bench::new();
+    let (a, b, store) = (bench.with_drive(), bench.machine("b"), bench.store());
+    b.ok(&["drive", "add", "d", "--store", &store]);
+    a.open(&[]);
+    b.open(&["--take-over", "--yes"]);
+    write_synced(&a.mountpoint().join("mine"), "mine");
+    assert_eq!(a.fails(&["drive", "sync", "d"]), (1, "conflict".to_owned()));
+    // The fork is in the store, and has more here.
+    a.ok(&["drive", "pause", "d"]);
+    write_synced(&a.mountpoint().join("late"), "late");
+    a.ok(&["drive", "close", "d"]);
+    let fork = forks(&a).pop().unwrap()["name"].as_str().unwrap().to_owned();
+    a.ok(&["daemon", "stop"]);
+
+    // It is all that is left in the store, and of what another computer has nothing is uploaded.
+    b.close();
+    b.ok(&["drive", "remove", "d", "--delete-data", "--yes"]);
+    b.ok(&["drive", "add", "x", "--store", &store]);
+    let at = b.dir.join("fork").display().to_string();
+    b.ok(&["drive", "open", "x", "--attach", "loop", "--at", &at, "--take-over", "--yes"]);
+    write_synced(&b.dir.join("fork/theirs"), "theirs");
+    b.ok(&["drive", "sync", "x"]);
+    a.ok(&["drive", "resume", &fork]);
+    let waits = || a.ok(&["drive", "status", &fork])["state"] == "Read-only";
+    wait_until("the fork waits for who has it", waits).unwrap();
+    b.ok(&["drive", "close", "x", "--wait"]);
+    // Then what is here is a fork of it, without anybody asking for that.
+    let uploaded =
+        || forks(&a).iter().any(|it| it["name"] != fork.as_str() && it["bytes"] == 0 && it["records"] == 0);
+    wait_until("the fork of the fork is uploaded", uploaded).unwrap();
+}
