@@ -284,7 +284,7 @@ impl Drives {
                 let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
                 return Err(failure::added_where_it_was(to.as_deref(), &request.name));
             }
-            0 => return Err(failure::family(&family::FamilyError::None)),
+            0 => return Err(failure::family(&family::FamilyError::Unfinished)),
             1 => heads.remove(0).drive,
             _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
         };
