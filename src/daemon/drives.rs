@@ -106,7 +106,7 @@ impl Drives {
         }
         let limits = self.limits().set(changes)?;
         if changes.cache_bytes.is_some() {
-            all.iter().for_each(|drive| drive.apply_cache_limit());
+            all.iter().for_each(|drive| drive.apply_limits());
         }
         Ok(limits)
     }

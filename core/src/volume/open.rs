@@ -20,6 +20,7 @@ use super::keeper::Keeper;
 use super::reconcile::{self, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::room::Room;
+use super::scanning::Scanning;
 use super::seen::Seen;
 use super::survey::Survey;
 use super::take::{begin_fork, seize, swap_epoch};
@@ -520,6 +521,7 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
     Arc::new_cyclic(|volume| Volume {
         survey: Survey::start(volume.clone(), size_blocks),
+        scanning: Scanning::new(),
         journal,
         cache,
         map,
