@@ -13,12 +13,13 @@
 //! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
 
 use super::keeper::Keeper;
+use super::pins::Pins;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::room::Room;
 use super::survey::Survey;
 use super::take::{begin_fork, keep_deposed, swap_epoch};
-use super::{Fork, Local, Volume, VolumeLimits};
+use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::fork;
@@ -144,13 +145,25 @@ pub async fn open(
     access: Access,
     limits: VolumeLimits,
 ) -> Result<Arc<Volume>, OpenError> {
+    open_pinned(env, drive, device, access, limits, Pinned::default()).await
+}
+
+/// The same, where a person wants blocks always kept here: none of what is here of them goes.
+pub async fn open_pinned(
+    env: Environment,
+    drive: Uuid,
+    device: Device,
+    access: Access,
+    limits: VolumeLimits,
+    pinned: Pinned,
+) -> Result<Arc<Volume>, OpenError> {
     let store = Arc::new(Metered::new(env.store.clone()));
     let objects = Arc::new(Objects::new(store.clone(), env.sealer.clone(), env.pages));
     let disks = Disks { state: env.state, journal: env.journal, cache: env.cache };
     match access {
         Access::Look { root } => look(disks, store, objects, root, limits).await,
         Access::Write { over_others, mounted } => {
-            take(disks, store, objects, drive, device, (over_others, mounted), limits).await
+            take(disks, store, objects, drive, device, (over_others, mounted), (limits, pinned)).await
         }
     }
 }
@@ -203,7 +216,8 @@ async fn look(
         applied,
         size,
         writer,
-    }))
+        pinned: Pinned::default(),
+    })?)
 }
 
 async fn take(
@@ -213,7 +227,7 @@ async fn take(
     drive: Uuid,
     device: Device,
     (over_others, mounted): (bool, bool),
-    limits: VolumeLimits,
+    (limits, pinned): (VolumeLimits, Pinned),
 ) -> Result<Arc<Volume>, OpenError> {
     let local = Local::load(&*disks.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
@@ -279,7 +293,20 @@ async fn take(
     };
     let writer = Some((Pusher::start(parts), rememberer));
     let disk = disks.cache;
-    Ok(assemble(Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer }))
+    Ok(assemble(Assembly {
+        journal,
+        cache,
+        disk,
+        map,
+        store,
+        limits,
+        root,
+        root_id,
+        applied,
+        size,
+        writer,
+        pinned,
+    })?)
 }
 
 /// Blocks that there is room for in bitmaps: a drive may grow while it is open.
@@ -364,11 +391,14 @@ struct Assembly {
     applied: Lsn,
     size: Option<u64>,
     writer: Option<(Pusher, Arc<Rememberer>)>,
+    pinned: Pinned,
 }
 
-fn assemble(assembly: Assembly) -> Arc<Volume> {
-    let Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer } =
+fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
+    let Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer, pinned } =
         assembly;
+    // Before there is anybody who takes chunks out.
+    cache.pin(&pinned.below(cache.valid().capacity()))?;
     let (dirty, pushes) = (journal.clone(), writer.is_some());
     let is_dirty = move |blocks| !pushes || dirty.is_dirty(blocks);
     let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
@@ -390,7 +420,8 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         applied_durable.clone(),
     );
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
-    Arc::new_cyclic(|volume| Volume {
+    Ok(Arc::new_cyclic(|volume| Volume {
+        pins: Pins::start(volume.clone(), pinned),
         survey: Survey::start(volume.clone(), size_blocks),
         journal,
         cache,
@@ -407,5 +438,5 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         rememberer,
         applied_durable,
         resizing: Mutex::new(()),
-    })
+    }))
 }
