@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 mod limits;
+mod pins;
 mod replicas;
 mod stores;
 
 pub use limits::*;
+pub use pins::*;
 pub use replicas::*;
 pub use stores::*;
 
@@ -470,6 +472,9 @@ pub struct DriveStatus {
     pub pending_pull_bytes: u64,
     /// Bytes that are always kept on this device.
     pub pinned_bytes: u64,
+    /// What that is, and how far it is here.
+    #[serde(default)]
+    pub pins: Vec<Pin>,
     /// The block device.
     pub block_device: Option<String>,
     /// How it is attached.
@@ -518,6 +523,8 @@ pub enum Cell {
     Absent,
     /// On this device.
     Cached,
+    /// Always kept on this device, and all here.
+    Pinned,
     /// Not in the store yet.
     Dirty,
     /// On its way to the store.

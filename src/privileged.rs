@@ -33,6 +33,8 @@ mod wire;
 pub use deputy::Deputy;
 pub use failure::PrivilegedError;
 pub use frozen::{FreezeEnded, Frozen};
+pub(crate) use frozen::open as open_mounted;
+pub(crate) use deputy::{ended, reap};
 pub use holders::Holder;
 pub use perform::main;
 pub use refused::Refused;

@@ -154,7 +154,7 @@ impl Volume {
 
     /// Bytes of the cache that have to stay: metadata, what is always kept here, and what waits for upload.
     pub fn cache_needed_bytes(&self) -> u64 {
-        self.needed_blocks(&self.pinned()) * BLOCK_BYTES + self.status().dirty_bytes
+        self.cache_needed(&self.pinned())
     }
 
     /// Keeps the cache below so many bytes from now on. What is too much goes at once.

@@ -148,11 +148,29 @@ impl Volume {
     ///
     /// For a whole drive: its map cannot be read.
     pub async fn cache_needed_with(&self, pinned: &Pinned) -> Result<u64, PullError> {
-        let dirty = self.status().dirty_bytes;
         match pinned.is_whole() {
-            true => Ok(self.data_blocks().await? * BLOCK_BYTES + dirty),
-            false => Ok(self.needed_blocks(pinned) * BLOCK_BYTES + dirty),
+            true => Ok(self.data_blocks().await? * BLOCK_BYTES + self.status().dirty_bytes),
+            false => Ok(self.cache_needed(pinned)),
         }
+    }
+
+    /// The same for blocks, which takes no look at a map.
+    pub fn cache_needed(&self, pinned: &Pinned) -> u64 {
+        self.needed_blocks(pinned) * BLOCK_BYTES + self.status().dirty_bytes
+    }
+
+    /// Bytes that are pinned; of a whole drive those of data, as far as they are counted.
+    pub fn pinned_bytes(&self) -> u64 {
+        let pinned = self.pinned();
+        match pinned.is_whole() {
+            true => self.needed_blocks(&pinned) * BLOCK_BYTES,
+            false => pinned.as_runs().iter().map(BlockRange::byte_len).sum(),
+        }
+    }
+
+    /// Parts of `range` that are not here.
+    pub fn missing_parts(&self, range: BlockRange) -> Vec<BlockRange> {
+        self.puller.missing(range)
     }
 
     /// Blocks of metadata and pins.

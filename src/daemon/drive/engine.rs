@@ -84,7 +84,10 @@ impl Drive {
                 pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
             };
             let access = Access::Write { over_others, mounted };
-            volume::open(env, self.uuid(), self.registry.device().clone(), access, limits).await
+            // Before anything of the cache can go.
+            let pinned = self.pins.at_open();
+            let device = self.registry.device().clone();
+            volume::open_pinned(env, self.uuid(), device, access, limits, pinned).await
         };
         let opening = async {
             let opened = open().await;
@@ -233,6 +236,7 @@ impl Drive {
     pub(super) async fn put_down(&self, opened: OpenDrive) {
         // The last figures are shown while it is closed.
         let _ = self.status().await;
+        self.end_pins().await;
         self.end_replicas().await;
         if let Err(error) = opened.volume.shut_down().await {
             tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");
