@@ -17,6 +17,9 @@ mod serve;
 mod walk;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 pub use serve::main;
 
 /// The hidden subcommand of the daemon's program: it calls [`main`].

@@ -12,6 +12,7 @@ mod person;
 
 mod keyring;
 mod limits;
+mod pins;
 mod replicas;
 mod s3;
 mod webdav;
