@@ -321,6 +321,10 @@ pub struct Opened {
     /// Why it is open only to look at, where writing was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only_because: Option<String>,
+    /// Why it was opened without its store: what is written stays on this computer until the store is back. If another
+    /// device has written to the drive by then, both versions are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away_because: Option<String>,
     /// Who had it, where it was taken over.
     #[serde(default)]
     pub took_over: Option<Holder>,

@@ -31,10 +31,10 @@ mod tuning;
 mod wire;
 
 pub use deputy::Deputy;
-pub use failure::PrivilegedError;
-pub use frozen::{FreezeEnded, Frozen};
-pub(crate) use frozen::open as open_mounted;
 pub(crate) use deputy::{ended, reap};
+pub use failure::PrivilegedError;
+pub(crate) use frozen::open as open_mounted;
+pub use frozen::{FreezeEnded, Frozen};
 pub use holders::Holder;
 pub use perform::main;
 pub use refused::Refused;

@@ -1,5 +1,5 @@
-//! What to take out of the cache when it is full: S3-FIFO (Yang et al., SOSP 2023). Pure, but for the counters, which
-//! readers raise on their way.
+//! What to take out of the cache when it is full: S3-FIFO (Yang et al., SOSP 2023). Pure; the counters ([`Heat`]) are
+//! raised by readers on their way.
 //!
 //! What comes goes into a *small* queue, a tenth of all. What was read again by the time that it reaches the end moves to
 //! the *main* queue, the rest leaves, and is remembered for a while: should it come back, it goes to the main queue
@@ -8,13 +8,14 @@
 
 use crate::units::ChunkIndex;
 use std::collections::{HashSet, VecDeque};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+mod heat;
+
+pub use heat::Heat;
+use heat::READS_MAX;
 
 /// One in so many chunks is in the small queue.
 const SMALL_SHARE: usize = 10;
-/// Reads that are counted.
-const READS_MAX: u8 = 3;
 /// Reads after it came that take a chunk from the small queue to the main one.
 const READS_OF_MAIN: u8 = 2;
 
@@ -112,54 +113,6 @@ impl Evictor {
                 self.remembered.remove(&old);
             }
         }
-    }
-}
-
-/// How often chunks were read: a byte each, two bits of count and six of the second of the last read that counts.
-/// Reads within one second are one: of a chunk that is read once from end to end there are several.
-#[derive(Debug)]
-pub struct Heat {
-    pages: Box<[OnceLock<Box<[AtomicU8]>>]>,
-}
-
-/// Chunks in a page of counters (4 GiB of drive).
-const PAGE: usize = 1 << 16;
-
-impl Heat {
-    /// Nothing was read, of a drive of at most so many chunks.
-    pub fn new(chunks: u64) -> Self {
-        Self { pages: (0..chunks.div_ceil(PAGE as u64)).map(|_| OnceLock::new()).collect() }
-    }
-
-    /// A chunk was read, in the given second of any clock that goes on.
-    pub fn is_read(&self, chunk: ChunkIndex, second: u64) {
-        let counter = self.counter(chunk);
-        let (now, second) = (counter.load(Relaxed), (second % 64) as u8);
-        if now >> 2 != second {
-            // Who is overtaken here loses one count.
-            counter.store(second << 2 | (now % 4 + 1).min(READS_MAX), Relaxed);
-        }
-    }
-
-    fn reads(&self, chunk: ChunkIndex) -> u8 {
-        self.counter(chunk).load(Relaxed) % 4
-    }
-
-    fn lower(&self, chunk: ChunkIndex) {
-        let counter = self.counter(chunk);
-        let now = counter.load(Relaxed);
-        counter.store(now & !3 | (now % 4).saturating_sub(1), Relaxed);
-    }
-
-    fn forget(&self, chunk: ChunkIndex) {
-        let counter = self.counter(chunk);
-        counter.store(counter.load(Relaxed) & !3, Relaxed);
-    }
-
-    fn counter(&self, chunk: ChunkIndex) -> &AtomicU8 {
-        let page = self.pages[chunk.0 as usize / PAGE]
-            .get_or_init(|| std::iter::repeat_with(AtomicU8::default).take(PAGE).collect());
-        &page[chunk.0 as usize % PAGE]
     }
 }
 
@@ -263,16 +216,5 @@ mod tests {
         (0..100_000).for_each(|chunk| _ = model.read(chunk));
         let evictor = &model.evictor;
         assert!(evictor.len() <= 500 && evictor.gone.len() <= 500 && evictor.remembered.len() <= 500);
-    }
-
-    #[test]
-    fn reads_within_a_second_are_one() {
-        let heat = Heat::new(10);
-        (0..100).for_each(|_| heat.is_read(ChunkIndex(3), 7));
-        assert_eq!(heat.reads(ChunkIndex(3)), 1);
-        (8..20).for_each(|second| heat.is_read(ChunkIndex(3), second));
-        assert_eq!(heat.reads(ChunkIndex(3)), READS_MAX);
-        (0..9).for_each(|_| heat.lower(ChunkIndex(3)));
-        assert_eq!(heat.reads(ChunkIndex(3)), 0);
     }
 }

@@ -65,6 +65,11 @@ pub fn descent(root: &Root, journal: Uuid) -> Descent {
     }
 }
 
+/// Whether others than `journal` have written to `root` since the epoch in which that was last known to go on from it.
+pub fn wrote_since(root: &Root, journal: Uuid, epoch: u64) -> bool {
+    root.lineage.iter().any(|lineage| lineage.journal != journal && lineage.epoch.0 > epoch)
+}
+
 /// The lineage of a version that adds the records that `entry` tells of. One entry for each journal
 /// says all there is to know: the last of it that is contained, and who wrote last.
 pub fn extend(lineage: &[Lineage], entry: Lineage) -> Vec<Lineage> {

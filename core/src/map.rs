@@ -11,6 +11,8 @@ use crate::units::BlockRange;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 mod checkpoint;
 mod diff;
@@ -49,6 +51,10 @@ pub struct Map {
     objects: Arc<Objects>,
     // Held for look-ups and commits in memory only, never across I/O.
     state: Mutex<State>,
+    /// Whether the directories of the tail are in the overlay.
+    is_loaded: AtomicBool,
+    // Held to load them: once.
+    loading: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -109,9 +115,37 @@ impl Overlay {
 impl Map {
     /// The map of `root`: reads the directories of its tail, all at once.
     pub async fn open(objects: Arc<Objects>, root: &Root) -> Result<Self, ReadError> {
-        let overlay = load_overlay(&objects, root).await?;
+        let map = Self::unread(objects, root);
+        map.load().await?;
+        Ok(map)
+    }
+
+    /// The map of `root`, of which nothing is read yet: the first look-up does, again for as long as it fails.
+    pub fn unread(objects: Arc<Objects>, root: &Root) -> Self {
+        let overlay = Overlay { runs: RunMap::default(), segments: root.tail.clone() };
         let state = State { geometry: root.geometry, pages: root.pages.clone(), overlay };
-        Ok(Self { objects, state: Mutex::new(state) })
+        let (is_loaded, loading) = (AtomicBool::new(false), tokio::sync::Mutex::default());
+        Self { objects, state: Mutex::new(state), is_loaded, loading }
+    }
+
+    /// Whether the directories of the tail were read.
+    pub fn is_loaded(&self) -> bool {
+        self.is_loaded.load(Acquire)
+    }
+
+    /// Ready when the directories of the tail were read.
+    pub async fn load(&self) -> Result<(), ReadError> {
+        if self.is_loaded() {
+            return Ok(());
+        }
+        let _one = self.loading.lock().await;
+        if !self.is_loaded() {
+            let segments = self.tail();
+            let overlay = load_overlay(&self.objects, &segments).await?;
+            self.state.lock().overlay = overlay;
+            self.is_loaded.store(true, Release);
+        }
+        Ok(())
     }
 
     /// Where objects are read from.
@@ -121,6 +155,7 @@ impl Map {
 
     /// What the blocks of `range` are, in order and without gaps. Waits for pages that are not in memory.
     pub async fn look_up(&self, range: BlockRange) -> Result<Vec<(BlockRange, Content)>, ReadError> {
+        self.load().await?;
         let mut found = Vec::new();
         let mut at = range.start;
         while at < range.end {
@@ -175,6 +210,7 @@ impl Map {
     pub fn rebase(&self, other: Map) {
         let mut state = self.state.lock();
         let size_blocks = state.geometry.size_blocks;
+        self.is_loaded.store(other.is_loaded.into_inner(), Release);
         *state = other.state.into_inner();
         state.geometry.size_blocks = size_blocks;
     }
@@ -263,15 +299,15 @@ fn push(found: &mut Vec<(BlockRange, Content)>, range: BlockRange, content: Cont
     }
 }
 
-async fn load_overlay(objects: &Arc<Objects>, root: &Root) -> Result<Overlay, ReadError> {
+async fn load_overlay(objects: &Arc<Objects>, tail: &[TailSegment]) -> Result<Overlay, ReadError> {
     use futures_util::FutureExt;
     use futures_util::stream::{StreamExt, TryStreamExt};
     /// Directories are small: the round trip is what costs.
     const READS_AT_ONCE: usize = 64;
-    let reads: Vec<_> = root.tail.iter().map(|segment| objects.directory(*segment).boxed()).collect();
+    let reads: Vec<_> = tail.iter().map(|segment| objects.directory(*segment).boxed()).collect();
     let directories: Vec<_> = futures_util::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
     let mut overlay = Overlay::default();
-    for (segment, directory) in root.tail.iter().zip(&directories) {
+    for (segment, directory) in tail.iter().zip(&directories) {
         overlay.add(*segment, directory);
     }
     Ok(overlay)

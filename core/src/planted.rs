@@ -49,10 +49,12 @@ pub enum Bug {
     ForkNotRemembered,
     /// Who takes a drive over does not keep the version that the other one goes on from.
     DeposedVersionIsGarbage,
+    /// A drive that was opened while its store was away is taken whoever has written to it since.
+    TakenWithoutLooking,
 }
 
 /// All of them.
-pub const ALL: [Bug; 22] = [
+pub const ALL: [Bug; 23] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
     Bug::BitsBeforeData,
@@ -75,6 +77,7 @@ pub const ALL: [Bug; 22] = [
     Bug::ForkWithoutItsJournal,
     Bug::ForkNotRemembered,
     Bug::DeposedVersionIsGarbage,
+    Bug::TakenWithoutLooking,
 ];
 
 #[cfg(feature = "planted")]

@@ -71,6 +71,16 @@ pub struct Puller {
 pub struct Health {
     /// Why pulls wait or fail; `None` while all is well.
     pub trouble: Option<String>,
+    /// Since when they do.
+    pub since: Option<Instant>,
+}
+
+impl Health {
+    /// Once more no answer came.
+    fn note(&mut self, trouble: String) {
+        self.trouble = Some(trouble);
+        self.since.get_or_insert_with(Instant::now);
+    }
 }
 
 impl Puller {
@@ -225,7 +235,7 @@ impl Puller {
     }
 
     /// What is neither in the cache nor in the journal.
-    pub(crate) fn missing(&self, range: BlockRange) -> Vec<BlockRange> {
+    pub fn missing(&self, range: BlockRange) -> Vec<BlockRange> {
         let mut missing = self.cache.absent(range);
         if self.journal.holds_any(range) {
             missing = missing
@@ -278,7 +288,7 @@ impl Puller {
                     return Ok(());
                 }
                 Err(PullError::Read(error)) if error.is_transient() => {
-                    self.health.send_replace(Health { trouble: Some(error.to_string()) });
+                    self.health.send_modify(|health| health.note(error.to_string()));
                     tokio::time::sleep(backoff.next(crate::retry::hint(&error))).await;
                 }
                 // What does not open may have been damaged on its way.
@@ -287,7 +297,7 @@ impl Puller {
                     damaged = true;
                 }
                 Err(error) => {
-                    self.health.send_replace(Health { trouble: Some(error.to_string()) });
+                    self.health.send_modify(|health| health.note(error.to_string()));
                     return Err(error);
                 }
             }

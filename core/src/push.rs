@@ -27,6 +27,7 @@ mod fork;
 mod gc;
 mod pack;
 mod policy;
+mod take;
 mod task;
 
 pub(crate) use commit::now_ms;
@@ -117,6 +118,8 @@ pub struct PushState {
     pub batch: (u64, u64),
     /// Why it does not get on; `None` while all is well.
     pub trouble: Option<String>,
+    /// Whether the drive was taken: it was opened with its store, or that has come back since.
+    pub is_taken: bool,
     /// Why it never will again.
     pub stopped: Option<PushError>,
     /// The fork that all of this is about, if it is one.
@@ -163,7 +166,8 @@ pub(crate) struct Parts {
     pub map: Arc<Map>,
     pub device: Device,
     pub head: Head,
-    pub etag: Etag,
+    /// None where the store was away: `head` is what this device saw last, and the drive is taken once it is back.
+    pub etag: Option<Etag>,
     pub root: Root,
     pub committed: Lsn,
     /// Own CRC of the record `committed`.
@@ -171,6 +175,8 @@ pub(crate) struct Parts {
     pub limits: VolumeLimits,
     /// Told of every commit before anything relies on it.
     pub remembers: Arc<dyn Remembers>,
+    /// The version that was current, if the first commit is to keep it.
+    pub keeps: Option<Snapshot>,
     /// The fork that is opened.
     pub fork: Option<Fork>,
 }
@@ -186,7 +192,11 @@ impl Pusher {
             committed_ms: parts.root.committed_ms,
             pushing: false,
             batch: (0, 0),
-            trouble: None,
+            trouble: parts
+                .etag
+                .is_none()
+                .then(|| "the store did not answer when the drive was opened".into()),
+            is_taken: parts.etag.is_some(),
             stopped: None,
             fork: parts.fork.clone(),
         };

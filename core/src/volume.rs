@@ -28,6 +28,7 @@ mod read;
 mod reconcile;
 mod remember;
 pub(crate) mod room;
+mod seen;
 mod status;
 mod survey;
 mod take;
@@ -160,6 +161,18 @@ impl Volume {
     /// Keeps the cache below so many bytes from now on. What is too much goes at once.
     pub fn set_cache_limit(&self, bytes: u64) {
         self.room.set_limit(bytes);
+    }
+
+    /// Whether HEAD says that this opening has the drive: at once, or since the store that was away is back. A version that
+    /// is only looked at is nobody's.
+    pub fn is_taken(&self) -> bool {
+        self.pusher.as_ref().is_none_or(|pusher| pusher.state().borrow().is_taken)
+    }
+
+    /// Whether a mount would find all that it reads without the store. Waits until that is known, which it never is
+    /// where something is missing.
+    pub async fn is_mountable_away(&self) -> bool {
+        self.survey.is_mountable_away().await
     }
 
     /// The blocks of the drive.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 /// Every decision, every format, and the structures that they are made of.
 const PURE: &[&str] = &[
+    "evict.rs",
     "ext4.rs",
     "ext4/agenda.rs",
     "ext4/attributes.rs",
@@ -31,6 +32,12 @@ const PURE: &[&str] = &[
     "format/segment.rs",
     "format/usage.rs",
     "format/wire.rs",
+    "formats.rs",
+    "formats/matroska.rs",
+    "formats/mp4.rs",
+    "formats/pdf.rs",
+    "formats/sqlite.rs",
+    "formats/zip.rs",
     "journal/record.rs",
     "pull/queue.rs",
     "pull/streams.rs",

@@ -349,6 +349,95 @@ impl World {
         opened.unwrap_or_else(|error| panic!("seed {}: the store alone does not open: {error}", self.seed))
     }
 
+    /// Opens the drive while the store is away, if that is possible, works on it, and has the store come back.
+    async fn life_away(&mut self, index: usize) -> End {
+        self.store.set_commits_away(true);
+        let env = self.environment(&self.disks[index], &self.store);
+        let access = Access::Away { mounted: false };
+        let opened = volume::open(env, self.drive, device(index), access, LIMITS).await;
+        let volume = match opened {
+            Ok(volume) => volume,
+            Err(OpenError::NotSeen) => return End::Crashed,
+            Err(OpenError::Local(_) | OpenError::Journal(_)) if self.disk_fails(index) => {
+                return End::Crashed;
+            }
+            Err(error) => panic!("seed {}: with the store away: {error}", self.seed),
+        };
+        assert!(!pusher(&volume).state().borrow().is_taken, "seed {}: it is away", self.seed);
+        self.forks[index] = fork_of(&volume);
+        let (journal, end, fork) = (volume.journal().uuid(), volume.journal().appended(), self.forks[index]);
+        trace(|| format!("device {index} opens {fork:?} away, journal {journal} ends at {end}"));
+        let device = VolumeDevice(volume.clone());
+        let Some(contents) = self.contents(&device).await else { return End::Crashed };
+        match self.forks[index] {
+            Some(fork) => self.model.opened_fork(self.seed, index, fork, &contents),
+            None => self.model.opened_away(self.seed, index, &contents),
+        }
+        for _ in 0..self.rng.random_range(0..30) {
+            // Writes, zeros, flushes and reads; more would need the store.
+            let count = self.rng.random_range(1..6);
+            let start = self.rng.random_range(0..BLOCKS - count);
+            let goes_on = match self.rng.random_range(0..4) {
+                0 => {
+                    let count = self.model.len(index);
+                    let flushed = self.patience(device.flush()).await;
+                    let goes_on = matches!(flushed, Some(Ok(())));
+                    if goes_on {
+                        self.model.flushed(index, count);
+                    }
+                    goes_on
+                }
+                1 => read_block(&device, start).await.is_some_and(|found| {
+                    assert_eq!(found, self.model.now(index, start), "seed {}: block {start} away", self.seed);
+                    true
+                }),
+                _ => self.write(index, &device, BlockRange::new(start, count)).await,
+            };
+            if !goes_on {
+                return End::Crashed;
+            }
+            self.moment().await;
+        }
+        if self.rng.random_ratio(1, 4) {
+            return End::Crashed;
+        }
+        self.store.set_commits_away(false);
+        let count = self.model.len(index);
+        match tokio::time::timeout(Duration::from_secs(3600), pusher(&volume).sync()).await {
+            Ok(Ok(_)) => self.committed(index, count),
+            Ok(Err(PushError::Forked(_))) => {
+                assert!(
+                    self.other_has_taken(index),
+                    "seed {}: device {index} becomes a fork, and nobody else has had the drive",
+                    self.seed
+                );
+                self.forks[index] = fork_of(&volume);
+                trace(|| format!("device {index} goes on as fork {:?}", fork_of(&volume)));
+                let synced = tokio::time::timeout(Duration::from_secs(3600), pusher(&volume).sync()).await;
+                match synced {
+                    Ok(Ok(_)) => {
+                        self.committed(index, count);
+                        self.check_fork_alone(index).await;
+                    }
+                    Ok(Err(PushError::Journal(_))) => return End::Crashed,
+                    other => panic!("seed {}: the fork is not uploaded: {other:?}", self.seed),
+                }
+            }
+            Ok(Err(PushError::Journal(_))) => return End::Crashed,
+            other => panic!("seed {}: the store is back: {other:?}", self.seed),
+        }
+        if self.forks[index].is_none() {
+            self.known[index] = self.heads().len();
+        }
+        self.steps(index, &volume, &device).await;
+        End::Crashed
+    }
+
+    /// Whether another device has put a HEAD since this one last opened the drive.
+    fn other_has_taken(&self, index: usize) -> bool {
+        self.heads().iter().skip(self.known[index]).any(|head| head.device != device(index).id)
+    }
+
     async fn life(&mut self, index: usize) -> End {
         let Some(volume) = self.open(index).await else { return End::Crashed };
         let device = VolumeDevice(volume.clone());
@@ -610,9 +699,15 @@ fn simulate(seed: u64) {
         let end = run(async {
             tokio::select! { biased;
                 () = disk.after_syncs(crash_after) => End::Crashed,
-                end = world.life(index) => end,
+                end = async {
+                    match world.rng.random_ratio(1, 5) {
+                        true => world.life_away(index).await,
+                        false => world.life(index).await,
+                    }
+                } => end,
             }
         });
+        world.store.set_commits_away(false);
         trace(|| format!("it ends: {end:?}"));
         match end {
             End::Closed | End::Crashed if world.rng.random_ratio(2, 3) => world.disks[index].power_cut(),

@@ -8,14 +8,14 @@ mod bench;
 use async_trait::async_trait;
 use bench::{Bench, LIMITS, close, device, run};
 use bytes::Bytes;
-use holdall_core::device::{BlockDevice, Durability};
+use holdall_core::device::{BlockDevice, DeviceError, Durability};
 use holdall_core::disk::real::Directory;
 use holdall_core::ext4::{InodeNumber, Kind, Limits, Walk};
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::BlockRange;
-use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -33,6 +33,36 @@ const FILE_BYTES: usize = 20_000;
 const MEDIA_BYTES: usize = 4 << 20;
 const INDEX_BYTES: usize = 300_000;
 const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+/// A store that does not answer.
+struct Gone;
+
+fn gone<T>() -> Result<T, StoreError> {
+    Err(StoreError::Unreachable { reason: "it is away".into() })
+}
+
+#[async_trait]
+impl Store for Gone {
+    async fn get(&self, _name: &str, _range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        gone()
+    }
+
+    async fn put(&self, _name: &str, _body: Bytes, _when: When) -> Result<Etag, StoreError> {
+        gone()
+    }
+
+    async fn head(&self, _name: &str) -> Result<u64, StoreError> {
+        gone()
+    }
+
+    async fn list(&self, _prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        gone()
+    }
+
+    async fn delete(&self, _name: &str) -> Result<(), StoreError> {
+        gone()
+    }
+}
 
 /// A store one round trip away.
 struct Far(Arc<dyn Store>);
@@ -127,6 +157,15 @@ impl World {
     }
 
     async fn open(&self, index: usize, store: Arc<dyn Store>) -> Arc<Volume> {
+        self.open_for(index, store, Access::Write { over_others: false, mounted: false }).await.unwrap()
+    }
+
+    async fn open_for(
+        &self,
+        index: usize,
+        store: Arc<dyn Store>,
+        access: Access,
+    ) -> Result<Arc<Volume>, OpenError> {
         let directory =
             |name| Arc::new(Directory::create(&self.dir.path().join(format!("{index} {name}"))).unwrap());
         let environment = Environment {
@@ -137,8 +176,7 @@ impl World {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false, mounted: false };
-        volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
+        volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await
     }
 
     async fn open_from_afar(&self) -> Arc<Volume> {
@@ -275,5 +313,65 @@ fn of_a_film_that_is_opened_the_index_comes_by_itself() {
         assert!(took < 3 * ROUND_TRIP, "{took:?}");
         assert!(!are_local(&volume, &middle), "and nothing else");
         close(volume).await;
+    });
+}
+
+#[test]
+fn without_the_store_a_drive_can_be_mounted_and_only_data_of_files_is_missing() {
+    let world = World::new();
+    let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1.start;
+    let away = Access::Away { mounted: false };
+    run(async {
+        // A device that has not seen the drive needs its store.
+        let refused = world.open_for(1, Arc::new(Gone), away).await;
+        assert!(matches!(refused, Err(OpenError::NotSeen)));
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        close(volume).await;
+
+        let volume = world.open_for(1, Arc::new(Gone), away).await.unwrap();
+        assert!(!volume.is_taken());
+        assert!(volume.is_mountable_away().await);
+        let begun = Instant::now();
+        for needed in world.needed() {
+            let device = VolumeDevice(volume.clone());
+            drop(device.read(needed.start * 4096..needed.end * 4096).wait().await.unwrap());
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        // Data of a file fails in bounded time: after a minute the first time, then soon.
+        for bound in [90, 5] {
+            let begun = Instant::now();
+            let read = VolumeDevice(volume.clone()).read(film * 4096..(film + 1) * 4096).wait().await;
+            assert!(matches!(read, Err(DeviceError::Unavailable(_))), "{:?}", read.err());
+            assert!(begun.elapsed() < Duration::from_secs(bound), "{:?}", begun.elapsed());
+        }
+        // What may be metadata is waited for: on an error there the file system would give up.
+        let free = BLOCKS - 1;
+        let read = VolumeDevice(volume.clone()).read(free * 4096..(free + 1) * 4096).wait();
+        assert!(tokio::time::timeout(Duration::from_secs(3600), read).await.is_err());
+        // Writes go on, and are there.
+        let device = VolumeDevice(volume.clone());
+        device.write(free * 4096, &[7; 4096], Durability::Forced).wait().await.unwrap();
+        volume.shut_down().await.unwrap();
+        let volume = world.open_for(1, Arc::new(Gone), away).await.unwrap();
+        let lease = VolumeDevice(volume.clone()).read(free * 4096..(free + 1) * 4096).wait().await.unwrap();
+        let mut block = [0; 4096];
+        lease.copy_to(&mut block).unwrap();
+        assert_eq!(block, [7; 4096]);
+        drop(lease);
+        volume.shut_down().await.unwrap();
+    });
+}
+
+#[test]
+fn a_device_that_has_little_of_the_metadata_does_not_mount_without_the_store() {
+    let world = World::new();
+    run(async {
+        let volume = world.open_from_afar().await;
+        volume.shut_down().await.unwrap();
+        let volume = world.open_for(1, Arc::new(Gone), Access::Away { mounted: false }).await.unwrap();
+        let mountable = tokio::time::timeout(Duration::from_secs(600), volume.is_mountable_away()).await;
+        assert!(mountable.is_err());
+        volume.shut_down().await.unwrap();
     });
 }

@@ -90,7 +90,9 @@ pub enum Command {
     #[command(after_help = pins::UNPIN_EXAMPLES)]
     Unpin(pins::Which),
     /// Show what is always kept on this computer, and how far it is here
-    #[command(after_help = "Examples:\n  holdall pins\n  holdall pins work --json | jq '.[] | select(.files_ready < .files_total)'")]
+    #[command(
+        after_help = "Examples:\n  holdall pins\n  holdall pins work --json | jq '.[] | select(.files_ready < .files_total)'"
+    )]
     Pins {
         /// The drive; without, all of them
         #[arg(value_parser = drive::name)]

@@ -14,16 +14,17 @@ use holdall_core::family::Unlocked;
 use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
-use holdall_core::volume::Volume;
+use holdall_core::volume::{OpenError, Volume};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
 pub use pins::{What, words};
 pub use scanning::ScanError;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use usage::Usage;
 use uuid::Uuid;
 
+mod away;
 mod change;
 mod close;
 mod engine;
@@ -159,9 +160,24 @@ impl Drive {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let FamilyStore { reached, store, family } = self.stores.family(&self.store_url()).await?;
         *self.reached.write() = Some(reached);
-        if self.config.lock().mode != family.mode {
-            self.remember(|config| config.mode = family.mode)?;
+        let is_known = {
+            let config = self.config.lock();
+            config.mode == family.mode && config.family.as_ref() == Some(&family)
+        };
+        if !is_known {
+            self.remember(|config| (config.mode, config.family) = (family.mode, Some(family.clone())))?;
         }
+        Ok((store, Unlocked::with_key(family, key)))
+    }
+
+    /// The same, by what is remembered: the store is not asked.
+    pub(super) async fn unlock_away(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
+        let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
+        let known = self.config.lock().family.clone();
+        let family = known.ok_or_else(|| failure::open(&OpenError::NotSeen, &self.name))?;
+        let FamilyStore { reached, store, family } =
+            self.stores.known_family(&self.store_url(), family).await?;
+        *self.reached.write() = Some(reached);
         Ok((store, Unlocked::with_key(family, key)))
     }
 

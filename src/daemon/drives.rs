@@ -400,6 +400,7 @@ impl Drives {
             drive,
             store: store.to_owned(),
             mode: unlocked.family.mode,
+            family: Some(unlocked.family.clone()),
             replicas: Vec::new(),
             former: Vec::new(),
             open: None,

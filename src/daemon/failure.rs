@@ -243,6 +243,12 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
             "What this computer holds is newer than the store. Nothing was changed.",
             "If the store was restored from a backup, ask whoever did it; else do not trust the store.",
         ),
+        OpenError::NotSeen => failure(
+            Code::Offline,
+            "The version of the drive that this computer saw last is not its own, so it cannot open the drive alone.",
+            SAFE_HERE,
+            "Connect to the network, then open it again.",
+        ),
         OpenError::Store(error) => store(error),
         OpenError::Read(error) => read(error),
         OpenError::Journal(error) => journal(error),

@@ -1,7 +1,7 @@
 //! What this device knows: itself, and its drives. Small files, each replaced atomically, that survive everything.
 
 use crate::paths::Paths;
-use holdall_core::format::family::Mode;
+use holdall_core::format::family::{Family, Mode};
 use holdall_core::push::Device;
 use holdall_core::seal::DataKey;
 use holdall_core::volume::Fork;
@@ -29,6 +29,9 @@ pub struct Config {
     /// How its family changes HEADs; known without asking the store.
     #[serde(default = "swap")]
     pub mode: Mode,
+    /// Its family, as the store said last: what a drive that opens without its store goes by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// Further stores that have what the first one has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaConfig>,
@@ -308,6 +311,7 @@ mod tests {
             drive,
             store: "file:///s".to_owned(),
             mode: Mode::Swap,
+            family: None,
             replicas: Vec::new(),
             former: Vec::new(),
             open: None,

@@ -89,7 +89,9 @@ impl Drive {
             (DriveState::ReadOnly, _) => {
                 reason = self.looks_because.lock().clone().or(reason);
             }
-            (DriveState::Ready | DriveState::Syncing, _) => reason = reason.or_else(|| self.pins.warning(&self.name)),
+            (DriveState::Ready | DriveState::Syncing, _) => {
+                reason = reason.or_else(|| self.pins.warning(&self.name))
+            }
             _ => {}
         }
         let fork = volume.as_deref().and_then(|volume| self.fork_in(volume));

@@ -77,6 +77,12 @@ impl Stores {
         self.family_of(&parse(url)?, failure::family).await
     }
 
+    /// The store at `url`, of whose family all is remembered. Nothing is contacted yet.
+    pub async fn known_family(&self, url: &str, family: Family) -> Result<FamilyStore, Failure> {
+        let reached = self.connect(&parse(url)?).await?;
+        Ok(FamilyStore { store: with_heads(reached.clone(), family.mode), reached, family })
+    }
+
     /// The store at `url`, and what it says of its family; `explain` says what its errors mean.
     pub async fn family_of(
         &self,

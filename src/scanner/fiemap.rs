@@ -81,9 +81,7 @@ fn ask(file: &impl AsFd, start: u64, extents: &mut [Extent; EXTENTS]) -> io::Res
     Ok((request.mapped_extents as usize).min(EXTENTS))
 }
 
-fn read_all(
-    mut ask: impl FnMut(u64, &mut [Extent; EXTENTS]) -> io::Result<usize>,
-) -> io::Result<Extents> {
+fn read_all(mut ask: impl FnMut(u64, &mut [Extent; EXTENTS]) -> io::Result<usize>) -> io::Result<Extents> {
     let mut found = Extents::default();
     let mut buffer = [Extent::default(); EXTENTS];
     let mut start = 0;
@@ -92,7 +90,9 @@ fn read_all(
         for extent in &buffer[..count] {
             found.take(extent);
         }
-        let Some(last) = buffer[..count].last().filter(|last| last.flags & LAST == 0) else { return Ok(found) };
+        let Some(last) = buffer[..count].last().filter(|last| last.flags & LAST == 0) else {
+            return Ok(found);
+        };
         let next = last.logical.saturating_add(last.length);
         // The file may be changing under us; what comes of it is looked at again.
         if next <= start {
@@ -134,8 +134,11 @@ mod tests {
     /// A kernel that has these extents, and gives so many at a time.
     fn read(extents: &[Extent], at_once: usize) -> Extents {
         read_all(|start, buffer| {
-            let rest: Vec<_> =
-                extents.iter().filter(|extent| extent.logical + extent.length > start).take(at_once).collect();
+            let rest: Vec<_> = extents
+                .iter()
+                .filter(|extent| extent.logical + extent.length > start)
+                .take(at_once)
+                .collect();
             rest.iter().zip(buffer.iter_mut()).for_each(|(extent, place)| *place = **extent);
             Ok(rest.len())
         })

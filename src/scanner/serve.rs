@@ -1,9 +1,9 @@
 //! The process itself: it does what it is told, one scan after the other, and tells of changes in between.
 
-use super::walk::walk;
-use super::watch::Watches;
 #[cfg(test)]
 use super::Blind;
+use super::walk::walk;
+use super::watch::Watches;
 use super::{Order, Scan, Told, Unscannable};
 use crate::privileged::{Target, open_mounted};
 use std::io::{self, BufRead, BufReader, Write};
@@ -61,7 +61,13 @@ fn serve() -> io::Result<()> {
     std::process::exit(0)
 }
 
-fn scan_all(target: &Target, mountpoint: &Path, watches: &Watches, out: &Out, waiting: &mpsc::Receiver<Scan>) {
+fn scan_all(
+    target: &Target,
+    mountpoint: &Path,
+    watches: &Watches,
+    out: &Out,
+    waiting: &mpsc::Receiver<Scan>,
+) {
     for scan in waiting {
         // Opened anew for each: nothing of the drive is in use in between.
         let done = match open_mounted(target, mountpoint) {

@@ -127,7 +127,8 @@ fn a_walk_stays_below_its_path_and_says_what_it_did_not_see() {
     run("umount", &[&root.join("d/elsewhere").display().to_string()]);
     assert_eq!(ended, Ok(Blind::default()));
     assert_eq!(files.len(), 1500, "hard links count once");
-    let blocks: BTreeSet<_> = files.iter().flatten().flat_map(|(start, count)| *start..start + count).collect();
+    let blocks: BTreeSet<_> =
+        files.iter().flatten().flat_map(|(start, count)| *start..start + count).collect();
     assert_eq!(blocks.len(), 3000);
     assert_eq!((inside, refused), (Err(Unscannable::Elsewhere), Err(Unscannable::Elsewhere)));
     for (path, why) in [

@@ -103,7 +103,9 @@ impl Walk<'_> {
     }
 
     fn watch(&mut self, directory: &OwnedFd, name: Option<&OsStr>) {
-        if self.scan.watch && self.watches.add(directory.as_fd(), &self.scan.path, name, self.scan.id).is_err() {
+        if self.scan.watch
+            && self.watches.add(directory.as_fd(), &self.scan.path, name, self.scan.id).is_err()
+        {
             self.blind.unwatched = true;
         }
     }

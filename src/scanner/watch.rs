@@ -59,7 +59,13 @@ impl Watches {
     }
 
     /// Watches an open directory for `path`, from the scan `scan` on: all that is in it, or what has a name.
-    pub fn add(&self, directory: BorrowedFd<'_>, path: &str, name: Option<&OsStr>, scan: u64) -> Result<(), Errno> {
+    pub fn add(
+        &self,
+        directory: BorrowedFd<'_>,
+        path: &str,
+        name: Option<&OsStr>,
+        scan: u64,
+    ) -> Result<(), Errno> {
         // Locked over both, so that no event comes before it is known whose it is.
         let mut known = self.known();
         let at = format!("/proc/self/fd/{}", directory.as_raw_fd());
@@ -99,14 +105,18 @@ impl Watches {
         let mut due: HashMap<String, Instant> = HashMap::new();
         loop {
             let next = due.values().min().map(|at| at.saturating_duration_since(Instant::now()));
-            let timeout =
-                next.map(|next| Timespec { tv_sec: next.as_secs().cast_signed(), tv_nsec: next.subsec_nanos().into() });
-            let ready = rustix::event::poll(&mut [PollFd::new(&self.inotify, PollFlags::IN)], timeout.as_ref());
+            let timeout = next.map(|next| Timespec {
+                tv_sec: next.as_secs().cast_signed(),
+                tv_nsec: next.subsec_nanos().into(),
+            });
+            let ready =
+                rustix::event::poll(&mut [PollFd::new(&self.inotify, PollFlags::IN)], timeout.as_ref());
             if ready.is_ok_and(|ready| ready > 0) {
                 self.read(&mut due);
             }
             let now = Instant::now();
-            let over: Vec<_> = due.iter().filter(|(_, at)| **at <= now).map(|(path, _)| path.clone()).collect();
+            let over: Vec<_> =
+                due.iter().filter(|(_, at)| **at <= now).map(|(path, _)| path.clone()).collect();
             due.retain(|path, _| !over.contains(path));
             if !over.is_empty() && !tell(over) {
                 return;

@@ -10,6 +10,7 @@
 mod bench;
 mod person;
 
+mod away;
 mod keyring;
 mod limits;
 mod pins;

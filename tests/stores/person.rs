@@ -46,6 +46,7 @@ impl Person {
     }
 
     /// Runs a command that must succeed, and returns its result.
+    #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> Value {
         let output = self.machine.run(arguments);
         self.hear(&output);

@@ -49,7 +49,8 @@ impl World {
         }
         std::fs::write(root.join("other"), random.bytes(4 << 20)).unwrap();
         // It compresses well.
-        let large: Vec<u8> = (0..LARGE_BYTES / 4).flat_map(|word| (word as u32 / 64 + 1).to_le_bytes()).collect();
+        let large: Vec<u8> =
+            (0..LARGE_BYTES / 4).flat_map(|word| (word as u32 / 64 + 1).to_le_bytes()).collect();
         std::fs::write(root.join("large"), large).unwrap();
         a.ok(&["drive", "close", "d", "--wait"]);
         Self { bench, _server: server, proxy, url, a, kept }
@@ -80,15 +81,19 @@ impl World {
 
     /// All that is kept reads whole from the drive itself, and listing all of it works.
     fn reads_offline(&self, person: &Person) {
-        let root = person.machine.mountpoint();
         self.cut();
+        self.reads(person);
+        self.mend();
+    }
+
+    fn reads(&self, person: &Person) {
+        let root = person.machine.mountpoint();
         for (path, bytes) in &self.kept {
             let path = root.join("kept").join(path);
             forget_pages(&path);
             assert!(std::fs::read(&path).unwrap() == *bytes, "{}", path.display());
         }
         assert!(sh(&root, "find . -type f -printf x").len() > self.kept.len());
-        self.mend();
     }
 }
 
@@ -112,7 +117,11 @@ fn ready(person: &Person, files: usize, bytes: usize) -> Value {
         pin["state"] == "Always keep" && pin["files_total"] == files && pin["bytes"] == bytes
     })
     .unwrap_or_else(|()| panic!("not {files} files of {bytes} bytes: {pins}"));
-    assert_eq!((pins.as_array().unwrap().len(), &pins[0]["files_ready"]), (1, &pins[0]["files_total"]), "{pins}");
+    assert_eq!(
+        (pins.as_array().unwrap().len(), &pins[0]["files_ready"]),
+        (1, &pins[0]["files_total"]),
+        "{pins}"
+    );
     pins[0].clone()
 }
 
@@ -127,7 +136,11 @@ fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
     assert_eq!(b.ok(&["pins"]), serde_json::json!([]), "it was only asked for");
 
     let pinned = b.ok(&["pin", &kept, "--wait"]);
-    assert_eq!((&pinned[0]["state"], &pinned[0]["files_ready"]), (&"Always keep".into(), &FILES.into()), "{pinned}");
+    assert_eq!(
+        (&pinned[0]["state"], &pinned[0]["files_ready"]),
+        (&"Always keep".into(), &FILES.into()),
+        "{pinned}"
+    );
     assert_eq!(pinned[0]["at"], kept.as_str());
     let told = b.reads(&["pin", &kept, "--wait"]);
     assert!(told.contains(&format!("Ready for offline: {FILES} of {FILES}")), "{told}");
@@ -158,17 +171,23 @@ fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
     b.ok(&["evict", "--drive", "d"]);
     world.reads_offline(&b);
 
-    // Another daemon, which begins while the store is away.
-    world.cut();
-    b.ok(&["daemon", "stop"]);
-    b.ok(&["pins"]);
-    world.mend();
-    b.machine.status_when("open again", |status| status["state"] == "Ready");
-    b.ok(&["evict", "--drive", "d"]);
-    world.reads_offline(&b);
-    world.ready(&b);
+    // The computer is switched off, and on again where there is no network.
     b.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(b.ok(&["pins", "d"])[0]["state"], "Closed");
+    world.cut();
+    b.open();
+    b.ok(&["evict", "--drive", "d"]);
+    world.reads(&b);
+    // And so is the daemon alone.
+    b.ok(&["daemon", "stop"]);
+    let is_mounted = || !b.ok(&["drive", "status", "d"])["mountpoint"].is_null();
+    wait_until("the drive is taken up", is_mounted).unwrap();
+    b.ok(&["evict", "--drive", "d"]);
+    world.reads(&b);
+    world.ready(&b);
+    world.mend();
+    b.machine.status_when("Ready", |status| status["state"] == "Ready");
+    b.ok(&["drive", "close", "d", "--wait"]);
 
     // Another computer rewrites a file.
     let a = &world.a;

@@ -70,17 +70,18 @@ impl Map {
     pub fn adopt(&self, checkpoint: Checkpoint, places: &BTreeMap<u32, BoxRef>) {
         let mut state = self.state.lock();
         for page in checkpoint.pages {
-            match places.get(&page.index) {
+            let replaced = match places.get(&page.index) {
                 Some(place) => {
-                    state.pages.insert(page.index, *place);
+                    let replaced = state.pages.insert(page.index, *place);
                     self.objects.remember(*place, page);
+                    replaced
                 }
-                None => {
-                    state.pages.remove(&page.index);
-                }
-            }
+                None => state.pages.remove(&page.index),
+            };
+            self.objects.forget(replaced, &[]);
         }
-        state.overlay = Default::default();
+        let overlay = std::mem::take(&mut state.overlay);
+        self.objects.forget(None, &overlay.segments);
     }
 }
 

@@ -51,8 +51,8 @@ impl ReadError {
     }
 }
 
-/// Map pages on the local disk, sealed as they are in the store. Whatever is in here can be fetched again, and may
-/// vanish or rot at any time: a page that does not open is fetched.
+/// Map pages and directories of the tail on the local disk, sealed as they are in the store. Whatever is in here can be fetched again, and may
+/// vanish or rot at any time: what does not open is fetched.
 pub struct PageCache {
     tree: Option<sled::Tree>,
 }
@@ -82,6 +82,12 @@ impl PageCache {
         if let Some(tree) = &self.tree {
             // What sled does not take is only fetched again.
             let _ = tree.insert(Self::key(place), sealed);
+        }
+    }
+
+    fn remove(&self, place: BoxRef) {
+        if let Some(tree) = &self.tree {
+            let _ = tree.remove(Self::key(place));
         }
     }
 }
@@ -168,12 +174,41 @@ impl Objects {
         Root::open(&self.sealer, &name, &object).map_err(|error| ReadError::Format { name, error })
     }
 
-    /// A segment's directory, in one ranged request.
+    /// A segment's directory, in one ranged request if it is not remembered.
     pub async fn directory(&self, segment: TailSegment) -> Result<Directory, ReadError> {
         let name = segment.object.name(ObjectKind::Segment);
-        let front = HEADER_BYTES as u64 + u64::from(segment.directory_len);
+        let (place, front) = front_of(segment);
+        let remembered = self.local.get(place).filter(|bytes| bytes.len() as u64 == front);
+        if let Some(Ok(directory)) = remembered.map(|bytes| segment::decode(&self.sealer, &name, &bytes)) {
+            return Ok(directory);
+        }
         let bytes = self.store.get(&name, Some(0..front)).await?.bytes;
-        segment::decode(&self.sealer, &name, &bytes).map_err(|error| ReadError::Format { name, error })
+        let decoded = segment::decode(&self.sealer, &name, &bytes);
+        let directory = decoded.map_err(|error| ReadError::Format { name, error })?;
+        self.local.put(place, &bytes);
+        Ok(directory)
+    }
+
+    /// Remembers a page, sealed as it was just put.
+    pub fn remember_sealed(&self, place: BoxRef, body: &[u8]) {
+        let (start, len) = (place.offset as usize, place.stored_len as usize);
+        if let Some(sealed) = body.get(start..start + len) {
+            self.local.put(place, sealed);
+        }
+    }
+
+    /// Gives up the local copies of a page and of directories that no later version names.
+    pub(super) fn forget(&self, page: Option<BoxRef>, tail: &[TailSegment]) {
+        let directories = tail.iter().map(|segment| front_of(*segment).0);
+        page.into_iter().chain(directories).for_each(|place| self.local.remove(place));
+    }
+
+    /// Remembers the directory of a segment that was just put.
+    pub fn remember_directory(&self, segment: TailSegment, body: &[u8]) {
+        let (place, front) = front_of(segment);
+        if let Some(bytes) = body.get(..front as usize) {
+            self.local.put(place, bytes);
+        }
     }
 
     /// The directory of a segment of which only the id is known.
@@ -250,6 +285,13 @@ impl Objects {
         let range = u64::from(place.offset)..u64::from(place.offset) + u64::from(place.stored_len);
         Ok(self.store.get(&place.object.name(ObjectKind::Segment), Some(range)).await?.bytes)
     }
+}
+
+/// Where the front of a segment, up to its directory's end, is remembered, and how long it is. No page begins there.
+fn front_of(segment: TailSegment) -> (BoxRef, u64) {
+    let front = HEADER_BYTES as u64 + u64::from(segment.directory_len);
+    let (object, object_len) = (segment.object, segment.object_len);
+    (BoxRef { object, object_len, offset: 0, stored_len: front as u32 }, front)
 }
 
 impl Pages {

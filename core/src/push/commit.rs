@@ -9,11 +9,12 @@ use super::{Device, Namer, PushError, PushState};
 use crate::fence::{self, Swap};
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::Root;
+use crate::format::root::{Root, Snapshot};
 use crate::map::{Objects, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
 use crate::store::{Etag, StoreError, When};
+use crate::units::Epoch;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,6 +28,8 @@ pub struct Committer {
     head: Head,
     etag: Etag,
     root: Root,
+    /// The next commit keeps it, too.
+    keeps: Option<Snapshot>,
     publish: watch::Sender<PushState>,
 }
 
@@ -40,7 +43,12 @@ impl Committer {
     ) -> Self {
         // Counting goes on behind the root, whoever wrote it: names are told apart by their random part anyway.
         let namer = Namer { drive: head.drive, epoch: head.epoch, seq: root.seq };
-        Self { objects, device, namer, head, etag, root, publish }
+        Self { objects, device, namer, head, etag, root, keeps: None, publish }
+    }
+
+    /// Has the first commit keep a version.
+    pub(super) fn keeping(self, keeps: Option<Snapshot>) -> Self {
+        Self { keeps, ..self }
     }
 
     /// The current version.
@@ -61,6 +69,20 @@ impl Committer {
     /// Objects of the family.
     pub fn objects(&self) -> &Arc<Objects> {
         &self.objects
+    }
+
+    /// Goes on from what was just found in the store.
+    pub(super) fn go_on_from(&mut self, (head, etag): (Head, Etag), root: Root) {
+        (self.head, self.etag, self.root) = (head, etag, root);
+    }
+
+    /// Takes the drive: the same version, in the next epoch. Comes back when HEAD says so.
+    pub(super) async fn take(&mut self) -> Result<(), PushError> {
+        let Head { root, root_hash, parent, epoch, .. } = self.head;
+        let next = self.next_head(HeadState::Held, root, root_hash, parent);
+        self.swap(Head { epoch: Epoch(epoch.0 + 1), ..next }).await?;
+        self.namer = Namer { drive: self.head.drive, epoch: self.head.epoch, seq: self.root.seq };
+        Ok(())
     }
 
     pub(super) fn namer(&mut self) -> &mut Namer {
@@ -99,6 +121,7 @@ impl Committer {
         root.committed_ms = now_ms();
         root.device = self.device.id;
         root.device_name = self.device.name.clone();
+        root.snapshots.extend(self.keeps.clone());
         change(&mut root);
         let name = id.name(ObjectKind::Root);
         let body = Bytes::from(root.seal(self.objects.sealer(), &name));
@@ -107,6 +130,7 @@ impl Committer {
         let head = self.next_head(HeadState::Held, id, root_hash, root.parent);
         self.swap(head).await?;
         self.root = root;
+        self.keeps = None;
         Ok(())
     }
 
@@ -168,7 +192,7 @@ impl Committer {
         }
     }
 
-    async fn read_head(&self, name: &str) -> (Head, Etag) {
+    pub(super) async fn read_head(&self, name: &str) -> (Head, Etag) {
         let mut backoff = Backoff::new();
         loop {
             let error = match self.objects.store().get(name, None).await {

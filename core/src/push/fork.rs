@@ -87,7 +87,7 @@ impl Task {
         let branch = Branch { journal, base, least: self.committed, device };
         let (head, etag, root) = fork::begin(objects, fork, &branch).await?;
         let known = self.committer.root();
-        let map = match root.pages == known.pages && root.tail == known.tail {
+        let map = match root.pages == known.pages && root.tail == known.tail && self.map.is_loaded() {
             true => None,
             false => Some(Map::open(objects.clone(), &root).await?),
         };

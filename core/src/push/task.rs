@@ -3,7 +3,7 @@
 use super::commit::{Committer, now_ms};
 use super::pack::{Batch, Packed};
 use super::policy::{self, Decision, Facts};
-use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, Request};
+use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, Request, take};
 use crate::fence;
 use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
@@ -12,12 +12,13 @@ use crate::format::segment::{Directory, SegmentBuilder};
 use crate::format::usage::{self, Usage};
 use crate::journal::Journal;
 use crate::map::Map;
+use crate::store::Etag;
 use crate::units::Lsn;
 use crate::volume::VolumeLimits;
 use data_encoding::HEXLOWER;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -35,6 +36,8 @@ pub(super) struct Task {
     /// Own CRC of the record `committed`.
     pub(super) committed_crc: u32,
     limits: VolumeLimits,
+    /// Whether HEAD names this opening: not before the store has answered, where that was away.
+    pub(super) is_taken: bool,
     /// Up to where the dirty set is frozen, while batches of it are being pushed.
     pub(super) frozen: Option<Lsn>,
     /// When something was first seen to wait.
@@ -45,16 +48,20 @@ pub(super) struct Task {
 impl Task {
     pub fn new(parts: Parts, publish: watch::Sender<PushState>, pause: watch::Receiver<bool>) -> Self {
         let objects = parts.map.objects().clone();
-        let head = (parts.head, parts.etag);
+        let is_taken = parts.etag.is_some();
+        // Without one HEAD is read before it is swapped.
+        let head = (parts.head, parts.etag.unwrap_or(Etag(String::new())));
         Self {
             journal: parts.journal,
             map: parts.map,
-            committer: Committer::new(objects, parts.device, head, parts.root, publish.clone()),
+            committer: Committer::new(objects, parts.device, head, parts.root, publish.clone())
+                .keeping(parts.keeps),
             publish,
             pause,
             committed: parts.committed,
             committed_crc: parts.committed_crc,
             limits: parts.limits,
+            is_taken,
             frozen: None,
             waiting_since: None,
             remembers: parts.remembers,
@@ -62,8 +69,20 @@ impl Task {
     }
 
     pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
+        let mut waiting = VecDeque::new();
+        if !self.is_taken {
+            let Some(asked) = take::first(&mut self, &mut requests).await else { return };
+            match asked {
+                Ok(asked) => waiting = asked,
+                Err(error) => return self.give_up(requests, error).await,
+            }
+        }
         loop {
-            let asked = match self.next_request(&mut requests).await {
+            let next = match waiting.pop_front() {
+                Some(request) => Next::Request(request),
+                None => self.next_request(&mut requests).await,
+            };
+            let asked = match next {
                 Next::Request(request) => self.serve(request).await,
                 Next::Batch => {
                     let pushed = self.push_batch().await;
@@ -72,14 +91,18 @@ impl Task {
                 Next::Closed => return,
             };
             if let Err(error) = asked.or_else(unless_forked) {
-                tracing::error!(%error, "pushing has stopped");
-                self.publish.send_modify(|state| {
-                    state.pushing = false;
-                    state.stopped = Some(error.clone());
-                });
-                return refuse_all(requests, error).await;
+                return self.give_up(requests, error).await;
             }
         }
+    }
+
+    async fn give_up(self, requests: mpsc::UnboundedReceiver<Request>, error: PushError) {
+        tracing::error!(%error, "pushing has stopped");
+        self.publish.send_modify(|state| {
+            state.pushing = false;
+            state.stopped = Some(error.clone());
+        });
+        refuse_all(requests, error).await;
     }
 
     async fn next_request(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Next {
@@ -256,6 +279,7 @@ impl Task {
         let len = packed.body.len() as u64;
         self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
         self.publish.send_modify(|state| state.batch.0 = (state.batch.0 + len).min(state.batch.1));
+        self.committer.objects().remember_directory(packed.tail(), &packed.body);
         (packed.tail(), packed.directory)
     }
 
@@ -311,6 +335,7 @@ impl Task {
             for entry in entries {
                 let (offset, stored_len) = (entry.offset, entry.stored_len);
                 let place = BoxRef { object: id, object_len, offset, stored_len };
+                self.committer.objects().remember_sealed(place, &body);
                 match entry.index {
                     Some(index) => drop(places.insert(index, place)),
                     None => usage_place = Some(place),
@@ -390,13 +415,16 @@ fn unless_forked(error: PushError) -> Result<(), PushError> {
 
 async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, error: PushError) {
     while let Some(request) = requests.recv().await {
-        let error = error.clone();
-        match request {
-            Request::Sync(reply) => drop(reply.send(Err(error))),
-            Request::Snapshot(_, reply) => drop(reply.send(Err(error))),
-            Request::DropSnapshot(_, reply) | Request::Release(reply) => drop(reply.send(Err(error))),
-            Request::Collect(reply) => drop(reply.send(Err(error))),
-        }
+        refuse(request, error.clone());
+    }
+}
+
+pub(super) fn refuse(request: Request, error: PushError) {
+    match request {
+        Request::Sync(reply) => drop(reply.send(Err(error))),
+        Request::Snapshot(_, reply) => drop(reply.send(Err(error))),
+        Request::DropSnapshot(_, reply) | Request::Release(reply) => drop(reply.send(Err(error))),
+        Request::Collect(reply) => drop(reply.send(Err(error))),
     }
 }
 

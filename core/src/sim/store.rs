@@ -48,6 +48,8 @@ struct World {
     /// Every HEAD that was ever put, in order.
     heads: Vec<Bytes>,
     habits: Habits,
+    /// Nothing can be changed, and nobody can tell which version is the last; what is immutable can be read.
+    commits_are_away: bool,
     /// When objects were put, for listings that are late.
     put_at: BTreeMap<String, Instant>,
 }
@@ -104,6 +106,7 @@ impl SimStore {
             puts: 0,
             heads: Vec::new(),
             habits: Habits::GOOD,
+            commits_are_away: false,
             put_at: BTreeMap::new(),
         };
         Self { world: Arc::new(Mutex::new(world)) }
@@ -125,6 +128,12 @@ impl SimStore {
         let world = &mut *self.world.lock();
         world.faults = faults;
         world.away_until = 0;
+    }
+
+    /// From now on, or no longer, nothing can be changed, and nobody can tell which version is the last. What is immutable
+    /// can be read, so that a test sees what a device shows then.
+    pub fn set_commits_away(&self, are_away: bool) {
+        self.world.lock().commits_are_away = are_away;
     }
 
     /// A copy of what is in it, without faults.
@@ -194,8 +203,16 @@ impl SimStore {
         Ok(())
     }
 
+    fn reach_commits(&self) -> Result<(), StoreError> {
+        match self.world.lock().commits_are_away {
+            true => Err(StoreError::Unreachable { reason: "it is away".into() }),
+            false => Ok(()),
+        }
+    }
+
     async fn change(&self, mut change: Change) -> Result<Etag, StoreError> {
         self.arrive().await?;
+        self.reach_commits()?;
         if self.world.lock().habits.in_two_steps {
             self.world.lock().check(&change)?;
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -282,6 +299,9 @@ fn etag(body: &[u8]) -> Etag {
 impl Store for SimStore {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         self.arrive().await?;
+        if ["head/", "claim/"].iter().any(|prefix| name.starts_with(prefix)) {
+            self.reach_commits()?;
+        }
         let world = self.world.lock();
         let body = world.objects.get(name).ok_or_else(|| StoreError::NotFound { name: name.to_owned() })?;
         let asked = range.filter(|_| !world.habits.ignores_ranges);
@@ -302,6 +322,7 @@ impl Store for SimStore {
 
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         self.arrive().await?;
+        self.reach_commits()?;
         let world = self.world.lock();
         let matching =
             world.objects.iter().filter(|(name, _)| name.starts_with(prefix) && world.is_listed(name));

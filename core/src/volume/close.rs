@@ -108,6 +108,10 @@ impl Volume {
     /// Pushes what is left and tells the store that nobody has the drive open any more.
     pub async fn release(&self) -> Result<(), PushError> {
         let Some(pusher) = &self.pusher else { return Ok(()) };
+        if !pusher.state().borrow().is_taken && !self.has_unsent() {
+            // HEAD is as this device left it before.
+            return Ok(());
+        }
         pusher.sync().await?;
         pusher.release().await
     }

@@ -11,12 +11,16 @@
 //! 4. What the cache holds of another version is made invalid, durably, *before* the new base is remembered: a crash
 //!    in between only makes the same blocks invalid once more.
 //! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
+//!
+//! Where the store is away, steps 1 to 4 take for HEAD what this device saw last, if that names this device; the swap is
+//! made once the store is back (`push/take.rs`).
 
 use super::keeper::Keeper;
 use super::pins::Pins;
 use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::room::Room;
+use super::seen::Seen;
 use super::survey::Survey;
 use super::take::{begin_fork, keep_deposed, swap_epoch};
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
@@ -69,6 +73,12 @@ pub enum Access {
         /// shown to it: it goes on as a fork, also where nothing is unsent.
         mounted: bool,
     },
+    /// To write while the store is away, if the version that this device saw last is its own. The drive is taken as soon
+    /// as the store answers; has somebody else written by then, what was written here is a fork.
+    Away {
+        /// As above.
+        mounted: bool,
+    },
     /// To look at one version; nothing in the store changes, and what is written is thrown away.
     Look {
         /// The version, and BLAKE3 of its object.
@@ -115,6 +125,9 @@ pub enum OpenError {
         /// Records that are only here.
         unsent: u64,
     },
+    /// The store is away, and the version that was seen last is another device's, or is not known whole.
+    #[error("the version of the drive that this computer saw last is not its own")]
+    NotSeen,
     /// The store shows an older version than this device has seen.
     #[error("the store shows epoch {found}, but this computer has seen epoch {known}: it went back in time")]
     RolledBack {
@@ -163,7 +176,11 @@ pub async fn open_pinned(
     match access {
         Access::Look { root } => look(disks, store, objects, root, limits).await,
         Access::Write { over_others, mounted } => {
-            take(disks, store, objects, drive, device, (over_others, mounted), (limits, pinned)).await
+            take(disks, store, objects, drive, device, (How::Now { over_others }, mounted), (limits, pinned))
+                .await
+        }
+        Access::Away { mounted } => {
+            take(disks, store, objects, drive, device, (How::Away, mounted), (limits, pinned)).await
         }
     }
 }
@@ -180,6 +197,15 @@ pub async fn fork(state: &dyn Disk, drive: Uuid, taken_by: &str) -> io::Result<F
     let local = Local { fork: Some(fork.clone()), ..local };
     local.save(state).await?;
     Ok(fork)
+}
+
+/// How HEAD is known.
+#[derive(Clone, Copy)]
+enum How {
+    /// It is read, and swapped at once.
+    Now { over_others: bool },
+    /// It is what this device saw last, until the store is back.
+    Away,
 }
 
 /// The directories of a drive on this device.
@@ -226,40 +252,69 @@ async fn take(
     objects: Arc<Objects>,
     drive: Uuid,
     device: Device,
-    (over_others, mounted): (bool, bool),
+    (how, mounted): (How, bool),
     (limits, pinned): (VolumeLimits, Pinned),
 ) -> Result<Arc<Volume>, OpenError> {
     let local = Local::load(&*disks.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
-    let found = read_head(&*store, objects.sealer(), drive).await;
-    let (before, etag) = match (found, &fork, &local) {
-        (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
-            begin_fork(&disks, &objects, fork, local, &device, limits).await?
+    let (before, etag, root) = match how {
+        How::Away => {
+            let seen = seen_last(&*disks.state, objects.sealer(), drive, &device, local.as_ref())?;
+            let Seen { head, root } = seen.ok_or(OpenError::NotSeen)?;
+            (head, None, Some(root))
         }
-        (found, _, _) => found?,
+        How::Now { .. } => {
+            let found = read_head(&*store, objects.sealer(), drive).await;
+            let (head, etag) = match (found, &fork, &local) {
+                (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
+                    begin_fork(&disks, &objects, fork, local, &device, limits).await?
+                }
+                (found, _, _) => found?,
+            };
+            (head, Some(etag), None)
+        }
     };
+    let over_others = matches!(how, How::Now { over_others: true });
     check_here(&before, &disks, &objects, local.as_ref(), mounted, limits).await?;
     check_head(&before, &device, over_others, local.as_ref())?;
-    let root = objects.root(before.root, Some(before.root_hash)).await?;
+    let root = match root {
+        Some(root) => root,
+        None => objects.root(before.root, Some(before.root_hash)).await?,
+    };
     let capacity = capacity(root.geometry.size_blocks);
     // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
     let base = local.as_ref().and_then(|local| local.base.clone());
     let mut opened: Opened = open_journal(&disks, local, (drive, mounted), &root, limits, capacity).await?;
 
-    let epoch = Epoch(before.epoch.0 + 1);
-    let deposes = fork::deposes(&before, &device, base.as_ref()) && !begun;
-    let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
-        true => keep_deposed(&objects, &before, root, epoch, &device).await?,
-        false => (root, (before.root, before.root_hash, before.parent)),
+    let mut keeps = None;
+    let (root, head, etag, map) = match etag {
+        Some(etag) => {
+            let epoch = Epoch(before.epoch.0 + 1);
+            // Who has let it go may open it while the store is away, and has changes on top of that version then.
+            if before.state == HeadState::Released && before.device != device.id && !begun {
+                keeps = Some(fork::deposed_snapshot(&before, epoch, root.geometry.size_blocks));
+            }
+            let deposes = fork::deposes(&before, &device, base.as_ref()) && !begun;
+            let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
+                true => keep_deposed(&objects, &before, root, epoch, &device).await?,
+                false => (root, (before.root, before.root_hash, before.parent)),
+            };
+            let (taken, map) = tokio::join!(
+                swap_epoch(&store, objects.sealer(), &before, etag, epoch, named, &device),
+                Map::open(objects.clone(), &root)
+            );
+            let (head, etag) = taken?;
+            (root, head, Some(etag), map?)
+        }
+        // It is taken when the store is back; the map is read then, as far as it is not remembered.
+        None => {
+            let map = Map::unread(objects.clone(), &root);
+            (root, before, None, map)
+        }
     };
-    let (taken, map) = tokio::join!(
-        swap_epoch(&store, objects.sealer(), &before, etag, epoch, named, &device),
-        Map::open(objects.clone(), &root)
-    );
-    let (head, etag) = taken?;
-    let map = Arc::new(map?);
+    let map = Arc::new(map);
 
     let cache = Cache::open(&*disks.cache, cache_of, capacity, &opened.local.generation_numbers())?;
     let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
@@ -269,14 +324,15 @@ async fn take(
             opened.local.replay_from = opened.cut.next().0;
         }
     }
-    reconcile::remember(&disks, &cache, &mut opened, &head).await?;
+    let seen = Seen { head: head.clone(), root: root.clone() };
+    reconcile::remember(&disks, &cache, &mut opened, objects.sealer(), &seen).await?;
     // What is not replayed must not be read from the journal later either.
     opened.journal.free(Lsn(opened.local.replay_from).prev());
     let Replayed { size_blocks: size, applied } = replay(&opened, &cache).await?;
     cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
 
     let journal = opened.journal.clone();
-    let rememberer = Rememberer::start(disks.state, opened.local);
+    let rememberer = Rememberer::start(disks.state, objects.sealer().clone(), opened.local);
     let root_id = head.root;
     let parts = Parts {
         journal: journal.clone(),
@@ -289,6 +345,7 @@ async fn take(
         committed_crc: opened.cut_crc,
         limits,
         remembers: rememberer.clone(),
+        keeps: keeps.filter(|_| !planted::has(Bug::DeposedVersionIsGarbage)),
         fork,
     };
     let writer = Some((Pusher::start(parts), rememberer));
@@ -307,6 +364,23 @@ async fn take(
         writer,
         pinned,
     })?)
+}
+
+/// The version that this device saw last, if it is this device's own: then it may go on from it, and at worst becomes a
+/// fork.
+fn seen_last(
+    state: &dyn Disk,
+    sealer: &Sealer,
+    drive: Uuid,
+    device: &Device,
+    local: Option<&Local>,
+) -> Result<Option<Seen>, OpenError> {
+    let base = local.and_then(|local| local.base.as_ref());
+    let seen = Seen::load(state, sealer)?;
+    let is_own = |seen: &Seen| seen.head.drive == drive && seen.head.device == device.id;
+    let is_usual = |seen: &Seen| matches!(seen.head.state, HeadState::Held | HeadState::Released);
+    let is_last = |seen: &Seen| base.is_some_and(|base| seen.head.epoch.0 >= base.epoch);
+    Ok(seen.filter(|seen| is_own(seen) && is_usual(seen) && is_last(seen)))
 }
 
 /// Blocks that there is room for in bitmaps: a drive may grow while it is open.

@@ -4,11 +4,19 @@ use super::Volume;
 use crate::device::{Answer, DeviceError, Piece, ReadLease};
 use crate::journal::Place;
 use crate::map::Content;
-use crate::pull::{Fetched, PullError};
+use crate::pull::{Fetched, Health, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
+/// A store may be away for so long before reads of files' data that is not here fail ...
+const AWAY_PATIENCE: Duration = Duration::from_secs(60);
+/// ... and from then on each waits so long: it may be back.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a reader that waits looks whether it should.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often blocks are pulled into the cache for one read.
 const PULLS_MAX: u32 = 4;
 
@@ -34,7 +42,8 @@ impl Volume {
 
     async fn pull_and_lease(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
         for _ in 0..PULLS_MAX {
-            match self.puller.demand(BlockRange::covering(&range)).await {
+            let blocks = BlockRange::covering(&range);
+            match self.in_time(blocks, self.puller.demand(blocks)).await? {
                 // What cannot be kept can still be read.
                 Err(PullError::Cache(_)) => return self.read_past_cache(range).await,
                 pulled => pulled.map_err(pull_failed)?,
@@ -49,11 +58,32 @@ impl Volume {
         self.read_past_cache(range).await
     }
 
+    /// Waits for a pull of the blocks; while the store is away, for a bounded time if all of them are data of files: a
+    /// program can live with an error there. On anything else the file system would give up.
+    async fn in_time<T>(&self, blocks: BlockRange, pull: impl Future<Output = T>) -> Result<T, DeviceError> {
+        tokio::pin!(pull);
+        let begun = Instant::now();
+        loop {
+            let pause = tokio::time::sleep(LOOK_EVERY);
+            tokio::select! { biased;
+                pulled = &mut pull => return Ok(pulled),
+                () = pause => {}
+            }
+            let Health { trouble, since } = self.puller.health().borrow().clone();
+            let (Some(trouble), Some(since)) = (trouble, since) else { continue };
+            let is_over = since.elapsed() >= AWAY_PATIENCE && begun.elapsed() >= READER_PATIENCE;
+            if is_over && self.survey.is_file_data(blocks) {
+                return Err(DeviceError::Unavailable(trouble));
+            }
+        }
+    }
+
     /// Reads blocks that the cache does not take from the store, for this reader alone.
     async fn read_past_cache(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
         loop {
             self.check_open()?;
-            let fetched = self.puller.fetch_past_cache(BlockRange::covering(&range)).await;
+            let blocks = BlockRange::covering(&range);
+            let fetched = self.in_time(blocks, self.puller.fetch_past_cache(blocks)).await?;
             let fetched = fetched.map_err(pull_failed)?;
             // What was local may have been evicted meanwhile.
             if let Some(lease) = self.lease_with(&range, Some(&fetched)) {

@@ -2,15 +2,16 @@
 //! which blocks of the cache are no longer true, and what has to be carried from the journal to the cache.
 
 use super::open::{self, Disks, OpenError};
+use super::seen::Seen;
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;
 use crate::fence::{self, Descent};
-use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::format::root::Root;
 use crate::journal::{self, Journal, JournalError, Operation, Record, Recovered};
 use crate::map::{self, Map, Objects, ReadError};
 use crate::planted::{self, Bug};
+use crate::seal::Sealer;
 use crate::units::{BlockRange, Lsn};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -140,7 +141,7 @@ fn descent(root: &Root, local: &Local) -> Descent {
 /// accepted; who commits later has a higher one.
 pub(super) fn wrote_since(root: &Root, local: &Local) -> bool {
     let Some(base) = &local.base else { return true };
-    root.lineage.iter().any(|lineage| lineage.journal != local.journal && lineage.epoch.0 > base.epoch)
+    fence::wrote_since(root, local.journal, base.epoch)
 }
 
 /// Makes invalid what the cache holds of another version: where the maps differ, and where the journal wrote (its
@@ -195,14 +196,16 @@ pub(super) async fn remember(
     disks: &Disks,
     cache: &Cache,
     opened: &mut Opened,
-    head: &Head,
+    sealer: &Sealer,
+    seen: &Seen,
 ) -> Result<(), OpenError> {
-    let (cut, local) = (opened.cut, &mut opened.local);
+    let (cut, local, head) = (opened.cut, &mut opened.local, &seen.head);
     local.durable = opened.recovered.last.0;
     let generation = crate::entropy::u128();
     local.generations.truncate(1);
     local.generations.push(format!("{generation:032x}"));
     local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0, cut.0));
+    seen.save(&*disks.state, sealer).await?;
     local.save(&*disks.state).await?;
     if let Err(error) = cache.set_generation(generation).await {
         // A full disk. Either generation goes on being believed.

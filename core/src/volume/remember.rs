@@ -4,15 +4,18 @@
 //! version with the one that is remembered, and with the journal's records, to find out which blocks of the cache are
 //! no longer true: so no record is freed from the journal before a version that contains it is remembered.
 
+use super::seen::Seen;
 use super::{Base, Fork, Local};
 use crate::disk::Disk;
 use crate::format::head::Head;
 use crate::format::root::Root;
 use crate::planted::{self, Bug};
 use crate::push::Remembers;
+use crate::seal::Sealer;
 use crate::units::Lsn;
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -37,10 +40,29 @@ impl Saved {
     }
 }
 
+/// What is to be written down.
+#[derive(Clone)]
+struct Latest {
+    local: Local,
+    /// The version that was committed last; none before the first.
+    seen: Option<Arc<Seen>>,
+}
+
+impl Latest {
+    async fn save(&self, state: &dyn Disk, sealer: &Sealer) -> io::Result<()> {
+        // First: what `drive.json` names is known whole.
+        if let Some(seen) = &self.seen {
+            seen.save(state, sealer).await?;
+        }
+        self.local.save(state).await
+    }
+}
+
 /// Keeps `drive.json` up with the commits.
 pub(super) struct Rememberer {
     state: Arc<dyn Disk>,
-    latest: watch::Sender<Local>,
+    latest: watch::Sender<Latest>,
+    sealer: Arc<Sealer>,
     saved: watch::Sender<Saved>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
@@ -48,11 +70,12 @@ pub(super) struct Rememberer {
 
 impl Rememberer {
     /// Goes on from `local`, which was just saved.
-    pub fn start(state: Arc<dyn Disk>, local: Local) -> Arc<Self> {
+    pub fn start(state: Arc<dyn Disk>, sealer: Arc<Sealer>, local: Local) -> Arc<Self> {
         let saved = watch::Sender::new(Saved::of(&local));
-        let latest = watch::Sender::new(local);
-        let task = tokio::spawn(keep_saved(state.clone(), latest.subscribe(), saved.clone()));
-        Arc::new(Self { state, latest, saved, task: Mutex::new(Some(task)) })
+        let latest = watch::Sender::new(Latest { local, seen: None });
+        let saving = keep_saved(state.clone(), sealer.clone(), latest.subscribe(), saved.clone());
+        let task = Mutex::new(Some(tokio::spawn(saving)));
+        Arc::new(Self { state, latest, sealer, saved, task })
     }
 
     /// The last record of this device's journal that a remembered version contains.
@@ -65,8 +88,9 @@ impl Rememberer {
         let Some(task) = self.task.lock().take() else { return };
         task.abort();
         let _ = task.await;
-        let local = Local { durable: durable.0, ..self.latest.borrow().clone() };
-        if let Err(error) = local.save(&*self.state).await {
+        let mut latest = self.latest.borrow().clone();
+        latest.local.durable = durable.0;
+        if let Err(error) = latest.save(&*self.state, &self.sealer).await {
             // What is remembered is an older version, and the journal still has what came after it.
             tracing::warn!(%error, "the version that was committed last could not be remembered");
         }
@@ -76,20 +100,21 @@ impl Rememberer {
 #[async_trait]
 impl Remembers for Rememberer {
     fn committed(&self, head: &Head, root: &Root) {
-        self.latest.send_modify(|local| {
+        self.latest.send_modify(|Latest { local, seen }| {
             let base = base_of(head, root, local);
             local.durable = local.durable.max(base.lsn);
             local.base = Some(base);
+            *seen = Some(Arc::new(Seen { head: head.clone(), root: root.clone() }));
         });
     }
 
     fn base(&self) -> Option<Base> {
-        self.latest.borrow().base.clone()
+        self.latest.borrow().local.base.clone()
     }
 
     async fn forked(&self, fork: Fork) {
         let drive = Some(fork.drive);
-        self.latest.send_modify(|local| local.fork = Some(fork));
+        self.latest.send_modify(|latest| latest.local.fork = Some(fork));
         if !planted::has(Bug::ForkNotRemembered) {
             // It only ends with the sender, which lives as long as `self`.
             let _ = self.saved.subscribe().wait_for(|saved| saved.fork == drive).await;
@@ -111,13 +136,18 @@ fn base_of(head: &Head, root: &Root, local: &Local) -> Base {
     Base::new(head.root, &head.root_hash, head.epoch.0, own.map_or(before, |own| own.cut.0))
 }
 
-async fn keep_saved(state: Arc<dyn Disk>, mut latest: watch::Receiver<Local>, saved: watch::Sender<Saved>) {
+async fn keep_saved(
+    state: Arc<dyn Disk>,
+    sealer: Arc<Sealer>,
+    mut latest: watch::Receiver<Latest>,
+    saved: watch::Sender<Saved>,
+) {
     while latest.changed().await.is_ok() {
         loop {
-            let local = latest.borrow_and_update().clone();
-            match local.save(&*state).await {
+            let now = latest.borrow_and_update().clone();
+            match now.save(&*state, &sealer).await {
                 Ok(()) => {
-                    saved.send_replace(Saved::of(&local));
+                    saved.send_replace(Saved::of(&now.local));
                     break;
                 }
                 Err(error) => {

@@ -4,7 +4,7 @@
 use super::Volume;
 use super::foresight;
 use crate::ext4::{InodeNumber, Kind, Limits, Walk};
-use crate::pull::{Class, PullError};
+use crate::pull::{Class, PullError, Puller};
 use crate::units::BlockRange;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -12,9 +12,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// How long to wait for more writes before what they changed is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So long after all metadata is local its journal is pulled too.
+const JOURNAL_AFTER: Duration = Duration::from_secs(60);
 /// After metadata could not be pulled.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// Of the cache's limit, what metadata may keep: one part in so many.
@@ -30,6 +33,10 @@ pub(super) struct Survey {
     misses: mpsc::Sender<BlockRange>,
     /// Whether all metadata that is known is local. So it is where there is none.
     is_complete: watch::Receiver<bool>,
+    /// Whether all that a mount reads was local when metadata was first complete.
+    is_mountable: watch::Receiver<Option<bool>>,
+    // Held to look something up, and to learn from what is local; never across a pull.
+    walk: Arc<Mutex<Walk>>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -39,10 +46,35 @@ impl Survey {
     pub fn start(volume: Weak<Volume>, size_blocks: u64) -> Self {
         let (misses, missed) = mpsc::channel(MISSES_MAX);
         let (complete, is_complete) = watch::channel(false);
-        let walk = Walk::new(size_blocks, Limits::default());
-        let survey = Running { volume, walk, size_blocks, kept_blocks: 0, complete, seen: VecDeque::new() };
+        let (mountable, is_mountable) = watch::channel(None);
+        let walk = Arc::new(Mutex::new(Walk::new(size_blocks, Limits::default())));
+        let seen = VecDeque::new();
+        let (kept_blocks, completed_at) = (0, None);
+        let survey = Running {
+            volume,
+            walk: walk.clone(),
+            size_blocks,
+            kept_blocks,
+            complete,
+            mountable,
+            completed_at,
+            seen,
+        };
         let task = Mutex::new(Some(tokio::spawn(survey.run(missed))));
-        Self { misses, is_complete, task }
+        Self { misses, is_complete, is_mountable, walk, task }
+    }
+
+    /// Whether a mount would find all that it reads without the store. Waits until all metadata is local.
+    pub async fn is_mountable_away(&self) -> bool {
+        let mut is_mountable = self.is_mountable.clone();
+        let known = is_mountable.wait_for(Option::is_some).await.map(|known| *known);
+        known.ok().flatten().unwrap_or(false)
+    }
+
+    /// Whether all of the blocks are known to be data of files.
+    pub fn is_file_data(&self, blocks: BlockRange) -> bool {
+        let walk = self.walk.lock();
+        blocks.iter().all(|block| walk.owner_of(block).is_some())
     }
 
     /// A reader waits for these blocks.
@@ -74,10 +106,13 @@ impl Drop for Survey {
 
 struct Running {
     volume: Weak<Volume>,
-    walk: Walk,
+    walk: Arc<Mutex<Walk>>,
     size_blocks: u64,
     kept_blocks: u64,
     complete: watch::Sender<bool>,
+    mountable: watch::Sender<Option<bool>>,
+    /// When all metadata was first local.
+    completed_at: Option<Instant>,
     /// Files that were looked at.
     seen: VecDeque<InodeNumber>,
 }
@@ -98,12 +133,13 @@ impl Running {
                 self.foresee(blocks);
             }
             let Some(volume) = self.volume.upgrade() else { return };
+            let mut walk = self.walk.lock();
             for range in volume.cache.residents().take_written() {
-                self.walk.written(range);
+                walk.written(range);
             }
             if volume.size_blocks() != self.size_blocks {
                 self.size_blocks = volume.size_blocks();
-                self.walk.resized(self.size_blocks);
+                walk.resized(self.size_blocks);
             }
         }
     }
@@ -114,15 +150,18 @@ impl Running {
             // Not held while it waits: who drops the drive ends this, too.
             let volume = self.volume.upgrade()?;
             let puller = volume.puller.clone();
-            let wanted = self.walk.wanted();
+            let wanted = self.walk.lock().wanted();
             self.keep(&volume);
             drop(volume);
             if wanted.is_empty() {
                 // Directories and bitmaps are wanted, and read by nobody here.
-                let metadata = self.walk.metadata().into_iter();
+                let metadata = self.walk.lock().metadata().into_iter();
                 let ranges: Vec<_> =
                     metadata.filter(|(_, kind)| Self::is_needed(*kind)).map(|(range, _)| range).collect();
                 let pulled = puller.pull_all(Class::Metadata, &ranges).await;
+                if pulled.is_ok() {
+                    self.is_here(&puller);
+                }
                 self.complete.send_replace(pulled.is_ok());
                 return Some(pulled);
             }
@@ -130,34 +169,57 @@ impl Running {
                 return Some(Err(error));
             }
             let volume = self.volume.upgrade()?;
-            if let Err(error) = self.walk.feed(&mut |range, bytes| volume.read_local(range, bytes)) {
+            let fed = self.walk.lock().feed(&mut |range, bytes| volume.read_local(range, bytes));
+            if let Err(error) = fed {
                 // There is no ext4 here yet, or none that is known: nothing to be pulled first.
                 tracing::debug!(%error, "the drive's file system is not looked at");
                 self.complete.send_replace(true);
+                self.mountable.send_replace(Some(true));
                 return Some(Ok(()));
             }
+        }
+    }
+
+    /// All metadata is local. The file system's journal follows in the background: a mount after a crash reads it, also
+    /// without the store.
+    fn is_here(&mut self, puller: &Arc<Puller>) {
+        let journal = self.walk.lock().metadata().into_iter().filter(|(_, kind)| *kind == Kind::Journal);
+        let journal: Vec<_> = journal.map(|(range, _)| range).collect();
+        match self.completed_at {
+            None => {
+                self.completed_at = Some(Instant::now());
+                let is_whole = || journal.iter().all(|range| puller.missing(*range).is_empty());
+                self.mountable.send_replace(Some(!self.walk.lock().needs_recovery() || is_whole()));
+            }
+            Some(at) if at.elapsed() >= JOURNAL_AFTER => {
+                journal.into_iter().for_each(|range| puller.want(Class::Trace, range));
+            }
+            Some(_) => {}
         }
     }
 
     /// Has what was found pulled, and kept as far as that is sensible.
     fn keep(&mut self, volume: &Arc<Volume>) {
         let most = volume.room.limit() / crate::units::BLOCK_BYTES / KEPT_SHARE;
-        for (range, kind) in self.walk.found() {
-            if !Self::is_needed(kind) {
+        let found = self.walk.lock().found();
+        for (range, kind) in found {
+            if !Self::is_needed(kind) && kind != Kind::Journal {
                 continue;
             }
             if self.kept_blocks + range.count() <= most && !volume.cache.residents().are_all_kept(range) {
                 self.kept_blocks += range.count();
                 volume.cache.residents().keep(range);
             }
-            volume.puller.want(Class::Metadata, range);
+            if kind != Kind::Journal {
+                volume.puller.want(Class::Metadata, range);
+            }
         }
     }
 
     /// Whether programs read it.
     fn is_needed(kind: Kind) -> bool {
         match kind {
-            // Of its journal a mount reads what is live, by itself.
+            // Of its journal a mount reads what is live, by itself: it can wait.
             Kind::Backup | Kind::Reserve | Kind::Journal => false,
             Kind::Superblock
             | Kind::Descriptors
@@ -175,11 +237,12 @@ impl Running {
 
     /// Somebody reads the beginning of a file: its format may tell what comes next.
     fn foresee(&mut self, blocks: BlockRange) {
-        let Some((inode, at)) = self.walk.owner_of(blocks.start) else { return };
+        let walk = self.walk.lock();
+        let Some((inode, at)) = walk.owner_of(blocks.start) else { return };
         if at * crate::units::BLOCK_BYTES >= crate::formats::HEAD_BYTES || self.seen.contains(&inode) {
             return;
         }
-        let (Some(runs), Some(len)) = (self.walk.runs_of(inode), self.walk.size_of(inode)) else { return };
+        let (Some(runs), Some(len)) = (walk.runs_of(inode), walk.size_of(inode)) else { return };
         if self.seen.len() >= FILES_REMEMBERED {
             self.seen.pop_front();
         }

@@ -116,6 +116,25 @@ impl Model {
         self.devices[device] = Branch { writes, durable };
     }
 
+    /// A device opened the drive while the store was away: it shows all that was durable on it, on top of what it found
+    /// when it had the drive last.
+    pub fn opened_away(&mut self, seed: u64, device: usize, contents: &[u64]) {
+        let Branch { writes, durable } = &self.devices[device];
+        let durable = &writes[..*durable];
+        // It may have taken the drive last without living to tell.
+        let branches = [writes].into_iter().chain(&self.past).chain(self.devices.iter().map(|b| &b.writes));
+        let shown =
+            |branch: &Vec<Write>| prefix(branch, contents, |writes: &[Write]| writes.starts_with(durable));
+        let found = { branches }.find_map(shown);
+        let writes = found.unwrap_or_else(|| {
+            let least = durable.len();
+            panic!("seed {seed}: device {device}, away from the store, lacks some of {least} durable writes")
+        });
+        let (durable, old) = (writes.len(), std::mem::take(&mut self.devices[device]).writes);
+        self.past.push(old);
+        self.devices[device] = Branch { writes, durable };
+    }
+
     /// The store alone shows `contents` in a fork.
     pub fn check_fork(&self, seed: u64, fork: Uuid, contents: &[u64]) {
         let committed = self.forks.get(&fork).map_or(&[][..], |known| known);

@@ -71,9 +71,9 @@ pub struct Wait {
 
 fn percent(text: &str) -> Result<u8, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
-    number.filter(|number| (1..=100).contains(number)).ok_or_else(|| {
-        format!("\"{text}\" is not a part of a file: write a number from 1% to 100%")
-    })
+    number
+        .filter(|number| (1..=100).contains(number))
+        .ok_or_else(|| format!("\"{text}\" is not a part of a file: write a number from 1% to 100%"))
 }
 
 #[cfg(test)]

@@ -18,13 +18,22 @@ fn would_be(pin: &Pin) -> String {
         Some(_) => format!("{} in {}", format_bytes(pin.bytes), files(pin.files_total)),
         None => format_bytes(pin.bytes),
     };
-    format!("{}: {files}, of which {} would be downloaded. Nothing was pinned", shown(pin), format_bytes(missing))
+    format!(
+        "{}: {files}, of which {} would be downloaded. Nothing was pinned",
+        shown(pin),
+        format_bytes(missing)
+    )
 }
 
 fn kept(pin: &Pin) -> String {
     match (&pin.path, pin.is_ready()) {
         (Some(_), true) => {
-            format!("{}: Ready for offline: {} of {}", shown(pin), grouped(pin.files_ready), grouped(pin.files_total))
+            format!(
+                "{}: Ready for offline: {} of {}",
+                shown(pin),
+                grouped(pin.files_ready),
+                grouped(pin.files_total)
+            )
         }
         (None, true) => format!("{}: Ready for offline: {}", shown(pin), format_bytes(pin.bytes)),
         (_, false) => {

@@ -31,6 +31,15 @@ const CACHE_SHARE: u64 = 2;
 /// How long the store may take to be told that nobody has the drive open. It is a courtesy: the next open does without.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How an engine is opened for writing.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Taking {
+    /// With its store; `over_others` also where another device has the drive.
+    Now { over_others: bool },
+    /// Without, from the version that was seen last.
+    Away,
+}
+
 impl Drive {
     /// Bytes that the cache may take: what a person has said, as far as the disk goes, else half of the disk.
     pub(super) fn cache_limit(&self) -> io::Result<u64> {
@@ -44,23 +53,26 @@ impl Drive {
     pub(super) async fn open_engine(self: &Arc<Self>, over_others: bool) -> Result<OpenDrive, Failure> {
         self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        let opened = self.open_in_place(over_others, false).await?;
+        let opened = self.open_in_place(Taking::Now { over_others }, false).await?;
         if self.fork_in(&opened.volume).is_none() {
             return Ok(opened);
         }
         self.put_down(opened).await;
         self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        self.open_in_place(over_others, false).await
+        self.open_in_place(Taking::Now { over_others }, false).await
     }
 
     /// The same, but a fork is opened in the drive's place: for one that programs may still use, which is `mounted`.
     pub(super) async fn open_in_place(
         self: &Arc<Self>,
-        over_others: bool,
+        taking: Taking,
         mounted: bool,
     ) -> Result<OpenDrive, Failure> {
-        let (store, unlocked) = self.unlock().await?;
+        let (store, unlocked) = match taking {
+            Taking::Now { .. } => self.unlock().await?,
+            Taking::Away => self.unlock_away().await?,
+        };
         let local = |error: io::Error| failure::local(&error);
         let directory = self.registry.directory(&self.name);
         let cache = self.registry.cache_directory(self.uuid());
@@ -83,10 +95,12 @@ impl Drive {
                 sealer: unlocked.sealer.clone(),
                 pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
             };
-            let access = Access::Write { over_others, mounted };
+            let access = match taking {
+                Taking::Now { over_others } => Access::Write { over_others, mounted },
+                Taking::Away => Access::Away { mounted },
+            };
             // Before anything of the cache can go.
-            let pinned = self.pins.at_open();
-            let device = self.registry.device().clone();
+            let (pinned, device) = (self.pins.at_open(), self.registry.device().clone());
             volume::open_pinned(env, self.uuid(), device, access, limits, pinned).await
         };
         let opening = async {
@@ -102,7 +116,13 @@ impl Drive {
             }
             opened
         };
-        let (opened, tried) = tokio::join!(opening, self.try_store());
+        let trying = async {
+            match taking {
+                Taking::Now { .. } => self.try_store().await,
+                Taking::Away => None,
+            }
+        };
+        let (opened, tried) = tokio::join!(opening, trying);
         let volume = match opened {
             Ok(volume) => volume,
             Err(error @ OpenError::Held { .. }) => return Err(self.held_elsewhere(&error).await),

@@ -5,6 +5,7 @@
 //! done again: when the daemon starts, before anybody can open half of a fork.
 
 use super::Drive;
+use super::engine::Taking;
 use super::opened::OpenDrive;
 use crate::api::{self, Failure};
 use crate::daemon::failure;
@@ -200,7 +201,7 @@ impl Drive {
             if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
                 return;
             }
-            match self.open_in_place(false, false).await {
+            match self.open_in_place(Taking::Now { over_others: false }, false).await {
                 Ok(mut opened) => {
                     self.set_phase(Phase::Draining);
                     self.drain_in_background(&mut opened);

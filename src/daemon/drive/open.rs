@@ -66,15 +66,18 @@ impl Drive {
         request: &api::Open,
     ) -> Result<(OpenDrive, api::Opened), Failure> {
         let mut look = request.read_only || request.snapshot.is_some();
-        let mut because = None;
+        let (mut because, mut away) = (None, None);
         let took_over = match request.take_over {
             true => self.holder().await?,
             false => None,
         };
         let mut opened = match look {
             true => self.look(request.snapshot.as_deref()).await?,
-            false => match self.open_engine(request.take_over).await {
-                Ok(opened) => opened,
+            false => match self.open_to_write(request.take_over).await {
+                Ok((opened, why)) => {
+                    away = why;
+                    opened
+                }
                 Err(failure) => {
                     let (opened, why) = self.look_instead(failure).await?;
                     (look, because) = (true, Some(why));
@@ -122,10 +125,22 @@ impl Drive {
             epoch,
             root,
             read_only_because,
+            away_because: away,
             took_over,
             forks,
         };
         Ok((opened, opening))
+    }
+
+    /// The engine; and why the store was left out, if it was. Who takes a drive over needs the store.
+    async fn open_to_write(
+        self: &Arc<Self>,
+        take_over: bool,
+    ) -> Result<(OpenDrive, Option<String>), Failure> {
+        match take_over {
+            true => self.open_engine(true).await.map(|opened| (opened, None)),
+            false => self.open_engine_anyway().await,
+        }
     }
 
     /// Credentials that may only read are good for looking. Not where changes of this computer would be missed in what

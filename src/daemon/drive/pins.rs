@@ -89,7 +89,11 @@ impl Pins {
                 state.saved = saved;
             }
             Loaded::Lost(why) => {
-                tracing::error!(?directory, why, "what is always kept here of the drive is not known any more");
+                tracing::error!(
+                    ?directory,
+                    why,
+                    "what is always kept here of the drive is not known any more"
+                );
                 state.lost = Some(why);
             }
         }
@@ -182,7 +186,11 @@ impl Drive {
             counted(files_found);
             collected.lock().as_mut().is_some_and(|tally| tally.add(&files, &directories))
         });
-        let blind = self.scanner().map_err(|failure| ScanError::Gone(failure.message))?.scan(path, how, collect).await?;
+        let blind = self
+            .scanner()
+            .map_err(|failure| ScanError::Gone(failure.message))?
+            .scan(path, how, collect)
+            .await?;
         let mut tally = tally.lock().take().unwrap_or_default();
         tally.blind = blind;
         Ok(tally)
@@ -193,7 +201,11 @@ impl Drive {
         let (whole, paths, wanted, before) = {
             let state = self.pins.state.lock();
             let unseen = state.paths.values().any(|path| path.tally.is_none() && path.problem.is_none());
-            let seen = state.paths.values().filter_map(|path| path.tally.as_ref()).flat_map(|tally| tally.all_runs());
+            let seen = state
+                .paths
+                .values()
+                .filter_map(|path| path.tally.as_ref())
+                .flat_map(|tally| tally.all_runs());
             let before = state.saved.runs().filter(|_| unseen);
             let wanted = Pinned::runs(seen.chain(before));
             (state.whole, state.paths.keys().cloned().collect(), wanted, Pinned::runs(state.saved.runs()))
@@ -208,7 +220,8 @@ impl Drive {
         if is_new {
             saved.save(&self.registry.directory(&self.name))?;
             if !self.config.lock().pins {
-                self.remember(|config| config.pins = true).map_err(|failure| io::Error::other(failure.message))?;
+                self.remember(|config| config.pins = true)
+                    .map_err(|failure| io::Error::other(failure.message))?;
             }
             self.pins.state.lock().saved = saved;
         }

@@ -1,8 +1,9 @@
 //! Taking up what a former daemon had open: its block device and its mount where they are still there, else anew.
 
 use super::Drive;
+use super::engine::Taking;
 use super::opened::{Attachment, OpenDrive};
-use crate::api::Failure;
+use crate::api::{Code, Failure};
 use crate::attach;
 use crate::attach::filesystem;
 use crate::daemon::failure;
@@ -21,32 +22,42 @@ impl Drive {
     pub async fn resume(self: &Arc<Self>) {
         let Some(was) = self.config.lock().open.clone() else { return };
         self.set_phase(Phase::Connecting);
-        if self.try_resume(&was).await {
+        if self.try_resume(&was, None).await.is_ok() {
             return;
         }
         let drive = self.clone();
         tokio::spawn(async move {
+            let mut offline = None;
             loop {
                 tokio::time::sleep(RESUME_EVERY).await;
                 let wanted = drive.config.lock().open.is_some();
-                if !wanted || drive.try_resume(&was).await {
+                if !wanted {
                     return;
+                }
+                match drive.try_resume(&was, offline.take()).await {
+                    Ok(()) => return,
+                    // Away for this long, it is opened without.
+                    Err(failure) => offline = Some(failure).filter(|failure| failure.code == Code::Offline),
                 }
             }
         });
     }
 
-    async fn try_resume(self: &Arc<Self>, was: &OpenAs) -> bool {
+    /// `offline` is why the store was not there the last time.
+    async fn try_resume(self: &Arc<Self>, was: &OpenAs, offline: Option<Failure>) -> Result<(), Failure> {
         let mut open = self.open.lock().await;
         // One that is being uploaded is waited for.
         if let Some(open) = &*open {
-            return open.attachment.is_some() || open.serving;
+            let is_up = open.attachment.is_some() || open.serving;
+            return is_up
+                .then_some(())
+                .ok_or_else(|| failure::state("The drive is being uploaded.", "Wait."));
         }
-        match self.resume_now(was).await {
+        match self.resume_now(was, offline).await {
             Ok(opened) => {
                 *open = Some(opened);
                 self.set_phase(Phase::Open);
-                true
+                Ok(())
             }
             Err(failure) => {
                 tracing::warn!(
@@ -55,14 +66,22 @@ impl Drive {
                     "the drive cannot be taken up yet"
                 );
                 *self.live.write() = None;
-                self.set_phase(Phase::Failed(failure));
-                false
+                self.set_phase(Phase::Failed(failure.clone()));
+                Err(failure)
             }
         }
     }
 
-    async fn resume_now(self: &Arc<Self>, was: &OpenAs) -> Result<OpenDrive, Failure> {
-        let mut opened = self.open_in_place(false, true).await?;
+    async fn resume_now(
+        self: &Arc<Self>,
+        was: &OpenAs,
+        offline: Option<Failure>,
+    ) -> Result<OpenDrive, Failure> {
+        let now = Taking::Now { over_others: false };
+        let mut opened = match (self.open_in_place(now, true).await, &offline) {
+            (Err(failure), Some(_)) if failure.code == Code::Offline => self.open_away(true, failure).await?,
+            (opened, _) => opened?,
+        };
         let (device, identity, site) = (opened.device(), self.identity(), self.site.clone());
         let found = tokio::task::spawn_blocking(move || -> Result<_, attach::AttachError> {
             let Some(attached) = attach::reattach(device, &identity, &site)? else { return Ok(None) };
@@ -86,7 +105,12 @@ impl Drive {
                 opened = self.open_engine(false).await?;
                 self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?
             }
-            None => self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?,
+            None => {
+                if let Some(offline) = offline {
+                    opened = self.check_mountable(opened, offline).await?;
+                }
+                self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?
+            }
         };
         let place = attachment.place();
         let block_device = PathBuf::from(&place.block_device);

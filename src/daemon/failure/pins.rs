@@ -91,9 +91,10 @@ pub fn wait_paused(name: &str, why: &str) -> Failure {
 /// A path that is not pinned, but perhaps one above it.
 pub fn not_pinned(path: &str, by: Option<String>) -> Failure {
     let (message, action) = match by {
-        Some(by) => {
-            (format!("{path} is kept because {by} is pinned."), format!("Run holdall unpin '{by}', or move it elsewhere."))
-        }
+        Some(by) => (
+            format!("{path} is kept because {by} is pinned."),
+            format!("Run holdall unpin '{by}', or move it elsewhere."),
+        ),
         None => (format!("{path} is not pinned."), "Run holdall pins to see what is.".to_owned()),
     };
     failure(Code::NotFound, message, NOTHING_CHANGED, action)

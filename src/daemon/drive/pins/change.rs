@@ -60,7 +60,9 @@ impl Drive {
                 What::Drive => state.whole = true,
                 What::Paths(_) => {
                     let kept = |tally| Kept { tally: Some(tally), ..Kept::default() };
-                    state.paths.extend(tallies.iter().map(|(path, tally)| (path.clone(), kept(tally.clone()))));
+                    state
+                        .paths
+                        .extend(tallies.iter().map(|(path, tally)| (path.clone(), kept(tally.clone()))));
                 }
             }
         }
@@ -77,7 +79,9 @@ impl Drive {
                 if pins.iter().all(Pin::is_ready) {
                     return Ok(pins);
                 }
-                if let Some(pin) = pins.iter().find(|pin| matches!(pin.state, PinState::Error | PinState::Closed)) {
+                if let Some(pin) =
+                    pins.iter().find(|pin| matches!(pin.state, PinState::Error | PinState::Closed))
+                {
                     return Err(failure::pin_stuck(pin));
                 }
                 if let Some(pin) = pins.iter().find(|pin| pin.state == PinState::Paused) {
@@ -102,12 +106,17 @@ impl Drive {
         {
             let mut state = self.pins.state.lock();
             match what {
-                What::Drive if !state.whole => return Err(failure::not_pinned_whole(&self.name, !state.paths.is_empty())),
+                What::Drive if !state.whole => {
+                    return Err(failure::not_pinned_whole(&self.name, !state.paths.is_empty()));
+                }
                 What::Drive => state.whole = false,
                 What::Paths(paths) => {
                     if let Some(path) = paths.iter().find(|path| !state.paths.contains_key(*path)) {
                         let by = state.paths.keys().find(|pinned| is_below(path, pinned));
-                        return Err(failure::not_pinned(&self.shown_path(path), by.map(|by| self.shown_path(by))));
+                        return Err(failure::not_pinned(
+                            &self.shown_path(path),
+                            by.map(|by| self.shown_path(by)),
+                        ));
                     }
                     paths.iter().for_each(|path| drop(state.paths.remove(path)));
                 }

@@ -175,7 +175,12 @@ impl File {
         let mut away_for = Duration::ZERO;
         loop {
             let here = self.blocks - self.missing(volume);
-            work.progress("Downloading", (here * BLOCK_BYTES).min(self.enough * BLOCK_BYTES), self.enough * BLOCK_BYTES, Unit::Bytes);
+            work.progress(
+                "Downloading",
+                (here * BLOCK_BYTES).min(self.enough * BLOCK_BYTES),
+                self.enough * BLOCK_BYTES,
+                Unit::Bytes,
+            );
             let trouble = health.borrow().trouble.clone();
             match trouble {
                 Some(trouble) if away_for >= OFFLINE_AFTER => return failure::wait_offline(&trouble),

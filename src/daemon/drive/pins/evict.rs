@@ -27,8 +27,10 @@ impl Drive {
         for path in paths {
             let told = work.clone();
             let counted = move |files| told.progress("Looking at files", files, 0, Unit::Items);
-            let looked = work.unless_interrupted(failure::NOTHING_CHANGED, self.tally(path, (false, true), counted));
-            let tally = looked.await?.map_err(|error| failure::unscannable(&self.shown_path(path), &error))?;
+            let looked =
+                work.unless_interrupted(failure::NOTHING_CHANGED, self.tally(path, (false, true), counted));
+            let tally =
+                looked.await?.map_err(|error| failure::unscannable(&self.shown_path(path), &error))?;
             runs.extend(tally.file_runs());
         }
         let chunks_of = |run: &BlockRange| run.start / CHUNK_BLOCKS..run.end.div_ceil(CHUNK_BLOCKS);

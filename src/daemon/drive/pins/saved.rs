@@ -107,7 +107,8 @@ mod tests {
             assert!(!dir.path().join(NAME).exists() && dir.path().join(DAMAGED).exists());
         }
         // Nonsense in a file that parses is no blocks of the drive.
-        std::fs::write(dir.path().join(NAME), format!("{{\"version\":1,\"runs\":[[{},9]]}}", u64::MAX)).unwrap();
+        std::fs::write(dir.path().join(NAME), format!("{{\"version\":1,\"runs\":[[{},9]]}}", u64::MAX))
+            .unwrap();
         assert!(matches!(Saved::load(dir.path(), true), Loaded::Pins(_)));
     }
 }

@@ -1,0 +1,132 @@
+//! Taking a drive that was opened while its store was away.
+//!
+//! Until the store answers, HEAD is what this device saw last, and nothing is pushed. Then HEAD is read. If it is still
+//! that one, or what has come since is this device's own or changes nothing, it is swapped to the next epoch, and pushing
+//! begins. Else somebody else has the drive, or has written to it: what was written here meanwhile is a fork.
+
+use super::task::{self, Task};
+use super::{PushError, Request};
+use crate::fence::{self, Fence};
+use crate::format::head::{self, Head, HeadState};
+use crate::format::root::Root;
+use crate::map::{Map, ReadError};
+use crate::planted::{self, Bug};
+use crate::retry::Backoff;
+use std::collections::VecDeque;
+use tokio::sync::mpsc;
+
+/// Takes the drive, however long the store is away. Gives what was asked for meanwhile. None once the drive is closed.
+pub(super) async fn first(
+    task: &mut Task,
+    requests: &mut mpsc::UnboundedReceiver<Request>,
+) -> Option<Result<VecDeque<Request>, PushError>> {
+    let mut waiting = VecDeque::new();
+    let taken = {
+        let taking = std::pin::pin!(task.take());
+        let mut taking = taking;
+        loop {
+            tokio::select! { biased;
+                request = requests.recv() => waiting.push_back(request?),
+                taken = &mut taking => break taken,
+            }
+        }
+    };
+    match taken {
+        Ok(()) => Some(Ok(waiting)),
+        Err(error @ PushError::Forked(_)) => {
+            // They were asked of the drive, which is somebody else's.
+            waiting.into_iter().for_each(|request| task::refuse(request, error.clone()));
+            Some(Ok(VecDeque::new()))
+        }
+        Err(error) => {
+            waiting.into_iter().for_each(|request| task::refuse(request, error.clone()));
+            Some(Err(error))
+        }
+    }
+}
+
+impl Task {
+    async fn take(&mut self) -> Result<(), PushError> {
+        let taken = self.try_take().await;
+        let taken = self.unless_fenced(taken).await;
+        self.is_taken = true;
+        self.publish.send_modify(|state| state.is_taken = true);
+        taken
+    }
+
+    async fn try_take(&mut self) -> Result<(), PushError> {
+        let name = head::name(self.committer.head().drive);
+        let (now, etag) = self.committer.read_head(&name).await;
+        let mut backoff = Backoff::new();
+        let (root, map) = loop {
+            let found = match self.found(&now).await {
+                Ok(Some(root)) => self.open_map(&root).await.map(|map| (root, map)),
+                Ok(None) => {
+                    let (device_name, removed) = (now.device_name, now.state == HeadState::Removed);
+                    return Err(PushError::Fenced(Fence { device_name, epoch: now.epoch, removed }));
+                }
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(found) => break found,
+                Err(ReadError::Store(error)) if error.is_transient() => {
+                    self.committer.wait(&mut backoff, &error).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if let Some(own) = root.lineage.iter().find(|lineage| lineage.journal == self.journal.uuid()) {
+            (self.committed, self.committed_crc) = (own.cut, own.crc);
+        }
+        self.committer.go_on_from((now, etag), root);
+        self.committer.take().await?;
+        self.map.rebase(map);
+        // What was found to be there already is not dirty.
+        let frozen = self.journal.freeze();
+        match frozen <= self.committed {
+            true => self.journal.thaw(),
+            false => self.frozen = Some(frozen),
+        }
+        self.announce();
+        Ok(())
+    }
+
+    async fn open_map(&self, root: &Root) -> Result<Map, ReadError> {
+        Map::open(self.committer.objects().clone(), root).await
+    }
+
+    /// The version that HEAD names now, if this device may go on from it.
+    async fn found(&self, now: &Head) -> Result<Option<Root>, ReadError> {
+        let seen = self.committer.head();
+        if now.nonce == seen.nonce || planted::has(Bug::TakenWithoutLooking) {
+            return Ok(Some(self.committer.root().clone()));
+        }
+        let is_others = match now.state {
+            HeadState::Removed | HeadState::Moved => true,
+            HeadState::Held => now.device != self.committer.device().id,
+            HeadState::Released => false,
+        };
+        if is_others {
+            return Ok(None);
+        }
+        let root = self.committer.objects().root(now.root, Some(now.root_hash)).await?;
+        Ok(self.continues(&root).then_some(root))
+    }
+
+    /// Whether nobody has written since this device last did, so that its journal goes on from `root`.
+    fn continues(&self, root: &Root) -> bool {
+        let journal = self.journal.uuid();
+        let epoch = self.remembers.base().map_or(0, |base| base.epoch);
+        if fence::wrote_since(root, journal, epoch) {
+            return false;
+        }
+        match root.lineage.iter().find(|lineage| lineage.journal == journal) {
+            None => self.committed.0 == 0,
+            Some(own) => {
+                let is_same = |crc: Option<u32>| crc.is_none_or(|crc| crc == own.crc);
+                (self.committed..=self.journal.appended()).contains(&own.cut)
+                    && self.journal.crc_of(own.cut).is_ok_and(is_same)
+            }
+        }
+    }
+}

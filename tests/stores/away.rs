@@ -1,0 +1,87 @@
+//! A drive whose store is away: it opens, works, and is uploaded later; and what becomes of it where another computer
+//! has written meanwhile.
+
+use crate::bench::{Bench, wait_until};
+use crate::person::Person;
+use crate::s3::with_drive;
+use holdall_servers::faults::{self, Fault};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+fn write_synced(path: &Path, content: &str) {
+    let mut file = fs::File::create(path).unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn state_is(person: &Person, state: &str) {
+    wait_until(format!("the drive is {state}"), || person.ok(&["drive", "status", "d"])["state"] == state)
+        .unwrap();
+}
+
+#[test]
+fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
+    let bench = Bench::new();
+    let (server, proxy, _url, a) = with_drive(&bench);
+    let at = a.machine.mountpoint();
+    assert!(a.open()["away_because"].is_null());
+    fs::create_dir_all(at.join("trip/photos")).unwrap();
+    write_synced(&at.join("trip/plan"), "north");
+    a.ok(&["drive", "close", "d", "--wait"]);
+
+    // In the tunnel.
+    proxy.plan(faults::from(0, Fault::CutBeforeBody));
+    let opened = a.open();
+    assert!(opened["away_because"].as_str().unwrap().contains("cannot be reached"), "{opened}");
+    assert_eq!(fs::read_to_string(at.join("trip/plan")).unwrap(), "north");
+    write_synced(&at.join("trip/notes"), "by train");
+    state_is(&a, "Offline");
+    // The computer is switched off and on there.
+    a.ok(&["daemon", "stop"]);
+    wait_until("the drive is taken up", || !a.ok(&["drive", "status", "d"])["mountpoint"].is_null()).unwrap();
+    assert_eq!(fs::read_to_string(at.join("trip/notes")).unwrap(), "by train");
+    let waiting = a.ok(&["drive", "status", "d"]);
+    assert!(waiting["unpushed_bytes"].as_u64().unwrap() > 0 && waiting["state"] == "Offline", "{waiting}");
+    // And closed there, and opened again.
+    a.ok(&["drive", "close", "d"]);
+    a.open();
+    assert_eq!(fs::read_to_string(at.join("trip/notes")).unwrap(), "by train");
+
+    // Out of it.
+    proxy.plan(faults::none());
+    a.ok(&["drive", "sync", "d"]);
+    state_is(&a, "Ready");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "forks", "d"]), serde_json::json!([]), "nobody else has written");
+
+    let b = Person::new(&bench, "b", &[]);
+    let url = server.url("d");
+    b.ok(&["drive", "add", "d", "--store", &url, "--credentials-file", &bench.text("ini")]);
+    b.open();
+    let there = b.machine.mountpoint();
+    assert_eq!(fs::read_to_string(there.join("trip/notes")).unwrap(), "by train");
+    write_synced(&there.join("trip/postcard"), "from b");
+    b.ok(&["drive", "close", "d", "--wait"]);
+
+    // The first one does not know of that, and has gone into the next tunnel.
+    proxy.plan(faults::from(0, Fault::CutBeforeBody));
+    a.open();
+    assert!(!at.join("trip/postcard").exists());
+    write_synced(&at.join("trip/sketch"), "from a");
+    proxy.plan(faults::none());
+    state_is(&a, "Conflict");
+    a.refused(&["drive", "sync", "d"], 1, "conflict");
+    let forks = a.ok(&["drive", "forks", "d"]);
+    assert_eq!(forks.as_array().unwrap().len(), 1, "{forks}");
+    assert_eq!(forks[0]["records"], 0, "it is uploaded: {forks}");
+    assert_eq!(fs::read_to_string(at.join("trip/sketch")).unwrap(), "from a");
+    a.refused(&["drive", "close", "d", "--wait"], 1, "conflict");
+    let fork = forks[0]["name"].as_str().unwrap_or_default().to_owned();
+    assert!(!fork.is_empty(), "{forks}");
+    // Both are there, whole.
+    a.open();
+    assert_eq!(fs::read_to_string(at.join("trip/postcard")).unwrap(), "from b");
+    assert!(!at.join("trip/sketch").exists());
+    a.ok(&["drive", "close", "d", "--wait"]);
+}
