@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 mod drive;
 mod limits;
+mod pins;
 mod replicas;
 mod status;
 mod stores;
@@ -23,6 +24,7 @@ mod versions;
 
 pub use drive::*;
 pub use limits::*;
+pub use pins::*;
 pub use replicas::*;
 pub use status::*;
 pub use stores::*;

@@ -26,6 +26,7 @@ mod failure;
 mod interrupted;
 mod limits;
 mod output;
+mod pins;
 mod progress;
 mod secrets;
 mod service;
@@ -74,6 +75,11 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         Command::Drive(_)
         | Command::Store(_)
         | Command::Limits(_)
+        | Command::Pin(_)
+        | Command::Unpin(_)
+        | Command::Pins { .. }
+        | Command::Evict(_)
+        | Command::Wait(_)
         | Command::Status
         | Command::Doctor { .. }
         | Command::Events
@@ -118,6 +124,11 @@ async fn dispatch(
         Command::Drive(command) => drive::run(command, &session).await,
         Command::Store(command) => store::run(command, &session).await,
         Command::Limits(arguments) => limits::run(arguments, &session).await,
+        Command::Pin(pin) => pins::pin(pin, &session).await,
+        Command::Unpin(which) => pins::unpin(which, &session).await,
+        Command::Pins { name } => pins::list(name.as_deref(), &session).await,
+        Command::Evict(which) => pins::evict(which, &session).await,
+        Command::Wait(wait) => pins::wait(wait, &session).await,
         Command::Status => drive::status_of_all(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
         Command::Events => events::follow(paths, output).await,

@@ -10,6 +10,7 @@
 use crate::attach::{self, Dirs, Site, prepare_process};
 use crate::paths::Paths;
 use crate::privileged::{self, Deputy};
+use crate::scanner;
 use drives::Drives;
 use registry::Registry;
 use rustix::fs::FlockOperation;
@@ -32,6 +33,7 @@ mod limits;
 mod log;
 mod logins;
 mod openapi;
+mod pins;
 mod registry;
 mod routes;
 mod secrets;
@@ -56,6 +58,7 @@ pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     match arguments.first().map(|argument| argument.to_string_lossy().into_owned()).as_deref() {
         Some(privileged::SUBCOMMAND) => privileged::main(),
+        Some(scanner::SUBCOMMAND) => scanner::main(),
         Some(attach::keeper::SUBCOMMAND) => match arguments.get(1) {
             Some(socket) => attach::keeper::main(Path::new(socket)),
             None => usage(),

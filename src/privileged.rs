@@ -31,7 +31,9 @@ mod tuning;
 mod wire;
 
 pub use deputy::Deputy;
+pub(crate) use deputy::{ended, reap};
 pub use failure::PrivilegedError;
+pub(crate) use frozen::open as open_mounted;
 pub use frozen::{FreezeEnded, Frozen};
 pub use holders::Holder;
 pub use perform::main;

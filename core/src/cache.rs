@@ -18,7 +18,7 @@ use crate::journal::{Operation, Place, Record};
 use crate::planted::{self, Bug};
 use crate::runs::RunMap;
 use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -108,6 +108,37 @@ impl Cache {
         Ok(())
     }
 
+    /// Always keeps these blocks, in order and apart from each other, and no others of those that a person may want kept.
+    pub fn pin(&self, runs: &[BlockRange]) -> io::Result<()> {
+        self.may_go(&self.residents.pin(runs))
+    }
+
+    /// Keeps these blocks for a while.
+    pub fn keep_for_now(&self, runs: &[BlockRange]) {
+        self.residents.hold(runs);
+    }
+
+    /// The while is over.
+    pub fn hold_no_more(&self, runs: &[BlockRange]) -> io::Result<()> {
+        self.residents.hold_no_more(runs);
+        self.may_go(runs)
+    }
+
+    /// What is here of `runs` may be taken out again. Runs of zeros take no room.
+    fn may_go(&self, runs: &[BlockRange]) -> io::Result<()> {
+        for run in runs {
+            let mut from = run.bytes().start;
+            while let Some(data) = self.file.next_data(from)?.filter(|data| data.start < run.bytes().end) {
+                from = data.end;
+                let here = BlockRange::covering(&data).intersect(run);
+                here.by_chunk()
+                    .filter(|part| self.valid.any(*part))
+                    .for_each(|part| self.residents.came(part));
+            }
+        }
+        Ok(())
+    }
+
     /// Who is here, and who has to stay.
     pub fn residents(&self) -> &Residents {
         &self.residents
@@ -174,14 +205,28 @@ impl Cache {
         })
     }
 
-    /// Stores that blocks are zero. What lies in the file under an absent block is arbitrary, so it is punched.
+    /// Stores that blocks are zero, however many they are. What lies in the file under an absent block is arbitrary, so it
+    /// is punched.
     pub fn fill_zero(&self, blocks: BlockRange) -> io::Result<()> {
+        if blocks.count() >= SHARDS as u64 * CHUNK_BLOCKS {
+            return self.fill_zero_at_once(blocks);
+        }
         blocks.by_chunk().try_for_each(|part| {
             self.fill_absent(part, |run| match planted::has(Bug::ZeroWithoutPunch) {
                 false => self.file.punch(run.bytes()),
                 true => Ok(()),
             })
         })
+    }
+
+    fn fill_zero_at_once(&self, blocks: BlockRange) -> io::Result<()> {
+        let _all = self.lock_all(blocks);
+        self.check_current()?;
+        for run in self.absent(blocks) {
+            self.file.punch(run.bytes())?;
+            self.valid.set(run);
+        }
+        Ok(())
     }
 
     fn fill_absent(
@@ -238,21 +283,22 @@ impl Cache {
     }
 
     fn apply_zero(&self, run: BlockRange) -> io::Result<()> {
-        // Under every lock that a chunk of the run may have: a fill must not fall between punch and bit.
-        let shards = if run.count() >= SHARDS as u64 * CHUNK_BLOCKS { None } else { Some(run) };
-        let _all: Vec<_> = match shards {
-            None => self.shards.iter().map(Mutex::lock).collect(),
-            Some(run) => {
-                let mut indices: Vec<_> = run.by_chunk().map(shard_index).collect();
-                indices.sort_unstable();
-                indices.dedup();
-                indices.into_iter().map(|index| self.shards[index].lock()).collect()
-            }
-        };
+        let _all = self.lock_all(run);
         self.check_current()?;
         self.file.punch(run.bytes())?;
         self.valid.set(run);
         Ok(())
+    }
+
+    /// Every lock that a chunk of the run may have: a fill must not fall between punch and bit.
+    fn lock_all(&self, run: BlockRange) -> Vec<MutexGuard<'_, ()>> {
+        if run.count() >= SHARDS as u64 * CHUNK_BLOCKS {
+            return self.shards.iter().map(Mutex::lock).collect();
+        }
+        let mut indices: Vec<_> = run.by_chunk().map(shard_index).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        indices.into_iter().map(|index| self.shards[index].lock()).collect()
     }
 
     /// Ends writing to the files for good. A pull that is still under way ends in an error from here on: what it brings

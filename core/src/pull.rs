@@ -236,6 +236,20 @@ impl Puller {
         }
     }
 
+    /// Makes what the map knows to be zero of `range` local without asking for it, however much it is. Returns how many
+    /// blocks are data.
+    pub(crate) async fn settle_zeros(&self, range: BlockRange) -> Result<u64, PullError> {
+        let _stays = self.cache.begin_pull(range);
+        let mut data = 0;
+        for (run, content) in self.map.look_up(range).await? {
+            match content {
+                Content::Zero => self.cache.fill_zero(run).map_err(cache_failed)?,
+                Content::Frame(_) => data += run.count(),
+            }
+        }
+        Ok(data)
+    }
+
     /// What is neither in the cache nor in the journal.
     pub fn missing(&self, range: BlockRange) -> Vec<BlockRange> {
         let mut missing = self.cache.absent(range);

@@ -13,7 +13,7 @@ use crate::map::Map;
 use crate::pull::Puller;
 use crate::push::Pusher;
 use crate::store::meter::Metered;
-use crate::units::{BLOCK_BYTES, BlockRange};
+use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +23,7 @@ mod foresight;
 mod keeper;
 mod local;
 mod open;
+mod pins;
 mod read;
 mod reconcile;
 mod remember;
@@ -36,7 +37,8 @@ mod write;
 
 pub use close::VolumeDevice;
 pub use local::{Base, Fork, Local};
-pub use open::{Access, Environment, OpenError, fork, open};
+pub use open::{Access, Environment, OpenError, fork, open, open_pinned};
+pub use pins::{Held, Pinned, PinsStatus};
 pub use status::VolumeStatus;
 
 /// An open drive.
@@ -48,6 +50,7 @@ pub struct Volume {
     room: Arc<room::Room>,
     survey: survey::Survey,
     scanning: scanning::Scanning,
+    pins: pins::Pins,
     /// None for a version that is only looked at: what is written to it stays here and is thrown away.
     pusher: Option<Pusher>,
     store: Arc<Metered>,
@@ -126,14 +129,35 @@ impl Volume {
         &self.map
     }
 
-    /// Takes chunks out of the cache, but for what the store does not have. Returns the bytes that were freed.
+    /// Takes chunks out of the cache, but for what has to stay: what the store does not have, metadata, and what is pinned.
+    /// Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[crate::units::ChunkIndex]) -> std::io::Result<u64> {
-        self.cache.evict(chunks, |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks)).await
+        let residents = self.cache.residents();
+        let stays =
+            |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks) || residents.must_stay(blocks);
+        self.cache.evict(chunks, stays).await
+    }
+
+    /// The same for all chunks.
+    pub async fn evict_all(&self) -> std::io::Result<u64> {
+        /// Each turn makes the bitmap durable.
+        const CHUNKS_AT_ONCE: usize = 4096;
+        let (mut from, mut freed) = (0, 0);
+        while let Some(data) = self.cache.file().next_data(from)? {
+            from = data.end;
+            let blocks = BlockRange::covering(&data).intersect(&self.all_blocks());
+            let chunks = blocks.start / CHUNK_BLOCKS..blocks.end.div_ceil(CHUNK_BLOCKS);
+            let chunks: Vec<_> = chunks.map(crate::units::ChunkIndex).collect();
+            for some in chunks.chunks(CHUNKS_AT_ONCE) {
+                freed += self.evict(some).await?;
+            }
+        }
+        Ok(freed)
     }
 
     /// Bytes of the cache that have to stay: metadata, what is always kept here, and what waits for upload.
     pub fn cache_needed_bytes(&self) -> u64 {
-        self.cache.residents().kept_bytes() + self.status().dirty_bytes
+        self.cache_needed(&self.pinned())
     }
 
     /// Keeps the cache below so many bytes from now on. What is too much goes at once.

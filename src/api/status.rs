@@ -1,6 +1,6 @@
 //! How a drive is, and what a look at it found.
 
-use super::{AttachMode, Fork, ReplicaStatus, StoreMode};
+use super::{AttachMode, Fork, Pin, ReplicaStatus, StoreMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +94,9 @@ pub struct DriveStatus {
     pub pending_pull_bytes: u64,
     /// Bytes that are always kept on this device.
     pub pinned_bytes: u64,
+    /// What that is, and how far it is here.
+    #[serde(default)]
+    pub pins: Vec<Pin>,
     /// The block device.
     pub block_device: Option<String>,
     /// How it is attached.
@@ -142,6 +145,8 @@ pub enum Cell {
     Absent,
     /// On this device.
     Cached,
+    /// Always kept on this device, and all here.
+    Pinned,
     /// Not in the store yet.
     Dirty,
     /// On its way to the store.

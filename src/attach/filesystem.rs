@@ -182,6 +182,16 @@ impl Mounted {
         &self.mountpoint
     }
 
+    /// What is mounted there.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The program that looks at it, under one of its hidden subcommands.
+    pub(crate) fn program(&self) -> &Path {
+        self.site.deputy.own_program()
+    }
+
     /// Writes everything back to the drive, which is to its journal.
     pub fn sync(&self, deadline: Duration) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 pub mod drive;
+pub mod pins;
 pub mod store;
 
 use drive::DriveCommand;
@@ -79,6 +80,35 @@ pub enum Command {
     /// goes before what is fetched in the background.
     #[command(after_help = LIMITS_EXAMPLES)]
     Limits(LimitsArguments),
+    /// Always keep files on this computer, so that they are there offline
+    ///
+    /// What is missing is downloaded now; what is added later below a folder follows by itself. On a terminal this waits until
+    /// all of it is here, and shows how far it is; Ctrl-C ends the wait, and not the pin.
+    #[command(after_help = pins::PIN_EXAMPLES)]
+    Pin(pins::Pin),
+    /// Keep files no more than others: they go once the room is needed
+    #[command(after_help = pins::UNPIN_EXAMPLES)]
+    Unpin(pins::Which),
+    /// Show what is always kept on this computer, and how far it is here
+    #[command(
+        after_help = "Examples:\n  holdall pins\n  holdall pins work --json | jq '.[] | select(.files_ready < .files_total)'"
+    )]
+    Pins {
+        /// The drive; without, all of them
+        #[arg(value_parser = drive::name)]
+        name: Option<String>,
+    },
+    /// Take files out of this computer's cache, to have the room; they stay in the store
+    ///
+    /// What waits to be uploaded stays, and so does what is pinned.
+    #[command(after_help = pins::EVICT_EXAMPLES)]
+    Evict(pins::Which),
+    /// Wait until enough of a file or folder is on this computer
+    ///
+    /// It is downloaded from its beginning meanwhile, and not pinned. Exits with 1 if the time is over before, and with 5 if the
+    /// store cannot be reached.
+    #[command(after_help = pins::WAIT_EXAMPLES)]
+    Wait(pins::Wait),
     /// Show every drive, and what still waits to be uploaded
     #[command(after_help = "Example:\n  holdall status --json | jq '.[] | select(.dirty_bytes > 0) | .name'")]
     Status,

@@ -56,6 +56,21 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         Command::Store(StoreCommand::Test { .. }) => {
             return ("Small objects of the test may be left in the store, under probe/.", "");
         }
+        Command::Pin(pin) if pin.dry_run => return (NOTHING_DONE, ""),
+        Command::Pin(_) => {
+            return (
+                "What was pinned by then stays so, and what is missing of it is downloaded in the background.",
+                "Run `holdall pins` to see how far it is.",
+            );
+        }
+        Command::Unpin(_) => return ("It may have been done already.", "Run `holdall pins` to see."),
+        Command::Pins { .. } => return (NOTHING_DONE, ""),
+        Command::Evict(_) => {
+            return ("Some of it may be out of the cache already. It is in the store.", SEE_STATUS);
+        }
+        Command::Wait(_) => {
+            return ("What was downloaded is here, until the room is needed. Nothing is pinned.", "");
+        }
         Command::Limits(_) => return ("They may have been changed already.", "Run `holdall limits` to see."),
         Command::Doctor { .. } => {
             return ("Some of it may have been repaired already.", "Run `holdall doctor` to see.");

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use std::time::Duration;
 
 pub mod map;
+pub mod pins;
 pub mod status;
 pub mod store;
 pub mod table;

@@ -17,6 +17,8 @@ use holdall_core::store::Store;
 use holdall_core::volume::{OpenError, Volume};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
+pub use pins::{What, words};
+pub use scanning::ScanError;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use usage::Usage;
@@ -31,10 +33,12 @@ mod former;
 mod inspect;
 mod open;
 mod opened;
+mod pins;
 mod promote;
 mod proof;
 mod replicas;
 mod resume;
+mod scanning;
 mod serve;
 mod upload;
 mod usage;
@@ -66,6 +70,8 @@ pub struct Drive {
     pub(super) place: RwLock<Option<Place>>,
     /// How full its file system is.
     pub(super) usage: Arc<Usage>,
+    /// What a person wants always kept here.
+    pub(super) pins: pins::Pins,
     /// All drives: a fork becomes one of them.
     pub(super) known: Weak<Known>,
     /// Whether a task tells the stores that it has left.
@@ -82,8 +88,10 @@ impl Drive {
         tree: Option<sled::Tree>,
         known: Weak<Known>,
     ) -> Arc<Self> {
+        let pins = pins::Pins::load(&registry.directory(name), config.pins);
         Arc::new(Self {
             name: name.to_owned(),
+            pins,
             registry,
             stores,
             reached: RwLock::new(None),
@@ -123,6 +131,11 @@ impl Drive {
     pub fn store_mode(&self) -> Mode {
         let now = *self.mode_now.lock();
         now.unwrap_or_else(|| self.config.lock().mode)
+    }
+
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> Option<std::path::PathBuf> {
+        self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned())
     }
 
     /// Where its data lives.
@@ -233,9 +246,9 @@ impl Drive {
         Err(failure(
             Code::Usage,
             format!("The drive {} needs {needed} of cache; {given} is too little.", self.name),
-            "Nothing was changed. Metadata, and changes that are not uploaded yet, always stay on this computer.",
+            "Nothing was changed. Metadata, what is pinned, and changes that are not uploaded yet always stay on this computer.",
             format!(
-                "Give {needed} or more, or let changes be uploaded first: holdall drive sync {}.",
+                "Give {needed} or more, unpin something (holdall pins {0}), or let changes be uploaded first: holdall drive sync {0}.",
                 self.name
             ),
         ))
@@ -250,6 +263,8 @@ impl Drive {
             && let Ok(bytes) = self.cache_limit()
         {
             volume.set_cache_limit(bytes);
+            // What did not fit may fit now.
+            self.look_at_pins_again();
         }
     }
 }

@@ -405,6 +405,7 @@ impl Drives {
             former: Vec::new(),
             open: None,
             paused: false,
+            pins: false,
             fork_of: None,
         };
         let mut known = self.known.lock();

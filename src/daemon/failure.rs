@@ -14,9 +14,11 @@ use holdall_core::store::url::UrlError;
 use holdall_core::volume::OpenError;
 use std::io;
 
+mod pins;
 mod replicas;
 mod stores;
 
+pub use pins::*;
 pub use replicas::*;
 pub use stores::*;
 

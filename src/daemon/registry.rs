@@ -44,6 +44,9 @@ pub struct Config {
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
+    /// Whether anything was ever pinned here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pins: bool,
     /// What it is a fork of, until a person has decided what becomes of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork_of: Option<ForkOf>,
@@ -313,6 +316,7 @@ mod tests {
             former: Vec::new(),
             open: None,
             paused: false,
+            pins: false,
             fork_of: None,
         };
         let key = DataKey([1; 32].into());

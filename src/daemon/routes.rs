@@ -175,6 +175,30 @@ pub async fn map(State(drives): State<Shared>, Path(name): Path<String>) -> Resp
     plain(drives.get(&name).and_then(|drive| drive.map()))
 }
 
+pub async fn pins(State(drives): State<Shared>) -> Response {
+    plain(Ok(drives.pins()))
+}
+
+pub async fn pins_of(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    plain(drives.get(&name).map(|drive| drive.pins()))
+}
+
+pub async fn pin(State(drives): State<Shared>, Asked(request): Asked<api::PinPaths>) -> Response {
+    work(drives, |drives, work| async move { drives.pin(request, work).await })
+}
+
+pub async fn unpin(State(drives): State<Shared>, Asked(request): Asked<api::NamedPaths>) -> Response {
+    work(drives, |drives, _| async move { drives.unpin(request).await })
+}
+
+pub async fn evict(State(drives): State<Shared>, Asked(request): Asked<api::NamedPaths>) -> Response {
+    work(drives, |drives, work| async move { drives.evict(request, work).await })
+}
+
+pub async fn wait_for(State(drives): State<Shared>, Asked(request): Asked<api::WaitFor>) -> Response {
+    work(drives, |drives, work| async move { drives.wait_for(request, work).await })
+}
+
 pub async fn check(state: State<Shared>, name: Path<String>) -> Response {
     on_drive((state, name), async |drive, work| drive.check(work).await)
 }

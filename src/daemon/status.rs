@@ -70,7 +70,7 @@ impl Drive {
             None => 0,
         };
         // Before anything is locked: the forks are looked for among all drives, this one too.
-        let (replicas, forks) = (self.replica_statuses(), self.forks());
+        let (replicas, forks, pins) = (self.replica_statuses(), self.forks(), self.pins());
         let config = self.config.lock().clone();
         let mut shown = self.shown.lock();
         let mut status = match &volume {
@@ -88,6 +88,9 @@ impl Drive {
             }
             (DriveState::ReadOnly, _) => {
                 reason = self.looks_because.lock().clone().or(reason);
+            }
+            (DriveState::Ready | DriveState::Syncing, _) => {
+                reason = reason.or_else(|| self.pins.warning(&self.name))
             }
             _ => {}
         }
@@ -110,6 +113,7 @@ impl Drive {
         status.reason = reason;
         status.since = time(shown.since_ms);
         status.used_bytes = used_bytes;
+        status.pins = pins;
         status.replicas = replicas;
         if let (Some(last), true) = (&mut shown.last, volume.is_some()) {
             last.replicas.clone_from(&status.replicas);
@@ -150,6 +154,7 @@ impl Drive {
             journal_limit_bytes: 0,
             pending_pull_bytes: 0,
             pinned_bytes: 0,
+            pins: Vec::new(),
             block_device: None,
             attach: None,
             mountpoint: None,
@@ -179,6 +184,7 @@ impl Drive {
         status.journal_limit_bytes = now.journal_limit_bytes;
         status.pending_pull_bytes = now.pending_pull_bytes;
         let requests = now.requests;
+        status.pinned_bytes = volume.pinned_bytes();
         status.requests = api::Requests {
             get: requests.get,
             put: requests.put,

@@ -248,7 +248,7 @@ fn printed(pipe: std::process::ChildStderr, otherwise: &str) -> String {
 }
 
 /// Waits until the process has ended.
-fn ended(child: &Child, patience: Duration) -> bool {
+pub(crate) fn ended(child: &Child, patience: Duration) -> bool {
     let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return false };
     let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let deadline = Instant::now() + patience;
@@ -268,7 +268,7 @@ fn ended(child: &Child, patience: Duration) -> bool {
 static UNREAPED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// Collects the process, now or when the next one is done with, and those that have ended since.
-fn reap(child: Child) {
+pub(crate) fn reap(child: Child) {
     let mut unreaped = UNREAPED.lock();
     unreaped.push(child);
     unreaped.retain_mut(|child| matches!(child.try_wait(), Ok(None)));

@@ -168,7 +168,7 @@ pub(super) fn shut_down(target: &Target, mountpoint: &Path) -> Result<(), Refuse
 }
 
 /// The root directory of the target's file system at `mountpoint`.
-pub(super) fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
+pub(crate) fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
     use rustix::fs::{Mode, OFlags};
     target.verify()?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

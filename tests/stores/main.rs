@@ -13,6 +13,7 @@ mod person;
 mod away;
 mod keyring;
 mod limits;
+mod pins;
 mod replicas;
 mod s3;
 mod webdav;

@@ -11,7 +11,7 @@ const WRONG_KEY: &str = "battery-staple-horse-correct";
 const PASSPHRASE: &str = "tangerine paperclip";
 
 /// Files with credentials, as people have them.
-fn files(bench: &Bench) {
+pub fn files(bench: &Bench) {
     let ini = format!("[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
     std::fs::write(bench.path("ini"), ini).unwrap();
     let csv = format!("Access key ID,Secret access key\r\n{ACCESS_KEY},{SECRET_KEY}\r\n");

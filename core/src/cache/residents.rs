@@ -13,8 +13,13 @@ pub struct Residents {
     heat: Heat,
     /// Seconds that somebody has counted: reads do not look at a clock.
     second: AtomicU64,
-    /// Blocks that stay whatever happens.
+    /// Blocks that stay whatever happens: metadata.
     kept: Bitmap,
+    /// Blocks that a person wants always kept on this device. Apart from the others, so that to let them go lets no metadata
+    /// go.
+    pinned: Bitmap,
+    /// Blocks that stay for a while: somebody waits until there are enough of them.
+    held: Bitmap,
     // Held to add one, or to take them.
     written: Mutex<Vec<BlockRange>>,
 }
@@ -29,6 +34,8 @@ impl Residents {
             heat: Heat::new(capacity.div_ceil(CHUNK_BLOCKS)),
             second: AtomicU64::new(0),
             kept: Bitmap::new(capacity),
+            pinned: Bitmap::new(capacity),
+            held: Bitmap::new(capacity),
             written: Mutex::default(),
         }
     }
@@ -84,9 +91,49 @@ impl Residents {
         }
     }
 
-    /// Bytes of the blocks that have to stay.
-    pub fn kept_bytes(&self) -> u64 {
-        self.kept.count_all() * crate::units::BLOCK_BYTES
+    /// Blocks of metadata.
+    pub fn kept_blocks(&self) -> u64 {
+        self.kept.count_all()
+    }
+
+    /// Blocks of `runs` that do not have to stay as metadata does.
+    pub fn not_kept_blocks(&self, runs: &[BlockRange]) -> u64 {
+        runs.iter().map(|run| run.count() - self.kept.count(*run)).sum()
+    }
+
+    /// Whether any of the blocks has to stay.
+    pub fn must_stay(&self, blocks: BlockRange) -> bool {
+        [&self.kept, &self.pinned, &self.held].into_iter().any(|stays| stays.any(blocks))
+    }
+
+    /// Whether any of the blocks is always kept on this device.
+    pub fn is_pinned(&self, blocks: BlockRange) -> bool {
+        self.pinned.any(blocks)
+    }
+
+    /// These blocks, in order and apart from each other, are pinned from now on, and no others. Returns those that were:
+    /// none of both is ever seen without its pin.
+    pub(super) fn pin(&self, runs: &[BlockRange]) -> Vec<BlockRange> {
+        runs.iter().for_each(|run| self.pinned.set(*run));
+        let mut gone = Vec::new();
+        let mut at = 0;
+        let end = self.pinned.capacity();
+        for next in runs.iter().copied().chain(std::iter::once(BlockRange { start: end, end })) {
+            let gap = BlockRange { start: at, end: next.start.max(at) };
+            gone.extend(self.pinned.runs(gap));
+            at = next.end;
+        }
+        gone.iter().for_each(|run| self.pinned.clear(*run));
+        gone
+    }
+
+    /// Blocks stay until [`Cache::hold_no_more`](super::Cache::hold_no_more).
+    pub(super) fn hold(&self, runs: &[BlockRange]) {
+        runs.iter().for_each(|run| self.held.set(*run));
+    }
+
+    pub(super) fn hold_no_more(&self, runs: &[BlockRange]) {
+        runs.iter().for_each(|run| self.held.clear(*run));
     }
 
     /// Whether all of the blocks have to stay.
@@ -99,7 +146,7 @@ impl Residents {
         let mut evictor = self.evictor.lock();
         let end = self.kept.capacity();
         let fate = |chunk: ChunkIndex| match chunk.blocks().intersect(&BlockRange { start: 0, end }) {
-            blocks if self.kept.any(blocks) => Fate::Never,
+            blocks if self.must_stay(blocks) => Fate::Never,
             blocks if later(blocks) => Fate::Later,
             _ => Fate::Goes,
         };

@@ -94,6 +94,7 @@ impl Volume {
             pusher.stop().await;
         }
         self.survey.stop().await;
+        self.pins.stop().await;
         self.keeper.stop().await;
         self.room.stop().await;
         let settled = self.settle().await;

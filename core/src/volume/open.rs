@@ -17,6 +17,7 @@
 //! made once the store is back (`push/take.rs`).
 
 use super::keeper::Keeper;
+use super::pins::Pins;
 use super::reconcile::{self, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::room::Room;
@@ -24,7 +25,7 @@ use super::scanning::Scanning;
 use super::seen::Seen;
 use super::survey::Survey;
 use super::take::{begin_fork, seize, swap_epoch};
-use super::{Fork, Local, Volume, VolumeLimits};
+use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::fork;
@@ -159,6 +160,18 @@ pub async fn open(
     access: Access,
     limits: VolumeLimits,
 ) -> Result<Arc<Volume>, OpenError> {
+    open_pinned(env, drive, device, access, limits, Pinned::default()).await
+}
+
+/// The same, where a person wants blocks always kept here: none of what is here of them goes.
+pub async fn open_pinned(
+    env: Environment,
+    drive: Uuid,
+    device: Device,
+    access: Access,
+    limits: VolumeLimits,
+    pinned: Pinned,
+) -> Result<Arc<Volume>, OpenError> {
     let store = Arc::new(Metered::new(env.store.clone()));
     let objects = Arc::new(Objects::new(store.clone(), env.sealer.clone(), env.pages));
     let disks = Disks { state: env.state, journal: env.journal, cache: env.cache };
@@ -166,13 +179,15 @@ pub async fn open(
         Access::Look { root } => look(disks, store, objects, root, limits).await,
         Access::Write { over_others, mounted } => {
             let how = (How::Now { over_others }, mounted);
-            match take(&disks, &store, &objects, drive, &device, how, limits).await? {
+            match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                 Taken::Open(volume) => Ok(volume),
                 Taken::Outrun { drive: held, epoch } => {
                     seize(&store, objects.sealer(), held, epoch, &device).await?;
                     // It is this device that has it now, or one that nobody has agreed to fence.
                     let how = (How::Now { over_others: false }, mounted);
-                    match take(&disks, &store, &objects, drive, &device, how, limits).await? {
+                    match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone()))
+                        .await?
+                    {
                         Taken::Open(volume) => Ok(volume),
                         Taken::Outrun { .. } => unreachable!("only who may fence others is outrun"),
                     }
@@ -181,7 +196,7 @@ pub async fn open(
         }
         Access::Away { mounted } => {
             let how = (How::Away, mounted);
-            match take(&disks, &store, &objects, drive, &device, how, limits).await? {
+            match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                 Taken::Open(volume) => Ok(volume),
                 Taken::Outrun { .. } => unreachable!("only who may fence others is outrun"),
             }
@@ -256,7 +271,8 @@ async fn look(
         applied,
         size,
         writer,
-    }))
+        pinned: Pinned::default(),
+    })?)
 }
 
 async fn take(
@@ -266,7 +282,7 @@ async fn take(
     drive: Uuid,
     device: &Device,
     (how, mounted): (How, bool),
-    limits: VolumeLimits,
+    (limits, pinned): (VolumeLimits, Pinned),
 ) -> Result<Taken, OpenError> {
     let local = Local::load(&*disks.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
@@ -391,7 +407,8 @@ async fn take(
         applied,
         size,
         writer,
-    })))
+        pinned,
+    })?))
 }
 
 /// The version that this device saw last, if it is this device's own: then it may go on from it, and at worst becomes a
@@ -493,11 +510,14 @@ struct Assembly {
     applied: Lsn,
     size: Option<u64>,
     writer: Option<(Pusher, Arc<Rememberer>)>,
+    pinned: Pinned,
 }
 
-fn assemble(assembly: Assembly) -> Arc<Volume> {
-    let Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer } =
+fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
+    let Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer, pinned } =
         assembly;
+    // Before there is anybody who takes chunks out.
+    cache.pin(&pinned.below(cache.valid().capacity()))?;
     let (dirty, pushes) = (journal.clone(), writer.is_some());
     let is_dirty = move |blocks| !pushes || dirty.is_dirty(blocks);
     let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
@@ -519,7 +539,8 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         applied_durable.clone(),
     );
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
-    Arc::new_cyclic(|volume| Volume {
+    Ok(Arc::new_cyclic(|volume| Volume {
+        pins: Pins::start(volume.clone(), pinned),
         survey: Survey::start(volume.clone(), size_blocks),
         scanning: Scanning::new(),
         journal,
@@ -537,5 +558,5 @@ fn assemble(assembly: Assembly) -> Arc<Volume> {
         rememberer,
         applied_durable,
         resizing: Mutex::new(()),
-    })
+    }))
 }

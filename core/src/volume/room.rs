@@ -232,7 +232,9 @@ impl Shared {
         let residents = self.cache.residents();
         let most = (bytes.div_ceil(crate::units::CHUNK_BYTES) as usize).clamp(1, CHUNKS_AT_ONCE);
         let chunks = residents.next(most, |blocks| (self.is_dirty)(blocks) || self.cache.is_pulled(blocks));
-        let freed = self.cache.evict(&chunks, |blocks| (self.is_dirty)(blocks)).await;
+        // A person may have pinned it since.
+        let stays = |blocks| (self.is_dirty)(blocks) || residents.must_stay(blocks);
+        let freed = self.cache.evict(&chunks, stays).await;
         // Whoever was written or pulled meanwhile has stayed.
         let all = BlockRange { start: 0, end: self.cache.valid().capacity() };
         for blocks in chunks.iter().map(|chunk| chunk.blocks().intersect(&all)) {

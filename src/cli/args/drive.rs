@@ -403,7 +403,7 @@ pub struct Serve {
 }
 
 /// A drive's name: a part of a path, in the socket's routes and under ~/Holdall.
-fn name(text: &str) -> Result<String, String> {
+pub(in crate::cli) fn name(text: &str) -> Result<String, String> {
     part_of_a_path(text).ok_or_else(|| format!("\"{text}\" cannot be a drive's name"))
 }
 

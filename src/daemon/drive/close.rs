@@ -85,6 +85,8 @@ impl Drive {
         };
         opened.check_not_serving()?;
         opened.volume.prepare_to_close();
+        // Whoever looks at files uses the drive.
+        self.end_pins().await;
         if let Some(mut at) = opened.attachment.take() {
             let work = move || {
                 let done = at.mounted.unmount().and_then(|()| at.attached.detach());
@@ -94,6 +96,7 @@ impl Drive {
             let (at, done) = done.map_err(|error| failure::local(&io::Error::other(error)))?;
             if let Err(error) = done {
                 opened.attachment = Some(at);
+                self.begin_pins(&opened.volume, opened.writable);
                 return Err(error.failure());
             }
             *self.place.write() = None;
@@ -151,6 +154,7 @@ impl Drive {
             // Programs wait for the next daemon: nothing else is waited for.
             self.stop_replicas();
         }
+        self.end_pins().await;
         if let Some(mut at) = opened.attachment.take() {
             *self.place.write() = None;
             let left = tokio::task::spawn_blocking(move || at.attached.hand_over(HAND_OVER_PATIENCE)).await;

@@ -99,7 +99,9 @@ impl Drive {
                 Taking::Now { over_others } => Access::Write { over_others, mounted },
                 Taking::Away => Access::Away { mounted },
             };
-            volume::open(env, self.uuid(), self.registry.device().clone(), access, limits).await
+            // Before anything of the cache can go.
+            let (pinned, device) = (self.pins.at_open(), self.registry.device().clone());
+            volume::open_pinned(env, self.uuid(), device, access, limits, pinned).await
         };
         let opening = async {
             let opened = open().await;
@@ -255,6 +257,7 @@ impl Drive {
     pub(super) async fn put_down(&self, opened: OpenDrive) {
         // The last figures are shown while it is closed.
         let _ = self.status().await;
+        self.end_pins().await;
         self.end_replicas().await;
         if let Err(error) = opened.volume.shut_down().await {
             tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");

@@ -169,7 +169,9 @@ impl Drive {
         let of = config.fork_of.as_ref().map_or(&self.name, |of| &of.name).clone();
         let of = ForkOf { name: of, fork: fork.clone() };
         let former = Vec::new();
-        let config = Config { drive: fork.drive, open: None, fork_of: Some(of), former, ..config };
+        // Pins stay with the drive's name.
+        let (open, pins) = (None, false);
+        let config = Config { drive: fork.drive, open, pins, fork_of: Some(of), former, ..config };
         let to = self.registry.directory(&name);
         private_directory(&to)?;
         self.registry.add(&name, &config, &self.registry.key(&self.name)?)?;

@@ -19,6 +19,7 @@ impl Drive {
         let chunks = volume.size_blocks().div_ceil(CHUNK_BLOCKS);
         let per_cell = chunks.div_ceil(CELLS_MAX).max(1);
         let uploading = volume.pusher().is_some_and(|pusher| pusher.state().borrow().pushing);
+        let residents = volume.cache().residents();
         let cell = |cell: u64| {
             let first = cell * per_cell * CHUNK_BLOCKS;
             let blocks = BlockRange::new(first, per_cell * CHUNK_BLOCKS);
@@ -27,6 +28,8 @@ impl Drive {
                 api::Cell::Uploading
             } else if volume.pusher().is_some() && volume.journal().is_dirty(blocks) {
                 api::Cell::Dirty
+            } else if residents.is_pinned(blocks) && volume.missing_blocks(&[blocks]) == 0 {
+                api::Cell::Pinned
             } else if volume.cache().valid().any(blocks) || volume.journal().holds_any(blocks) {
                 api::Cell::Cached
             } else {

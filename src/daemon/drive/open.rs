@@ -106,6 +106,7 @@ impl Drive {
             (place.block_device.clone(), place.mountpoint(), place.attach);
         opened.attachment = Some(attachment);
         *self.place.write() = Some(place);
+        self.begin_pins(&opened.volume, opened.writable);
         if !look {
             let (mountpoint, block_device) = (PathBuf::from(&mountpoint), PathBuf::from(&block_device));
             self.remember(|config| config.open = Some(OpenAs { mountpoint, attach, block_device }))?;

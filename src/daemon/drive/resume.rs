@@ -116,6 +116,7 @@ impl Drive {
         let block_device = PathBuf::from(&place.block_device);
         opened.attachment = Some(attachment);
         *self.place.write() = Some(place);
+        self.begin_pins(&opened.volume, opened.writable);
         self.remember(|config| {
             if let Some(open) = &mut config.open {
                 open.block_device = block_device;

@@ -1,0 +1,327 @@
+//! Pins: what a person wants always kept on this device is never taken out of the cache, and what is missing of it is pulled for
+//! as long as the drive is open, in the class behind metadata.
+//!
+//! That is two things, and only the first is a promise: a block is pinned from the moment that [`Volume::set_pinned`] returns,
+//! or, for what the caller remembers from before, from before anything of the cache can go. Whether it is here already
+//! is a matter of time and of the store.
+
+use super::Volume;
+use crate::map::Content;
+use crate::pull::{Class, PullError};
+use crate::retry::Backoff;
+use crate::units::{BLOCK_BYTES, BlockRange};
+use parking_lot::Mutex;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+mod set;
+
+pub use set::Pinned;
+
+/// What is asked for at once: enough to fill a link, little enough to be of no weight in the queue.
+const WINDOW_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES;
+const WINDOW_RUNS: usize = 1024;
+/// Missing runs that are so near to each other are pulled as one: what lies between is in the same frames, or nearly.
+const GAP_BLOCKS: u64 = 4;
+/// Of a whole drive so much is looked up at once: while it is, none of it can be taken out of the cache.
+const LOOK_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES;
+/// Whether all is still here is looked at so often: a cache whose disk has failed is filled anew.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// How far pinned blocks are here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PinsStatus {
+    /// Bytes that are pinned; of a whole drive those of data, as far as they are counted.
+    pub pinned_bytes: u64,
+    /// Bytes of them that are not here.
+    pub missing_bytes: u64,
+    /// Whether that was counted: of a whole drive it takes a look at its map.
+    pub is_counted: bool,
+    /// Why pulling them does not get on.
+    pub trouble: Option<String>,
+}
+
+/// The pins of an open drive.
+pub(super) struct Pins {
+    wanted: watch::Sender<Arc<Pinned>>,
+    shared: Arc<Shared>,
+    // Held to take it out.
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Of a whole drive that is pinned: blocks with data, plus one; 0 before they are counted.
+    data_blocks: AtomicU64,
+    // Held to copy or replace it.
+    trouble: Mutex<Option<String>>,
+}
+
+impl Pins {
+    /// Begins with what is pinned already.
+    pub fn start(volume: Weak<Volume>, pinned: Pinned) -> Self {
+        let wanted = watch::Sender::new(Arc::new(pinned));
+        let shared = Arc::new(Shared::default());
+        let task = tokio::spawn(keep_here(volume, wanted.subscribe(), shared.clone()));
+        Self { wanted, shared, task: Mutex::new(Some(task)) }
+    }
+
+    /// Ends pulling. What is pinned stays so.
+    pub async fn stop(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        self.task.lock().iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Blocks that stay in the cache while it lives, as pinned ones do.
+pub struct Held {
+    volume: Weak<Volume>,
+    runs: Vec<BlockRange>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(volume) = self.volume.upgrade()
+            && let Err(error) = volume.cache.hold_no_more(&self.runs)
+        {
+            tracing::warn!(%error, "what was held for a while is not taken out of the cache before the drive is opened again");
+        }
+    }
+}
+
+impl Volume {
+    /// Always keeps these blocks here, and no others that were pinned before. What is missing is pulled in the background.
+    ///
+    /// # Errors
+    ///
+    /// The cache's file cannot be looked at: what was let go may stay until the drive is opened again.
+    pub fn set_pinned(&self, pinned: Pinned) -> io::Result<()> {
+        let done = self.cache.pin(&pinned.below(self.cache.valid().capacity()));
+        if self.pins.wanted.borrow().is_whole() != pinned.is_whole() {
+            self.pins.shared.data_blocks.store(0, Ordering::Release);
+        }
+        self.pins.wanted.send_replace(Arc::new(pinned));
+        done
+    }
+
+    /// What is pinned.
+    pub fn pinned(&self) -> Arc<Pinned> {
+        self.pins.wanted.borrow().clone()
+    }
+
+    /// How far that is here.
+    pub fn pins_status(&self) -> PinsStatus {
+        let pinned = self.pinned();
+        let trouble = self.pins.shared.trouble.lock().clone();
+        let runs = pinned.below(self.size_blocks());
+        let missing = match pinned.is_whole() {
+            // Run by run there may be a million of them.
+            true => self.size_blocks() - self.cache.valid().count(self.all_blocks()),
+            false => self.missing_blocks(&runs),
+        };
+        let counted = self.pins.shared.data_blocks.load(Ordering::Acquire);
+        let blocks = match pinned.is_whole() {
+            true => counted.saturating_sub(1).max(self.allocated_blocks()),
+            false => runs.iter().map(BlockRange::count).sum(),
+        };
+        let is_counted = !pinned.is_whole() || counted > 0;
+        let missing_bytes = if is_counted { missing.min(blocks) * BLOCK_BYTES } else { 0 };
+        PinsStatus { pinned_bytes: blocks * BLOCK_BYTES, missing_bytes, is_counted, trouble }
+    }
+
+    /// Bytes of the cache that would have to stay, if this were pinned: metadata, pins, and what waits for upload.
+    ///
+    /// # Errors
+    ///
+    /// For a whole drive: its map cannot be read.
+    pub async fn cache_needed_with(&self, pinned: &Pinned) -> Result<u64, PullError> {
+        match pinned.is_whole() {
+            true => Ok(self.data_blocks().await? * BLOCK_BYTES + self.status().dirty_bytes),
+            false => Ok(self.cache_needed(pinned)),
+        }
+    }
+
+    /// The same for blocks, which takes no look at a map.
+    pub fn cache_needed(&self, pinned: &Pinned) -> u64 {
+        self.needed_blocks(pinned) * BLOCK_BYTES + self.status().dirty_bytes
+    }
+
+    /// Bytes that are pinned; of a whole drive those of data, as far as they are counted.
+    pub fn pinned_bytes(&self) -> u64 {
+        let pinned = self.pinned();
+        match pinned.is_whole() {
+            true => self.needed_blocks(&pinned) * BLOCK_BYTES,
+            false => pinned.as_runs().iter().map(BlockRange::byte_len).sum(),
+        }
+    }
+
+    /// Parts of `range` that are not here.
+    pub fn missing_parts(&self, range: BlockRange) -> Vec<BlockRange> {
+        self.puller.missing(range)
+    }
+
+    /// Blocks of metadata and pins.
+    pub(super) fn needed_blocks(&self, pinned: &Pinned) -> u64 {
+        let residents = self.cache.residents();
+        match pinned.is_whole() {
+            true => {
+                let counted = self.pins.shared.data_blocks.load(Ordering::Acquire).saturating_sub(1);
+                counted.max(self.allocated_blocks())
+            }
+            false => residents.kept_blocks() + residents.not_kept_blocks(pinned.as_runs()),
+        }
+    }
+
+    /// Blocks that take room in the store: all that are not zero.
+    pub async fn data_blocks(&self) -> Result<u64, PullError> {
+        let mut blocks = 0;
+        for part in parts(self.all_blocks(), LOOK_BLOCKS) {
+            let found = self.map.look_up(part).await?;
+            let data = found.iter().filter(|(_, content)| *content != Content::Zero);
+            blocks += data.map(|(run, _)| run.count()).sum::<u64>();
+        }
+        Ok(blocks)
+    }
+
+    /// Blocks of `runs` that are not here.
+    pub fn missing_blocks(&self, runs: &[BlockRange]) -> u64 {
+        runs.iter().flat_map(|run| self.puller.missing(*run)).map(|run| run.count()).sum()
+    }
+
+    /// Keeps blocks here for a while, without pinning them.
+    pub fn hold(self: &Arc<Self>, runs: Vec<BlockRange>) -> Held {
+        let all = BlockRange { start: 0, end: self.cache.valid().capacity() };
+        let runs: Vec<_> = runs.iter().map(|run| run.intersect(&all)).collect();
+        self.cache.keep_for_now(&runs);
+        Held { volume: Arc::downgrade(self), runs }
+    }
+
+    fn allocated_blocks(&self) -> u64 {
+        self.cache.file().allocated().unwrap_or(0) / BLOCK_BYTES
+    }
+}
+
+/// Pulls what is missing, for as long as the drive is open.
+async fn keep_here(volume: Weak<Volume>, mut wanted: watch::Receiver<Arc<Pinned>>, shared: Arc<Shared>) {
+    let mut backoff = Backoff::new();
+    loop {
+        let pinned = wanted.borrow_and_update().clone();
+        let round = async {
+            if pinned.is_whole() {
+                settle_zeros(&volume, &shared).await?;
+            }
+            pull_missing(&volume, &pinned).await
+        };
+        let done = tokio::select! { biased;
+            changed = wanted.changed() => match changed {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+            done = round => done,
+        };
+        let pause = match &done {
+            Ok(()) => {
+                backoff = Backoff::new();
+                LOOK_EVERY
+            }
+            Err(error) => {
+                tracing::debug!(%error, "not all that is pinned could be pulled");
+                backoff.next(None)
+            }
+        };
+        *shared.trouble.lock() = done.err().map(|error| error.to_string());
+        if volume.strong_count() == 0 {
+            return;
+        }
+        if let Ok(Err(_)) = tokio::time::timeout(pause, wanted.changed()).await {
+            return;
+        }
+    }
+}
+
+/// Makes what the map knows to be zero local, and counts the rest; nothing is looked up where all is here.
+async fn settle_zeros(volume: &Weak<Volume>, shared: &Shared) -> Result<(), PullError> {
+    let Some(opened) = volume.upgrade() else { return Ok(()) };
+    let (all, puller) = (opened.all_blocks(), opened.puller.clone());
+    if opened.cache.valid().all(all) {
+        let _ = shared.data_blocks.compare_exchange(
+            0,
+            opened.allocated_blocks() + 1,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        return Ok(());
+    }
+    drop(opened);
+    let mut data = 0;
+    for part in parts(all, LOOK_BLOCKS) {
+        data += puller.settle_zeros(part).await?;
+    }
+    shared.data_blocks.store(data + 1, Ordering::Release);
+    Ok(())
+}
+
+/// Pulls what is missing, piece by piece. What fails keeps nothing else from being pulled; the first failure is told.
+async fn pull_missing(volume: &Weak<Volume>, pinned: &Pinned) -> Result<(), PullError> {
+    let mut failed = Ok(());
+    let mut from = 0;
+    loop {
+        // Not held while it waits: who drops the drive ends this, too.
+        let Some(opened) = volume.upgrade() else { return Ok(()) };
+        let (window, end) = opened.next_missing(pinned, from);
+        let puller = opened.puller.clone();
+        drop(opened);
+        if window.is_empty() {
+            return failed;
+        }
+        from = end;
+        let pulled = puller.pull_all(Class::Pinned, &window).await;
+        failed = failed.and(pulled);
+    }
+}
+
+impl Volume {
+    /// Runs that are missing from the block `from` on, as many as are to be asked for at once, and where they end.
+    fn next_missing(&self, pinned: &Pinned, from: u64) -> (Vec<BlockRange>, u64) {
+        let runs = pinned.below(self.size_blocks());
+        let first = runs.partition_point(|run| run.end <= from);
+        let mut window: Vec<BlockRange> = Vec::new();
+        let mut blocks = 0;
+        for run in &runs[first..] {
+            let rest = BlockRange { start: run.start.max(from), end: run.end };
+            for part in parts(rest, WINDOW_BLOCKS) {
+                for missing in self.puller.missing(part) {
+                    blocks += missing.count();
+                    match window.last_mut().filter(|last| missing.start <= last.end + GAP_BLOCKS) {
+                        Some(last) => last.end = missing.end,
+                        None => window.push(missing),
+                    }
+                }
+                if blocks >= WINDOW_BLOCKS || window.len() >= WINDOW_RUNS {
+                    return (window, part.end);
+                }
+            }
+        }
+        (window, self.size_blocks())
+    }
+}
+
+/// A range cut into pieces of at most so many blocks.
+fn parts(range: BlockRange, most: u64) -> impl Iterator<Item = BlockRange> {
+    (range.start..range.end)
+        .step_by(most as usize)
+        .map(move |start| BlockRange { start, end: (start + most).min(range.end) })
+}

@@ -1,0 +1,98 @@
+//! `holdall pin`, `unpin`, `pins`, `evict` and `wait`: each is a request, and words for its result.
+
+use crate::api::{self, Evicted, Waited};
+use crate::cli::args::pins::{Pin, Wait, Which};
+use crate::cli::client::segment;
+use crate::cli::drive::Session;
+use crate::cli::failure::CliError;
+use crate::cli::show::pins as show;
+use std::io::{IsTerminal, stderr};
+use std::path::{Path, PathBuf};
+
+/// Always keeps files here.
+pub async fn pin(pin: &Pin, session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    // Where nobody sees how far it is, nobody waits for it.
+    let wait = pin.wait || !pin.no_wait && stderr().is_terminal();
+    let (paths, drive) = named(&pin.which)?;
+    let request = api::PinPaths { paths, drive, dry_run: pin.dry_run, wait: wait && !pin.dry_run };
+    let value = client.post("/v1/pins", &request).await?;
+    output.result(&value, |pins: &Vec<api::Pin>, _| show::pinned(pins, pin.dry_run)).map(drop)
+}
+
+/// Keeps them no more.
+pub async fn unpin(which: &Which, session: &Session<'_>) -> Result<(), CliError> {
+    let (paths, drive) = named(which)?;
+    let value = session.client.post("/v1/pins/remove", &api::NamedPaths { paths, drive }).await?;
+    session.output.result(&value, |pins: &Vec<api::Pin>, _| show::unpinned(pins)).map(drop)
+}
+
+/// Shows what is always kept here.
+pub async fn list(name: Option<&str>, session: &Session<'_>) -> Result<(), CliError> {
+    let path = match name {
+        Some(name) => format!("/v1/drives/{}/pins", segment(name)),
+        None => "/v1/pins".to_owned(),
+    };
+    let value = session.client.get(&path).await?;
+    session.output.result(&value, |pins: &Vec<api::Pin>, paint| show::list(pins, paint)).map(drop)
+}
+
+/// Takes files out of the cache.
+pub async fn evict(which: &Which, session: &Session<'_>) -> Result<(), CliError> {
+    let (paths, drive) = named(which)?;
+    let value = session.client.post("/v1/evict", &api::NamedPaths { paths, drive }).await?;
+    session.output.result(&value, |evicted: &Evicted, _| show::evicted(evicted)).map(drop)
+}
+
+/// Waits until enough of a file is here.
+pub async fn wait(wait: &Wait, session: &Session<'_>) -> Result<(), CliError> {
+    let timeout_ms = wait.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+    let request = api::WaitFor { path: resolved(&wait.path)?, percent: wait.ready, timeout_ms };
+    let value = session.client.post("/v1/wait", &request).await?;
+    session.output.result(&value, |waited: &Waited, _| show::waited(waited)).map(drop)
+}
+
+fn named(which: &Which) -> Result<(Vec<String>, Option<String>), CliError> {
+    let paths = which.paths.iter().map(|path| resolved(path)).collect::<Result<_, _>>()?;
+    Ok((paths, which.drive.clone()))
+}
+
+/// The path as the daemon knows it: absolute, and without the symbolic links that lead to what it names. What it names may be
+/// gone, or be a link itself, which is not followed.
+fn resolved(path: &Path) -> Result<String, CliError> {
+    let unusable = |why: &str| {
+        CliError::usage(format!("{} cannot be used: {why}.", path.display()), "Give another path.")
+    };
+    let absolute = std::path::absolute(path).map_err(|error| unusable(&error.to_string()))?;
+    let last = absolute.components().next_back();
+    let resolved = match (absolute.parent(), absolute.file_name()) {
+        // The last part is a name that stays as it is.
+        (Some(parent), Some(name)) if matches!(last, Some(std::path::Component::Normal(_))) => {
+            std::fs::canonicalize(parent).map(|parent| parent.join(name))
+        }
+        _ => std::fs::canonicalize(&absolute),
+    };
+    // What is not there may have been pinned.
+    let resolved: PathBuf = resolved.unwrap_or(absolute);
+    resolved.into_os_string().into_string().map_err(|_| unusable("its name is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_on_the_way_are_followed_and_the_last_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join("real/dangling")).unwrap();
+        let of = |path: &str| PathBuf::from(resolved(&root.join(path)).unwrap());
+        assert_eq!(of("link/file"), root.join("real/file"));
+        assert_eq!(of("link/dangling"), root.join("real/dangling"));
+        assert_eq!(of("link"), root.join("link"));
+        assert_eq!(of("real/../real"), root.join("real"));
+        assert_eq!(of("gone/file"), root.join("gone/file"));
+    }
+}

@@ -1,0 +1,193 @@
+//! Words what is always kept on this computer.
+
+use crate::api::{Evicted, Pin, PinState, Waited};
+use crate::cli::output::{Hue, Paint};
+use crate::cli::show::table::Table;
+use crate::sizes::format_bytes;
+
+/// What was pinned, or would be.
+pub fn pinned(pins: &[Pin], dry_run: bool) -> String {
+    let mut lines: Vec<_> = pins.iter().map(|pin| if dry_run { would_be(pin) } else { kept(pin) }).collect();
+    lines.extend(pins.iter().filter(|pin| pin.unreadable > 0).map(unreadable));
+    lines.join("\n")
+}
+
+fn would_be(pin: &Pin) -> String {
+    let missing = pin.bytes.saturating_sub(pin.ready_bytes);
+    let files = match pin.path {
+        Some(_) => format!("{} in {}", format_bytes(pin.bytes), files(pin.files_total)),
+        None => format_bytes(pin.bytes),
+    };
+    format!(
+        "{}: {files}, of which {} would be downloaded. Nothing was pinned",
+        shown(pin),
+        format_bytes(missing)
+    )
+}
+
+fn kept(pin: &Pin) -> String {
+    match (&pin.path, pin.is_ready()) {
+        (Some(_), true) => {
+            format!(
+                "{}: Ready for offline: {} of {}",
+                shown(pin),
+                grouped(pin.files_ready),
+                grouped(pin.files_total)
+            )
+        }
+        (None, true) => format!("{}: Ready for offline: {}", shown(pin), format_bytes(pin.bytes)),
+        (_, false) => {
+            let missing = pin.bytes.saturating_sub(pin.ready_bytes);
+            format!(
+                "{} is kept on this computer from now on; {} are downloaded in the background. See holdall pins",
+                shown(pin),
+                format_bytes(missing)
+            )
+        }
+    }
+}
+
+fn unreadable(pin: &Pin) -> String {
+    format!("{}: {} cannot be read by you, and are not kept", shown(pin), files(pin.unreadable))
+}
+
+/// What is not pinned any more.
+pub fn unpinned(pins: &[Pin]) -> String {
+    let line = |pin: &Pin| format!("{} is not kept any more; it goes once the room is needed", shown(pin));
+    pins.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// All pins.
+pub fn list(pins: &[Pin], paint: Paint) -> String {
+    if pins.is_empty() {
+        return "Nothing is pinned".to_owned();
+    }
+    let mut table = Table::new(["PINNED", "STATE", "FILES", "HERE", "OF"]);
+    for pin in pins {
+        let counted = format!("{} of {}", grouped(pin.files_ready), grouped(pin.files_total));
+        table.row([
+            shown(pin),
+            paint.hue(hue(pin.state), word(pin.state)),
+            if pin.path.is_some() { counted } else { "all".to_owned() },
+            format_bytes(pin.ready_bytes),
+            format_bytes(pin.bytes),
+        ]);
+    }
+    let mut text = table.to_string();
+    for pin in pins {
+        if let Some(reason) = &pin.reason {
+            text.push_str(&format!("{}: {reason}\n", shown(pin)));
+        }
+        if pin.unreadable > 0 {
+            text.push_str(&unreadable(pin));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// What was taken out of the cache.
+pub fn evicted(evicted: &Evicted) -> String {
+    let freed = format!("{} of this computer's disk are free now", format_bytes(evicted.bytes_freed));
+    match evicted.stayed_bytes {
+        0 => freed,
+        bytes => format!(
+            "{freed}; {} stay: changes that wait for upload, metadata, and what is pinned",
+            format_bytes(bytes)
+        ),
+    }
+}
+
+/// Enough is here.
+pub fn waited(waited: &Waited) -> String {
+    format!("{} of {} are on this computer", format_bytes(waited.ready_bytes), format_bytes(waited.bytes))
+}
+
+fn shown(pin: &Pin) -> String {
+    match (&pin.at, &pin.path) {
+        (Some(at), Some(_)) => at.clone(),
+        (None, Some(path)) => format!("{}: {path}", pin.drive),
+        (_, None) => format!("The drive {}", pin.drive),
+    }
+}
+
+fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{} files", grouped(count)) }
+}
+
+/// 1204 as 1,204.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn word(state: PinState) -> &'static str {
+    match state {
+        PinState::AlwaysKeep => "Always keep",
+        PinState::Syncing => "Syncing",
+        PinState::Offline => "Offline",
+        PinState::Paused => "Paused",
+        PinState::Error => "Error",
+        PinState::Closed => "Closed",
+    }
+}
+
+fn hue(state: PinState) -> Hue {
+    match state {
+        PinState::AlwaysKeep => Hue::Good,
+        PinState::Syncing | PinState::Offline | PinState::Paused => Hue::Busy,
+        PinState::Error => Hue::Bad,
+        PinState::Closed => Hue::Dim,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pin() -> Pin {
+        Pin {
+            drive: "work".to_owned(),
+            path: Some("letters".to_owned()),
+            at: Some("/home/ann/Holdall/work/letters".to_owned()),
+            state: PinState::AlwaysKeep,
+            reason: None,
+            files_ready: 1204,
+            files_total: 1204,
+            bytes: 3 << 20,
+            ready_bytes: 3 << 20,
+            unreadable: 0,
+        }
+    }
+
+    #[test]
+    fn pins_are_worded() {
+        let ready = pin();
+        assert_eq!(
+            pinned(std::slice::from_ref(&ready), false),
+            "/home/ann/Holdall/work/letters: Ready for offline: 1,204 of 1,204"
+        );
+        let coming = Pin { state: PinState::Syncing, ready_bytes: 1 << 20, unreadable: 1, ..pin() };
+        let text = pinned(std::slice::from_ref(&coming), false);
+        assert!(text.contains("2 MiB are downloaded") && text.contains("1 file cannot be read"), "{text}");
+        let text = pinned(std::slice::from_ref(&coming), true);
+        assert!(text.contains("3 MiB in 1,204 files, of which 2 MiB"), "{text}");
+        let whole = Pin { path: None, at: None, ..pin() };
+        assert_eq!(pinned(std::slice::from_ref(&whole), false), "The drive work: Ready for offline: 3 MiB");
+        let text = list(&[ready, coming, whole], Paint(false));
+        assert!(text.lines().nth(1).unwrap().contains("Always keep  1,204 of 1,204"), "{text}");
+        assert_eq!(list(&[], Paint(false)), "Nothing is pinned");
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,339 @@
+//! Pins of a drive: what a person wants always kept on this device.
+//!
+//! What was asked for is paths; what the engine keeps is blocks. A scan of the mounted file system makes the ones of the others,
+//! when a path is pinned, at each opening, and when something at or below it has changed (`follow`). A scan only ever adds to
+//! what is kept before all paths were scanned since the opening; so nothing that was pinned goes because it was not looked
+//! at yet.
+//!
+//! **The order of a change**: the file first, then the engine. A crash in between leaves at the next opening what was asked
+//! for.
+
+use super::Drive;
+use super::scanning::{ScanError, Scanner};
+use crate::api::{self, Failure, Pin, PinState};
+use crate::daemon::failure;
+use holdall_core::volume::{Pinned, Volume};
+use parking_lot::Mutex;
+use saved::{Loaded, Saved};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tally::{Figures, Tally};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+pub use change::{What, words};
+
+mod change;
+mod enough;
+mod evict;
+mod fit;
+mod follow;
+mod saved;
+mod tally;
+
+/// The pins of one drive, open or not.
+pub struct Pins {
+    // Held to look at them or to change them, never while waiting.
+    state: Mutex<State>,
+    /// One change at a time.
+    changing: tokio::sync::Mutex<()>,
+    /// While the drive is mounted. Held to copy it.
+    eyes: Mutex<Option<Eyes>>,
+    /// All paths are to be looked at anew.
+    look_again: Notify,
+}
+
+/// Who looks at the mounted drive's files.
+struct Eyes {
+    scanner: Arc<Scanner>,
+    /// Follows what changes, on a drive that is open for writing.
+    following: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    whole: bool,
+    /// Relative to the drive's root.
+    paths: BTreeMap<String, Kept>,
+    /// The blocks that the file has.
+    saved: Saved,
+    /// Why what was pinned before is not known any more.
+    lost: Option<String>,
+    /// Bytes that are not kept, since there is no room for them.
+    too_much: u64,
+    /// Figures of the whole drive, when it was open.
+    whole_figures: Figures,
+}
+
+/// A path that is pinned.
+#[derive(Default)]
+struct Kept {
+    /// What is there; none before it was scanned since the drive was opened.
+    tally: Option<Arc<Tally>>,
+    /// Why it cannot be kept.
+    problem: Option<String>,
+    /// As they were shown last.
+    figures: Figures,
+}
+
+impl Pins {
+    /// Those that are remembered in a drive's directory. `expected` where there were some.
+    pub fn load(directory: &Path, expected: bool) -> Self {
+        let mut state = State::default();
+        match Saved::load(directory, expected) {
+            Loaded::Pins(saved) => {
+                state.whole = saved.whole;
+                state.paths = saved.paths.iter().map(|path| (path.clone(), Kept::default())).collect();
+                state.saved = saved;
+            }
+            Loaded::Lost(why) => {
+                tracing::error!(
+                    ?directory,
+                    why,
+                    "what is always kept here of the drive is not known any more"
+                );
+                state.lost = Some(why);
+            }
+        }
+        Self {
+            state: Mutex::new(state),
+            changing: tokio::sync::Mutex::default(),
+            eyes: Mutex::default(),
+            look_again: Notify::new(),
+        }
+    }
+
+    /// What the engine is to keep from the moment that it opens.
+    pub fn at_open(&self) -> Pinned {
+        self.state.lock().saved.pinned()
+    }
+
+    /// What a person should know.
+    pub fn warning(&self, name: &str) -> Option<String> {
+        let state = self.state.lock();
+        let lost = state.lost.as_ref().map(|why| {
+            format!(
+                "what was always kept on this computer is not known any more ({why}): pin it again; holdall pins {name} shows \
+                 what is"
+            )
+        });
+        lost.or_else(|| {
+            (state.too_much > 0).then(|| {
+                format!(
+                    "{} of what is pinned do not fit the cache: give it more (holdall limits --cache), or unpin something",
+                    crate::sizes::format_bytes(state.too_much)
+                )
+            })
+        })
+    }
+
+    fn is_wanted(&self, path: &str) -> bool {
+        self.state.lock().paths.contains_key(path)
+    }
+}
+
+impl Drive {
+    /// Begins to look at the files of the drive, which was just mounted.
+    pub(super) fn begin_pins(self: &Arc<Self>, volume: &Arc<Volume>, writable: bool) {
+        let Some(place) = self.place.read().clone() else { return };
+        let (heard, hear) = tokio::sync::mpsc::unbounded_channel();
+        let scanner = Scanner::new(place.mounted, heard);
+        let following = writable.then(|| {
+            let (drive, volume) = (Arc::downgrade(self), Arc::downgrade(volume));
+            tokio::spawn(follow::follow(drive, volume, scanner.clone(), hear))
+        });
+        *self.pins.eyes.lock() = Some(Eyes { scanner, following });
+    }
+
+    /// Ends that, so that the drive can be unmounted. Blocks for as long as it takes to end a process.
+    pub(super) async fn end_pins(&self) {
+        let eyes = self.pins.eyes.lock().take();
+        let Some(Eyes { scanner, following }) = eyes else { return };
+        if let Some(following) = following {
+            following.abort();
+            let _ = following.await;
+        }
+        let _ = tokio::task::spawn_blocking(move || scanner.stop()).await;
+        let mut state = self.pins.state.lock();
+        // At the next opening they are looked at anew.
+        state.paths.values_mut().for_each(|path| path.tally = None);
+    }
+
+    /// Has all that is pinned be looked at anew.
+    pub(super) fn look_at_pins_again(&self) {
+        self.pins.look_again.notify_one();
+    }
+
+    fn scanner(&self) -> Result<Arc<Scanner>, Failure> {
+        let scanner = self.pins.eyes.lock().as_ref().map(|eyes| eyes.scanner.clone());
+        scanner.ok_or_else(|| failure::not_mounted(&self.name))
+    }
+
+    /// Looks at `path`, counting files as they are found.
+    async fn tally(
+        &self,
+        path: &str,
+        how: (bool, bool),
+        counted: impl Fn(u64) + Send + 'static,
+    ) -> Result<Tally, ScanError> {
+        let tally = Arc::new(Mutex::new(Some(Tally::default())));
+        let collected = tally.clone();
+        let mut files_found = 0;
+        let collect = Box::new(move |files: Vec<Vec<_>>, directories: Vec<_>| {
+            files_found += files.len() as u64;
+            counted(files_found);
+            collected.lock().as_mut().is_some_and(|tally| tally.add(&files, &directories))
+        });
+        let blind = self
+            .scanner()
+            .map_err(|failure| ScanError::Gone(failure.message))?
+            .scan(path, how, collect)
+            .await?;
+        let mut tally = tally.lock().take().unwrap_or_default();
+        tally.blind = blind;
+        Ok(tally)
+    }
+
+    /// Has the engine keep what is pinned now, and remembers it. To be called by one at a time.
+    fn apply_pins(&self, volume: &Volume) -> io::Result<()> {
+        let (whole, paths, wanted, before) = {
+            let state = self.pins.state.lock();
+            let unseen = state.paths.values().any(|path| path.tally.is_none() && path.problem.is_none());
+            let seen = state
+                .paths
+                .values()
+                .filter_map(|path| path.tally.as_ref())
+                .flat_map(|tally| tally.all_runs());
+            let before = state.saved.runs().filter(|_| unseen);
+            let wanted = Pinned::runs(seen.chain(before));
+            (state.whole, state.paths.keys().cloned().collect(), wanted, Pinned::runs(state.saved.runs()))
+        };
+        let (wanted, too_much) = if whole { (wanted, 0) } else { self.what_fits(volume, wanted, &before) };
+        let saved = Saved::new(whole, paths, wanted.as_runs());
+        let is_new = {
+            let mut state = self.pins.state.lock();
+            state.too_much = too_much;
+            state.saved != saved
+        };
+        if is_new {
+            saved.save(&self.registry.directory(&self.name))?;
+            if !self.config.lock().pins {
+                self.remember(|config| config.pins = true)
+                    .map_err(|failure| io::Error::other(failure.message))?;
+            }
+            self.pins.state.lock().saved = saved;
+        }
+        let pinned = if whole { Pinned::whole() } else { wanted };
+        if *volume.pinned() != pinned {
+            volume.set_pinned(pinned)?;
+        }
+        Ok(())
+    }
+
+    /// What of `wanted` the cache can hold, and the bytes that it cannot.
+    fn what_fits(&self, volume: &Volume, wanted: Pinned, before: &Pinned) -> (Pinned, u64) {
+        let status = volume.status();
+        // A tenth is left to work with.
+        let room = status.cache_limit_bytes / 11 * 10;
+        let needed = volume.cache_needed(&wanted);
+        if needed <= room {
+            return (wanted, 0);
+        }
+        let too_much = needed - room;
+        let bytes: u64 = wanted.as_runs().iter().map(|run| run.byte_len()).sum();
+        let blocks = bytes.saturating_sub(too_much) / holdall_core::units::BLOCK_BYTES;
+        (Pinned::runs(fit::fit(wanted.as_runs(), before.as_runs(), blocks)), too_much)
+    }
+
+    /// All that is pinned of the drive.
+    pub fn pins(&self) -> Vec<Pin> {
+        let volume = self.live.read().clone();
+        let root = self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned());
+        let mut state = self.pins.state.lock();
+        let too_much = state.too_much > 0;
+        let mut pins = Vec::new();
+        if state.whole {
+            let status = volume.as_ref().map(|volume| volume.pins_status());
+            let (mut is_counted, mut trouble) = (true, None);
+            if let Some(status) = status {
+                state.whole_figures = Figures {
+                    bytes: status.pinned_bytes,
+                    ready_bytes: status.pinned_bytes.saturating_sub(status.missing_bytes),
+                    ..Figures::default()
+                };
+                (is_counted, trouble) = (status.is_counted, status.trouble);
+            }
+            let figures = state.whole_figures;
+            let is_ready = is_counted && figures.bytes == figures.ready_bytes;
+            let (pin_state, reason) = self.state_of(volume.as_deref(), is_ready, trouble);
+            pins.push(self.pin_of(None, root.as_deref(), (pin_state, reason), figures, 0));
+        }
+        for (path, pin) in &mut state.paths {
+            if let (Some(volume), Some(tally)) = (&volume, &pin.tally) {
+                pin.figures = tally.figures(volume);
+            }
+            let figures = pin.figures;
+            let is_ready = pin.tally.is_some()
+                && (figures.files_ready, figures.ready_bytes) == (figures.files_total, figures.bytes);
+            let (mut pin_state, mut reason) = self.state_of(volume.as_deref(), is_ready, pin.problem.clone());
+            if pin_state == PinState::Syncing && too_much {
+                (pin_state, reason) = (PinState::Error, Some("it does not fit the cache".to_owned()));
+            }
+            if pin_state == PinState::Syncing && pin.tally.is_none() {
+                reason = Some("it is being looked at".to_owned());
+            }
+            if pin.problem.is_some() && volume.is_some() {
+                pin_state = PinState::Error;
+            }
+            let unreadable = pin.tally.as_ref().map_or(0, |tally| tally.blind.unreadable);
+            pins.push(self.pin_of(Some(path), root.as_deref(), (pin_state, reason), figures, unreadable));
+        }
+        pins
+    }
+
+    fn state_of(
+        &self,
+        volume: Option<&Volume>,
+        is_ready: bool,
+        problem: Option<String>,
+    ) -> (PinState, Option<String>) {
+        let Some(volume) = volume else { return (PinState::Closed, None) };
+        if let (false, Some(trouble)) = (is_ready, &volume.puller().health().borrow().trouble) {
+            return (PinState::Offline, problem.or_else(|| Some(trouble.clone())));
+        }
+        match (is_ready, self.pause()) {
+            (true, _) => (PinState::AlwaysKeep, problem),
+            (false, Some(why)) => (PinState::Paused, Some(why.to_owned())),
+            (false, None) => (PinState::Syncing, problem),
+        }
+    }
+
+    fn pin_of(
+        &self,
+        path: Option<&String>,
+        root: Option<&Path>,
+        (state, reason): (PinState, Option<String>),
+        figures: Figures,
+        unreadable: u64,
+    ) -> Pin {
+        let at = root.map(|root| match path.map(String::as_str) {
+            None | Some(".") => root.to_owned(),
+            Some(path) => root.join(path),
+        });
+        let Figures { files_ready, files_total, bytes, ready_bytes } = figures;
+        api::Pin {
+            drive: self.name.clone(),
+            path: path.cloned(),
+            at: at.map(|at| at.display().to_string()),
+            state,
+            reason,
+            files_ready,
+            files_total,
+            bytes,
+            ready_bytes,
+            unreadable,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Pinning and unpinning.
+
+use super::super::Drive;
+use super::super::scanning::ScanError;
+use super::Kept;
+use super::tally::Tally;
+use crate::api::{Code, Failure, Pin, PinState, Unit};
+use crate::daemon::failure::{self, failure};
+use crate::daemon::work::Work;
+use crate::scanner::Unscannable;
+use crate::sizes::format_bytes;
+use holdall_core::volume::{Pinned, Volume};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often whoever waits is told how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// From so many files on they are counted, and not their bytes.
+const MANY_FILES: u64 = 20;
+/// A store that does not answer for so long is away.
+pub(super) const OFFLINE_AFTER: Duration = Duration::from_secs(5);
+const GOES_ON: &str = "The pin stays. What is missing is downloaded in the background.";
+
+/// What to pin.
+pub enum What {
+    /// Paths, relative to the drive's root.
+    Paths(Vec<String>),
+    /// All of it.
+    Drive,
+}
+
+impl Drive {
+    /// Always keeps files here, or only tells what that would be. Returns the pins that were asked for.
+    pub async fn pin(self: &Arc<Self>, what: &What, dry_run: bool, work: &Work) -> Result<Vec<Pin>, Failure> {
+        let volume = self.mounted_volume().await?;
+        let _change = self.pins.changing.lock().await;
+        let mut tallies = Vec::new();
+        if let What::Paths(paths) = what {
+            for path in paths {
+                match self.tally_for(path, !dry_run, work).await {
+                    Ok(tally) => tallies.push((path.clone(), Arc::new(tally))),
+                    Err(failure) => return Err(self.not_pinned(paths, failure)),
+                }
+            }
+        }
+        let fits = self.check_fit(&volume, what, &tallies).await;
+        if dry_run {
+            // What would be refused is told as that.
+            fits?;
+            return self.would_be(&volume, what, &tallies).await;
+        }
+        if let (Err(failure), What::Paths(paths)) = (&fits, what) {
+            return Err(self.not_pinned(paths, failure.clone()));
+        }
+        fits?;
+        {
+            let mut state = self.pins.state.lock();
+            state.lost = None;
+            match what {
+                What::Drive => state.whole = true,
+                What::Paths(_) => {
+                    let kept = |tally| Kept { tally: Some(tally), ..Kept::default() };
+                    state
+                        .paths
+                        .extend(tallies.iter().map(|(path, tally)| (path.clone(), kept(tally.clone()))));
+                }
+            }
+        }
+        self.apply_pins(&volume).map_err(|error| failure::local(&error))?;
+        Ok(self.asked(what))
+    }
+
+    /// Waits until all of it is here.
+    pub async fn wait_for_pins(self: &Arc<Self>, what: &What, work: &Work) -> Result<Vec<Pin>, Failure> {
+        let waiting = async {
+            let mut away_for = Duration::ZERO;
+            loop {
+                let pins = self.asked(what);
+                if pins.iter().all(Pin::is_ready) {
+                    return Ok(pins);
+                }
+                if let Some(pin) =
+                    pins.iter().find(|pin| matches!(pin.state, PinState::Error | PinState::Closed))
+                {
+                    return Err(failure::pin_stuck(pin));
+                }
+                if let Some(pin) = pins.iter().find(|pin| pin.state == PinState::Paused) {
+                    return Err(failure::pin_paused(pin));
+                }
+                match pins.iter().find(|pin| pin.state == PinState::Offline) {
+                    Some(pin) if away_for >= OFFLINE_AFTER => return Err(failure::pin_offline(pin)),
+                    Some(_) => away_for += PROGRESS_EVERY,
+                    None => away_for = Duration::ZERO,
+                }
+                tell(&pins, work);
+                tokio::time::sleep(PROGRESS_EVERY).await;
+            }
+        };
+        work.unless_interrupted(GOES_ON, waiting).await?
+    }
+
+    /// Takes pins away. Returns those that there were.
+    pub async fn unpin(self: &Arc<Self>, what: &What) -> Result<Vec<Pin>, Failure> {
+        let _change = self.pins.changing.lock().await;
+        let pins = self.asked(what);
+        {
+            let mut state = self.pins.state.lock();
+            match what {
+                What::Drive if !state.whole => {
+                    return Err(failure::not_pinned_whole(&self.name, !state.paths.is_empty()));
+                }
+                What::Drive => state.whole = false,
+                What::Paths(paths) => {
+                    if let Some(path) = paths.iter().find(|path| !state.paths.contains_key(*path)) {
+                        let by = state.paths.keys().find(|pinned| is_below(path, pinned));
+                        return Err(failure::not_pinned(
+                            &self.shown_path(path),
+                            by.map(|by| self.shown_path(by)),
+                        ));
+                    }
+                    paths.iter().for_each(|path| drop(state.paths.remove(path)));
+                }
+            }
+            state.lost = None;
+        }
+        if let (Ok(scanner), What::Paths(paths)) = (self.scanner(), what) {
+            paths.iter().for_each(|path| scanner.forget(path));
+        }
+        let volume = self.live.read().clone();
+        let applied = match &volume {
+            Some(volume) => self.apply_pins(volume),
+            None => self.save_pins(),
+        };
+        applied.map_err(|error| failure::local(&error))?;
+        Ok(pins)
+    }
+
+    /// Of a drive that is closed, where nobody can tell whose the blocks are: they stay until it is looked at again, or go
+    /// with the last pin.
+    fn save_pins(&self) -> std::io::Result<()> {
+        let saved = {
+            let state = self.pins.state.lock();
+            let paths: std::collections::BTreeSet<_> = state.paths.keys().cloned().collect();
+            let runs: Vec<_> = if paths.is_empty() { Vec::new() } else { state.saved.runs().collect() };
+            super::Saved::new(state.whole, paths, &runs)
+        };
+        saved.save(&self.registry.directory(&self.name))?;
+        self.pins.state.lock().saved = saved;
+        Ok(())
+    }
+
+    /// The engine of the drive, which is mounted and open for writing.
+    async fn mounted_volume(&self) -> Result<Arc<Volume>, Failure> {
+        match &*self.open.lock().await {
+            Some(open) if open.attachment.is_some() => {
+                open.check_writable(&self.name)?;
+                Ok(open.volume.clone())
+            }
+            _ => Err(failure::not_mounted(&self.name)),
+        }
+    }
+
+    /// Looks at a path for somebody who waits for that.
+    pub(super) async fn tally_for(&self, path: &str, watch: bool, work: &Work) -> Result<Tally, Failure> {
+        let told = work.clone();
+        let counted = move |files| told.progress("Looking at files", files, 0, Unit::Items);
+        let looking = self.tally(path, (watch, false), counted);
+        let looked = work.unless_interrupted(failure::NOTHING_CHANGED, looking).await?;
+        looked.map_err(|error| failure::unscannable(&self.shown_path(path), &error))
+    }
+
+    /// Changes of paths that were not pinned after all are not heard.
+    fn not_pinned(&self, paths: &[String], failure: Failure) -> Failure {
+        if let Ok(scanner) = self.scanner() {
+            paths.iter().filter(|path| !self.pins.is_wanted(path)).for_each(|path| scanner.forget(path));
+        }
+        failure
+    }
+
+    /// Metadata, pins and what waits for upload must fit the cache with a tenth to spare.
+    async fn check_fit(
+        &self,
+        volume: &Volume,
+        what: &What,
+        tallies: &[(String, Arc<Tally>)],
+    ) -> Result<(), Failure> {
+        let wanted = match what {
+            What::Drive => Pinned::whole(),
+            What::Paths(_) => {
+                let state = self.pins.state.lock();
+                if state.whole {
+                    return Ok(());
+                }
+                let new = tallies.iter().flat_map(|(_, tally)| tally.all_runs());
+                Pinned::runs(state.saved.runs().chain(new))
+            }
+        };
+        let needed = volume.cache_needed_with(&wanted).await;
+        let needed = needed.map_err(|error| failure::pull(&error))?;
+        let (needed, limit) = (needed + needed / 10, volume.status().cache_limit_bytes);
+        if needed <= limit {
+            return Ok(());
+        }
+        let bytes = match what {
+            What::Drive => needed,
+            What::Paths(_) => tallies.iter().map(|(_, tally)| tally.bytes()).sum(),
+        };
+        Err(failure(
+            Code::Full,
+            format!(
+                "{} do not fit: with metadata, what is pinned already, what waits for upload, and a tenth to work with, the cache of {} would need {}, and may take {}.",
+                format_bytes(bytes),
+                self.name,
+                format_bytes(needed),
+                format_bytes(limit)
+            ),
+            "Nothing was pinned.",
+            format!("Give the cache more (holdall limits --cache {}), or pin less.", at_least(needed)),
+        ))
+    }
+
+    /// Pins as they would be.
+    async fn would_be(
+        &self,
+        volume: &Volume,
+        what: &What,
+        tallies: &[(String, Arc<Tally>)],
+    ) -> Result<Vec<Pin>, Failure> {
+        let root = self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned());
+        let state = |is_ready| self.state_of(Some(volume), is_ready, None);
+        if let What::Drive = what {
+            let blocks = volume.data_blocks().await.map_err(|error| failure::pull(&error))?;
+            let bytes = blocks * holdall_core::units::BLOCK_BYTES;
+            let ready_bytes = volume.status().cached_bytes.min(bytes);
+            let figures = super::Figures { bytes, ready_bytes, ..Default::default() };
+            return Ok(vec![self.pin_of(None, root.as_deref(), state(ready_bytes == bytes), figures, 0)]);
+        }
+        let pin = |(path, tally): &(String, Arc<Tally>)| {
+            let figures = tally.figures(volume);
+            let is_ready = figures.ready_bytes == figures.bytes;
+            self.pin_of(Some(path), root.as_deref(), state(is_ready), figures, tally.blind.unreadable)
+        };
+        Ok(tallies.iter().map(pin).collect())
+    }
+
+    /// The pins of what was asked for.
+    fn asked(&self, what: &What) -> Vec<Pin> {
+        let is_asked = |pin: &Pin| match (what, &pin.path) {
+            (What::Drive, path) => path.is_none(),
+            (What::Paths(paths), Some(path)) => paths.contains(path),
+            (What::Paths(_), None) => false,
+        };
+        self.pins().into_iter().filter(is_asked).collect()
+    }
+
+    /// A path as a person knows it.
+    pub(super) fn shown_path(&self, path: &str) -> String {
+        match (&*self.place.read(), path) {
+            (Some(place), ".") => place.mountpoint(),
+            (Some(place), path) => place.mounted.mountpoint().join(path).display().to_string(),
+            (None, path) => format!("{path} on {}", self.name),
+        }
+    }
+}
+
+/// Whether a path is another one, or below it.
+pub(super) fn is_below(path: &str, other: &str) -> bool {
+    other == "." || std::path::Path::new(path).starts_with(other)
+}
+
+fn tell(pins: &[Pin], work: &Work) {
+    let sum = |of: fn(&Pin) -> u64| pins.iter().map(of).sum::<u64>();
+    let files = sum(|pin| pin.files_total);
+    match files >= MANY_FILES {
+        true => work.progress("Ready for offline", sum(|pin| pin.files_ready), files, Unit::Items),
+        false => work.progress("Downloading", sum(|pin| pin.ready_bytes), sum(|pin| pin.bytes), Unit::Bytes),
+    }
+}
+
+/// A size to type, that is not less.
+fn at_least(bytes: u64) -> String {
+    let mib = bytes.div_ceil(1 << 20);
+    if mib < 10 << 10 { format!("{mib}M") } else { format!("{}G", mib.div_ceil(1 << 10)) }
+}
+
+/// Why a path cannot be looked at, as part of a sentence.
+pub fn words(error: &ScanError) -> String {
+    match error {
+        ScanError::Unscannable(Unscannable::Missing) => "it is not there".to_owned(),
+        ScanError::Unscannable(Unscannable::Link) => {
+            "it is a symbolic link, or lies behind one; name what it points to".to_owned()
+        }
+        ScanError::Unscannable(Unscannable::Elsewhere) => "another file system is mounted there".to_owned(),
+        ScanError::Unscannable(Unscannable::Special) => "it is neither a file nor a directory".to_owned(),
+        ScanError::Unscannable(Unscannable::Failed(why)) => why.clone(),
+        ScanError::TooMany => {
+            "there are more files than can be kept one by one; the whole drive can be".to_owned()
+        }
+        ScanError::Gone(why) => format!("its files cannot be looked at now: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_below_is_told_by_whole_names() {
+        assert!(is_below("a/b", "a") && is_below("a", "a") && is_below("a", "."));
+        assert!(!is_below("ab", "a") && !is_below("a", "a/b") && !is_below(".", "a"));
+    }
+
+    #[test]
+    fn a_size_to_type_is_not_less() {
+        assert_eq!((at_least((64 << 20) + 1).as_str(), at_least(20 << 30).as_str()), ("65M", "20G"));
+    }
+}

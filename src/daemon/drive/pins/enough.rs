@@ -1,0 +1,193 @@
+//! Waiting until enough of a file is here to begin with it.
+
+use super::super::Drive;
+use super::change::OFFLINE_AFTER;
+use super::tally::Tally;
+use crate::api::{Code, Failure, Unit, Waited};
+use crate::daemon::failure::{self, failure};
+use crate::daemon::work::Work;
+use crate::sizes::{format_bytes, format_duration};
+use holdall_core::pull::{Class, PullError};
+use holdall_core::units::{BLOCK_BYTES, BlockRange};
+use holdall_core::volume::{Pinned, Volume};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// Pulled at once: enough to fill a link.
+const WINDOW_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
+/// What it means that nobody waits any more.
+const NOT_ENOUGH: &str = "What was downloaded is here, until the room is needed. Nothing is pinned.";
+
+impl Drive {
+    /// Pulls a file, or all below a directory, from the beginning until so much of it is here.
+    pub async fn wait_for(
+        self: &Arc<Self>,
+        path: &str,
+        percent: u8,
+        timeout: Option<Duration>,
+        work: &Work,
+    ) -> Result<Waited, Failure> {
+        let volume = self.live.read().clone().ok_or_else(|| failure::not_mounted(&self.name))?;
+        if let Some(why) = self.pause() {
+            return Err(failure::wait_paused(&self.name, why));
+        }
+        let tally = self.tally_for(path, false, work).await?;
+        let file = File::new(&tally, percent);
+        if file.is_enough(&volume) {
+            return Ok(file.waited(&self.name, &volume));
+        }
+        self.check_room(&volume, &file).await?;
+        let _stays = volume.hold(file.first.clone());
+        let late = async {
+            match timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        let waiting = async {
+            tokio::select! { biased;
+                pulled = file.pull(&volume) => pulled.map_err(|error| failure::pull(&error)),
+                failure = file.watch(&volume, work) => Err(failure),
+                () = late => Err(self.too_late(path, &file, &volume, timeout.unwrap_or_default())),
+            }
+        };
+        work.unless_interrupted(NOT_ENOUGH, waiting).await??;
+        Ok(file.waited(&self.name, &volume))
+    }
+
+    async fn check_room(&self, volume: &Volume, file: &File) -> Result<(), Failure> {
+        let with = |pinned: &Pinned| Pinned::runs(pinned.as_runs().iter().chain(&file.first).copied());
+        let pinned = volume.pinned();
+        if pinned.is_whole() {
+            return Ok(());
+        }
+        let needed = volume.cache_needed_with(&with(&pinned)).await.map_err(|error| failure::pull(&error))?;
+        let limit = volume.status().cache_limit_bytes;
+        if needed <= limit {
+            return Ok(());
+        }
+        Err(failure(
+            Code::Full,
+            format!(
+                "So much of it does not fit: the cache of {} would need {}, and may take {}.",
+                self.name,
+                format_bytes(needed),
+                format_bytes(limit)
+            ),
+            failure::NOTHING_CHANGED,
+            "Wait for less of it, or give the cache more (holdall limits --cache).",
+        ))
+    }
+
+    fn too_late(&self, path: &str, file: &File, volume: &Volume, timeout: Duration) -> Failure {
+        let here = file.blocks - file.missing(volume);
+        failure(
+            Code::Failed,
+            format!(
+                "After {} {} of {} of {} were here, of {} that were waited for.",
+                format_duration(timeout),
+                format_bytes(here * BLOCK_BYTES),
+                format_bytes(file.blocks * BLOCK_BYTES),
+                self.shown_path(path),
+                format_bytes(file.enough * BLOCK_BYTES),
+            ),
+            NOT_ENOUGH,
+            "Wait longer, or for less of it: holdall wait --help.",
+        )
+    }
+}
+
+/// What is waited for.
+struct File {
+    /// All of it, in order.
+    runs: Vec<BlockRange>,
+    /// As much of it as is enough.
+    first: Vec<BlockRange>,
+    blocks: u64,
+    enough: u64,
+}
+
+impl File {
+    fn new(tally: &Tally, percent: u8) -> Self {
+        let runs: Vec<_> = tally.file_runs().collect();
+        let blocks: u64 = runs.iter().map(BlockRange::count).sum();
+        let enough = (blocks * u64::from(percent)).div_ceil(100);
+        let mut left = enough;
+        let mut first = Vec::new();
+        for run in &runs {
+            let count = run.count().min(left);
+            left -= count;
+            if count > 0 {
+                first.push(BlockRange::new(run.start, count));
+            }
+        }
+        Self { runs, first, blocks, enough }
+    }
+
+    fn missing(&self, volume: &Volume) -> u64 {
+        volume.missing_blocks(&self.runs)
+    }
+
+    /// Blocks that are still to come.
+    fn lacks(&self, volume: &Volume) -> u64 {
+        self.enough.saturating_sub(self.blocks - self.missing(volume))
+    }
+
+    fn is_enough(&self, volume: &Volume) -> bool {
+        self.lacks(volume) == 0
+    }
+
+    fn waited(&self, drive: &str, volume: &Volume) -> Waited {
+        let ready_bytes = (self.blocks - self.missing(volume)) * BLOCK_BYTES;
+        Waited { drive: drive.to_owned(), bytes: self.blocks * BLOCK_BYTES, ready_bytes }
+    }
+
+    /// Pulls from the beginning until it is enough.
+    async fn pull(&self, volume: &Arc<Volume>) -> Result<(), PullError> {
+        loop {
+            let mut left = self.lacks(volume).min(WINDOW_BLOCKS);
+            if left == 0 {
+                return Ok(());
+            }
+            let mut window = Vec::new();
+            for run in &self.first {
+                for missing in volume.missing_parts(*run) {
+                    let count = missing.count().min(left);
+                    left -= count;
+                    window.push(BlockRange::new(missing.start, count));
+                    if left == 0 {
+                        break;
+                    }
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+            // As urgent as a pin, which may be pulled at the same time.
+            volume.puller().pull_all(Class::Pinned, &window).await?;
+        }
+    }
+
+    /// Tells how far it is; returns once the store has been away for long.
+    async fn watch(&self, volume: &Volume, work: &Work) -> Failure {
+        let health = volume.puller().health();
+        let mut away_for = Duration::ZERO;
+        loop {
+            let here = self.blocks - self.missing(volume);
+            work.progress(
+                "Downloading",
+                (here * BLOCK_BYTES).min(self.enough * BLOCK_BYTES),
+                self.enough * BLOCK_BYTES,
+                Unit::Bytes,
+            );
+            let trouble = health.borrow().trouble.clone();
+            match trouble {
+                Some(trouble) if away_for >= OFFLINE_AFTER => return failure::wait_offline(&trouble),
+                Some(_) => away_for += PROGRESS_EVERY,
+                None => away_for = Duration::ZERO,
+            }
+            tokio::time::sleep(PROGRESS_EVERY).await;
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Of what is to be pinned, what fits. Pure.
+
+use holdall_core::units::BlockRange;
+
+/// The first `blocks` blocks of `wanted`, those first that are pinned `already`. Both are in order and without overlaps.
+pub fn fit(wanted: &[BlockRange], already: &[BlockRange], blocks: u64) -> Vec<BlockRange> {
+    let mut left = blocks;
+    let mut taken = Vec::new();
+    for run in common(wanted, already) {
+        take(run, &mut left, &mut taken);
+    }
+    for run in without(wanted, already) {
+        take(run, &mut left, &mut taken);
+    }
+    taken
+}
+
+fn take(run: BlockRange, left: &mut u64, taken: &mut Vec<BlockRange>) {
+    let count = run.count().min(*left);
+    *left -= count;
+    if count > 0 {
+        taken.push(BlockRange::new(run.start, count));
+    }
+}
+
+/// What is in both.
+fn common(a: &[BlockRange], b: &[BlockRange]) -> Vec<BlockRange> {
+    let mut found = Vec::new();
+    for run in a {
+        let first = b.partition_point(|other| other.end <= run.start);
+        let met = b[first..].iter().take_while(|other| other.start < run.end);
+        found.extend(met.map(|other| run.intersect(other)));
+    }
+    found
+}
+
+/// What is in `a` and not in `b`.
+fn without(a: &[BlockRange], b: &[BlockRange]) -> Vec<BlockRange> {
+    let mut found = Vec::new();
+    for run in a {
+        let mut at = run.start;
+        let first = b.partition_point(|other| other.end <= run.start);
+        for other in b[first..].iter().take_while(|other| other.start < run.end) {
+            found.push(BlockRange { start: at, end: other.start.max(at) });
+            at = other.end;
+        }
+        found.push(BlockRange { start: at.min(run.end), end: run.end });
+    }
+    found.retain(|run| !run.is_empty());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_pinned_before_stays_and_the_rest_is_taken_as_far_as_it_fits() {
+        let run = |start, end| BlockRange { start, end };
+        let (wanted, already) = ([run(0, 10), run(20, 30)], [run(5, 7), run(25, 40)]);
+        assert_eq!(fit(&wanted, &already, 100), [run(5, 7), run(25, 30), run(0, 5), run(7, 10), run(20, 25)]);
+        assert_eq!(fit(&wanted, &already, 9), [run(5, 7), run(25, 30), run(0, 2)]);
+        assert_eq!(fit(&wanted, &already, 0), []);
+        assert_eq!(fit(&wanted, &[], 12), [run(0, 10), run(20, 22)]);
+    }
+}

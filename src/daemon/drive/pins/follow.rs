@@ -1,0 +1,162 @@
+//! Following the files below pinned paths for as long as the drive is mounted: at the beginning, and whenever something has
+//! changed there, a path is looked at anew.
+//!
+//! A look at hundreds of thousands of files takes seconds. So a path is left alone after a look for some times as long as
+//! that took, however much changes meanwhile.
+
+use super::super::Drive;
+use super::super::scanning::{Heard, ScanError, Scanner};
+use super::change::words;
+use holdall_core::volume::Volume;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// A path is left alone for so many times as long as the last look at it took.
+const REST: u32 = 4;
+/// What had no place on the drive yet is looked at again.
+const UNSETTLED: Duration = Duration::from_secs(10);
+/// What could not be looked at is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// Where not all changes are heard.
+const UNWATCHED: Duration = Duration::from_secs(300);
+/// After the process that looks has ended.
+const LOST: Duration = Duration::from_secs(5);
+
+/// When which path is to be looked at.
+#[derive(Default)]
+struct Agenda {
+    due: BTreeMap<String, Instant>,
+    rested: BTreeMap<String, Instant>,
+}
+
+impl Agenda {
+    fn note(&mut self, path: String, at: Instant) {
+        let at = self.rested.get(&path).map_or(at, |rested| at.max(*rested));
+        let due = self.due.entry(path).or_insert(at);
+        *due = (*due).min(at);
+    }
+
+    fn next(&self) -> Option<(&String, Instant)> {
+        self.due.iter().min_by_key(|(_, at)| **at).map(|(path, at)| (path, *at))
+    }
+}
+
+/// Looks at all paths, and then at those that change, until the drive is put down.
+pub(super) async fn follow(
+    drive: Weak<Drive>,
+    volume: Weak<Volume>,
+    scanner: Arc<Scanner>,
+    mut heard: mpsc::UnboundedReceiver<Heard>,
+) {
+    let mut agenda = Agenda::default();
+    let note_all = |agenda: &mut Agenda, drive: &Drive, at| {
+        let paths: Vec<_> = drive.pins.state.lock().paths.keys().cloned().collect();
+        paths.into_iter().for_each(|path| agenda.note(path, at));
+    };
+    match drive.upgrade() {
+        Some(drive) => note_all(&mut agenda, &drive, Instant::now()),
+        None => return,
+    }
+    loop {
+        let next = agenda.next().map(|(_, at)| at);
+        let due = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let Some(opened) = drive.upgrade() else { return };
+        tokio::select! { biased;
+            said = heard.recv() => match said {
+                Some(Heard::Changed(paths)) => {
+                    for path in paths {
+                        match opened.pins.is_wanted(&path) {
+                            true => agenda.note(path, Instant::now()),
+                            false => scanner.forget(&path),
+                        }
+                    }
+                }
+                Some(Heard::Lost) => note_all(&mut agenda, &opened, Instant::now() + LOST),
+                None => return,
+            },
+            () = opened.pins.look_again.notified() => note_all(&mut agenda, &opened, Instant::now()),
+            () = due => {
+                let Some(volume) = volume.upgrade() else { return };
+                if let Some(path) = agenda.next().map(|(path, _)| path.clone()) {
+                    agenda.due.remove(&path);
+                    let begun = Instant::now();
+                    let again = look(&opened, &volume, &path).await;
+                    agenda.rested.insert(path.clone(), Instant::now() + begun.elapsed() * REST);
+                    if let Some(after) = again {
+                        agenda.note(path, Instant::now() + after);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Looks at one path, and has the engine keep what is there now. Returns when to look again, whatever changes.
+async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duration> {
+    if !drive.pins.is_wanted(path) {
+        return None;
+    }
+    let found = drive.tally(path, (true, false), |_| ()).await;
+    let _change = drive.pins.changing.lock().await;
+    let again = {
+        let mut state = drive.pins.state.lock();
+        // It was unpinned meanwhile.
+        let kept = state.paths.get_mut(path)?;
+        match found {
+            Ok(tally) => {
+                kept.problem = None;
+                let blind = tally.blind.clone();
+                kept.tally = Some(Arc::new(tally));
+                match (blind.unsettled, blind.unwatched) {
+                    (true, _) => Some(UNSETTLED),
+                    (false, true) => Some(UNWATCHED),
+                    (false, false) => None,
+                }
+            }
+            Err(error) => {
+                kept.problem = Some(words(&error));
+                // What is known to be gone is not kept; what cannot be seen just now is.
+                if matches!(error, ScanError::Unscannable(_)) {
+                    kept.tally = None;
+                    kept.figures = Default::default();
+                }
+                Some(TRY_AGAIN)
+            }
+        }
+    };
+    if let Err(error) = drive.apply_pins(volume) {
+        tracing::warn!(drive = drive.name, %error, "what is pinned cannot be remembered yet");
+        return Some(TRY_AGAIN);
+    }
+    again
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_path_rests_after_a_look_and_is_then_due_once() {
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let mut agenda = Agenda::default();
+        agenda.rested.insert("large".into(), after(40));
+        for seconds in [9, 2, 30] {
+            agenda.note("large".into(), after(seconds));
+            agenda.note("small".into(), after(seconds));
+        }
+        assert_eq!(agenda.next(), Some((&"small".to_owned(), after(2))));
+        agenda.due.remove("small");
+        assert_eq!(agenda.next(), Some((&"large".to_owned(), after(40))));
+        agenda.note("large".into(), after(50));
+        assert_eq!(agenda.next(), Some((&"large".to_owned(), after(40))));
+    }
+}

@@ -1,0 +1,226 @@
+//! The process that looks at a mounted drive's files for us ([`crate::scanner`]): started when it is needed first, killed before
+//! the drive is unmounted.
+
+use crate::attach::filesystem::Mounted;
+use crate::privileged::{ended, reap};
+use crate::scanner::{self, Blind, Order, Run, Scan, Told, Unscannable};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a killed process is waited for. One that does not go waits for the drive in the kernel.
+const DEATH_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is heard without having been asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Something has changed at or below these paths.
+    Changed(Vec<String>),
+    /// The process has ended: what changes from here on is not heard.
+    Lost,
+}
+
+/// Why there is no result of a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanError {
+    /// The path cannot be looked at.
+    Unscannable(Unscannable),
+    /// Whoever collects the result does not want that much.
+    TooMany,
+    /// The process has ended, or could not be started.
+    Gone(String),
+}
+
+/// What a scan finds is handed to this, piece by piece. False ends it.
+pub(super) type Collect = Box<dyn FnMut(Vec<Vec<Run>>, Vec<Run>) -> bool + Send>;
+
+/// The scanner of one mount.
+pub(super) struct Scanner {
+    mounted: Mounted,
+    heard: mpsc::UnboundedSender<Heard>,
+    // Held to begin and end scans.
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    process: Option<Process>,
+    /// Counts processes.
+    generation: u64,
+    scans: HashMap<u64, Running>,
+    next_id: u64,
+    stopped: bool,
+}
+
+struct Process {
+    child: Child,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+struct Running {
+    collect: Collect,
+    ended: oneshot::Sender<Result<Blind, ScanError>>,
+}
+
+impl Scanner {
+    /// Of a mounted drive; what is heard goes to `heard`.
+    pub fn new(mounted: Mounted, heard: mpsc::UnboundedSender<Heard>) -> Arc<Self> {
+        Arc::new(Self { mounted, heard, state: Arc::default() })
+    }
+
+    /// Looks at `path`, and hands what is found to `collect`.
+    pub async fn scan(
+        &self,
+        path: &str,
+        (watch, drop_pages): (bool, bool),
+        collect: Collect,
+    ) -> Result<Blind, ScanError> {
+        let (ended, result) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            let id = state.next_id;
+            state.next_id += 1;
+            let orders = self.process(&mut state).map_err(|error| ScanError::Gone(error.to_string()))?;
+            state.scans.insert(id, Running { collect, ended });
+            // A process that is just ending has all scans fail.
+            let _ = orders.send(Order::Scan(Scan { id, path: path.to_owned(), watch, drop_pages }));
+        }
+        result.await.unwrap_or_else(|_| Err(ScanError::Gone("it was stopped".into())))
+    }
+
+    /// Wants to hear of a path no more.
+    pub fn forget(&self, path: &str) {
+        if let Some(process) = &self.state.lock().process {
+            let _ = process.orders.send(Order::Forget { path: path.to_owned() });
+        }
+    }
+
+    /// Ends the process, and waits until it has ended: nothing of the drive is in use by it any more. Blocks.
+    pub fn stop(&self) {
+        let process = {
+            let mut state = self.state.lock();
+            state.stopped = true;
+            state.scans.clear();
+            state.process.take()
+        };
+        if let Some(process) = process {
+            kill(process);
+        }
+    }
+
+    /// Sends orders to the process, which is started if there is none.
+    fn process(&self, state: &mut State) -> io::Result<mpsc::UnboundedSender<Order>> {
+        if state.stopped {
+            return Err(io::Error::other("the drive is being closed"));
+        }
+        if let Some(process) = &state.process {
+            return Ok(process.orders.clone());
+        }
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let ours = UnixStream::from_std(ours)?;
+        let mut command = Command::new(self.mounted.program());
+        command.arg(scanner::SUBCOMMAND).process_group(0);
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn()?;
+        state.generation += 1;
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (target, mountpoint) = (self.mounted.target().clone(), self.mounted.mountpoint().to_owned());
+        let _ = orders.send(Order::Begin { target, mountpoint });
+        tokio::spawn(listen(ours, ordered, self.state.clone(), state.generation, self.heard.clone()));
+        state.process = Some(Process { child, orders: orders.clone() });
+        Ok(orders)
+    }
+}
+
+impl Drop for Scanner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn kill(process: Process) {
+    let Process { child, .. } = process;
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+    ended(&child, DEATH_PATIENCE);
+    reap(child);
+}
+
+/// Carries orders to a process, and what it tells to whom it is for, until one of both ends.
+async fn listen(
+    stream: UnixStream,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    state: Arc<Mutex<State>>,
+    generation: u64,
+    heard: mpsc::UnboundedSender<Heard>,
+) {
+    let (reading, mut writing) = stream.into_split();
+    let write = async {
+        while let Some(order) = orders.recv().await {
+            let mut line = serde_json::to_vec(&order).expect("an order is made of strings and numbers");
+            line.push(b'\n');
+            if writing.write_all(&line).await.is_err() {
+                return;
+            }
+        }
+    };
+    let read = async {
+        let mut lines = BufReader::new(reading).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let Ok(told) = serde_json::from_str(&line) else { return };
+            hear(told, &state, &heard);
+        }
+    };
+    tokio::select! {
+        () = write => {}
+        () = read => {}
+    }
+    let gone = {
+        let mut state = state.lock();
+        if state.generation != generation || state.stopped {
+            return;
+        }
+        state.scans.clear();
+        state.process.take()
+    };
+    // Nobody listens where the drive is not followed.
+    let _ = heard.send(Heard::Lost);
+    if let Some(process) = gone {
+        let _ = tokio::task::spawn_blocking(move || kill(process)).await;
+    }
+}
+
+fn hear(told: Told, state: &Mutex<State>, heard: &mpsc::UnboundedSender<Heard>) {
+    let mut state = state.lock();
+    let (id, result) = match told {
+        Told::Found { id, files, directories } => {
+            let wanted = state.scans.get_mut(&id).is_none_or(|scan| (scan.collect)(files, directories));
+            match wanted {
+                true => return,
+                false => (id, Err(ScanError::TooMany)),
+            }
+        }
+        Told::Scanned { id, blind } => (id, Ok(blind)),
+        Told::Refused { id, why } => (id, Err(ScanError::Unscannable(why))),
+        Told::Changed { paths } => {
+            let _ = heard.send(Heard::Changed(paths));
+            return;
+        }
+    };
+    if let Some(scan) = state.scans.remove(&id) {
+        // Whoever asked may have gone; what was collected goes with it.
+        let _ = scan.ended.send(result);
+    }
+}

@@ -1,0 +1,102 @@
+//! Requests that name files: each path belongs to the drive that is mounted where it lies.
+
+use super::drive::What;
+use super::drives::Drives;
+use super::failure;
+use super::work::Work;
+use crate::api::{self, Evicted, Failure, Pin};
+use crate::daemon::drive::Drive;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Drives {
+    /// Always keeps files here.
+    pub async fn pin(&self, request: api::PinPaths, work: Work) -> Result<Vec<Pin>, Failure> {
+        let asked = self.asked(request.paths, request.drive)?;
+        let mut pins = Vec::new();
+        for (drive, what) in &asked {
+            pins.extend(drive.pin(what, request.dry_run, &work).await?);
+        }
+        if !request.wait || request.dry_run {
+            return Ok(pins);
+        }
+        pins.clear();
+        for (drive, what) in &asked {
+            pins.extend(drive.wait_for_pins(what, &work).await?);
+        }
+        Ok(pins)
+    }
+
+    /// Keeps them no more.
+    pub async fn unpin(&self, request: api::NamedPaths) -> Result<Vec<Pin>, Failure> {
+        let mut pins = Vec::new();
+        for (drive, what) in self.asked(request.paths, request.drive)? {
+            pins.extend(drive.unpin(&what).await?);
+        }
+        Ok(pins)
+    }
+
+    /// All pins of all drives.
+    pub fn pins(&self) -> Vec<Pin> {
+        self.all().iter().flat_map(|drive| drive.pins()).collect()
+    }
+
+    /// Takes files out of the cache.
+    pub async fn evict(&self, request: api::NamedPaths, work: Work) -> Result<Evicted, Failure> {
+        let mut sum = Evicted { bytes_freed: 0, stayed_bytes: 0 };
+        for (drive, what) in self.asked(request.paths, request.drive)? {
+            let evicted = drive.evict(&what, &work).await?;
+            sum.bytes_freed += evicted.bytes_freed;
+            sum.stayed_bytes += evicted.stayed_bytes;
+        }
+        Ok(sum)
+    }
+
+    /// Waits until enough of a file is here.
+    pub async fn wait_for(&self, request: api::WaitFor, work: Work) -> Result<api::Waited, Failure> {
+        if !(1..=100).contains(&request.percent) {
+            return Err(failure::request("A file is ready by 1 to 100 percent."));
+        }
+        let (drive, path) = self.on_drive(&request.path)?;
+        let timeout = request.timeout_ms.map(Duration::from_millis);
+        drive.wait_for(&path, request.percent, timeout, &work).await
+    }
+
+    /// Which drives, and what of them.
+    fn asked(&self, paths: Vec<String>, drive: Option<String>) -> Result<Vec<(Arc<Drive>, What)>, Failure> {
+        match (drive, paths.is_empty()) {
+            (Some(name), true) => Ok(vec![(self.get(&name)?, What::Drive)]),
+            (None, false) => {
+                let mut asked: Vec<(Arc<Drive>, Vec<String>)> = Vec::new();
+                for path in paths {
+                    let (drive, below) = self.on_drive(&path)?;
+                    match asked.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &drive)) {
+                        Some((_, paths)) if paths.contains(&below) => {}
+                        Some((_, paths)) => paths.push(below),
+                        None => asked.push((drive, vec![below])),
+                    }
+                }
+                Ok(asked.into_iter().map(|(drive, paths)| (drive, What::Paths(paths))).collect())
+            }
+            _ => Err(failure::request("Give either paths or a drive.")),
+        }
+    }
+
+    /// The drive that a path is on, and the path below the drive's root. The path itself is not looked at.
+    fn on_drive(&self, path: &str) -> Result<(Arc<Drive>, String), Failure> {
+        let drives = self.all();
+        let mounted: Vec<_> = drives.iter().filter_map(|drive| Some((drive, drive.mountpoint()?))).collect();
+        let typed = Path::new(path);
+        let is_plain = typed.is_absolute() && !typed.components().any(|part| part == Component::ParentDir);
+        let holders = mounted.iter().filter(|(_, root)| is_plain && typed.starts_with(root));
+        let deepest = holders.max_by_key(|(_, root)| root.components().count());
+        let Some((drive, root)) = deepest else {
+            let roots: Vec<_> = mounted.iter().map(|(_, root)| root.display().to_string()).collect();
+            return Err(failure::on_no_drive(path, &roots));
+        };
+        let below = typed.strip_prefix(root).unwrap_or(typed).components().as_path().to_string_lossy();
+        let below = if below.is_empty() { "." } else { &*below };
+        Ok(((*drive).clone(), below.to_owned()))
+    }
+}

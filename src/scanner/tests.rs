@@ -1,0 +1,228 @@
+//! On a real ext4, in a loop device of the test's own. Runs as root.
+
+use super::serve::scan_below;
+use super::watch::Watches;
+use super::{Blind, Run, Scan, Unscannable, walk};
+use rustix::fs::FallocateFlags;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+
+/// A mounted ext4 in a file.
+struct Mounted {
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn new() -> Self {
+        let mounted = Self { dir: tempfile::tempdir().unwrap() };
+        let (image, at) = (mounted.image(), mounted.root());
+        File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        std::fs::create_dir(&at).unwrap();
+        let text = |path: &Path| path.display().to_string();
+        run("/sbin/mkfs.ext4", &["-q", "-F", "-b", "4096", "-O", "inline_data", &text(&image)]);
+        run("mount", &["-o", "loop", &text(&image), &text(&at)]);
+        mounted
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) {
+        let path = self.root().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// What the disk holds at the runs, once all is written there.
+    fn on_disk(&self, runs: &[Run]) -> Vec<u8> {
+        run("sync", &["-f", &self.root().display().to_string()]);
+        let image = File::open(self.image()).unwrap();
+        let mut bytes = Vec::new();
+        for (start, count) in runs {
+            let mut part = vec![0; *count as usize * BLOCK];
+            image.read_exact_at(&mut part, start * BLOCK as u64).unwrap();
+            bytes.extend(part);
+        }
+        bytes
+    }
+
+    fn scan(&self, path: &str) -> (Vec<Vec<Run>>, Result<Blind, Unscannable>) {
+        scan_below(&self.root(), path)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.root()).output();
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let Output { status, stderr, .. } = Command::new(program).args(arguments).output().unwrap();
+    assert!(status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&stderr));
+}
+
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 256 + seed * 7 + 1) as u8).collect()
+}
+
+#[test]
+fn runs_are_where_the_files_are_on_the_disk() {
+    let mounted = Mounted::new();
+    mounted.write("a/plain", &pattern(1, 100_000));
+    mounted.write("a/empty", b"");
+    mounted.write("a/inline", b"in the inode");
+    // Written and read again before the kernel gave it a place: the scan has it written.
+    let (files, ended) = mounted.scan("a/plain");
+    assert_eq!(ended, Ok(Blind::default()));
+    assert_eq!(mounted.on_disk(&files[0])[..100_000], pattern(1, 100_000));
+    let (files, _) = mounted.scan("a");
+    assert_eq!(files.iter().map(Vec::is_empty).collect::<Vec<_>>(), [true, true, false], "by their names");
+
+    // With holes, and with room that was never written.
+    let sparse = File::create(mounted.root().join("sparse")).unwrap();
+    for number in 0..300_u64 {
+        sparse.write_all_at(&pattern(number as usize, BLOCK), number * 3 * BLOCK as u64).unwrap();
+    }
+    rustix::fs::fallocate(&sparse, FallocateFlags::empty(), 4 << 20, 8 << 20).unwrap();
+    let (files, ended) = mounted.scan("sparse");
+    assert_eq!(ended, Ok(Blind::default()));
+    assert_eq!(files[0].iter().map(|(_, count)| count).sum::<u64>(), 300);
+    let expected: Vec<u8> = (0..300).flat_map(|number| pattern(number, BLOCK)).collect();
+    assert!(mounted.on_disk(&files[0]) == expected, "in the file's order");
+}
+
+#[test]
+fn a_walk_stays_below_its_path_and_says_what_it_did_not_see() {
+    let mounted = Mounted::new();
+    let root = mounted.root();
+    for number in 0..1500 {
+        mounted.write(&format!("d/{}/{number}", number % 7), &pattern(number, 5000));
+    }
+    mounted.write("outside", &pattern(3, 5000));
+    std::fs::hard_link(root.join("d/0/0"), root.join("d/1/again")).unwrap();
+    symlink("../outside", root.join("d/link")).unwrap();
+    symlink("d", root.join("way")).unwrap();
+    run("mkfifo", &[&root.join("d/fifo").display().to_string()]);
+    std::fs::create_dir(root.join("d/elsewhere")).unwrap();
+    run("mount", &["-t", "tmpfs", "none", &root.join("d/elsewhere").display().to_string()]);
+    std::fs::write(root.join("d/elsewhere/file"), b"not ours").unwrap();
+    let (files, ended) = mounted.scan("d");
+    let (inside, refused) = (mounted.scan("d/elsewhere").1, mounted.scan("d/elsewhere/file").1);
+    run("umount", &[&root.join("d/elsewhere").display().to_string()]);
+    assert_eq!(ended, Ok(Blind::default()));
+    assert_eq!(files.len(), 1500, "hard links count once");
+    let blocks: BTreeSet<_> =
+        files.iter().flatten().flat_map(|(start, count)| *start..start + count).collect();
+    assert_eq!(blocks.len(), 3000);
+    assert_eq!((inside, refused), (Err(Unscannable::Elsewhere), Err(Unscannable::Elsewhere)));
+    for (path, why) in [
+        ("way", Unscannable::Link),
+        ("way/0", Unscannable::Link),
+        ("d/link", Unscannable::Link),
+        ("d/fifo", Unscannable::Special),
+        ("nothing", Unscannable::Missing),
+        ("outside/below", Unscannable::Missing),
+    ] {
+        assert_eq!(mounted.scan(path).1, Err(why), "{path}");
+    }
+    assert!(matches!(mounted.scan("../..").1, Err(Unscannable::Elsewhere | Unscannable::Failed(_))));
+    assert_eq!(mounted.scan(".").0.len(), 1501);
+}
+
+/// What is heard of changes, in a thread that ends with the test.
+fn follow(watches: &Arc<Watches>) -> Receiver<Vec<String>> {
+    let (told, heard) = mpsc::channel();
+    let watches = watches.clone();
+    std::thread::spawn(move || watches.follow(|paths| told.send(paths).is_ok()));
+    heard
+}
+
+#[test]
+fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |path: &str| dir.path().join(path);
+    std::fs::create_dir_all(at("kept/below")).unwrap();
+    std::fs::write(at("one"), "1").unwrap();
+    std::fs::write(at("two"), "2").unwrap();
+    let root = File::open(dir.path()).unwrap();
+    let watches = Arc::new(Watches::new().unwrap());
+    let scans = std::cell::Cell::new(0);
+    let scan = |path: &str| {
+        scans.set(scans.get() + 1);
+        let scan = Scan { id: scans.get(), path: path.to_owned(), watch: true, drop_pages: false };
+        walk::walk(root.as_fd(), &scan, &watches, &mut |_| Ok(())).unwrap();
+    };
+    scan("kept");
+    scan("one");
+    let heard = follow(&watches);
+    let hears = |expected: &str| {
+        assert_eq!(heard.recv_timeout(Duration::from_secs(60)).unwrap(), [expected]);
+        // As the daemon does.
+        scan(expected);
+    };
+    std::fs::write(at("kept/below/new"), "n").unwrap();
+    hears("kept");
+    std::fs::create_dir(at("kept/later")).unwrap();
+    hears("kept");
+    std::fs::write(at("kept/later/file"), "n").unwrap();
+    hears("kept");
+    // Neither is anybody's.
+    std::fs::write(at("two"), "n").unwrap();
+    std::fs::rename(at("two"), at("one")).unwrap();
+    hears("one");
+    std::fs::remove_file(at("kept/later/file")).unwrap();
+    hears("kept");
+    std::fs::rename(at("kept"), at("moved")).unwrap();
+    hears("kept");
+    // What went is nobody's any more; what comes in its place is.
+    std::fs::write(at("moved/below/new"), "more").unwrap();
+    std::fs::create_dir(at("kept")).unwrap();
+    hears("kept");
+    watches.forget("kept");
+    std::fs::write(at("kept/file"), "n").unwrap();
+    std::fs::write(at("one"), "more").unwrap();
+    hears("one");
+}
+
+#[test]
+fn what_may_not_be_read_is_counted_and_the_rest_is_found() {
+    // Root may read everything, so another user looks.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(dir.path().join("closed")).unwrap();
+    std::fs::write(dir.path().join("file"), "f").unwrap();
+    std::fs::write(dir.path().join("secret"), "s").unwrap();
+    for (name, mode) in [("closed", 0o700), ("secret", 0o600)] {
+        std::fs::set_permissions(dir.path().join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let path = dir.path().to_owned();
+    let looked = std::thread::spawn(move || {
+        const NOBODY: u32 = 65534;
+        // SAFETY: changes the identity of this thread alone, which ends with the test.
+        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+        let mut probe = String::new();
+        let readable = File::open(path.join("secret")).and_then(|mut file| file.read_to_string(&mut probe));
+        assert!(readable.is_err(), "the thread is somebody else");
+        scan_below(&path, ".")
+    });
+    let (_, ended) = looked.join().unwrap();
+    let blind = ended.unwrap();
+    assert_eq!(blind.unreadable, 2, "{blind:?}");
+    assert!(blind.example.is_some_and(|path| path.contains("secret") || path.contains("closed")));
+}

@@ -1,0 +1,287 @@
+//! What is always kept on a computer: it is there when the store is not, whatever else has to go, and follows what changes.
+
+use crate::bench::{Bench, Random, sh, wait_until};
+use crate::person::Person;
+use crate::s3::files;
+use holdall_servers::faults::{self, Fault, FaultProxy};
+use holdall_servers::s3::{S3Server, url};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+const FILES: usize = 24;
+const FILE_BYTES: usize = 70_000;
+const LARGE_BYTES: usize = 80 << 20;
+
+/// A drive in a bucket, with files that its first computer has left there.
+struct World {
+    bench: Bench,
+    _server: S3Server,
+    proxy: FaultProxy,
+    url: String,
+    a: Person,
+    /// What the files below `kept` hold, by their paths there.
+    kept: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let bench = Bench::new();
+        files(&bench);
+        let server = S3Server::start();
+        let proxy = FaultProxy::start(server.address());
+        let url = url("http", proxy.address(), "d");
+        let a = Person::new(&bench, "a", &[]);
+        let (size, ini) = (["--size", "512M", "--no-encryption"], bench.text("ini"));
+        let create = ["drive", "create", "d", "--store", &url, "--credentials-file", &ini];
+        a.ok(&[&create[..], &size].concat());
+        a.open();
+        let root = a.machine.mountpoint();
+        let mut random = Random(11);
+        let mut kept = BTreeMap::new();
+        std::fs::create_dir_all(root.join("kept/below")).unwrap();
+        for number in 0..FILES {
+            let name = if number % 2 == 0 { format!("{number}") } else { format!("below/{number}") };
+            let bytes = random.bytes(FILE_BYTES + number);
+            std::fs::write(root.join("kept").join(&name), &bytes).unwrap();
+            kept.insert(PathBuf::from(name), bytes);
+        }
+        std::fs::write(root.join("other"), random.bytes(4 << 20)).unwrap();
+        // It compresses well.
+        let large: Vec<u8> =
+            (0..LARGE_BYTES / 4).flat_map(|word| (word as u32 / 64 + 1).to_le_bytes()).collect();
+        std::fs::write(root.join("large"), large).unwrap();
+        a.ok(&["drive", "close", "d", "--wait"]);
+        Self { bench, _server: server, proxy, url, a, kept }
+    }
+
+    /// A second computer that has the drive open, and nothing of it yet.
+    fn other(&self) -> Person {
+        let b = Person::new(&self.bench, "b", &[]);
+        b.ok(&["drive", "add", "d", "--store", &self.url, "--credentials-file", &self.bench.text("ini")]);
+        b.open();
+        b
+    }
+
+    fn cut(&self) {
+        self.proxy.plan(faults::from(0, Fault::CutBeforeBody));
+        self.proxy.cut_all();
+    }
+
+    fn mend(&self) {
+        self.proxy.plan(faults::none());
+    }
+
+    /// The folder `kept` is all here, as it is now.
+    fn ready(&self, person: &Person) -> Value {
+        let bytes = self.kept.values().map(|bytes| bytes.len().next_multiple_of(4096)).sum();
+        ready(person, self.kept.len(), bytes)
+    }
+
+    /// All that is kept reads whole from the drive itself, and listing all of it works.
+    fn reads_offline(&self, person: &Person) {
+        self.cut();
+        self.reads(person);
+        self.mend();
+    }
+
+    fn reads(&self, person: &Person) {
+        let root = person.machine.mountpoint();
+        for (path, bytes) in &self.kept {
+            let path = root.join("kept").join(path);
+            forget_pages(&path);
+            assert!(std::fs::read(&path).unwrap() == *bytes, "{}", path.display());
+        }
+        assert!(sh(&root, "find . -type f -printf x").len() > self.kept.len());
+    }
+}
+
+/// Has the kernel read it anew.
+fn forget_pages(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+fn at(person: &Person, path: &str) -> String {
+    person.machine.mountpoint().join(path).display().to_string()
+}
+
+/// The only pin, once all of so many files with so many bytes is here.
+fn ready(person: &Person, files: usize, bytes: usize) -> Value {
+    let mut pins = Value::Null;
+    wait_until(format!("{files} files are ready"), || {
+        pins = person.ok(&["pins", "d"]);
+        let pin = &pins[0];
+        pin["state"] == "Always keep" && pin["files_total"] == files && pin["bytes"] == bytes
+    })
+    .unwrap_or_else(|()| panic!("not {files} files of {bytes} bytes: {pins}"));
+    assert_eq!(
+        (pins.as_array().unwrap().len(), &pins[0]["files_ready"]),
+        (1, &pins[0]["files_total"]),
+        "{pins}"
+    );
+    pins[0].clone()
+}
+
+#[test]
+fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
+    let mut world = World::new();
+    let b = world.other();
+    let kept = at(&b, "kept");
+    let would = b.ok(&["pin", &kept, "--dry-run"]);
+    assert_eq!(would[0]["files_total"], FILES);
+    assert!(would[0]["bytes"].as_u64().unwrap() >= (FILES * FILE_BYTES) as u64, "{would}");
+    assert_eq!(b.ok(&["pins"]), serde_json::json!([]), "it was only asked for");
+
+    let pinned = b.ok(&["pin", &kept, "--wait"]);
+    assert_eq!(
+        (&pinned[0]["state"], &pinned[0]["files_ready"]),
+        (&"Always keep".into(), &FILES.into()),
+        "{pinned}"
+    );
+    assert_eq!(pinned[0]["at"], kept.as_str());
+    let told = b.reads(&["pin", &kept, "--wait"]);
+    assert!(told.contains(&format!("Ready for offline: {FILES} of {FILES}")), "{told}");
+    std::fs::read(b.machine.mountpoint().join("other")).unwrap();
+    assert!(b.ok(&["evict", "--drive", "d"])["bytes_freed"].as_u64().unwrap() > 0);
+    b.refused(&["evict", &kept], 1, "state");
+    b.refused(&["evict", &at(&b, "kept/below/1")], 1, "state");
+    world.reads_offline(&b);
+
+    // Added later: in a directory of its own, by another name for what was there, and in the place of a file.
+    let root = b.machine.mountpoint().join("kept");
+    let mut random = Random(5);
+    let new = [("new/deep/file", 300_000), ("0", 5000)].map(|(name, len)| (name, random.bytes(len)));
+    std::fs::create_dir_all(root.join("new/deep")).unwrap();
+    for (name, bytes) in new {
+        std::fs::write(root.join("draft"), &bytes).unwrap();
+        std::fs::rename(root.join("draft"), root.join(name)).unwrap();
+        world.kept.insert(name.into(), bytes);
+    }
+    std::fs::remove_file(root.join("2")).unwrap();
+    world.kept.remove(Path::new("2"));
+    b.ok(&["drive", "sync", "d"]);
+    // What was replaced or deleted is let go.
+    let expected = world.ready(&b)["bytes"].as_u64().unwrap();
+    let status = b.ok(&["drive", "status", "d"]);
+    assert!(status["pinned_bytes"].as_u64().unwrap() >= expected, "{status}");
+    assert_eq!(status["pins"][0]["files_ready"], FILES, "{status}");
+    b.ok(&["evict", "--drive", "d"]);
+    world.reads_offline(&b);
+
+    // The computer is switched off, and on again where there is no network.
+    b.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(b.ok(&["pins", "d"])[0]["state"], "Closed");
+    world.cut();
+    b.open();
+    b.ok(&["evict", "--drive", "d"]);
+    world.reads(&b);
+    // And so is the daemon alone.
+    b.ok(&["daemon", "stop"]);
+    let is_mounted = || !b.ok(&["drive", "status", "d"])["mountpoint"].is_null();
+    wait_until("the drive is taken up", is_mounted).unwrap();
+    b.ok(&["evict", "--drive", "d"]);
+    world.reads(&b);
+    world.ready(&b);
+    world.mend();
+    b.machine.status_when("Ready", |status| status["state"] == "Ready");
+    b.ok(&["drive", "close", "d", "--wait"]);
+
+    // Another computer rewrites a file.
+    let a = &world.a;
+    a.open();
+    let bytes = random.bytes(200_000);
+    std::fs::write(a.machine.mountpoint().join("kept/below/3"), &bytes).unwrap();
+    a.ok(&["drive", "close", "d", "--wait"]);
+    world.kept.insert("below/3".into(), bytes);
+    b.open();
+    world.ready(&b);
+    b.ok(&["evict", "--drive", "d"]);
+    world.reads_offline(&b);
+
+    assert_eq!(b.ok(&["unpin", &kept])[0]["path"], "kept");
+    assert_eq!(b.ok(&["pins"]), serde_json::json!([]));
+    b.refused(&["unpin", &kept], 3, "not_found");
+    let evicted = b.ok(&["evict", &kept]);
+    assert!(evicted["bytes_freed"].as_u64().unwrap() >= expected, "{evicted}");
+    assert_eq!(b.ok(&["drive", "status", "d"])["pinned_bytes"], 0);
+    b.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() {
+    let world = World::new();
+    let b = world.other();
+    let (large, kept) = (at(&b, "large"), at(&b, "kept"));
+    // On no drive, and not there.
+    let failure = b.refused(&["pin", "/etc/passwd"], 3, "not_found");
+    assert!(failure["action"].as_str().unwrap().contains(at(&b, "").trim_end_matches('/')), "{failure}");
+    b.refused(&["wait", "/etc/passwd"], 3, "not_found");
+    b.refused(&["pin", &at(&b, "nothing")], 3, "not_found");
+    std::os::unix::fs::symlink("kept", at(&b, "link")).unwrap();
+    b.refused(&["pin", &at(&b, "link")], 2, "usage");
+    b.refused(&["unpin", "--drive", "d"], 3, "not_found");
+    b.refused(&["pin", &kept, "--drive", "d"], 2, "usage");
+
+    // Waiting: as much as was asked for, from the beginning, and no more.
+    b.ok(&["evict", &large]);
+    let waited = b.ok(&["wait", &large, "--ready", "40%"]);
+    let (bytes, here) = (waited["bytes"].as_u64().unwrap(), waited["ready_bytes"].as_u64().unwrap());
+    assert_eq!(bytes, LARGE_BYTES as u64);
+    assert!((bytes * 2 / 5..bytes / 2).contains(&here), "{waited}");
+    assert_eq!(b.ok(&["pins"]), serde_json::json!([]));
+    world.proxy.plan(faults::from(0, Fault::Silence));
+    let failure = b.refused(&["wait", &large, "--ready", "90%", "--timeout", "1s"], 1, "failed");
+    assert!(failure["message"].as_str().unwrap().contains("72 MiB"), "{failure}");
+    world.proxy.cut_all();
+    world.cut();
+    b.refused(&["wait", &large], 5, "offline");
+    let failure = b.refused(&["pin", &large, "--wait"], 5, "offline");
+    assert!(failure["consequence"].as_str().unwrap().contains("The pin stays"), "{failure}");
+    assert_eq!(b.ok(&["pins"])[0]["state"], "Offline");
+    world.mend();
+    ready(&b, 1, LARGE_BYTES);
+
+    // The cache cannot be made too small for what is pinned, nor too much be pinned for the cache.
+    let failure = b.refused(&["limits", "--cache", "80M"], 2, "usage");
+    assert!(failure["consequence"].as_str().unwrap().contains("what is pinned"), "{failure}");
+    b.ok(&["unpin", &large]);
+    b.ok(&["limits", "--cache", "64M"]);
+    for arguments in [&["pin", &large][..], &["pin", &large, "--dry-run"], &["pin", "--drive", "d"]] {
+        let failure = b.refused(arguments, 1, "full");
+        let message = failure["message"].as_str().unwrap();
+        assert!(message.contains("and may take 64 MiB"), "{failure}");
+        assert!(failure["action"].as_str().unwrap().contains("holdall limits --cache"), "{failure}");
+    }
+    b.refused(&["wait", &large], 1, "full");
+    b.ok(&["pin", &kept, "--wait"]);
+    b.ok(&["limits", "--cache", "auto"]);
+
+    // All of it.
+    let whole = b.ok(&["pin", "--drive", "d", "--wait"]);
+    assert_eq!((&whole[0]["path"], &whole[0]["state"]), (&Value::Null, &"Always keep".into()), "{whole}");
+    b.refused(&["evict", "--drive", "d"], 1, "state");
+    world.reads_offline(&b);
+    world.cut();
+    forget_pages(Path::new(&large));
+    assert_eq!(std::fs::read(&large).unwrap().len(), LARGE_BYTES);
+    world.mend();
+    b.ok(&["drive", "close", "d", "--wait"]);
+    b.open();
+    assert_eq!(b.ok(&["pins"]).as_array().unwrap().len(), 2);
+    b.ok(&["unpin", "--drive", "d"]);
+    assert!(b.ok(&["evict", &large])["bytes_freed"].as_u64().unwrap() > 0);
+    world.ready(&b);
+    b.ok(&["drive", "close", "d", "--wait"]);
+
+    // A list that is lost is told, and keeps nobody from opening the drive.
+    b.ok(&["daemon", "stop"]);
+    std::fs::write(b.machine.state.join("drives/d/pins.json"), "{").unwrap();
+    b.open();
+    b.machine.status_when("told", |status| {
+        status["reason"].as_str().is_some_and(|reason| reason.contains("pin it again"))
+    });
+    b.ok(&["drive", "close", "d", "--wait"]);
+}
