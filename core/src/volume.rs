@@ -33,6 +33,7 @@ mod seen;
 mod status;
 mod survey;
 mod take;
+mod trace;
 mod write;
 
 pub use close::VolumeDevice;
@@ -50,6 +51,7 @@ pub struct Volume {
     room: Arc<room::Room>,
     survey: survey::Survey,
     scanning: scanning::Scanning,
+    trace: trace::Trace,
     pins: pins::Pins,
     /// None for a version that is only looked at: what is written to it stays here and is thrown away.
     pusher: Option<Pusher>,
