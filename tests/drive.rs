@@ -237,3 +237,22 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
     assert_eq!(a.fails(&["drive", "open", "d"]), (1, "state".into()));
     a.close();
 }
+
+#[test]
+fn a_store_with_the_beginning_of_a_drive_is_told_from_one_without_any() {
+    let bench = Bench::new();
+    let (store, a) = (bench.store(), bench.with_drive());
+    a.ok(&["drive", "remove", "d", "--yes"]);
+    // As if making it had been cut off before the drive itself was there.
+    for directory in ["store/head", "store/root"] {
+        std::fs::remove_dir_all(bench.path(directory)).unwrap();
+    }
+    let add = ["drive", "add", "d", "--store", &store];
+    assert_eq!(a.fails(&add), (7, "corrupt".into()));
+    let empty = format!("file://{}", bench.text("empty"));
+    std::fs::create_dir(bench.path("empty")).unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &empty]), (3, "not_found".into()));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.open(&[]);
+    a.close();
+}

@@ -2,11 +2,13 @@
 
 use crate::format::FormatError;
 use crate::format::family::{Family, Mode, NAME};
+use crate::format::id::ObjectId;
 use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
 use crate::map::ReadError;
 use crate::retry::{self, Backoff};
 use crate::seal::{Cipher, DataKey, Sealer};
-use crate::store::{Store, StoreError, When};
+use crate::store::{Listed, Store, StoreError, When};
+use crate::units::Epoch;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +76,7 @@ impl Unlocked {
 
 /// Makes a family. With a passphrase it is encrypted, and a recovery key is made too. The family's object comes
 /// first: its name decides who makes it. A crash right behind it leaves a family that nobody can use, and says so; an
-/// answer that is lost does not.
+/// answer that is lost does not. Once its keys are there, the same passphrase goes on with what was begun.
 /// `store` is what changes HEADs as `mode` says.
 pub async fn create(
     store: &dyn Store,
@@ -84,7 +86,7 @@ pub async fn create(
     let cipher = if passphrase.is_some() { Cipher::XChaCha20Poly1305 } else { Cipher::None };
     let family = Family::new(crate::entropy::uuid(), cipher, mode);
     match put_patiently(store, NAME, Bytes::from(family.encode())).await {
-        Err(StoreError::Precondition { .. }) => return Err(what_is_there(store).await?),
+        Err(StoreError::Precondition { .. }) => return go_on(store, passphrase, mode).await,
         put => put?,
     }
     let Some(passphrase) = passphrase else {
@@ -96,6 +98,30 @@ pub async fn create(
     add_key(store, &family, &key, &Secret::Recovery(recovery.clone())).await?;
     add_key(store, &family, &key, &Secret::Passphrase(passphrase)).await?;
     Ok((Unlocked::with_key(family, key), Some(recovery)))
+}
+
+/// Goes on with a family that somebody has begun, and that has no drive after a while. Should its maker live after all, the
+/// family has two drives; the recovery key that it made stays good, since it may have been told to somebody.
+async fn go_on(
+    store: &dyn Store,
+    passphrase: Option<Zeroizing<String>>,
+    mode: Mode,
+) -> Result<(Unlocked, Option<RecoveryKey>), FamilyError> {
+    let family = begun(store).await?;
+    let is_encrypted = family.cipher != Cipher::None;
+    if family.mode != mode || is_encrypted != passphrase.is_some() {
+        return Err(FamilyError::Unfinished);
+    }
+    let unlocked = match unlock(store, passphrase.map(Secret::Passphrase)).await {
+        Err(FamilyError::WrongSecret) => return Err(FamilyError::Unfinished),
+        unlocked => unlocked?,
+    };
+    if !is_encrypted {
+        return Ok((unlocked, None));
+    }
+    let recovery = RecoveryKey::generate();
+    add_key(store, &unlocked.family, &unlocked.key, &Secret::Recovery(recovery.clone())).await?;
+    Ok((unlocked, Some(recovery)))
 }
 
 /// Puts an object that is this caller's alone, or whose name decides who wins; again where no answer came.
@@ -119,27 +145,37 @@ async fn put_patiently(store: &dyn Store, name: &str, body: Bytes) -> Result<(),
     }
 }
 
-/// Why no family can be made where somebody has begun one.
-async fn what_is_there(store: &dyn Store) -> Result<FamilyError, FamilyError> {
+/// The family that somebody has begun, and in which there is still nothing after a while.
+async fn begun(store: &dyn Store) -> Result<Family, FamilyError> {
     let looked_since = Instant::now();
     loop {
-        match describe(store).await {
+        let found = match describe(store).await {
             // It is settled who makes it, and not done yet.
-            Err(FamilyError::None) => {}
-            Err(error) => return Err(error),
-            Ok(_) => {
-                for prefix in ["head/", "keys/", "replica/", "root/", "seg/"] {
-                    if !store.list(prefix).await?.is_empty() {
-                        return Ok(FamilyError::Exists);
-                    }
-                }
-            }
+            Err(FamilyError::None) => None,
+            found => Some(found?),
+        };
+        if found.is_some() && has_drives(store).await? {
+            return Err(FamilyError::Exists);
         }
         if looked_since.elapsed() >= PATIENCE {
-            return Ok(FamilyError::Unfinished);
+            return found.ok_or(FamilyError::Unfinished);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// Whether anything is there that a drive may have, or may have had: all but the very first version of one, which whoever
+/// makes a drive puts before its HEAD.
+async fn has_drives(store: &dyn Store) -> Result<bool, StoreError> {
+    for prefix in ["head/", "replica/", "seg/"] {
+        if !store.list(prefix).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    let is_first = |listed: &Listed| {
+        ObjectId::parse(&listed.name).is_some_and(|(_, id)| id.epoch == Epoch(0) && id.seq == 0)
+    };
+    Ok(!store.list("root/").await?.iter().all(is_first))
 }
 
 /// Reads a family's description.

@@ -79,6 +79,31 @@ pub(crate) fn deposed_snapshot(head: &Head, epoch: Epoch, size_blocks: u64) -> S
     }
 }
 
+/// A root as a HEAD names it: BLAKE3 of its object, and its parent.
+pub(crate) type Named = (ObjectId, [u8; 32], ObjectId);
+
+/// Puts a version that is the same as `root`, which `before` names, and keeps it: whoever is fenced may go on from it.
+pub(crate) async fn keep_deposed(
+    objects: &Objects,
+    before: &Head,
+    mut root: Root,
+    epoch: Epoch,
+    device: &Device,
+) -> Result<(Root, Named), StoreError> {
+    root.snapshots.push(deposed_snapshot(before, epoch, root.geometry.size_blocks));
+    let root = Root {
+        parent: before.root,
+        epoch,
+        seq: root.seq + 1,
+        committed_ms: now_ms(),
+        device: device.id,
+        device_name: device.name.clone(),
+        ..root
+    };
+    let (id, hash) = drive::put_root(objects.store().as_ref(), objects.sealer(), &root).await?;
+    Ok((root, (id, hash, before.root)))
+}
+
 /// The epoch of the take-over that made a snapshot, if one did.
 pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
     snapshot.label.strip_prefix(DEPOSED)?.parse().ok().map(Epoch)

@@ -23,14 +23,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 mod queue;
+mod scans;
 mod sink;
 mod streams;
+mod strides;
 mod window;
 
 pub use queue::{Class, Job, Queue};
+pub use scans::Scans;
 pub use sink::Fetched;
 use sink::Sink;
 use streams::Streams;
+use strides::Strides;
 
 /// Why a pull did not bring its blocks.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -55,7 +59,7 @@ pub struct Puller {
     // Held to decide, never while pulling.
     queue: Mutex<Queue>,
     // Held to decide; taken before the queue's.
-    streams: Mutex<Streams>,
+    streams: Mutex<(Streams, Strides)>,
     /// Whether reads of what is local matter to a stream.
     is_streaming: AtomicBool,
     /// Readers come on threads of their own.
@@ -92,7 +96,7 @@ impl Puller {
             journal,
             room,
             queue: Mutex::new(Queue::new()),
-            streams: Mutex::new(Streams::default()),
+            streams: Mutex::default(),
             is_streaming: AtomicBool::new(false),
             runtime: Handle::current(),
             ended: watch::Sender::new(0),
@@ -133,14 +137,17 @@ impl Puller {
         }
         let most = self.queue.lock().blocks_ahead();
         let (absent, no_more) = {
-            let mut streams = self.streams.lock();
+            let (streams, strides) = &mut *self.streams.lock();
             let step = streams.read(blocks, missed, most);
-            let want = step.want.map(|want| want.intersect(&BlockRange::new(0, self.map.size_blocks())));
-            let absent = want.map(|want| self.missing(want)).unwrap_or_default();
+            let drive = BlockRange::new(0, self.map.size_blocks());
+            let want = step.want.map(|want| want.intersect(&drive));
+            let mut absent = want.map(|want| self.missing(want)).unwrap_or_default();
             if let Some(want) = want {
                 streams.was_missing(want, absent.iter().map(BlockRange::count).sum());
             }
-            self.is_streaming.store(streams.is_any_open(), Relaxed);
+            let next = if want.is_none() { strides.read(blocks) } else { Vec::new() };
+            self.is_streaming.store(streams.is_any_open() || !next.is_empty(), Relaxed);
+            absent.extend(next.into_iter().flat_map(|next| self.missing(next.intersect(&drive))));
             (absent, step.no_more)
         };
         if absent.is_empty() && no_more.is_empty() {
@@ -157,8 +164,17 @@ impl Puller {
     /// Ready when no block of `range` is missing any more (or one was evicted again at once: then the caller looks
     /// again). A store that cannot be reached is waited for; what cannot be mended by waiting is an error.
     pub async fn demand(self: &Arc<Self>, range: BlockRange) -> Result<(), PullError> {
+        self.demand_with(range, true).await
+    }
+
+    /// The same, and nothing is pulled ahead because of it.
+    pub async fn demand_alone(self: &Arc<Self>, range: BlockRange) -> Result<(), PullError> {
+        self.demand_with(range, false).await
+    }
+
+    async fn demand_with(self: &Arc<Self>, range: BlockRange, ahead: bool) -> Result<(), PullError> {
         let mut ended = self.ended.subscribe();
-        let mut is_told = false;
+        let mut is_told = !ahead;
         let (mut before, mut losses) = (vec![range], 0);
         loop {
             ended.borrow_and_update();

@@ -28,6 +28,7 @@ mod read;
 mod reconcile;
 mod remember;
 pub(crate) mod room;
+mod scanning;
 mod seen;
 mod status;
 mod survey;
@@ -48,6 +49,7 @@ pub struct Volume {
     puller: Arc<Puller>,
     room: Arc<room::Room>,
     survey: survey::Survey,
+    scanning: scanning::Scanning,
     pins: pins::Pins,
     /// None for a version that is only looked at: what is written to it stays here and is thrown away.
     pusher: Option<Pusher>,
@@ -173,6 +175,12 @@ impl Volume {
     /// where something is missing.
     pub async fn is_mountable_away(&self) -> bool {
         self.survey.is_mountable_away().await
+    }
+
+    /// Slows down who reads the beginnings of one file after another, as thumbnailers and indexers do, or treats them as
+    /// any reader.
+    pub fn set_scans_slowed(&self, are_slowed: bool) {
+        self.scanning.set_slowed(are_slowed);
     }
 
     /// The blocks of the drive.

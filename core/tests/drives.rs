@@ -212,6 +212,34 @@ async fn a_family_opens_for_whoever_has_a_secret() {
     assert!(family::unlock(store, pass("new")).await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_family_whose_maker_died_before_it_had_a_drive_is_gone_on_with() {
+    for died_with_a_root in [false, true] {
+        let bench = Bench::new().await;
+        let store = &*bench.store;
+        for listed in store.list("head/").await.unwrap() {
+            store.delete(&listed.name).await.unwrap();
+        }
+        if !died_with_a_root {
+            for listed in store.list("root/").await.unwrap() {
+                store.delete(&listed.name).await.unwrap();
+            }
+        }
+        let create = |text: &str| family::create(store, Some(Zeroizing::new(text.to_owned())), Mode::Swap);
+        for other in [create("another"), family::create(store, None, Mode::Swap)] {
+            assert!(matches!(other.await, Err(FamilyError::Unfinished)));
+        }
+        let (unlocked, recovery) = create("secret").await.unwrap();
+        assert_eq!(unlocked.family.family, bench.unlocked.family.family);
+        let (geometry, id) = (Geometry::standard(64 * MIB / 4096), unlocked.family.family);
+        drive::create(store, &unlocked.sealer, id, "d", geometry, &device("a")).await.unwrap();
+        // Its recovery key is as good as any, and what is finished is not begun again.
+        let secret = Some(Secret::Recovery(recovery.unwrap()));
+        assert!(family::unlock(store, secret).await.is_ok());
+        assert!(matches!(create("secret").await, Err(FamilyError::Exists)));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_that_outlives_its_opening_does_not_reach_the_next_ones_cache() {
     let bench = Bench::new().await;

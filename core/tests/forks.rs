@@ -6,7 +6,7 @@
 mod bench;
 
 use async_trait::async_trait;
-use bench::{Bench, close, device, get, put, run};
+use bench::{Bench, Far, close, device, get, put, run};
 use bytes::Bytes;
 use holdall_core::drive;
 use holdall_core::fork::{FORK_POINT, forget_references};
@@ -364,5 +364,39 @@ fn the_labels_that_collections_and_forks_go_by_are_nobody_elses() {
         volume.pusher().unwrap().snapshot("before take-off").await.unwrap();
         close(volume).await;
         assert_eq!(labels(&bench, bench.drive).await, ["before take-off"]);
+    });
+}
+
+#[test]
+fn a_device_that_commits_all_the_time_is_taken_over_all_the_same() {
+    let bench = Bench::new();
+    run(async {
+        let far: Arc<dyn Store> = Arc::new(Far(Arc::new(bench.store.clone())));
+        let first = bench.open_on(far.clone(), 0, OVER_OTHERS).await.unwrap();
+        let writer = first.clone();
+        let writing = tokio::spawn(async move {
+            for round in 1.. {
+                put(&writer, 0, round).await;
+                if let Err(error) = writer.pusher().unwrap().sync().await {
+                    return (round, error);
+                }
+            }
+            unreachable!("it counts until it is stopped")
+        });
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let second = bench.open_on(far, 1, OVER_OTHERS).await.unwrap();
+        assert_eq!(second.pusher().unwrap().state().borrow().epoch.0, 3, "it was outrun, and fenced first");
+        let (round, error) = writing.await.unwrap();
+        assert!(matches!(error, PushError::Forked(_)), "{error}");
+        assert_eq!(get(&second, 0).await, round - 1, "all that was uploaded");
+        // What the fork goes on from is kept until it is.
+        assert_eq!(labels(&bench, bench.drive).await.len(), 1);
+        write_much(&second).await;
+        let fork = first.pusher().unwrap().state().borrow().fork.clone().unwrap();
+        assert_eq!(get(&first, 0).await, round);
+        close(first).await;
+        assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT]);
+        assert_eq!(labels(&bench, bench.drive).await, [""; 0]);
+        close(second).await;
     });
 }

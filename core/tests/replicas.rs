@@ -98,13 +98,16 @@ async fn contents_of(bench: &Bench, store: &SimStore, drive: Uuid) -> Vec<u8> {
     all
 }
 
+/// Promotes the replica as device 1, and tells which version was the newest.
 async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaError> {
     promote_drive(bench, replica, bench.drive).await
 }
 
 async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
-    let head = replica::promote(&objects(bench, replica), drive, Epoch(0), &device(1)).await?;
-    Ok(head.root.name(ObjectKind::Root))
+    let head = replica::promote(&objects(bench, replica), drive, Epoch(0), true, &device(1)).await?;
+    // Where it is kept for another device, the current one is the same with a snapshot more.
+    let newest = if head.root.epoch == head.epoch { head.parent } else { head.root };
+    Ok(newest.name(ObjectKind::Root))
 }
 
 fn objects(bench: &Bench, store: &SimStore) -> Objects {
@@ -394,8 +397,9 @@ fn a_store_that_was_left_behind_is_told_and_nobody_commits_there_any_more() {
         close(drive.volume.clone()).await;
         drop(drive);
         // The store is away, and lost as far as anybody knows.
-        let head =
-            replica::promote(&objects(&bench, &replica), bench.drive, Epoch(0), &device(0)).await.unwrap();
+        let head = replica::promote(&objects(&bench, &replica), bench.drive, Epoch(0), true, &device(0))
+            .await
+            .unwrap();
         // It was not: another device goes on there.
         let behind = bench.open(1).await.unwrap();
         put(&behind, 1, 2).await;
@@ -463,7 +467,8 @@ fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
         drive::clone(&here, bench.drive, None, "e", &device(0)).await.unwrap();
         let shared = segments(&bench.store).await;
         drive::retire(&here, bench.drive, "file:///replica", &device(0)).await.unwrap();
-        promote(&bench, &replica).await.unwrap();
+        let there = objects(&bench, &replica);
+        replica::promote(&there, bench.drive, Epoch(0), false, &device(1)).await.unwrap();
         // The store is a replica of the drive now, and the clone's own.
         let there = Bench { store: replica.clone(), ..bench.elsewhere() };
         let mut drive = open(&there, 0, &bench.store).await;
@@ -576,4 +581,42 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
         });
     }
     assert!(compared > 75, "{compared} versions were compared");
+}
+
+#[test]
+fn what_a_device_had_left_when_its_store_died_becomes_a_fork_in_the_replica_that_others_promoted() {
+    const LOOK: Access = Access::Write { over_others: false, mounted: false };
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut first = open(&bench, 0, &replica).await;
+        put(&first.volume, 0, 9).await;
+        first.sync().await;
+        first.up_to_date().await;
+        first.volume.pusher().unwrap().set_paused(true);
+        put(&first.volume, 1, 1).await;
+    });
+    bench.devices[0].power_cut();
+    run(async {
+        promote(&bench, &replica).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(replica.clone());
+        let second = bench.open_on(store.clone(), 1, LOOK).await.unwrap();
+        for byte in 20..24 {
+            put(&second, 0, byte).await;
+            second.pusher().unwrap().sync().await.unwrap();
+        }
+        // Often, and with all that may go in between.
+        for _ in 0..8 {
+            put(&second, 2, 3).await;
+            second.pusher().unwrap().collect().await.unwrap();
+        }
+        close(second).await;
+
+        let found = bench.open_on(store.clone(), 0, LOOK).await;
+        assert!(matches!(found, Err(OpenError::Forked { .. })), "{:?}", found.err());
+        let state = bench.devices[0].state.directory("state");
+        volume::fork(&state, bench.drive, "device 1").await.unwrap();
+        let fork = bench.open_on(store, 0, LOOK).await.unwrap();
+        assert_eq!((get(&fork, 0).await, get(&fork, 1).await, get(&fork, 2).await), (9, 1, 0));
+        close(fork).await;
+    });
 }

@@ -179,8 +179,12 @@ impl World {
         volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await
     }
 
+    fn far(&self) -> Arc<dyn Store> {
+        Arc::new(Far(Arc::new(self.bench.store.clone())))
+    }
+
     async fn open_from_afar(&self) -> Arc<Volume> {
-        self.open(1, Arc::new(Far(Arc::new(self.bench.store.clone())))).await
+        self.open(1, self.far()).await
     }
 
     /// What there is, read from the file.
@@ -373,5 +377,36 @@ fn a_device_that_has_little_of_the_metadata_does_not_mount_without_the_store() {
         let mountable = tokio::time::timeout(Duration::from_secs(600), volume.is_mountable_away()).await;
         assert!(mountable.is_err());
         volume.shut_down().await.unwrap();
+    });
+}
+
+#[test]
+fn who_reads_the_beginnings_of_many_files_gets_no_more_than_those() {
+    let world = World::new();
+    let walk = world.walk();
+    let heads: Vec<u64> = (0..400)
+        .filter_map(|number| {
+            let file = world.inode(&format!("\"/directory {}/file {number}\"", number % 40));
+            Some(walk.runs_of(file)?.first()?.1.start)
+        })
+        .collect();
+    assert_eq!(heads.len(), 400);
+    run(async {
+        let mut fetched = Vec::new();
+        for slowed in [true, false] {
+            let volume = world.open(if slowed { 1 } else { 2 }, world.far()).await;
+            volume.set_scans_slowed(slowed);
+            until(&volume, |volume| volume.status().has_metadata).await;
+            let before = volume.status().received_bytes;
+            for head in &heads {
+                let read = VolumeDevice(volume.clone()).read(head * 4096..(head + 1) * 4096).wait();
+                drop(read.await.unwrap());
+            }
+            assert_eq!(volume.status().slows_scan, slowed);
+            fetched.push(volume.status().received_bytes - before);
+            close(volume).await;
+        }
+        // A frame for each file, and not what lies around them.
+        assert!(fetched[0] < fetched[1] && fetched[0] <= 400 * 17_000, "{fetched:?}");
     });
 }

@@ -12,6 +12,9 @@ pub struct Limits {
     pub down_bytes_per_s: Option<u64>,
     /// Bytes of cache for each drive; `null` is half of the disk that would be free without it.
     pub cache_bytes: Option<u64>,
+    /// What is done about programs that read the beginnings of one file after another.
+    #[serde(default)]
+    pub indexers: Indexers,
     /// What is done where the network counts what it carries.
     pub on_metered: OnMetered,
     /// Whether the network does so now; `null` where nobody can say (NetworkManager does).
@@ -31,6 +34,17 @@ pub enum OnMetered {
     GoOn,
 }
 
+/// What is done about programs that read the beginnings of one file after another, as thumbnailers and indexers do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Indexers {
+    /// Few of their reads are under way at once, and nothing is fetched ahead of them.
+    #[default]
+    Slow,
+    /// They are served as any program.
+    Full,
+}
+
 /// Changes of limits. What is left out stays as it is.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +58,9 @@ pub struct SetLimits {
     /// Bytes of cache for each drive; 0 takes the limit away, so that it is half of the disk again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
+    /// What is done about programs that read the beginnings of one file after another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indexers: Option<Indexers>,
     /// What is done where the network counts what it carries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_metered: Option<OnMetered>,

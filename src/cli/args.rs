@@ -155,7 +155,8 @@ Examples:
   holdall limits
   holdall limits --up 500K --down 2M
   holdall limits --up off
-  holdall limits --on-metered go-on";
+  holdall limits --on-metered go-on
+  holdall limits --indexers full";
 
 /// `limits`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -169,6 +170,9 @@ pub struct LimitsArguments {
     /// Bytes of the local disk for the cache of each drive, such as 20G; auto is half of the disk
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<CacheSize>,
+    /// How programs are served that read the beginnings of one file after another
+    #[arg(long, value_name = "HOW")]
+    pub indexers: Option<Indexers>,
     /// What uploads and background downloads do where the network counts what it carries
     #[arg(long, value_name = "WHAT")]
     pub on_metered: Option<OnMetered>,
@@ -200,6 +204,24 @@ impl std::str::FromStr for Rate {
         match text {
             "off" => Ok(Self(0)),
             text => crate::sizes::parse_size(text.strip_suffix("/s").unwrap_or(text)).map(Self),
+        }
+    }
+}
+
+/// How programs that scan a drive are served.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Indexers {
+    /// Two of their reads at a time, and nothing is fetched ahead of them
+    Slow,
+    /// As any program
+    Full,
+}
+
+impl From<Indexers> for crate::api::Indexers {
+    fn from(how: Indexers) -> Self {
+        match how {
+            Indexers::Slow => Self::Slow,
+            Indexers::Full => Self::Full,
         }
     }
 }

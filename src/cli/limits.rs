@@ -1,6 +1,6 @@
 //! `holdall limits`.
 
-use crate::api::{Limits, OnMetered, SetLimits};
+use crate::api::{Indexers, Limits, OnMetered, SetLimits};
 use crate::cli::args::LimitsArguments;
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
@@ -9,15 +9,16 @@ use crate::sizes::format_bytes;
 /// Shows the limits, after changing those that were given.
 pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
-    let LimitsArguments { up, down, cache, on_metered } = *arguments;
+    let LimitsArguments { up, down, cache, indexers, on_metered } = *arguments;
     let changes = SetLimits {
         up_bytes_per_s: up.map(|rate| rate.0),
         down_bytes_per_s: down.map(|rate| rate.0),
         cache_bytes: cache.map(|bytes| bytes.0),
+        indexers: indexers.map(Into::into),
         on_metered: on_metered.map(Into::into),
     };
-    let value = match (up, down, cache, on_metered) {
-        (None, None, None, None) => client.get("/v1/limits").await?,
+    let value = match (up, down, cache, indexers, on_metered) {
+        (None, None, None, None, None) => client.get("/v1/limits").await?,
         _ => client.post("/v1/limits", &changes).await?,
     };
     output.result(&value, |limits: &Limits, _| shown(limits)).map(drop)
@@ -32,10 +33,15 @@ fn shown(limits: &Limits) -> String {
         (OnMetered::Pause, Some(false)) => "pause (this network is not)",
         (OnMetered::Pause, Some(true)) => "pause (this network is: uploads wait for another one)",
     };
+    let indexers = match limits.indexers {
+        Indexers::Slow => "slow (they read the beginnings of many files)",
+        Indexers::Full => "full",
+    };
     let rows = [
         ("up", rate(limits.up_bytes_per_s)),
         ("down", rate(limits.down_bytes_per_s)),
         ("cache of each drive", limits.cache_bytes.map_or("half of the disk".to_owned(), format_bytes)),
+        ("indexers", indexers.to_owned()),
         ("on metered networks", metered.to_owned()),
     ];
     rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
@@ -51,6 +57,7 @@ mod tests {
             up_bytes_per_s: Some(2 << 20),
             down_bytes_per_s: None,
             cache_bytes: Some(20 << 30),
+            indexers: Indexers::Slow,
             on_metered: OnMetered::Pause,
             metered: Some(true),
             waiting: true,

@@ -254,8 +254,11 @@ impl Drive {
         ))
     }
 
-    /// Has the cache be as large as it may be now.
-    pub fn apply_cache_limit(&self) {
+    /// Has the cache be as large as it may be now, and scans be treated as they should.
+    pub fn apply_limits(&self) {
+        if let Some(volume) = &*self.live.read() {
+            volume.set_scans_slowed(self.stores.limits().indexers() == crate::api::Indexers::Slow);
+        }
         if let Some(volume) = &*self.live.read()
             && let Ok(bytes) = self.cache_limit()
         {

@@ -106,7 +106,7 @@ impl Drives {
         }
         let limits = self.limits().set(changes)?;
         if changes.cache_bytes.is_some() {
-            all.iter().for_each(|drive| drive.apply_cache_limit());
+            all.iter().for_each(|drive| drive.apply_limits());
         }
         Ok(limits)
     }
@@ -284,7 +284,7 @@ impl Drives {
                 let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
                 return Err(failure::added_where_it_was(to.as_deref(), &request.name));
             }
-            0 => return Err(failure::family(&family::FamilyError::None)),
+            0 => return Err(failure::family(&family::FamilyError::Unfinished)),
             1 => heads.remove(0).drive,
             _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
         };

@@ -168,8 +168,8 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::Corrupt,
             "The store holds the beginning of a drive that was never finished.",
             "There is no data in it.",
-            "If another computer is creating a drive there, wait for it. Else delete what is at that address, or choose \
-             another, and create the drive again.",
+            "If another computer is creating a drive there, wait for it. Else create the drive again with the same \
+             passphrase; or delete what is at that address, or choose another.",
         ),
         FamilyError::None => failure(
             Code::NotFound,

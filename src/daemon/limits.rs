@@ -2,7 +2,7 @@
 
 use super::failure::{self, failure};
 use super::registry;
-use crate::api::{self, Code, Failure, OnMetered, SetLimits};
+use crate::api::{self, Code, Failure, Indexers, OnMetered, SetLimits};
 use holdall_core::store::pace::{Pacer, RATE_MIN, Way};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ struct Saved {
     down: Option<u64>,
     #[serde(default)]
     cache: Option<u64>,
+    #[serde(default)]
+    indexers: Indexers,
     #[serde(default)]
     on_metered: OnMetered,
 }
@@ -75,6 +77,11 @@ impl Limits {
         self.saved.lock().cache
     }
 
+    /// What is done about programs that scan a drive.
+    pub fn indexers(&self) -> Indexers {
+        self.saved.lock().indexers
+    }
+
     /// As they are now.
     pub fn shown(&self) -> api::Limits {
         let saved = *self.saved.lock();
@@ -82,6 +89,7 @@ impl Limits {
             up_bytes_per_s: saved.up,
             down_bytes_per_s: saved.down,
             cache_bytes: saved.cache,
+            indexers: saved.indexers,
             on_metered: saved.on_metered,
             metered: *self.metered.borrow(),
             waiting: *self.waiting.borrow(),
@@ -96,6 +104,7 @@ impl Limits {
                 up: changed(saved.up, changes.up_bytes_per_s)?,
                 down: changed(saved.down, changes.down_bytes_per_s)?,
                 cache: changed_cache(saved.cache, changes.cache_bytes)?,
+                indexers: changes.indexers.unwrap_or(saved.indexers),
                 on_metered: changes.on_metered.unwrap_or(saved.on_metered),
             };
             let bytes =

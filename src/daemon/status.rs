@@ -258,9 +258,19 @@ fn of_engine(status: &VolumeStatus, paused: Option<&str>) -> (DriveState, Option
     if let Some(why) = paused {
         return (DriveState::Paused, filling.or_else(|| Some(why.to_owned())));
     }
+    if !status.has_metadata {
+        return (
+            DriveState::Syncing,
+            filling.or_else(|| Some("names of files are being fetched".to_owned())),
+        );
+    }
+    let slowed = status.slows_scan.then(|| {
+        "a program reads the beginnings of many files and is slowed down: see holdall limits --indexers"
+            .to_owned()
+    });
     match push.pushing {
         true => (DriveState::Syncing, filling),
-        false => (DriveState::Ready, filling),
+        false => (DriveState::Ready, filling.or(slowed)),
     }
 }
 

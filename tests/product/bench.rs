@@ -5,8 +5,10 @@
 
 use serde_json::Value;
 use std::fmt::Display;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -106,8 +108,9 @@ impl Machine {
     /// Starts a command that may take long.
     pub fn begin(&self, arguments: &[&str]) -> Running {
         let mut command = self.command(arguments);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Running { child, what: format!("{arguments:?}") }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (said, errors) = (hear(child.stdout.take().unwrap()), hear(child.stderr.take().unwrap()));
+        Running { child, said, errors, what: format!("{arguments:?}") }
     }
 
     /// Runs a command that must succeed, and returns its result.
@@ -119,14 +122,7 @@ impl Machine {
     /// means for the data, and what to do.
     pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
-        // Progress may have come before.
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let failure: Value =
-            errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-        assert!(failure["code"].is_string(), "{arguments:?}: {} {errors}", output.status);
-        for part in ["message", "consequence", "action"] {
-            assert!(!failure[part].as_str().unwrap().is_empty(), "{arguments:?}: {failure}");
-        }
+        let failure = failure(&output);
         (output.status.code().unwrap(), failure["code"].as_str().unwrap().to_owned())
     }
 
@@ -194,9 +190,33 @@ impl Drop for Machine {
     }
 }
 
+/// Why a command failed, which must say what that means for the data, and what to do.
+pub fn failure(output: &Output) -> Value {
+    // Progress may have come before.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let failure: Value =
+        errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+    assert!(!output.status.success() && failure["code"].is_string(), "{}: {errors}", output.status);
+    for part in ["message", "consequence", "action"] {
+        assert!(!failure[part].as_str().unwrap().is_empty(), "{failure}");
+    }
+    failure
+}
+
+/// Reads to the end what a command says: one that tells of each of many things would fill a pipe, and wait.
+fn hear(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut heard = Vec::new();
+        from.read_to_end(&mut heard).unwrap();
+        heard
+    })
+}
+
 /// A command that runs.
 pub struct Running {
     child: Child,
+    said: JoinHandle<Vec<u8>>,
+    errors: JoinHandle<Vec<u8>>,
     what: String,
 }
 
@@ -206,10 +226,14 @@ impl Running {
         self.try_output().unwrap_or_else(|| panic!("{what} hangs"))
     }
 
-    /// What it says; nothing if it hangs. What it prints is little enough for a pipe.
+    /// What it says; nothing if it hangs.
     fn try_output(mut self) -> Option<Output> {
         match wait_until(&self.what, || self.child.try_wait().unwrap().is_some()) {
-            Ok(()) => Some(self.child.wait_with_output().unwrap()),
+            Ok(()) => {
+                let status = self.child.wait().unwrap();
+                let (stdout, stderr) = (self.said.join().unwrap(), self.errors.join().unwrap());
+                Some(Output { status, stdout, stderr })
+            }
             Err(()) => {
                 let _ = self.child.kill();
                 let _ = self.child.wait();

@@ -1,6 +1,6 @@
 //! Somebody at a computer, of whom everything that is said is remembered.
 
-use crate::bench::{Bench, Machine, wait_until};
+use crate::bench::{Bench, Machine, failure, wait_until};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs::File;
@@ -59,13 +59,7 @@ impl Person {
     pub fn fails(&self, arguments: &[&str]) -> (i32, Value) {
         let output = self.machine.run(arguments);
         self.hear(&output);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let failure: Value =
-            errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-        for part in ["code", "message", "consequence", "action"] {
-            assert!(failure[part].as_str().is_some_and(|text| !text.is_empty()), "{arguments:?}: {errors}");
-        }
-        (output.status.code().unwrap(), failure)
+        (output.status.code().unwrap(), failure(&output))
     }
 
     /// Runs a command that must fail with this code.

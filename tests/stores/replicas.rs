@@ -162,26 +162,44 @@ fn a_drive_goes_to_its_replica_and_back() {
     b.ok(&["drive", "close", "d", "--wait"]);
 }
 
-#[test]
-fn a_store_that_was_away_at_the_promotion_is_told_once_it_is_back() {
-    let bench = Bench::new();
+/// A drive `d` with a note of `a`, which has moved from the first of two stores to the second while that was away; `b` only
+/// knows of the first.
+fn moved_while_its_store_was_away(bench: &Bench) -> (String, String, Person, Person) {
     let (first, second) =
         (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
-    let a = Person::new(&bench, "a", &[]);
+    let a = Person::new(bench, "a", &[]);
     a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
     a.open();
     save(&a, "note", b"1");
     a.ok(&["drive", "replica", "add", "d", &second]);
     a.ok(&["drive", "close", "d", "--wait"]);
-    let b = Person::new(&bench, "b", &[]);
+    let b = Person::new(bench, "b", &[]);
     b.ok(&["drive", "add", "d", "--store", &first]);
-    let elsewhere = bench.path("elsewhere");
-    std::fs::rename(bench.path("first"), &elsewhere).unwrap();
+    std::fs::rename(bench.path("first"), bench.path("elsewhere")).unwrap();
     let promoted = a.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
     assert_eq!(promoted["former_store_told"], false, "{promoted}");
+    (first, second, a, b)
+}
+
+#[test]
+fn a_drive_is_not_forgotten_before_the_store_that_it_has_left_knows_it() {
+    let bench = Bench::new();
+    let (first, second, a, b) = moved_while_its_store_was_away(&bench);
+    let failure = a.refused(&["drive", "remove", "d", "--yes"], 8, "unsent");
+    assert!(failure["message"].as_str().unwrap().contains(&first), "{failure}");
+    std::fs::rename(bench.path("elsewhere"), bench.path("first")).unwrap();
+    a.ok(&["drive", "remove", "d", "--yes"]);
+    let failure = b.refused(&["drive", "add", "e", "--store", &first], 3, "gone");
+    assert!(failure["action"].as_str().unwrap().contains(&second), "{failure}");
+}
+
+#[test]
+fn a_store_that_was_away_at_the_promotion_is_told_once_it_is_back() {
+    let bench = Bench::new();
+    let (first, second, a, b) = moved_while_its_store_was_away(&bench);
     // It is not forgotten by who is stopped meanwhile.
     a.ok(&["daemon", "stop"]);
-    std::fs::rename(&elsewhere, bench.path("first")).unwrap();
+    std::fs::rename(bench.path("elsewhere"), bench.path("first")).unwrap();
     a.ok(&["drive", "list"]);
     let config = a.machine.state.join("drives/d/config.json");
     let told = || !std::fs::read_to_string(&config).unwrap().contains("former");

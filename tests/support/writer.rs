@@ -12,9 +12,16 @@ const RECORDS: u64 = 256;
 
 /// Writes records, each fsynced; any error is a panic.
 pub struct Writer {
-    thread: JoinHandle<u64>,
+    thread: Option<JoinHandle<u64>>,
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
+}
+
+impl Drop for Writer {
+    /// Where a test fails, too: with a file open the drive could not be closed.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Writer {
@@ -33,7 +40,7 @@ impl Writer {
             }
             unreachable!("it counts for ever")
         });
-        Writer { thread, stop, rounds }
+        Writer { thread: Some(thread), stop, rounds }
     }
 
     pub fn written(&self) -> u64 {
@@ -44,15 +51,16 @@ impl Writer {
     pub fn progress(&self, more: u64) {
         let goal = self.written() + more;
         while self.written() < goal {
-            assert!(!self.thread.is_finished(), "the writer met an error");
+            let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+            assert!(!ended, "the writer met an error");
             std::thread::yield_now();
         }
     }
 
     /// How many records it has written.
-    pub fn stop(self) -> u64 {
+    pub fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::SeqCst);
-        self.thread.join().unwrap()
+        self.thread.take().unwrap().join().unwrap()
     }
 }
 

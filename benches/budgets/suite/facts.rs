@@ -3,7 +3,7 @@
 use super::peers::{s3backer, s3fs};
 use super::record::Run;
 use super::{Failure, Plan};
-use holdall_servers::s3::Kind;
+use holdall_servers::s3;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -28,7 +28,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         ("fio", said("fio", &["--version"])),
         ("nbdkit", said("nbdkit", &["--version"])),
         ("nbdcopy", said("nbdcopy", &["--version"])),
-        ("S3 server", format!("{:?}", Kind::installed())),
+        ("S3 server", s3::NAME.to_owned()),
         ("s3backer", said("s3backer", &["--version"])),
         ("s3backer's options", s3backer::OPTIONS.join(" ")),
         ("s3fs", said("s3fs", &["--version"])),

@@ -2,7 +2,12 @@
 
 use super::{Map, ReadError};
 use crate::units::BlockRange;
+use futures_util::FutureExt;
+use futures_util::stream::{StreamExt, TryStreamExt};
 use std::collections::BTreeSet;
+
+/// Pages that are looked at together: what may have to be fetched costs a round trip each, and is at most 16 MiB.
+const PAGES_AT_ONCE: usize = 16;
 
 /// The runs whose content may differ between the versions `old` and `new` (and whatever lies beyond the smaller
 /// one). Pages that are the same object and that neither tail changes are not looked at.
@@ -15,29 +20,36 @@ pub async fn differing(old: &Map, new: &Map) -> Result<Vec<BlockRange>, ReadErro
         indices.extend(all.into_iter().filter(|index| old.pages.get(index) != new.pages.get(index)));
         (indices, new.geometry)
     };
+    let pages = indices.into_iter().map(|index| in_page(old, new, geometry.page_range(index)).boxed());
+    let pages: Vec<_> = pages.collect();
+    let found: Vec<_> = futures_util::stream::iter(pages).buffered(PAGES_AT_ONCE).try_collect().await?;
     let mut runs: Vec<BlockRange> = Vec::new();
-    for index in indices {
-        let range = geometry.page_range(index);
-        let (before, after) = (old.look_up(range).await?, new.look_up(range).await?);
-        let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
-        let mut at = range.start;
-        while let (Some((old_run, old_content)), Some((new_run, new_content))) = (before.peek(), after.peek())
-        {
-            let part = BlockRange { start: at, end: old_run.end.min(new_run.end) };
-            if old_content != new_content {
-                match runs.last_mut() {
-                    Some(last) if last.end == part.start => last.end = part.end,
-                    _ => runs.push(part),
-                }
-            }
-            let (old_end, new_end) = (old_run.end, new_run.end);
-            at = part.end;
-            if old_end == at {
-                before.next();
-            }
-            if new_end == at {
-                after.next();
-            }
+    for run in found.into_iter().flatten() {
+        match runs.last_mut() {
+            Some(last) if last.end == run.start => last.end = run.end,
+            _ => runs.push(run),
+        }
+    }
+    Ok(runs)
+}
+
+/// The runs inside `range`; two that follow each other may be one.
+async fn in_page(old: &Map, new: &Map, range: BlockRange) -> Result<Vec<BlockRange>, ReadError> {
+    let (before, after) = tokio::try_join!(old.look_up(range), new.look_up(range))?;
+    let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+    let (mut at, mut runs) = (range.start, Vec::new());
+    while let (Some((old_run, old_content)), Some((new_run, new_content))) = (before.peek(), after.peek()) {
+        let part = BlockRange { start: at, end: old_run.end.min(new_run.end) };
+        if old_content != new_content {
+            runs.push(part);
+        }
+        let (old_end, new_end) = (old_run.end, new_run.end);
+        at = part.end;
+        if old_end == at {
+            before.next();
+        }
+        if new_end == at {
+            after.next();
         }
     }
     Ok(runs)

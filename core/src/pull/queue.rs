@@ -40,8 +40,8 @@ const READER_JOB_BLOCKS: u64 = 256;
 const BACKGROUND_JOB_BLOCKS: u64 = 256;
 /// Jobs of read-ahead that may wait: it is a hint, and what is hinted at long before its turn is stale.
 const READ_AHEAD_JOBS_MAX: usize = 1024;
-/// Ahead of a stream that runs: 8 MiB, and more where the link carries more in the time that an answer takes.
-const AHEAD_BYTES_MIN: u64 = 8 << 20;
+/// Ahead of a stream that runs: 4 MiB, and more where the link carries more in the time that an answer takes.
+const AHEAD_BYTES_MIN: u64 = 4 << 20;
 const AHEAD_BYTES_MAX: u64 = 32 << 20;
 /// Errors kept for the readers that wait for them.
 const ERRORS_MAX: usize = 256;
@@ -118,9 +118,10 @@ impl Queue {
         waiting.retain(|blocks| blocks.intersect(&range) != *blocks);
     }
 
-    /// Blocks ahead of a stream that are of use: what is fetched while a reader takes as much again.
+    /// Blocks ahead of a stream that are of use: what may be under way, and half of that to go on with. What is more than
+    /// that is for nothing where the stream ends.
     pub fn blocks_ahead(&self) -> u64 {
-        (2 * self.window.bytes()).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX) / BLOCK_BYTES
+        (self.window.bytes() * 3 / 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX) / BLOCK_BYTES
     }
 
     /// The next pull that may begin.

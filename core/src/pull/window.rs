@@ -15,8 +15,9 @@ const BYTES_FIRST: u64 = 4 << 20;
 const INTERVAL: Duration = Duration::from_millis(200);
 /// The best rate and the shortest answer of so long count: what was before may have been another network.
 const MEMORY: Duration = Duration::from_secs(10);
-/// Answers are kept coming for so long beyond the time that one takes.
-const AHEAD: Duration = Duration::from_millis(250);
+/// Answers are kept coming for so long beyond the time that one takes. All that is under way shares the link: with more of it
+/// what a reader of a file wants next comes later, and what lies behind the file's end is fetched beside its end.
+const AHEAD: Duration = Duration::from_millis(200);
 
 /// The measure, taken from pulls that end.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use super::record;
 use crate::drive::{self, DriveError};
+use crate::fork;
 use crate::format::family::{Family, Mode};
 use crate::format::head::{self, Head, HeadState};
 use crate::map::{Objects, ReadError};
@@ -118,17 +119,19 @@ async fn read(replica: &dyn Store, sealer: &Sealer, name: &str) -> Result<Head, 
 }
 
 /// Makes the replica's newest version its HEAD, in an epoch above all that is known, held by nobody. `replica` is the store
-/// with HEADs as its family there says.
+/// with HEADs as its family there says. If the former store `is_away`, another device may have the drive there: then that version
+/// is kept, since what that device has not uploaded goes on from it, and becomes a fork here should that store never come back.
 pub async fn promote(
     replica: &Objects,
     drive: Uuid,
     above: Epoch,
+    is_away: bool,
     device: &Device,
 ) -> Result<Head, ReplicaError> {
     let store = replica.store().as_ref();
     let newest = newest(store, replica.sealer(), drive).await?;
     // It is what its record says, and can be read.
-    replica.root(newest.root, Some(newest.root_hash)).await?;
+    let version = replica.root(newest.root, Some(newest.root_hash)).await?;
     let name = head::name(drive);
     let before = match store.get(&name, None).await {
         Ok(found) => {
@@ -144,8 +147,17 @@ pub async fn promote(
         Err(error) => return Err(error.into()),
     };
     let known = before.as_ref().map_or(Epoch(0), |(epoch, _)| *epoch);
+    let epoch = Epoch(known.max(newest.epoch).max(above).0 + 1);
+    let may_depose = is_away && newest.state == HeadState::Held && newest.device != device.id;
+    let (root, root_hash, parent) = match may_depose {
+        true => fork::keep_deposed(replica, &newest, version, epoch, device).await?.1,
+        false => (newest.root, newest.root_hash, newest.parent),
+    };
     let head = Head {
-        epoch: Epoch(known.max(newest.epoch).max(above).0 + 1),
+        epoch,
+        root,
+        root_hash,
+        parent,
         nonce: crate::entropy::u128(),
         device: device.id,
         device_name: device.name.clone(),

@@ -7,7 +7,8 @@
 //!    [`fork`] has written down that they are one. Then the fork is what is opened here (`fork.rs`).
 //! 3. HEAD is swapped to the next epoch over the very HEAD that was judged. From here on every earlier writer is
 //!    fenced, and the root that was read is the current one. If a writer may be fenced that has more than the store
-//!    (it still held the drive), the swap names a new root with the same content, which keeps that one as a snapshot.
+//!    (it still held the drive), the swap names a new root with the same content, which keeps that one as a snapshot. Who
+//!    commits meanwhile is fenced first, with whatever is current then, and the opening begins again.
 //! 4. What the cache holds of another version is made invalid, durably, *before* the new base is remembered: a crash
 //!    in between only makes the same blocks invalid once more.
 //! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
@@ -17,12 +18,13 @@
 
 use super::keeper::Keeper;
 use super::pins::Pins;
-use super::reconcile::{self, Opened, Replayed, invalidate, open_journal, replay};
+use super::reconcile::{self, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::room::Room;
+use super::scanning::Scanning;
 use super::seen::Seen;
 use super::survey::Survey;
-use super::take::{begin_fork, keep_deposed, swap_epoch};
+use super::take::{begin_fork, seize, swap_epoch};
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
@@ -176,13 +178,40 @@ pub async fn open_pinned(
     match access {
         Access::Look { root } => look(disks, store, objects, root, limits).await,
         Access::Write { over_others, mounted } => {
-            take(disks, store, objects, drive, device, (How::Now { over_others }, mounted), (limits, pinned))
-                .await
+            let how = (How::Now { over_others }, mounted);
+            match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
+                Taken::Open(volume) => Ok(volume),
+                Taken::Outrun { drive: held, epoch } => {
+                    seize(&store, objects.sealer(), held, epoch, &device).await?;
+                    // It is this device that has it now, or one that nobody has agreed to fence.
+                    let how = (How::Now { over_others: false }, mounted);
+                    match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone()))
+                        .await?
+                    {
+                        Taken::Open(volume) => Ok(volume),
+                        Taken::Outrun { .. } => unreachable!("only who may fence others is outrun"),
+                    }
+                }
+            }
         }
         Access::Away { mounted } => {
-            take(disks, store, objects, drive, device, (How::Away, mounted), (limits, pinned)).await
+            let how = (How::Away, mounted);
+            match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
+                Taken::Open(volume) => Ok(volume),
+                Taken::Outrun { .. } => unreachable!("only who may fence others is outrun"),
+            }
         }
     }
+}
+
+/// What an opening to write comes to.
+enum Taken {
+    Open(Arc<Volume>),
+    /// Whoever has the drive, in that epoch, has committed since HEAD was read.
+    Outrun {
+        drive: Uuid,
+        epoch: Epoch,
+    },
 }
 
 /// Decides that what this device has beyond the drive's history, as [`OpenError::Forked`] says, is a fork from now on:
@@ -247,28 +276,28 @@ async fn look(
 }
 
 async fn take(
-    disks: Disks,
-    store: Arc<Metered>,
-    objects: Arc<Objects>,
+    disks: &Disks,
+    store: &Arc<Metered>,
+    objects: &Arc<Objects>,
     drive: Uuid,
-    device: Device,
+    device: &Device,
     (how, mounted): (How, bool),
     (limits, pinned): (VolumeLimits, Pinned),
-) -> Result<Arc<Volume>, OpenError> {
+) -> Result<Taken, OpenError> {
     let local = Local::load(&*disks.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
     let (before, etag, root) = match how {
         How::Away => {
-            let seen = seen_last(&*disks.state, objects.sealer(), drive, &device, local.as_ref())?;
+            let seen = seen_last(&*disks.state, objects.sealer(), drive, device, local.as_ref())?;
             let Seen { head, root } = seen.ok_or(OpenError::NotSeen)?;
             (head, None, Some(root))
         }
         How::Now { .. } => {
-            let found = read_head(&*store, objects.sealer(), drive).await;
+            let found = read_head(&**store, objects.sealer(), drive).await;
             let (head, etag) = match (found, &fork, &local) {
                 (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
-                    begin_fork(&disks, &objects, fork, local, &device, limits).await?
+                    begin_fork(disks, objects, fork, local, device, limits).await?
                 }
                 (found, _, _) => found?,
             };
@@ -276,68 +305,84 @@ async fn take(
         }
     };
     let over_others = matches!(how, How::Now { over_others: true });
-    check_here(&before, &disks, &objects, local.as_ref(), mounted, limits).await?;
-    check_head(&before, &device, over_others, local.as_ref())?;
-    let root = match root {
-        Some(root) => root,
-        None => objects.root(before.root, Some(before.root_hash)).await?,
+    check_here(&before, disks, objects, local.as_ref(), mounted, limits).await?;
+    check_head(&before, device, over_others, local.as_ref())?;
+    let base = local.as_ref().and_then(|local| local.base.clone());
+    let (root, remembered) = match root {
+        Some(root) => (root, None),
+        None => {
+            let (root, remembered) = tokio::join!(
+                objects.root(before.root, Some(before.root_hash)),
+                Remembered::look(objects, base.as_ref(), &before)
+            );
+            (root?, remembered)
+        }
     };
     let capacity = capacity(root.geometry.size_blocks);
     // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
-    let base = local.as_ref().and_then(|local| local.base.clone());
-    let mut opened: Opened = open_journal(&disks, local, (drive, mounted), &root, limits, capacity).await?;
+    let mut opened: Opened = open_journal(disks, local, (drive, mounted), &root, limits, capacity).await?;
+    // With another journal nothing is known of the cache.
+    let remembered = remembered.filter(|_| opened.local.base.is_some());
 
+    let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     let mut keeps = None;
-    let (root, head, etag, map) = match etag {
+    let (root, head, etag, map, differing) = match etag {
         Some(etag) => {
             let epoch = Epoch(before.epoch.0 + 1);
             // Who has let it go may open it while the store is away, and has changes on top of that version then.
             if before.state == HeadState::Released && before.device != device.id && !begun {
                 keeps = Some(fork::deposed_snapshot(&before, epoch, root.geometry.size_blocks));
             }
-            let deposes = fork::deposes(&before, &device, base.as_ref()) && !begun;
+            let deposes = fork::deposes(&before, device, base.as_ref()) && !begun;
             let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
-                true => keep_deposed(&objects, &before, root, epoch, &device).await?,
+                true => fork::keep_deposed(objects, &before, root, epoch, device).await?,
                 false => (root, (before.root, before.root_hash, before.parent)),
             };
-            let (taken, map) = tokio::join!(
-                swap_epoch(&store, objects.sealer(), &before, etag, epoch, named, &device),
-                Map::open(objects.clone(), &root)
+            let (taken, maps) = tokio::join!(
+                swap_epoch(store, objects.sealer(), &before, etag, epoch, named, device),
+                reconcile::maps(objects, &root, remembered, foreign)
             );
-            let (head, etag) = taken?;
-            (root, head, Some(etag), map?)
+            let (head, etag) = match taken {
+                Err(OpenError::Held { epoch, .. }) if over_others && epoch == before.epoch => {
+                    return Ok(Taken::Outrun { drive, epoch });
+                }
+                taken => taken?,
+            };
+            let (map, differing) = maps?;
+            (root, head, Some(etag), map, differing)
         }
+        // Others have written to what this device saw last and does not remember: that cannot be told apart here.
+        None if foreign => return Err(OpenError::NotSeen),
         // It is taken when the store is back; the map is read then, as far as it is not remembered.
         None => {
             let map = Map::unread(objects.clone(), &root);
-            (root, before, None, map)
+            (root, before, None, map, Vec::new())
         }
     };
     let map = Arc::new(map);
 
     let cache = Cache::open(&*disks.cache, cache_of, capacity, &opened.local.generation_numbers())?;
-    let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     if foreign {
-        invalidate(&cache, &opened, &objects, &map, &root).await?;
+        invalidate(&cache, &opened, differing, &root).await?;
         if !planted::has(Bug::ReplayOverForeign) {
             opened.local.replay_from = opened.cut.next().0;
         }
     }
     let seen = Seen { head: head.clone(), root: root.clone() };
-    reconcile::remember(&disks, &cache, &mut opened, objects.sealer(), &seen).await?;
+    reconcile::remember(disks, &cache, &mut opened, objects.sealer(), &seen).await?;
     // What is not replayed must not be read from the journal later either.
     opened.journal.free(Lsn(opened.local.replay_from).prev());
     let Replayed { size_blocks: size, applied } = replay(&opened, &cache).await?;
     cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
 
     let journal = opened.journal.clone();
-    let rememberer = Rememberer::start(disks.state, objects.sealer().clone(), opened.local);
+    let rememberer = Rememberer::start(disks.state.clone(), objects.sealer().clone(), opened.local);
     let root_id = head.root;
     let parts = Parts {
         journal: journal.clone(),
         map: map.clone(),
-        device,
+        device: device.clone(),
         head,
         etag,
         root: root.clone(),
@@ -349,8 +394,8 @@ async fn take(
         fork,
     };
     let writer = Some((Pusher::start(parts), rememberer));
-    let disk = disks.cache;
-    Ok(assemble(Assembly {
+    let (store, disk) = (store.clone(), disks.cache.clone());
+    Ok(Taken::Open(assemble(Assembly {
         journal,
         cache,
         disk,
@@ -363,7 +408,7 @@ async fn take(
         size,
         writer,
         pinned,
-    })?)
+    })?))
 }
 
 /// The version that this device saw last, if it is this device's own: then it may go on from it, and at worst becomes a
@@ -497,6 +542,7 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     Ok(Arc::new_cyclic(|volume| Volume {
         pins: Pins::start(volume.clone(), pinned),
         survey: Survey::start(volume.clone(), size_blocks),
+        scanning: Scanning::new(),
         journal,
         cache,
         map,

@@ -33,7 +33,6 @@ impl Volume {
                 Answer::Now(Ok(lease))
             }
             None => {
-                self.survey.missed(BlockRange::covering(&range));
                 let volume = self.clone();
                 Answer::later(async move { volume.pull_and_lease(range).await })
             }
@@ -41,9 +40,20 @@ impl Volume {
     }
 
     async fn pull_and_lease(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
+        let blocks = BlockRange::covering(&range);
+        let turn = match self.survey.owner_of(blocks.start) {
+            Some((file, at)) => self.scanning.turn(file, at).await,
+            None => None,
+        };
+        if turn.is_none() {
+            self.survey.missed(blocks);
+        }
         for _ in 0..PULLS_MAX {
-            let blocks = BlockRange::covering(&range);
-            match self.in_time(blocks, self.puller.demand(blocks)).await? {
+            let pulled = match turn {
+                Some(_) => self.in_time(blocks, self.puller.demand_alone(blocks)).await?,
+                None => self.in_time(blocks, self.puller.demand(blocks)).await?,
+            };
+            match pulled {
                 // What cannot be kept can still be read.
                 Err(PullError::Cache(_)) => return self.read_past_cache(range).await,
                 pulled => pulled.map_err(pull_failed)?,

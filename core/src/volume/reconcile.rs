@@ -6,6 +6,7 @@ use super::seen::Seen;
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;
 use crate::fence::{self, Descent};
+use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::format::root::Root;
 use crate::journal::{self, Journal, JournalError, Operation, Record, Recovered};
@@ -144,26 +145,70 @@ pub(super) fn wrote_since(root: &Root, local: &Local) -> bool {
     fence::wrote_since(root, local.journal, base.epoch)
 }
 
+/// The version that this device remembers.
+pub(super) struct Remembered {
+    id: ObjectId,
+    /// Its root, if it was asked for already.
+    root: Option<Result<Root, ReadError>>,
+}
+
+impl Remembered {
+    /// Asks for its root if others have taken the drive since: then what differs from it will be wanted.
+    pub async fn look(objects: &Objects, base: Option<&Base>, head: &Head) -> Option<Self> {
+        let (base, id) = base.and_then(|base| Some((base, base.id()?)))?;
+        let root = match base.epoch < head.epoch.0 && id != head.root {
+            true => Some(objects.root(id, None).await),
+            false => None,
+        };
+        Some(Self { id, root })
+    }
+
+    async fn map(self, objects: &Arc<Objects>) -> Result<Map, ReadError> {
+        let root = match self.root {
+            Some(root) => root?,
+            None => objects.root(self.id, None).await?,
+        };
+        Map::open(objects.clone(), &root).await
+    }
+}
+
+/// The map of `root`; and, where others wrote since, what differs from the version that is remembered.
+pub(super) async fn maps(
+    objects: &Arc<Objects>,
+    root: &Root,
+    remembered: Option<Remembered>,
+    foreign: bool,
+) -> Result<(Map, Vec<BlockRange>), OpenError> {
+    let everything = vec![BlockRange { start: 0, end: u64::MAX }];
+    let old = async {
+        match remembered.filter(|_| foreign) {
+            Some(remembered) => Some(remembered.map(objects).await),
+            None => None,
+        }
+    };
+    let (map, old) = tokio::join!(Map::open(objects.clone(), root), old);
+    let map = map?;
+    let differing = match old {
+        Some(Ok(old)) => map::differing(&old, &map).await,
+        Some(Err(error)) => Err(error),
+        None if foreign => return Ok((map, everything)),
+        None => return Ok((map, Vec::new())),
+    };
+    match differing {
+        Err(error) if error.is_transient() => Err(error.into()),
+        // That version is gone, in part or whole, so nothing tells what differs.
+        differing => Ok((map, differing.unwrap_or(everything))),
+    }
+}
+
 /// Makes invalid what the cache holds of another version: where the maps differ, and where the journal wrote (its
 /// records up to the cut may have been overwritten by others since).
 pub(super) async fn invalidate(
     cache: &Cache,
     opened: &Opened,
-    objects: &Arc<Objects>,
-    map: &Map,
+    mut runs: Vec<BlockRange>,
     root: &Root,
 ) -> Result<(), OpenError> {
-    let everything = vec![BlockRange { start: 0, end: cache.valid().capacity() }];
-    let base = opened.local.base.as_ref().and_then(Base::id);
-    let mut runs = match base {
-        None => everything,
-        Some(base) => match differing_from(objects, base, map).await {
-            Ok(runs) => runs,
-            Err(error) if error.is_transient() => return Err(error.into()),
-            // That version is gone, in part or whole, so nothing tells what differs.
-            Err(_) => everything,
-        },
-    };
     let mut next = opened.recovered.first;
     while next <= opened.cut.min(opened.recovered.last) {
         let records = opened.journal.records(next, opened.cut, REPLAY_BYTES).await?;
@@ -178,16 +223,6 @@ pub(super) async fn invalidate(
     let runs: Vec<_> =
         runs.into_iter().map(|run| run.intersect(&all)).filter(|run| !run.is_empty()).collect();
     Ok(cache.invalidate(&runs).await?)
-}
-
-async fn differing_from(
-    objects: &Arc<Objects>,
-    base: ObjectId,
-    map: &Map,
-) -> Result<Vec<BlockRange>, ReadError> {
-    let root = objects.root(base, None).await?;
-    let old = Map::open(objects.clone(), &root).await?;
-    map::differing(&old, map).await
 }
 
 /// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save either

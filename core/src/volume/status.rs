@@ -27,6 +27,8 @@ pub struct VolumeStatus {
     pub pending_pull_bytes: u64,
     /// Whether all metadata of the file system that is known is local: listings need no store.
     pub has_metadata: bool,
+    /// Whether somebody reads the beginnings of one file after another, and is slowed down.
+    pub slows_scan: bool,
     /// The last record that was written, and the last that is durable here.
     pub appended: Lsn,
     /// The last record that is durable here.
@@ -65,6 +67,7 @@ impl Volume {
             journal_limit_bytes: space.limit_bytes,
             pending_pull_bytes: self.puller.pending_bytes(),
             has_metadata: self.survey.is_complete(),
+            slows_scan: self.scanning.is_slowing(),
             appended: self.journal.appended(),
             durable: self.journal.durable(),
             push,

@@ -77,6 +77,11 @@ impl Survey {
         blocks.iter().all(|block| walk.owner_of(block).is_some())
     }
 
+    /// The file that a block is data of, and which block of it, as far as that is known at once.
+    pub fn owner_of(&self, block: u64) -> Option<(InodeNumber, u64)> {
+        self.walk.try_lock()?.owner_of(block)
+    }
+
     /// A reader waits for these blocks.
     pub fn missed(&self, blocks: BlockRange) {
         // What does not fit is of no interest: many miss at once.

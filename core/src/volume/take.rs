@@ -1,13 +1,10 @@
-//! The steps of an opening that change the store: a fork's first HEAD, the version that a take-over keeps, the swap.
+//! The steps of an opening that change the store: a fork's first HEAD, the swap.
 
 use super::open::{Disks, OpenError, capacity, read_head};
 use super::{Fork, Local, VolumeLimits};
-use crate::drive;
 use crate::fence::{self, Swap};
-use crate::fork::{self, Branch, ForkError};
+use crate::fork::{self, Branch, ForkError, Named};
 use crate::format::head::{self, Head, HeadState};
-use crate::format::id::ObjectId;
-use crate::format::root::Root;
 use crate::journal::Journal;
 use crate::map::Objects;
 use crate::push::{Device, now_ms};
@@ -17,34 +14,13 @@ use crate::store::meter::Metered;
 use crate::store::{Etag, Store, StoreError, When};
 use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
+use uuid::Uuid;
 
 /// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
 const SWAP_TRIES: u32 = 5;
 
-/// A root, BLAKE3 of its object, and its parent.
-pub(super) type Named = (ObjectId, [u8; 32], ObjectId);
-
-/// Puts a version that is the same as `root`, which `before` names, and keeps it: whoever is fenced may go on from it.
-pub(super) async fn keep_deposed(
-    objects: &Objects,
-    before: &Head,
-    mut root: Root,
-    epoch: Epoch,
-    device: &Device,
-) -> Result<(Root, Named), OpenError> {
-    root.snapshots.push(fork::deposed_snapshot(before, epoch, root.geometry.size_blocks));
-    let root = Root {
-        parent: before.root,
-        epoch,
-        seq: root.seq + 1,
-        committed_ms: now_ms(),
-        device: device.id,
-        device_name: device.name.clone(),
-        ..root
-    };
-    let (id, hash) = drive::put_root(objects.store().as_ref(), objects.sealer(), &root).await?;
-    Ok((root, (id, hash, before.root)))
-}
+/// Tries to be ahead of a device that commits all the time. One takes a round trip, a commit three of them at least.
+const SEIZE_TRIES: u32 = 16;
 
 /// Opens the journal of a fork whose HEAD is not there yet, to see what it can begin with, and makes that HEAD.
 pub(super) async fn begin_fork(
@@ -116,4 +92,29 @@ pub(super) async fn swap_epoch(
             }
         }
     }
+}
+
+/// Takes the drive from whoever has it in `epoch`, with the version that is current by now: a device that commits all the
+/// time has been ahead of an opening that looks at that version first. Nothing but HEAD changes, and it says that the drive
+/// is held, in an epoch that nobody remembers: so the next opening keeps that version for whoever is fenced, whoever opens.
+pub(super) async fn seize(
+    store: &Metered,
+    sealer: &Sealer,
+    drive: Uuid,
+    epoch: Epoch,
+    device: &Device,
+) -> Result<(), OpenError> {
+    for _ in 0..SEIZE_TRIES {
+        let (now, etag) = read_head(store, sealer, drive).await?;
+        if now.epoch != epoch || !now.state.is_here() {
+            break;
+        }
+        let named = (now.root, now.root_hash, now.parent);
+        match swap_epoch(store, sealer, &now, etag, Epoch(epoch.0 + 1), named, device).await {
+            Err(OpenError::Held { epoch: still, .. }) if still == epoch => {}
+            taken => return taken.map(drop),
+        }
+    }
+    // Somebody else was faster, whom the next look at HEAD shows.
+    Ok(())
 }

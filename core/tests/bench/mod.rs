@@ -1,5 +1,7 @@
 //! Two devices and a store, simulated, in virtual time: for tests of one situation at a time.
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
 use holdall_core::disk::Disk;
 use holdall_core::drive;
@@ -10,10 +12,12 @@ use holdall_core::push::Device;
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
-use holdall_core::store::Store;
+use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 pub const FAMILY: Uuid = Uuid::from_u128(9);
@@ -138,6 +142,39 @@ impl Bench {
             pages: PageCache::none(),
         };
         volume::open(environment, self.drive, device(index), access, self.limits).await
+    }
+}
+
+/// A store that is one round trip away, however much is asked at once.
+pub struct Far(pub Arc<dyn Store>);
+
+pub const ROUND_TRIP: Duration = Duration::from_secs(1);
+
+#[async_trait]
+impl Store for Far {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.get(name, range).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.put(name, body, when).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.delete(name).await
     }
 }
 

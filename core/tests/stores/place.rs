@@ -77,7 +77,7 @@ pub fn file() -> Place {
     }
 }
 
-/// S3 with compare-and-swap: versitygw, or moto where there is none.
+/// S3 with compare-and-swap.
 pub fn s3() -> Place {
     let server = S3Server::start();
     let address = server.address();

@@ -55,6 +55,10 @@ impl Drive {
             self.check_nothing_aside(", or give --discard-unsent")?;
             self.check_nothing_unsent(", or give --discard-unsent").await?;
         }
+        let told = self.tell_all_former().await;
+        if !request.discard_unsent {
+            told?;
+        }
         if request.delete_data {
             let (objects, _) = self.objects().await?;
             match drive::remove(&objects, self.uuid(), self.registry.device()).await {

@@ -136,6 +136,7 @@ impl Drive {
         }
         *self.live.write() = Some(volume.clone());
         self.apply_pause();
+        self.apply_limits();
         self.begin_replicas(replicas);
         Ok(OpenDrive {
             volume,

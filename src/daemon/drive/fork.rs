@@ -13,6 +13,7 @@ use crate::daemon::registry::{Config, ForkOf, private_directory, sync_directory}
 use crate::daemon::status::{self, Phase};
 use holdall_core::disk::real::Directory;
 use holdall_core::drive;
+use holdall_core::retry::Backoff;
 use holdall_core::volume::{Fork, Local, Volume};
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -194,8 +195,9 @@ impl Drive {
         Ok(Some(drive))
     }
 
-    /// Uploads what a fork has that nobody has open, however long its store is away.
+    /// Uploads what a fork has that nobody has open, however long its store is away, or another device has taken it.
     pub async fn upload_what_is_left(self: Arc<Self>) {
+        let mut held = Backoff::new();
         loop {
             let mut open = self.open.lock().await;
             if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
@@ -210,15 +212,20 @@ impl Drive {
                 }
                 Err(failure) => {
                     tracing::warn!(drive = self.name, message = failure.message, "it is not uploaded yet");
-                    let again = matches!(failure.code, api::Code::Offline | api::Code::Credentials);
+                    let pause = match failure.code {
+                        api::Code::Offline | api::Code::Credentials => UPLOAD_EVERY,
+                        // It may be a day until that one is closed; then what is here becomes a fork of what it made of it.
+                        api::Code::Held => held.next(Some(UPLOAD_EVERY)),
+                        _ => Duration::ZERO,
+                    };
                     self.set_phase(Phase::Failed(failure));
-                    if !again {
+                    if pause.is_zero() {
                         return;
                     }
+                    drop(open);
+                    tokio::time::sleep(pause).await;
                 }
             }
-            drop(open);
-            tokio::time::sleep(UPLOAD_EVERY).await;
         }
     }
 

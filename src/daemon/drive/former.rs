@@ -105,6 +105,20 @@ impl Drive {
         }
     }
 
+    /// Tells all of them now, before nobody is left here who knows of it.
+    pub(super) async fn tell_all_former(&self) -> Result<(), Failure> {
+        let former = self.config.lock().former.clone();
+        for former in former {
+            let why = match tokio::time::timeout(PATIENCE, self.tell(&former)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(failure)) => failure.message,
+                Err(_) => "It does not answer.".to_owned(),
+            };
+            return Err(failure::former_store_untold(&self.name, &former.store, &self.store_url(), &why));
+        }
+        Ok(())
+    }
+
     async fn tell(&self, former: &FormerStore) -> Result<(), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let there = self.stores.family(&former.store).await?;

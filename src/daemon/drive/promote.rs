@@ -207,7 +207,8 @@ impl Drive {
             Former::There(_, head) => Epoch(head.epoch.max(seen).0 + 1),
             Former::Away | Former::Retired => seen,
         };
-        let head = match replica::promote(&objects, drive, above, device).await {
+        let is_away = matches!(former, Former::Away);
+        let head = match replica::promote(&objects, drive, above, is_away, device).await {
             Ok(head) => head,
             // An earlier try came so far.
             Err(ReplicaError::Already) => {

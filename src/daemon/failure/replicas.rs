@@ -54,3 +54,13 @@ pub fn replica_lags(name: &str, url: &str, committed_at: &str, reachable: bool) 
     );
     at_store(failure, url)
 }
+
+/// A drive shall be forgotten whose former store does not know yet that it has moved.
+pub fn former_store_untold(name: &str, former: &str, now: &str, why: &str) -> Failure {
+    failure(
+        Code::Unsent,
+        format!("{former} has not been told yet that {name} has moved to {now}. {why}"),
+        "Nothing was changed. Nobody else would tell it, and a computer that uses the drive there would go on doing so.",
+        "Remove it once that store can be reached, or give --discard-unsent if it is lost for good.",
+    )
+}

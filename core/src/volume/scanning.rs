@@ -1,0 +1,55 @@
+//! Readers that scan a drive: what is done about them ([`crate::pull::Scans`] tells who they are).
+
+use crate::ext4::InodeNumber;
+use crate::pull::Scans;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+/// Reads of a scan that are under way at once: others hardly notice it.
+const AT_ONCE: usize = 2;
+
+/// What is known of scans of one drive.
+pub(super) struct Scanning {
+    // Held to judge one miss.
+    scans: Mutex<Scans>,
+    /// Whether they are slowed down.
+    is_slowed: AtomicBool,
+    turns: Semaphore,
+    begun: Instant,
+}
+
+impl Scanning {
+    pub fn new() -> Self {
+        Self {
+            scans: Mutex::default(),
+            is_slowed: AtomicBool::new(true),
+            turns: Semaphore::new(AT_ONCE),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Slows scans down from now on, or treats them as any reader.
+    pub fn set_slowed(&self, is_slowed: bool) {
+        self.is_slowed.store(is_slowed, Relaxed);
+    }
+
+    /// Whether one is under way, and slowed down.
+    pub fn is_slowing(&self) -> bool {
+        self.is_slowed.load(Relaxed) && self.scans.lock().is_under_way(self.second())
+    }
+
+    /// A reader waits for a block of a file. If it scans, its turn, for which it has waited.
+    pub async fn turn(&self, file: InodeNumber, at: u64) -> Option<SemaphorePermit<'_>> {
+        let is_scan = self.scans.lock().missed(file, at, self.second());
+        match is_scan && self.is_slowed.load(Relaxed) {
+            true => self.turns.acquire().await.ok(),
+            false => None,
+        }
+    }
+
+    fn second(&self) -> u64 {
+        self.begun.elapsed().as_secs()
+    }
+}
