@@ -154,8 +154,8 @@ fn is_gone(error: &ScanError) -> bool {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_path_rests_after_a_look_and_is_then_due_once() {
+    #[test]
+    fn a_path_rests_after_a_look_and_is_then_due_once() {
         let now = Instant::now();
         let after = |seconds| now + Duration::from_secs(seconds);
         let mut agenda = Agenda::default();
