@@ -56,8 +56,7 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
     rows.push(("here", here(drive)));
-    if drive.fetched_bytes > 0 {
-        let share = 100 * drive.fetched_used_bytes / drive.fetched_bytes;
+    if let Some(share) = (100 * drive.fetched_used_bytes).checked_div(drive.fetched_bytes) {
         let fetched = format_bytes(drive.fetched_bytes);
         rows.push(("fetched", format!("{fetched} since it was opened, {share} % of it was read")));
     }
