@@ -9,7 +9,7 @@ use bench::{Bench, GEOMETRY, LIMITS, device, run};
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
 use holdall_core::map::PageCache;
-use holdall_core::units::BlockRange;
+use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +108,22 @@ fn it_stays_below_its_limit_and_every_block_reads_back() {
             check(&volume, start, 1).await;
             below_limit(&volume);
         }
+        bench::close(volume).await;
+    });
+}
+
+#[test]
+fn what_was_just_uploaded_can_go_at_once() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        write(&volume, 0, 1).await;
+        let chunks: Vec<_> = (0..REQUEST.div_ceil(16)).map(ChunkIndex).collect();
+        assert_eq!(volume.evict(&chunks).await.unwrap(), 0, "it is nowhere else");
+        volume.pusher().unwrap().sync().await.unwrap();
+        assert!(volume.evict(&chunks).await.unwrap() >= REQUEST * 4096);
+        assert!(!volume.puller().missing(BlockRange::new(0, REQUEST)).is_empty());
+        check(&volume, 0, 1).await;
         bench::close(volume).await;
     });
 }
