@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 pub mod deputy;
+mod elsewhere;
 mod ext4;
 mod failure;
 mod frozen;

@@ -11,6 +11,7 @@ use holdall::privileged::{Content, FreezeEnded, Holder, Outcome, Privileged, Pri
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_nbd::testing::{MemoryDevice, Policy};
 use std::fs;
+use std::io::BufRead;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
@@ -143,6 +144,83 @@ fn a_mount_in_use_names_the_process_that_holds_it() {
     }
     fs::write(bench.mountpoint().join("still"), "served").unwrap();
     drop(open);
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+/// A process with mounts of its own, as a container's, that were copied when it started and follow nothing that happens here.
+struct Container(std::process::Child);
+
+impl Container {
+    /// It prints a line once it is there and then waits in `directory`.
+    fn start(directory: &std::path::Path) -> Self {
+        let mut command = std::process::Command::new("unshare");
+        command.args([
+            "--mount",
+            "--propagation",
+            "private",
+            "--",
+            "sh",
+            "-c",
+            "cd \"$0\" && echo there && exec sleep 1000",
+        ]);
+        let mut child = command.arg(directory).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "there\n");
+        Container(child)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_container_that_has_a_copy_of_the_mount_does_not_keep_the_drive() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    // One that stays: the kernel unmounts what is mounted on a directory that is removed, everywhere.
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let container = Container::start(std::path::Path::new("/"));
+    fs::write(bench.mountpoint().join("letter"), support::pattern(1)).unwrap();
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    let inside = fs::read_to_string(format!("/proc/{}/mountinfo", container.0.id())).unwrap();
+    assert!(!inside.contains(bench.mountpoint().to_str().unwrap()), "{inside}");
+
+    // All of it came to the device.
+    let mut attached = attach(&bench, &device);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(bench.mountpoint().join("letter")).unwrap(), support::pattern(1));
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn what_uses_the_drive_in_a_container_is_named_and_nothing_is_unmounted() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let container = Container::start(&bench.mountpoint());
+    match mounted.unmount() {
+        Err(AttachError::Privileged(PrivilegedError::Refused(Refused::Busy { holders, .. }))) => {
+            let inside =
+                |holder: &Holder| matches!(holder, Holder::Process { pid, .. } if *pid == container.0.id());
+            assert!(holders.iter().any(inside), "{holders:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    fs::write(bench.mountpoint().join("still"), "mounted").unwrap();
+    drop(container);
     mounted.unmount().unwrap();
     attached.detach().unwrap();
     bench.assert_nothing_left();

@@ -16,11 +16,14 @@ use parking_lot::{Mutex, RwLock};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 mod append;
 mod aside;
+mod burst;
 mod compact;
 mod files;
 mod record;
@@ -287,6 +290,12 @@ impl Journal {
     /// Bytes of records that are not applied yet.
     pub fn unapplied_bytes(&self) -> u64 {
         self.appender.lock().unapplied_bytes
+    }
+
+    /// How long much is written at least, without a pause; none where that is not so. What can wait does then, while the
+    /// journal has room.
+    pub fn burst(&self) -> Option<Duration> {
+        self.appender.lock().burst.left(Instant::now())
     }
 
     /// Records up to `upto` are in the cache file: their blocks are read from there.

@@ -48,6 +48,9 @@ use session::Session;
 /// The file's name in the mounted directory.
 pub const FILE_NAME: &str = "disk";
 
+/// How long the kernel may take to tell that a connection ended with its mount.
+const ENDED_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How a disk is mounted and served.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -238,7 +241,8 @@ impl OneFileDisk {
             let unmounted = tokio::task::spawn_blocking(move || mount::unmount(&mountpoint)).await;
             unmounted.map_err(|panicked| MountError::system("umount", std::io::Error::other(panicked)))??;
         }
-        self.session.ended().await;
+        // A private copy of the mount in a container keeps the connection, until the last descriptor of it is closed.
+        let _ = tokio::time::timeout(ENDED_PATIENCE, self.session.ended()).await;
         Ok(())
     }
 }

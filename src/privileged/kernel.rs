@@ -1,6 +1,6 @@
 //! The kernel's nbd and loop devices.
 
-use super::{Proof, Refused, Target, mountinfo, tools};
+use super::{Proof, Refused, Target, elsewhere, mountinfo, tools};
 use holdall_fuse::loopdev::{self, LoopError};
 use holdall_nbd::kernel::{Attachment, DeviceIndex, KernelError, Nbd};
 use rustix::fs::{Mode, OFlags};
@@ -92,14 +92,15 @@ pub(super) fn loop_detach(target: &Target) -> Result<(), Refused> {
     target.verify()?;
     loopdev::detach(&target.device, RELEASE_PATIENCE).map_err(|error| match error {
         LoopError::Mounted { device, .. } => Refused::Busy { what: device, holders: mounts_of(target) },
-        LoopError::StillOpen(device) => Refused::Busy { what: device, holders: Vec::new() },
+        LoopError::StillOpen(device) => Refused::Busy { what: device, holders: mounts_of(target) },
         other => loop_refused(other, &target.device),
     })
 }
 
-/// Where the target is mounted, as this process sees it.
+/// Where the target is mounted, as far as this process sees it.
 fn mounts_of(target: &Target) -> Vec<super::Holder> {
-    let (Ok(mounts), Ok(number)) = (mountinfo::read(), target.number()) else { return Vec::new() };
+    let (Ok(mut mounts), Ok(number)) = (mountinfo::read(), target.number()) else { return Vec::new() };
+    mounts.extend(elsewhere::find(number).into_iter().flat_map(|elsewhere| elsewhere.mounts));
     let mounts = mounts.into_iter().filter(|mount| mount.number == number);
     mounts.map(|mount| super::Holder::Mount { path: mount.point }).collect()
 }

@@ -6,8 +6,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
-
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
@@ -23,7 +21,13 @@ pub(crate) struct Mount {
 
 /// All mounts that this process sees, in the order in which they were made.
 pub(crate) fn read() -> Result<Vec<Mount>, Refused> {
-    let text = std::fs::read(MOUNTINFO).map_err(Refused::system("read", Path::new(MOUNTINFO)))?;
+    of(Path::new("/proc/thread-self"))
+}
+
+/// All mounts that a process sees (its directory in /proc), in the order in which they were made.
+pub(crate) fn of(process: &Path) -> Result<Vec<Mount>, Refused> {
+    let path = process.join("mountinfo");
+    let text = std::fs::read(&path).map_err(Refused::system("read", &path))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 

@@ -6,7 +6,7 @@
 //! is killed while it waits never gets there, and the kernel drops what it had opened.
 
 use super::mountinfo::{self, Mount};
-use super::{DeviceNumber, Refused, Target, holders};
+use super::{DeviceNumber, Refused, Target, elsewhere, holders};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -67,7 +67,8 @@ fn said(context: &OwnedFd, errno: Errno) -> String {
     said
 }
 
-/// Unmounts what must be `number` at `mountpoint`.
+/// Unmounts what must be `number` at `mountpoint`, there and in other mount namespaces. What is in use in one of those is
+/// refused before anything is unmounted here.
 pub(super) fn unmount(number: DeviceNumber, mountpoint: &Path, lazy: bool) -> Result<(), Refused> {
     let mounts = mountinfo::read()?;
     let Some(mount) = mountinfo::at(&mounts, mountpoint) else { return Ok(()) };
@@ -75,17 +76,37 @@ pub(super) fn unmount(number: DeviceNumber, mountpoint: &Path, lazy: bool) -> Re
         return Err(Refused::NotOurs { what: mountpoint.to_owned() });
     }
     let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    unmount_elsewhere(number, how)?;
+    unmount_one(mount, how).map_err(|errno| refused(errno, mount, &mounts))?;
+    // A namespace that was made between the two.
+    unmount_elsewhere(number, how)
+}
+
+fn unmount_elsewhere(number: DeviceNumber, how: UnmountFlags) -> Result<(), Refused> {
+    elsewhere::find(number).iter().try_for_each(|elsewhere| {
+        // The last one first: it may be on top of another one.
+        elsewhere.mounts.iter().rev().try_for_each(|mount| {
+            let unmounted = elsewhere.enter(|| unmount_one(mount, how));
+            unmounted.map_err(|errno| refused(errno, mount, &elsewhere.all))
+        })
+    })
+}
+
+/// Nothing being mounted there is no error: another unmount may have taken it along.
+fn unmount_one(mount: &Mount, how: UnmountFlags) -> Result<(), Errno> {
     let deadline = Instant::now() + BUSY_PATIENCE;
     loop {
-        match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW | how) {
-            Ok(()) => return Ok(()),
+        match rustix::mount::unmount(&mount.point, UnmountFlags::NOFOLLOW | how) {
             Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(BUSY_INTERVAL),
-            Err(Errno::BUSY) => return Err(busy(mount, &mounts)),
-            Err(errno) => return Err(Refused::system("umount", mountpoint)(errno)),
+            Ok(()) | Err(Errno::INVAL) => return Ok(()),
+            Err(errno) => return Err(errno),
         }
     }
 }
 
-fn busy(mount: &Mount, mounts: &[Mount]) -> Refused {
-    Refused::Busy { what: mount.point.clone(), holders: holders::of(mount, mounts) }
+fn refused(errno: Errno, mount: &Mount, mounts: &[Mount]) -> Refused {
+    match errno {
+        Errno::BUSY => Refused::Busy { what: mount.point.clone(), holders: holders::of(mount, mounts) },
+        errno => Refused::system("umount", &mount.point)(errno),
+    }
 }

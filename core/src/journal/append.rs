@@ -1,5 +1,6 @@
 //! The one appender: LSN, place, bytes and index entry of a record are given under its lock, in that order.
 
+use super::burst::Burst;
 use super::files::{FileSet, LiveFile};
 use super::record::{self, Header, Operation, RECORD_BLOCKS_MAX, SYNC_ALIGN};
 use super::{Entry, Journal, JournalError, Place, Record};
@@ -8,6 +9,7 @@ use parking_lot::MutexGuard;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio::time::Instant;
 
 /// Data up to this length is copied behind its header so that both are written by one call.
 const ONE_WRITE_BYTES: usize = 128 << 10;
@@ -23,6 +25,7 @@ pub(super) struct Appender {
     /// Whether closing the drive may use the reserve.
     pub reserve_open: bool,
     pub scratch: Vec<u8>,
+    pub burst: Burst,
 }
 
 /// The exclusive right to append. Nothing else is written to the drive while it lives.
@@ -106,6 +109,7 @@ impl Writer<'_> {
         };
         written.map_err(|error| journal.fail(error.to_string()))?;
 
+        appender.burst.note(data.len() as u64, Instant::now());
         let live = appender.files.current();
         live.last = lsn;
         live.end = offset + record::record_len(data.len() as u64);

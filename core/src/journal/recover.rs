@@ -9,6 +9,7 @@
 //! make it so. Files that lie wholly behind the end are erased before the new one is begun, or they would follow it.
 
 use super::append::Appender;
+use super::burst::Burst;
 use super::files::{self, FileSet, LiveFile};
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, RECORD_ALIGN, RECORD_BYTES_MAX};
 use super::scan::{self, Wanted};
@@ -23,6 +24,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// What an opened journal holds.
@@ -130,6 +132,7 @@ impl Journal {
             unapplied_bytes: 0,
             reserve_open: false,
             scratch: Vec::new(),
+            burst: Burst::new(Instant::now()),
         };
         let journal = Arc::new(Self {
             disk,

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// A batch is pushed when there is enough for a full one, or when the oldest of it has waited so long ...
 pub const BATCH_AGE: Duration = Duration::from_secs(30);
 /// ... or when the journal is so full (per mille), since freeing it takes a commit.
-const JOURNAL_FULL: u64 = 500;
+pub(super) const JOURNAL_FULL: u64 = 500;
 
 /// What the decision depends on.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ pub struct Facts {
     pub paused: bool,
     /// Bytes of a full batch.
     pub batch_bytes: u64,
+    /// How long much is written at least without a pause, if it is.
+    pub burst: Option<Duration>,
 }
 
 /// What to do.
@@ -37,6 +39,8 @@ pub enum Decision {
 pub fn decide(facts: &Facts) -> Decision {
     if facts.paused || facts.unsent_bytes == 0 {
         Decision::Idle
+    } else if let Some(burst) = facts.burst.filter(|_| facts.journal_per_mille < JOURNAL_FULL) {
+        Decision::Wait(burst)
     } else if facts.unsent_bytes >= facts.batch_bytes
         || facts.oldest_age >= BATCH_AGE
         || facts.journal_per_mille >= JOURNAL_FULL
@@ -58,6 +62,7 @@ mod tests {
         journal_per_mille: 0,
         paused: false,
         batch_bytes: 1 << 20,
+        burst: None,
     };
 
     #[test]
@@ -69,5 +74,14 @@ mod tests {
         assert_eq!(decide(&Facts { oldest_age: BATCH_AGE, ..some }), Decision::Push);
         assert_eq!(decide(&Facts { journal_per_mille: 500, ..some }), Decision::Push);
         assert_eq!(decide(&Facts { unsent_bytes: 1 << 20, paused: true, ..some }), Decision::Idle);
+    }
+
+    #[test]
+    fn while_much_is_written_it_waits_unless_the_journal_fills() {
+        let burst = Duration::from_millis(120);
+        let writing = Facts { unsent_bytes: 1 << 20, oldest_age: BATCH_AGE, burst: Some(burst), ..QUIET };
+        assert_eq!(decide(&writing), Decision::Wait(burst));
+        assert_eq!(decide(&Facts { journal_per_mille: 499, ..writing }), Decision::Wait(burst));
+        assert_eq!(decide(&Facts { journal_per_mille: 500, ..writing }), Decision::Push);
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Task {
     pub(super) is_taken: bool,
     /// Up to where the dirty set is frozen, while batches of it are being pushed.
     pub(super) frozen: Option<Lsn>,
+    /// Whether nobody waits for what is being pushed.
+    gives_way: bool,
     /// When something was first seen to wait.
     waiting_since: Option<Instant>,
     pub(super) remembers: Arc<dyn Remembers>,
@@ -63,6 +65,7 @@ impl Task {
             limits: parts.limits,
             is_taken,
             frozen: None,
+            gives_way: false,
             waiting_since: None,
             remembers: parts.remembers,
         }
@@ -85,7 +88,9 @@ impl Task {
             let asked = match next {
                 Next::Request(request) => self.serve(request).await,
                 Next::Batch => {
+                    self.gives_way = true;
                     let pushed = self.push_batch().await;
+                    self.gives_way = false;
                     self.unless_fenced(pushed).await
                 }
                 Next::Closed => return,
@@ -135,6 +140,7 @@ impl Task {
             journal_per_mille: if unsent_bytes > 0 { self.journal.space().per_mille() } else { 0 },
             paused: *self.pause.borrow_and_update(),
             batch_bytes: self.limits.batch_bytes,
+            burst: self.journal.burst(),
         }
     }
 
@@ -252,12 +258,24 @@ impl Task {
         }
     }
 
+    /// Between two segments: whoever writes much at once has the disk and the processors to itself, while the journal has
+    /// room, unless somebody waits for the upload.
+    async fn give_way(&self) {
+        while self.gives_way
+            && let Some(burst) = self.journal.burst()
+            && self.journal.space().per_mille() < policy::JOURNAL_FULL
+        {
+            tokio::time::sleep(burst).await;
+        }
+    }
+
     async fn put_segments(&mut self, batch: &mut Batch) -> Result<Vec<(TailSegment, Directory)>, PushError> {
         let geometry = self.committer.root().geometry;
         let sealer = self.committer.objects().sealer().clone();
         let mut packed = Vec::new();
         let mut done = Vec::new();
         loop {
+            self.give_way().await;
             let next = batch.next(self.committer.namer(), &sealer, &geometry).await?;
             let last = next.is_none();
             packed.extend(next);

@@ -18,6 +18,8 @@ use tokio::time::Instant;
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// ... or this many bytes, which also bounds the index.
 const APPLY_BYTES: u64 = 64 << 20;
+/// While much is written at once, so much waits before it is applied.
+const BURST_BYTES: u64 = 1 << 30;
 /// How often the size of what waits is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often the cache is made durable while journal space is not wanted.
@@ -153,7 +155,8 @@ impl Work {
                 () = pause => {}
             }
             self.shared.journal_per_mille.store(self.journal.space().per_mille(), Ordering::Relaxed);
-            let due = last.elapsed() >= SYNC_EVERY || self.journal.unapplied_bytes() >= APPLY_BYTES;
+            let wants_applying = self.journal.unapplied_bytes() >= APPLY_BYTES && !self.is_put_off();
+            let due = last.elapsed() >= SYNC_EVERY || wants_applying;
             if !due {
                 continue;
             }
@@ -168,12 +171,22 @@ impl Work {
         }
     }
 
+    /// Whoever writes much at once has the disk to itself: the cache is written afterwards.
+    fn is_put_off(&self) -> bool {
+        self.journal.burst().is_some()
+            && self.journal.unapplied_bytes() < BURST_BYTES
+            && self.journal.space().per_mille() < SPACE_WANTED
+    }
+
     async fn round(&mut self) -> Result<(), String> {
         let durable = match planted::has(Bug::UnflushedApply) {
             false => self.journal.flush().await.map_err(|error| error.to_string())?,
             true => self.journal.appended(),
         };
         self.cache.residents().tick();
+        if self.is_put_off() {
+            return Ok(());
+        }
         self.applied = apply(&self.journal, &self.cache, Some(&self.room), durable).await?;
         let committed = match planted::has(Bug::FreedBeforeCommit) {
             false => (self.committed)(),
