@@ -10,6 +10,7 @@ use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
 use crate::daemon::drives::Known;
 use crate::sizes::format_bytes;
+pub(super) use figures::forget as forget_figures;
 use holdall_core::family::Unlocked;
 use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
@@ -28,6 +29,7 @@ mod away;
 mod change;
 mod close;
 mod engine;
+mod figures;
 mod fork;
 mod former;
 mod inspect;
@@ -89,7 +91,7 @@ impl Drive {
         known: Weak<Known>,
     ) -> Arc<Self> {
         let pins = pins::Pins::load(&registry.directory(name), config.pins);
-        Arc::new(Self {
+        let drive = Arc::new(Self {
             name: name.to_owned(),
             pins,
             registry,
@@ -108,7 +110,9 @@ impl Drive {
             usage: Arc::default(),
             known,
             telling: AtomicBool::new(false),
-        })
+        });
+        drive.recall_figures();
+        drive
     }
 
     /// Its identity.

@@ -177,9 +177,7 @@ impl Drives {
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
         self.all().iter().for_each(|drive| drive.tell_former_stores());
-        for fork in self.all().into_iter().filter(|drive| drive.is_closed() && drive.is_fork_to_upload()) {
-            tokio::spawn(fork.upload_what_is_left());
-        }
+        self.all().iter().for_each(|drive| drive.upload_at_start());
     }
 
     /// Ends with all drives: handed over to the next daemon, or closed.
@@ -405,6 +403,7 @@ impl Drives {
             former: Vec::new(),
             open: None,
             paused: false,
+            unsent: false,
             pins: false,
             fork_of: None,
         };

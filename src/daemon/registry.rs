@@ -41,6 +41,9 @@ pub struct Config {
     /// What is open, so that the next daemon takes it up again.
     #[serde(default)]
     pub open: Option<OpenAs>,
+    /// Whether it was closed with changes that the store does not have yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsent: bool,
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
@@ -316,6 +319,7 @@ mod tests {
             former: Vec::new(),
             open: None,
             paused: false,
+            unsent: false,
             pins: false,
             fork_of: None,
         };

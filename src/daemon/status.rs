@@ -3,6 +3,7 @@
 use super::drive::Drive;
 use super::{failure, stores};
 use crate::api::{self, DriveState, DriveStatus};
+use crate::sizes::format_bytes;
 use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
 use holdall_core::format::root::{Root, Snapshot};
@@ -53,6 +54,7 @@ impl Shown {
 impl Drive {
     /// What was shown last was of a fork that is no longer in the drive's place.
     pub(super) fn forget_figures(&self) {
+        super::drive::forget_figures(&self.registry.directory(&self.name));
         self.shown.lock().last = None;
     }
 
@@ -99,7 +101,7 @@ impl Drive {
             state = DriveState::Conflict;
             let uploads = match status.unpushed_bytes {
                 0 => "all of it is uploaded".to_owned(),
-                bytes => format!("{} are being uploaded", crate::sizes::format_bytes(bytes)),
+                bytes => format!("{} are being uploaded", format_bytes(bytes)),
             };
             reason = Some(format!(
                 "{} has taken the drive over; your changes go on here as a fork, and {uploads}: see holdall drive forks {}",
@@ -133,7 +135,7 @@ impl Drive {
         status
     }
 
-    fn blank(&self) -> DriveStatus {
+    pub(super) fn blank(&self) -> DriveStatus {
         let mode = self.store_mode();
         let config = self.config.lock();
         DriveStatus {
@@ -231,7 +233,7 @@ fn state(phase: &Phase, volume: Option<&Volume>, paused: Option<&str>) -> (Drive
         (Phase::Closed, _) | (_, None) => (DriveState::Closed, None),
         (Phase::Draining, Some(volume)) => {
             let status = volume.status();
-            let waiting = Some(format!("{} bytes are still being uploaded", status.unpushed_bytes));
+            let waiting = Some(format!("{} are still being uploaded", format_bytes(status.unpushed_bytes)));
             match of_engine(&status, paused) {
                 (DriveState::Ready | DriveState::Syncing, _) => (DriveState::Closed, waiting),
                 trouble => trouble,

@@ -91,6 +91,40 @@ fn a_drive_is_taken_up_by_the_next_daemon_once_its_store_is_back() {
 }
 
 #[test]
+fn what_was_not_uploaded_when_a_drive_was_closed_is_uploaded_by_the_next_daemon() {
+    for is_killed in [false, true] {
+        let bench = Bench::new();
+        let machine = bench.with_drive();
+        machine.open(&[]);
+        machine.ok(&["drive", "sync", "d"]);
+        fs::rename(bench.path("store"), bench.path("away")).unwrap();
+        let content = noise(3, 3 << 20);
+        fs::write(machine.mountpoint().join("late"), &content).unwrap();
+        machine.ok(&["drive", "close", "d"]);
+        if is_killed {
+            kill(machine.pid());
+        } else {
+            machine.ok(&["daemon", "stop"]);
+        }
+        // The first thing that it says.
+        let status = machine.status();
+        assert!(status["unpushed_bytes"].as_u64().unwrap() > 1 << 20, "{status}");
+        assert_eq!(
+            (&status["mountpoint"], &status["size_bytes"]),
+            (&serde_json::Value::Null, &(256_u64 << 20).into())
+        );
+        fs::rename(bench.path("away"), bench.path("store")).unwrap();
+        machine
+            .status_when("uploaded", |status| status["unpushed_bytes"] == 0 && status["state"] == "Closed");
+        assert_elsewhere(&bench, |at| assert!(fs::read(at.join("late")).unwrap() == content));
+        // Nothing is left to do for the one after it.
+        machine.ok(&["daemon", "stop"]);
+        let status = machine.status();
+        assert_eq!((&status["unpushed_bytes"], &status["state"]), (&0.into(), &"Closed".into()), "{status}");
+    }
+}
+
+#[test]
 fn a_full_store_makes_uploads_wait_and_nothing_else() {
     let bench = Bench::new();
     let store = Tmpfs::new(bench.path("store"), 16);

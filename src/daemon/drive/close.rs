@@ -102,9 +102,11 @@ impl Drive {
             *self.place.write() = None;
         }
         if opened.writable {
-            self.remember(|config| config.open = None)?;
+            let unsent = opened.volume.has_unsent();
+            self.remember(|config| (config.open, config.unsent) = (None, unsent))?;
         }
         self.set_phase(Phase::Draining);
+        self.save_figures().await;
         Ok(())
     }
 

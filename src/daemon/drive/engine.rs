@@ -213,11 +213,16 @@ impl Drive {
             .and_then(|directory| volume::Local::load(&directory));
         match known {
             // What was written since it was opened is not in there.
-            Ok(Some(_)) if self.config.lock().open.is_some() => true,
+            Ok(Some(_)) if self.has_written() => true,
             Ok(Some(local)) => local.base.is_none_or(|base| local.durable > base.lsn),
             Ok(None) => false,
             Err(_) => true,
         }
+    }
+
+    fn has_written(&self) -> bool {
+        let config = self.config.lock();
+        config.open.is_some() || config.unsent
     }
 
     /// Puts a drive down that is attached to nothing, after telling the store if nothing is left to push.
@@ -226,7 +231,12 @@ impl Drive {
         if opened.writable && !opened.volume.has_unsent() {
             let _ = tokio::time::timeout(RELEASE_PATIENCE, opened.volume.release()).await;
         }
+        let unsent = opened.writable && opened.volume.has_unsent();
         self.put_down(opened).await;
+        if self.config.lock().unsent && !unsent {
+            // Where it cannot be written, the next daemon looks whether anything is left.
+            let _ = self.remember(|config| config.unsent = false);
+        }
         self.set_phase(Phase::Closed);
         // A fork that was mounted in the drive's place becomes a drive of its own.
         if let Err(failure) = self.part_with_fork() {
@@ -256,7 +266,7 @@ impl Drive {
 
     pub(super) async fn put_down(&self, opened: OpenDrive) {
         // The last figures are shown while it is closed.
-        let _ = self.status().await;
+        self.save_figures().await;
         self.end_pins().await;
         self.end_replicas().await;
         if let Err(error) = opened.volume.shut_down().await {

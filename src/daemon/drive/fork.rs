@@ -192,10 +192,13 @@ impl Drive {
             known.lock().insert(name, drive.clone());
         }
         self.forget_figures();
+        // All of it is the fork's.
+        self.remember(|config| config.unsent = false).map_err(|failure| io::Error::other(failure.message))?;
         Ok(Some(drive))
     }
 
-    /// Uploads what a fork has that nobody has open, however long its store is away, or another device has taken it.
+    /// Uploads what a drive or a fork has that nobody has open, however long its store is away, or another device has taken
+    /// it.
     pub async fn upload_what_is_left(self: Arc<Self>) {
         let mut held = Backoff::new();
         loop {
@@ -203,7 +206,14 @@ impl Drive {
             if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
                 return;
             }
-            match self.open_in_place(Taking::Now { over_others: false }, false).await {
+            let opened = match self.open_in_place(Taking::Now { over_others: false }, false).await {
+                // It waits for its store with everything that is known of it.
+                Err(failure) if failure.code == api::Code::Offline => {
+                    self.open_away(false, failure.clone()).await.map_err(|_| failure)
+                }
+                opened => opened,
+            };
+            match opened {
                 Ok(mut opened) => {
                     self.set_phase(Phase::Draining);
                     self.drain_in_background(&mut opened);

@@ -1,0 +1,68 @@
+//! The figures of a drive that is not open, as they were the last time: remembered across daemons, to be shown only.
+//!
+//! What is not uploaded is told by the journal and not by these: a crash may have made it more or less since.
+
+use super::Drive;
+use crate::api::{self, DriveStatus};
+use crate::daemon::registry;
+use crate::daemon::status::Phase;
+use std::path::Path;
+use std::sync::Arc;
+
+const NAME: &str = "figures.json";
+
+/// What is remembered; nothing where that cannot be read: it is for show.
+pub(super) fn load(directory: &Path) -> Option<DriveStatus> {
+    serde_json::from_slice(&std::fs::read(directory.join(NAME)).ok()?).ok()
+}
+
+/// Forgets them.
+pub(in crate::daemon) fn forget(directory: &Path) {
+    // There may be none; and where it stays it is for show.
+    let _ = std::fs::remove_file(directory.join(NAME));
+}
+
+impl Drive {
+    /// Remembers how it is now.
+    pub(super) async fn save_figures(&self) {
+        let status = self.status().await;
+        let path = self.registry.directory(&self.name).join(NAME);
+        let text = serde_json::to_vec(&status).expect("the API's types become JSON");
+        if let Err(error) = registry::replace(&path, &text) {
+            tracing::warn!(drive = self.name, %error, "its figures could not be written");
+        }
+    }
+
+    /// Shows what is remembered, until it is opened. What is not uploaded is at least something, where there is any.
+    pub(super) fn recall_figures(&self) {
+        let is_left = self.is_left_to_upload();
+        let known =
+            load(&self.registry.directory(&self.name)).filter(|known| known.uuid == self.uuid().to_string());
+        if known.is_none() && !is_left {
+            return;
+        }
+        let mut figures = known.unwrap_or_else(|| self.blank());
+        figures.unpushed_bytes = if is_left { figures.unpushed_bytes.max(1) } else { 0 };
+        figures.dirty_bytes = if is_left { figures.dirty_bytes } else { 0 };
+        // Of this daemon's life.
+        (figures.requests, figures.daemon_pid) = (api::Requests::default(), std::process::id());
+        (figures.sent_bytes, figures.received_bytes) = (0, 0);
+        (figures.fetched_bytes, figures.fetched_used_bytes) = (0, 0);
+        (figures.name, figures.store) = (self.name.clone(), self.store_url());
+        (figures.block_device, figures.mountpoint, figures.attach) = (None, None, None);
+        self.shown.lock().last = Some(figures);
+    }
+
+    /// Whether this computer has changes that the store does not have, of a drive that nobody has open.
+    pub(super) fn is_left_to_upload(&self) -> bool {
+        self.may_have_unsent() || self.is_fork_to_upload()
+    }
+
+    /// Goes on uploading what a drive has that was closed before all of it was in the store.
+    pub(in crate::daemon) fn upload_at_start(self: &Arc<Self>) {
+        if self.is_closed() && self.is_left_to_upload() {
+            self.set_phase(Phase::Draining);
+            tokio::spawn(self.clone().upload_what_is_left());
+        }
+    }
+}
