@@ -93,15 +93,18 @@ impl Cold {
             if received != last {
                 (last, since) = (received, Instant::now());
             }
-            let is_ready = match &self.mount {
-                Mount::Holdall(computer) => computer.status()?["state"] == "ready",
-                Mount::Rclone(_) | Mount::S3fs(_) => true,
+            if since.elapsed() < QUIET {
+                continue;
+            }
+            let state = match &self.mount {
+                Mount::Holdall(computer) => computer.status()?["state"].clone(),
+                Mount::Rclone(_) | Mount::S3fs(_) => "Ready".into(),
             };
-            if is_ready && since.elapsed() >= QUIET {
+            if state == "Ready" {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err("it does not come to rest".into());
+                return Err(format!("it does not come to rest: {state}").into());
             }
         }
     }
