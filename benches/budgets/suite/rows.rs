@@ -44,8 +44,9 @@ const LISTING: &str = "`ls -lR` of 50,000 cold files on S3, 100 Mbit/s, 50 ms";
 const LISTING_OFF: &str = "The same beside a drive whose metadata does not come first (less is better)";
 const FILM: &str = "A cold film on S3, its index at its end: time beyond a local file's";
 const FILM_PEERS: &str = "The same beside rclone mount and s3fs (less is better)";
-const QUERY_BYTES: &str = "20 point queries in a cold SQLite database of 500 MB on S3: bytes received for each byte of the pages touched";
-const QUERY_PEERS: &str = "The same beside rclone mount and s3fs: time and bytes (less is better)";
+const QUERY_BYTES: &str = "20 point queries in a cold SQLite database of 500 MB on S3: bytes of objects for each byte of the pages touched";
+const QUERY_PEERS: &str =
+    "The same beside rclone mount and s3fs: time, and bytes over the link (less is better)";
 const SAVED_BACKER: &str =
     "random 4 KiB write + fsync, beside s3backer, whose fsync does not wait for the store or a disk";
 

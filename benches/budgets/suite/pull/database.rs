@@ -63,7 +63,7 @@ fn behind(
     (link_name, mbit): (&str, Option<f64>),
     rtt_ms: u64,
 ) -> Result<Vec<Row>, Failure> {
-    let mut figures = [const { (Vec::new(), Vec::new()) }; Side::ALL.len()];
+    let mut figures = [const { Vec::new() }; Side::ALL.len()];
     for round in 0..plan.link_rounds {
         for (at, side) in rotated(&Side::ALL, round) {
             let name = format!("database-{link_name}-{rtt_ms}-{round}");
@@ -73,28 +73,37 @@ fn behind(
                 cold.end()?;
                 Ok(asked)
             };
-            let Some((seconds, bytes_each)) = unless_failed(*side, cold())? else { continue };
-            eprintln!("  {name} {side:?}: {seconds:.2} s, {bytes_each:.1} bytes for each");
-            figures[at].0.push(seconds);
-            figures[at].1.push(bytes_each);
+            let Some(asked) = unless_failed(*side, cold())? else { continue };
+            eprintln!("  {name} {side:?}: {:.2} s, {:.2} bytes for each", asked.seconds, asked.received);
+            figures[at].push(asked);
         }
     }
     let [ours, peers @ ..] = figures;
     let key = format!("{link_name}-{rtt_ms}");
-    let mut rows = vec![row(format!("query-bytes-{key}"), ours.1.clone(), Vec::new())];
-    for (peer, (seconds, bytes_each)) in Side::PEERS.iter().zip(peers) {
-        rows.push(row(format!("query-{key}-{}", peer.name()), ours.0.clone(), seconds));
-        rows.push(row(format!("query-bytes-{key}-{}", peer.name()), ours.1.clone(), bytes_each));
+    let all = |side: &[Asked], what: fn(&Asked) -> f64| side.iter().map(what).collect::<Vec<_>>();
+    let mut rows = vec![row(format!("query-bytes-{key}"), all(&ours, |asked| asked.fetched), Vec::new())];
+    for (peer, theirs) in Side::PEERS.iter().zip(peers) {
+        let beside = |name: String, what| row(name, all(&ours, what), all(&theirs, what));
+        rows.push(beside(format!("query-{key}-{}", peer.name()), |asked| asked.seconds));
+        rows.push(beside(format!("query-bytes-{key}-{}", peer.name()), |asked| asked.received));
     }
     Ok(rows)
 }
 
-/// Seconds, and bytes received for each byte of the pages that are touched.
-fn ask_cold(cold: &Cold, queries: &Queries) -> Result<(f64, f64), Failure> {
+/// What 20 queries cost. Bytes are for each byte of the pages that are touched.
+struct Asked {
+    seconds: f64,
+    /// Of objects, without what HTTP says about them; of a peer, which does not tell, all that came.
+    fetched: f64,
+    /// All that came over the link.
+    received: f64,
+}
+
+fn ask_cold(cold: &Cold, queries: &Queries) -> Result<Asked, Failure> {
     let database = cold.root().join(DATABASE);
     database.metadata()?;
     cold.settle()?;
-    let before = cold.received_bytes();
+    let (before, told) = (cold.received_bytes(), cold.fetched()?);
     let begun = Instant::now();
     let said = ask(&database, &queries.sql)?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -104,7 +113,13 @@ fn ask_cold(cold: &Cold, queries: &Queries) -> Result<(f64, f64), Failure> {
     // What is fetched in vain comes later.
     cold.settle()?;
     let received = cold.received_bytes() - before;
-    Ok((seconds, received as f64 / (queries.pages * PAGE_BYTES) as f64))
+    let mut fetched = received;
+    if let Some(((bytes, gets), (bytes_before, gets_before))) = cold.fetched()?.zip(told) {
+        fetched = bytes - bytes_before;
+        eprintln!("  {} requests, {fetched} bytes of objects, {received} over the link", gets - gets_before);
+    }
+    let each = |bytes: u64| bytes as f64 / (queries.pages * PAGE_BYTES) as f64;
+    Ok(Asked { seconds, fetched: each(fetched), received: each(received) })
 }
 
 fn ask(database: &Path, sql: &str) -> Result<String, Failure> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long it may take until all metadata is local.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Nothing came for so long: nothing is under way.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET: Duration = Duration::from_millis(200);
 
 /// Who reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Cold {
 }
 
 impl Cold {
-    /// Mounts it in a directory `name`, for the metadata of a drive to be here.
+    /// Mounts it in a directory of its own; the metadata of a drive is here then.
     pub fn mount(world: &World, side: Side, name: &str, link: Link) -> Result<Self, Failure> {
         let delay = Delay::start(world.address(), link);
         let dir = world.place(&format!("{name}-{}", side.name()));
@@ -81,6 +81,13 @@ impl Cold {
     /// Bytes that came over the link.
     pub fn received_bytes(&self) -> u64 {
         self.delay.received_bytes()
+    }
+
+    /// Bytes of objects that came, and how many requests asked for them; none where nobody tells.
+    pub fn fetched(&self) -> Result<Option<(u64, u64)>, Failure> {
+        let Mount::Holdall(computer) = &self.mount else { return Ok(None) };
+        let status = computer.status()?;
+        Ok(status["received_bytes"].as_u64().zip(status["requests"]["get"].as_u64()))
     }
 
     /// Waits until all metadata is here, and nothing is under way.

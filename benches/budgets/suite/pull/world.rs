@@ -5,11 +5,12 @@ use super::super::holdall::{Computer, Store};
 use super::super::peers::s3fs::S3fs;
 use super::super::{Failure, Plan};
 use holdall_servers::s3::{self, S3Server};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 const DRIVE_BYTES: u64 = 8 << 30;
 const PREFIX: &str = "pull";
@@ -123,14 +124,15 @@ fn make_tree(root: &Path, plan: &Plan) -> Result<u64, Failure> {
         std::fs::create_dir(&directory)?;
         for file in 0..plan.tree_files / plan.tree_directories {
             number += 1;
-            // Sizes and contents that look like chance, and are the same in each run but for the noise.
-            let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let (len, from) = (FILE_BYTES_MIN + (mixed >> 20) % span, (mixed >> 40) % FILE_BYTES_MAX);
+            // Sizes, names, times and contents that look like chance: what is alike is stored as less than it is.
+            let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            let name = format!("{:016x} {file:03}.jpg", mixed.wrapping_mul(0xd6e8_feb8_6659_fd93));
+            let (len, from) =
+                (FILE_BYTES_MIN + mixed as usize % span, (mixed >> 40) as usize % FILE_BYTES_MAX);
             noise[from..from + 8].copy_from_slice(&number.to_le_bytes());
-            std::fs::write(
-                directory.join(format!("a file of some size {file:03}.bin")),
-                &noise[from..from + len],
-            )?;
+            let mut file = std::fs::File::create(directory.join(name))?;
+            file.write_all(&noise[from..from + len])?;
+            file.set_modified(UNIX_EPOCH + Duration::from_nanos(mixed >> 4))?;
         }
         directories_bytes += directory.metadata()?.blocks() * 512;
     }
