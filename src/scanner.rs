@@ -102,6 +102,8 @@ pub struct Blind {
     pub unreadable: u64,
     /// One of them.
     pub example: Option<String>,
+    /// Whether some of them could not be read for another reason than their rights. What they are is not known then.
+    pub failed: bool,
     /// Whether some blocks had no place yet: files were just being written.
     pub unsettled: bool,
     /// Whether some changes will not be told: the kernel watches no more directories for this user.

@@ -36,6 +36,9 @@ pub(crate) use reference::forget_begun;
 pub const FORK_POINT: &str = "fork point";
 /// How the labels begin under which a drive keeps the versions that its deposed writers go on from.
 const DEPOSED: &str = "before take-over ";
+/// The same for who had let the drive go: it may open it while its store is away. Nobody is told of these, since every
+/// change from one computer to another makes one.
+const HANDED_OVER: &str = "before hand-over ";
 /// Between the name of the drive and that of the device whose fork it is.
 const BETWEEN: &str = " (fork from ";
 
@@ -65,13 +68,19 @@ impl From<StoreError> for ForkError {
 /// Whether a label is the program's own: a collection, or a fork that is made, would take a person's snapshot for what
 /// such a label stands for.
 pub fn is_reserved(label: &str) -> bool {
-    label == FORK_POINT || label.starts_with(DEPOSED)
+    label == FORK_POINT || label.starts_with(DEPOSED) || is_for_absent(label)
+}
+
+/// Whether a label only keeps what a device may go on from that has let the drive go.
+pub fn is_for_absent(label: &str) -> bool {
+    label.starts_with(HANDED_OVER)
 }
 
 /// What keeps the version that was current, as `head` names it, when a drive was taken over at `epoch`.
 pub(crate) fn deposed_snapshot(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
+    let why = if head.state == HeadState::Held { DEPOSED } else { HANDED_OVER };
     Snapshot {
-        label: format!("{DEPOSED}{}", epoch.0),
+        label: format!("{why}{}", epoch.0),
         root: head.root,
         root_hash: head.root_hash,
         taken_ms: now_ms(),
@@ -106,7 +115,8 @@ pub(crate) async fn keep_deposed(
 
 /// The epoch of the take-over that made a snapshot, if one did.
 pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
-    snapshot.label.strip_prefix(DEPOSED)?.parse().ok().map(Epoch)
+    let epoch = [DEPOSED, HANDED_OVER].iter().find_map(|why| snapshot.label.strip_prefix(why));
+    epoch?.parse().ok().map(Epoch)
 }
 
 /// Where a fork begins.

@@ -32,7 +32,7 @@ mod window;
 pub use queue::{Class, Job, Queue};
 pub use scans::Scans;
 pub use sink::Fetched;
-use sink::Sink;
+use sink::{ForReaders, Sink};
 use streams::Streams;
 use strides::Strides;
 
@@ -289,8 +289,14 @@ impl Puller {
 
     async fn run(&self, job: Job) -> Result<(), PullError> {
         let _admission = self.room.let_in(job.blocks.byte_len()).await.map_err(cache_full)?;
-        let pull = self.pull_until_done(job.blocks, &*self.cache);
-        if job.class == Class::Reader { pull.await } else { in_background(pull).await }
+        let for_readers = ForReaders(&self.cache);
+        match job.class {
+            Class::Reader => self.pull_until_done(job.blocks, &for_readers).await,
+            Class::ReadAhead => in_background(self.pull_until_done(job.blocks, &for_readers)).await,
+            Class::Metadata | Class::Pinned | Class::Trace | Class::Rest => {
+                in_background(self.pull_until_done(job.blocks, &*self.cache)).await
+            }
+        }
     }
 
     /// Pulls until it succeeds or cannot succeed.

@@ -33,6 +33,7 @@ mod seen;
 mod status;
 mod survey;
 mod take;
+mod trace;
 mod write;
 
 pub use close::VolumeDevice;
@@ -50,6 +51,7 @@ pub struct Volume {
     room: Arc<room::Room>,
     survey: survey::Survey,
     scanning: scanning::Scanning,
+    trace: trace::Trace,
     pins: pins::Pins,
     /// None for a version that is only looked at: what is written to it stays here and is thrown away.
     pusher: Option<Pusher>,
@@ -134,6 +136,11 @@ impl Volume {
     /// Takes chunks out of the cache, but for what has to stay: what the store does not have, metadata, and what is pinned.
     /// Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[crate::units::ChunkIndex]) -> std::io::Result<u64> {
+        // What was just uploaded may be in the journal only, and would stay here by that.
+        let durable = self.journal.durable();
+        if let Err(error) = keeper::apply(&self.journal, &self.cache, Some(&self.room), durable).await {
+            tracing::debug!(error, "not all of the journal is carried to the cache");
+        }
         let residents = self.cache.residents();
         let stays =
             |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks) || residents.must_stay(blocks);

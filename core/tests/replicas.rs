@@ -468,7 +468,7 @@ fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
         let shared = segments(&bench.store).await;
         drive::retire(&here, bench.drive, "file:///replica", &device(0)).await.unwrap();
         let there = objects(&bench, &replica);
-        replica::promote(&there, bench.drive, Epoch(0), false, &device(1)).await.unwrap();
+        replica::promote(&there, bench.drive, Epoch(0), false, &device(0)).await.unwrap();
         // The store is a replica of the drive now, and the clone's own.
         let there = Bench { store: replica.clone(), ..bench.elsewhere() };
         let mut drive = open(&there, 0, &bench.store).await;

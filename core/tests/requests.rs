@@ -346,8 +346,9 @@ fn a_read_by_itself_fetches_one_frame() {
         let (_, _, volume) = large.open_from_afar(0).await;
         until_surveyed(&volume).await;
         let (before, begun) = (volume.status(), Instant::now());
+        // At no equal distances.
         for number in 0..READS {
-            read(&volume, (number * 1013) % FILLED, 1).await;
+            read(&volume, number * number * 1013 % FILLED, 1).await;
         }
         let after = volume.status();
         let frame_bytes = Geometry::standard(FILLED).frame_blocks * 4096;

@@ -14,7 +14,7 @@ use holdall_core::ext4::{InodeNumber, Kind, Limits, Walk};
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
-use holdall_core::units::BlockRange;
+use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use std::fs::File;
 use std::io::Write;
@@ -425,5 +425,32 @@ fn who_reads_the_beginnings_of_many_files_gets_no_more_than_those() {
         }
         // A frame for each file, and not what lies around them.
         assert!(fetched[0] < fetched[1] && fetched[0] <= 400 * 17_000, "{fetched:?}");
+    });
+}
+
+#[test]
+fn what_was_read_first_comes_by_itself_the_next_time_and_what_is_fetched_in_vain_is_counted() {
+    let world = World::new();
+    let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1;
+    let middle = BlockRange::new((film.start + film.count() / 2).next_multiple_of(16), 16);
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        let read = VolumeDevice(volume.clone()).read(middle.start * 4096..(middle.start + 1) * 4096).wait();
+        drop(read.await.unwrap());
+        let status = volume.status();
+        assert_eq!(status.fetched_used_bytes, 4096);
+        assert!((4096..=65536).contains(&status.fetched_bytes), "a frame for a block: {status:?}");
+        volume.evict(&[ChunkIndex(middle.start / 16)]).await.unwrap();
+        assert!(!are_local(&volume, &[middle]));
+        close(volume).await;
+
+        let volume = world.open_from_afar().await;
+        let took = until(&volume, |volume| are_local(volume, &[middle])).await;
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert_eq!(volume.status().fetched_bytes, 0, "nobody has asked for it");
+        let others = BlockRange::new(middle.end + 64, 16);
+        assert!(!are_local(&volume, &[others]));
+        close(volume).await;
     });
 }

@@ -92,6 +92,12 @@ pub struct DriveStatus {
     pub journal_limit_bytes: u64,
     /// Bytes that are wanted from the store.
     pub pending_pull_bytes: u64,
+    /// Bytes that were fetched for programs that read, and ahead of them, since the drive was opened.
+    #[serde(default)]
+    pub fetched_bytes: u64,
+    /// Of those, the bytes that were read.
+    #[serde(default)]
+    pub fetched_used_bytes: u64,
     /// Bytes that are always kept on this device.
     pub pinned_bytes: u64,
     /// What that is, and how far it is here.

@@ -153,6 +153,8 @@ impl Drive {
             journal_bytes: 0,
             journal_limit_bytes: 0,
             pending_pull_bytes: 0,
+            fetched_bytes: 0,
+            fetched_used_bytes: 0,
             pinned_bytes: 0,
             pins: Vec::new(),
             block_device: None,
@@ -183,6 +185,8 @@ impl Drive {
         status.journal_bytes = now.journal_bytes;
         status.journal_limit_bytes = now.journal_limit_bytes;
         status.pending_pull_bytes = now.pending_pull_bytes;
+        status.fetched_bytes = now.fetched_bytes;
+        status.fetched_used_bytes = now.fetched_used_bytes;
         let requests = now.requests;
         status.pinned_bytes = volume.pinned_bytes();
         status.requests = api::Requests {

@@ -1,6 +1,6 @@
 //! The file system on the device, while it is not mounted (or, for growth, while it is).
 
-use super::superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES};
+use super::superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES, SUPERBLOCK_END_BYTES};
 use super::{Refused, Target, tools};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -33,8 +33,16 @@ pub(super) fn probe(target: &Target) -> Result<Content, Refused> {
     target.verify()?;
     let mut bytes = Vec::with_capacity(LOOKED_AT_BYTES);
     let device = open_exclusive(&target.device)?;
-    let read = device.take(LOOKED_AT_BYTES as u64).read_to_end(&mut bytes);
-    read.map_err(Refused::system("read", &target.device))?;
+    // No more than that: what lies beyond may be in a store that is away. A hint that is not taken does no harm.
+    let _ = rustix::fs::fadvise(&device, 0, None, rustix::fs::Advice::Random);
+    // An ext4 is known by its superblock; only of what is none the rest matters.
+    for len in [SUPERBLOCK_END_BYTES, LOOKED_AT_BYTES] {
+        let read = (&device).take((len - bytes.len()) as u64).read_to_end(&mut bytes);
+        read.map_err(Refused::system("read", &target.device))?;
+        if matches!(Content::of(&bytes), Content::Ext4(_)) {
+            break;
+        }
+    }
     Ok(Content::of(&bytes))
 }
 

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// last is btrfs, at 64 KiB.
 pub(super) const LOOKED_AT_BYTES: usize = 128 << 10;
 
+/// A block, which holds ext4's superblock.
+pub(super) const SUPERBLOCK_END_BYTES: usize = 4096;
+
 const OFFSET: usize = 1024;
 const MAGIC_AT: usize = 0x38;
 const MAGIC: u16 = 0xef53;

@@ -203,15 +203,16 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
 #[test]
 fn what_may_not_be_read_is_counted_and_the_rest_is_found() {
     // Root may read everything, so another user looks.
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::create_dir(dir.path().join("closed")).unwrap();
-    std::fs::write(dir.path().join("file"), "f").unwrap();
-    std::fs::write(dir.path().join("secret"), "s").unwrap();
+    let mounted = Mounted::new();
+    std::fs::set_permissions(mounted.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = mounted.root();
+    std::fs::remove_dir(path.join("lost+found")).unwrap();
+    std::fs::create_dir(path.join("closed")).unwrap();
+    std::fs::write(path.join("file"), "f").unwrap();
+    std::fs::write(path.join("secret"), "s").unwrap();
     for (name, mode) in [("closed", 0o700), ("secret", 0o600)] {
-        std::fs::set_permissions(dir.path().join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::set_permissions(path.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
     }
-    let path = dir.path().to_owned();
     let looked = std::thread::spawn(move || {
         const NOBODY: u32 = 65534;
         // SAFETY: changes the identity of this thread alone, which ends with the test.
@@ -221,8 +222,8 @@ fn what_may_not_be_read_is_counted_and_the_rest_is_found() {
         assert!(readable.is_err(), "the thread is somebody else");
         scan_below(&path, ".")
     });
-    let (_, ended) = looked.join().unwrap();
+    let (files, ended) = looked.join().unwrap();
     let blind = ended.unwrap();
-    assert_eq!(blind.unreadable, 2, "{blind:?}");
+    assert_eq!((files.len(), blind.unreadable, blind.failed), (1, 2, false), "{blind:?}");
     assert!(blind.example.is_some_and(|path| path.contains("secret") || path.contains("closed")));
 }

@@ -117,10 +117,10 @@ impl Walk<'_> {
                 Ok(directory) => self.directory(&path, &directory, &mut waiting)?,
                 // It went meanwhile, or something else was put there; that is told as a change.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {}
-                Err(_) if waiting.is_empty() && path == Path::new(&self.scan.path) => {
-                    return Err(Stopped::Unscannable(Unscannable::Failed("it may not be read".into())));
+                Err(errno) if path == Path::new(&self.scan.path) => {
+                    return Err(Stopped::Unscannable(unscannable(errno)));
                 }
-                Err(_) => self.unreadable(&path),
+                Err(errno) => self.unreadable(&path, errno),
             }
         }
         Ok(())
@@ -138,9 +138,12 @@ impl Walk<'_> {
             // Its blocks are metadata, which is local anyway.
             Err(error) => tracing::debug!(%error, "the blocks of a directory are not known"),
         }
-        let Ok((files, below)) = entries(directory) else {
-            self.unreadable(path);
-            return Ok(());
+        let (files, below) = match entries(directory) {
+            Ok(entries) => entries,
+            Err(errno) => {
+                self.unreadable(path, errno);
+                return Ok(());
+            }
         };
         for name in files {
             self.entry(path, directory, &name)?;
@@ -158,8 +161,8 @@ impl Walk<'_> {
                 self.file(&file, &stat)
             }
             Ok(_) | Err(Errno::NOENT | Errno::LOOP | Errno::XDEV | Errno::NXIO) => Ok(()),
-            Err(_) => {
-                self.unreadable(&path.join(OsStr::from_bytes(name.to_bytes())));
+            Err(errno) => {
+                self.unreadable(&path.join(OsStr::from_bytes(name.to_bytes())), errno);
                 Ok(())
             }
         }
@@ -177,6 +180,7 @@ impl Walk<'_> {
             }
             Err(error) => {
                 self.blind.unreadable += 1;
+                self.blind.failed = true;
                 self.blind.example.get_or_insert_with(|| error.to_string());
             }
         }
@@ -187,8 +191,9 @@ impl Walk<'_> {
         self.flush_if_full()
     }
 
-    fn unreadable(&mut self, path: &Path) {
+    fn unreadable(&mut self, path: &Path, errno: Errno) {
         self.blind.unreadable += 1;
+        self.blind.failed |= !matches!(errno, Errno::ACCESS | Errno::PERM);
         self.blind.example.get_or_insert_with(|| path.display().to_string());
     }
 

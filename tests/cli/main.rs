@@ -7,6 +7,7 @@ mod events;
 mod failures;
 mod fake;
 mod interrupted;
+mod pins;
 mod place;
 mod progress;
 mod pty;

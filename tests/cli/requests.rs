@@ -66,6 +66,40 @@ fn cases() -> Vec<Case> {
             json!({"at": null, "attach": "auto", "read_only": false, "snapshot": null, "take_over": true}),
             opened(),
         ),
+        // Nobody sees how far it is: nobody waits, unless that is asked for.
+        case(
+            "pin /mnt/w/letters",
+            "POST /v1/pins",
+            json!({"paths": ["/mnt/w/letters"], "dry_run": false, "wait": false}),
+            json!([pin()]),
+        ),
+        case(
+            "pin /mnt/w/letters /mnt/w/plan --wait",
+            "POST /v1/pins",
+            json!({"paths": ["/mnt/w/letters", "/mnt/w/plan"], "dry_run": false, "wait": true}),
+            json!([pin()]),
+        ),
+        case(
+            "pin --drive work --dry-run",
+            "POST /v1/pins",
+            json!({"drive": "work", "dry_run": true, "wait": false}),
+            json!([pin()]),
+        ),
+        case("unpin --drive work", "POST /v1/pins/remove", json!({"drive": "work"}), json!([pin()])),
+        case("pins", "GET /v1/pins", Value::Null, json!([pin()])),
+        case("pins work", "GET /v1/drives/work/pins", Value::Null, json!([pin()])),
+        case(
+            "evict /mnt/w/letters",
+            "POST /v1/evict",
+            json!({"paths": ["/mnt/w/letters"]}),
+            json!({"bytes_freed": 4096, "stayed_bytes": 0}),
+        ),
+        case(
+            "wait /mnt/w/film --ready 80% --timeout 60s",
+            "POST /v1/wait",
+            json!({"path": "/mnt/w/film", "percent": 80, "timeout_ms": 60_000}),
+            json!({"drive": "work", "bytes": 100, "ready_bytes": 81}),
+        ),
         case("drive forks work", "GET /v1/drives/work/forks", Value::Null, json!([fork()])),
         case(
             "drive forks work open 1 --at /mnt/w --attach loop",

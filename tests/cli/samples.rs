@@ -46,6 +46,15 @@ pub fn opened() -> Value {
     })
 }
 
+/// A folder of which some is still to come.
+pub fn pin() -> Value {
+    json!({
+        "drive": "work", "path": "letters", "at": "/home/ann/Holdall/work/letters", "state": "Syncing",
+        "reason": null, "files_ready": 1000, "files_total": 1204, "bytes": 3 << 20, "ready_bytes": 2 << 20,
+        "unreadable": 0,
+    })
+}
+
 pub fn synced() -> Value {
     json!({"root": "root/ab/2", "root_hash": "00ff", "epoch": 3, "lsn": 77})
 }

@@ -173,11 +173,21 @@ fn a_full_disk_under_the_journal_is_emptied_by_uploads_too() {
 fn a_full_disk_under_the_cache_leaves_everything_in_the_journal() {
     let bench = Bench::new();
     let (small, machine) = cramped(&bench, 48, |machine, at| machine.cache = at);
-    let content = overfill(&machine, 100, "the cache cannot be written", || {
-        // What does not fit is read from the journal.
-        small.resize(48);
+    let content = noise(2, 100 << 20);
+    write_synced(&machine.mountpoint().join("large"), &content);
+    // What does not fit is read from the journal, and the limit is kept: half of the disk.
+    let status = machine.status_when("applied as far as there is room", |status| {
+        status["cached_bytes"].as_u64() > status["cache_limit_bytes"].as_u64().map(|limit| limit / 2)
     });
-    assert!(fs::read(machine.mountpoint().join("large")).unwrap() == *content);
+    assert!(status["cached_bytes"].as_u64() <= status["cache_limit_bytes"].as_u64(), "{status}");
+    assert_eq!(status["state"], "Paused", "{status}");
+    assert!(fs::read(machine.mountpoint().join("large")).unwrap() == content);
+    // Others fill the disk to its end.
+    let junk = bench.path("small/junk");
+    assert!(fs::write(&junk, vec![1; 64 << 20]).is_err());
+    let late = noise(5, 20 << 20);
+    write_synced(&machine.mountpoint().join("late"), &late);
+    assert!(fs::read(machine.mountpoint().join("late")).unwrap() == late);
     // It is uploaded from there, too.
     machine.ok(&["drive", "resume", "d"]);
     machine.ok(&["drive", "sync", "d"]);

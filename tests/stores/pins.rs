@@ -16,13 +16,14 @@ const LARGE_BYTES: usize = 80 << 20;
 
 /// A drive in a bucket, with files that its first computer has left there.
 struct World {
-    bench: Bench,
-    _server: S3Server,
-    proxy: FaultProxy,
-    url: String,
     a: Person,
+    proxy: FaultProxy,
+    _server: S3Server,
+    url: String,
     /// What the files below `kept` hold, by their paths there.
     kept: BTreeMap<PathBuf, Vec<u8>>,
+    // The last to go: the others live in its directories.
+    bench: Bench,
 }
 
 impl World {
@@ -53,7 +54,7 @@ impl World {
             (0..LARGE_BYTES / 4).flat_map(|word| (word as u32 / 64 + 1).to_le_bytes()).collect();
         std::fs::write(root.join("large"), large).unwrap();
         a.ok(&["drive", "close", "d", "--wait"]);
-        Self { bench, _server: server, proxy, url, a, kept }
+        Self { a, proxy, _server: server, url, kept, bench }
     }
 
     /// A second computer that has the drive open, and nothing of it yet.

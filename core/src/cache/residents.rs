@@ -20,6 +20,10 @@ pub struct Residents {
     pinned: Bitmap,
     /// Blocks that stay for a while: somebody waits until there are enough of them.
     held: Bitmap,
+    /// Blocks that were fetched for a reader or ahead of one, and not read yet.
+    unread: Bitmap,
+    fetched_blocks: AtomicU64,
+    used_blocks: AtomicU64,
     // Held to add one, or to take them.
     written: Mutex<Vec<BlockRange>>,
 }
@@ -36,6 +40,9 @@ impl Residents {
             kept: Bitmap::new(capacity),
             pinned: Bitmap::new(capacity),
             held: Bitmap::new(capacity),
+            unread: Bitmap::new(capacity),
+            fetched_blocks: AtomicU64::new(0),
+            used_blocks: AtomicU64::new(0),
             written: Mutex::default(),
         }
     }
@@ -65,8 +72,24 @@ impl Residents {
         }
     }
 
+    /// Blocks were fetched for a reader, or ahead of one.
+    pub fn are_fetched(&self, blocks: BlockRange) {
+        self.unread.set(blocks);
+        self.fetched_blocks.fetch_add(blocks.count(), Relaxed);
+    }
+
+    /// Bytes that were fetched for readers and ahead of them, and how many of them were read since.
+    pub fn fetched_and_used_bytes(&self) -> (u64, u64) {
+        let bytes = |blocks: &AtomicU64| blocks.load(Relaxed) * crate::units::BLOCK_BYTES;
+        (bytes(&self.fetched_blocks), bytes(&self.used_blocks))
+    }
+
     /// Blocks that are here were read. Takes no lock.
     pub fn are_read(&self, blocks: BlockRange) {
+        if self.unread.any(blocks) {
+            self.used_blocks.fetch_add(self.unread.count(blocks), Relaxed);
+            self.unread.clear(blocks);
+        }
         let second = self.second.load(Relaxed);
         for part in blocks.by_chunk() {
             self.heat.is_read(ChunkIndex(part.start / CHUNK_BLOCKS), second);
@@ -134,6 +157,11 @@ impl Residents {
 
     pub(super) fn hold_no_more(&self, runs: &[BlockRange]) {
         runs.iter().for_each(|run| self.held.clear(*run));
+    }
+
+    /// Whether any of the blocks is metadata that stays.
+    pub fn is_any_kept(&self, blocks: BlockRange) -> bool {
+        self.kept.any(blocks)
     }
 
     /// Whether all of the blocks have to stay.

@@ -29,6 +29,21 @@ impl Sink for Cache {
     }
 }
 
+/// The cache, of what is fetched for a reader or ahead of one: how much of that is read is counted.
+pub(super) struct ForReaders<'a>(pub &'a Cache);
+
+impl Sink for ForReaders<'_> {
+    fn data(&self, run: BlockRange, data: &[u8]) -> io::Result<()> {
+        self.0.fill(run, data)?;
+        self.0.residents().are_fetched(run);
+        Ok(())
+    }
+
+    fn zero(&self, run: BlockRange) -> io::Result<()> {
+        self.0.fill_zero(run)
+    }
+}
+
 /// Blocks in memory, by their first block; no data stands for zeros. For one reader: nothing keeps them current.
 #[derive(Default)]
 pub struct Fetched {

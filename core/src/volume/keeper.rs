@@ -1,7 +1,7 @@
 //! The keeper: syncs the journal every so often, applies durable records to the cache, makes the cache durable, and
 //! gives journal space back.
 
-use super::room::Room;
+use super::room::{NoRoom, Room};
 use crate::cache::Cache;
 use crate::journal::{Journal, Operation, Progress, Record};
 use crate::planted::{self, Bug};
@@ -174,8 +174,7 @@ impl Work {
             true => self.journal.appended(),
         };
         self.cache.residents().tick();
-        apply(&self.journal, &self.cache, Some(&self.room), durable).await?;
-        self.applied = durable;
+        self.applied = apply(&self.journal, &self.cache, Some(&self.room), durable).await?;
         let committed = match planted::has(Bug::FreedBeforeCommit) {
             false => (self.committed)(),
             true => self.applied,
@@ -197,13 +196,14 @@ impl Work {
 }
 
 /// Carries records up to `upto`, which are durable, to the cache file, as far as there is `room`; none given is room
-/// enough. Where there is none, or the disk is full, they stay in the journal.
+/// enough. Where there is none they stay in the journal, and are read from there: no trouble yet. So they do where the disk
+/// is full, which is. Tells the last record up to which all are in the cache file.
 pub(super) async fn apply(
     journal: &Journal,
     cache: &Cache,
     room: Option<&Room>,
     upto: Lsn,
-) -> Result<(), String> {
+) -> Result<Lsn, String> {
     /// Of a cache's limit, what is let in at once.
     const SHARE: u64 = 16;
     let _turn = journal.applying.lock().await;
@@ -213,27 +213,30 @@ pub(super) async fn apply(
     while !rest.is_empty() {
         let mut bytes = 0;
         let fits = rest.iter().take_while(|record| {
-            bytes += new_bytes(cache, record);
+            bytes += data_bytes(record);
             bytes <= most
         });
         let (now, later) = rest.split_at(fits.count().max(1));
-        let bytes = now.iter().map(|record| new_bytes(cache, record)).sum();
+        let bytes = now.iter().map(data_bytes).sum();
         let _admission = match room {
-            Some(room) => Some(room.let_in(bytes).await.map_err(|error| error.to_string())?),
+            Some(room) => match room.let_in(bytes).await {
+                Ok(admission) => Some(admission),
+                Err(NoRoom) => return Ok(now[0].lsn.prev()),
+            },
             None => None,
         };
         cache.apply(now).await.map_err(|error| format!("the cache cannot be written: {error}"))?;
         journal.applied(later.first().map_or(upto, |next| next.lsn.prev()));
         rest = later;
     }
-    Ok(())
+    Ok(upto)
 }
 
-/// What a record takes of the cache's room that is not taken yet.
-fn new_bytes(cache: &Cache, record: &Record) -> u64 {
+/// What a record may take of the cache's room. It may have that already; but what is there and zero takes none.
+fn data_bytes(record: &Record) -> u64 {
     match record.operation {
-        Operation::Data(blocks) => cache.absent(blocks).iter().map(|run| run.byte_len()).sum(),
-        _ => 0,
+        Operation::Data(blocks) => blocks.byte_len(),
+        Operation::Zero(_) | Operation::Resize(_) => 0,
     }
 }
 

@@ -25,6 +25,7 @@ use super::scanning::Scanning;
 use super::seen::Seen;
 use super::survey::Survey;
 use super::take::{begin_fork, seize, swap_epoch};
+use super::trace::Trace;
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
@@ -520,6 +521,7 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     cache.pin(&pinned.below(cache.valid().capacity()))?;
     let (dirty, pushes) = (journal.clone(), writer.is_some());
     let is_dirty = move |blocks| !pushes || dirty.is_dirty(blocks);
+    let trace = Trace::start(disk.clone(), cache.valid().capacity());
     let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
     let puller = Puller::new(map.clone(), cache.clone(), journal.clone(), room.clone());
     let (pusher, rememberer) = writer.unzip();
@@ -543,6 +545,7 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         pins: Pins::start(volume.clone(), pinned),
         survey: Survey::start(volume.clone(), size_blocks, limits.metadata_first),
         scanning: Scanning::new(),
+        trace,
         journal,
         cache,
         map,

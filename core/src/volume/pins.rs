@@ -125,7 +125,7 @@ impl Volume {
     /// How far that is here.
     pub fn pins_status(&self) -> PinsStatus {
         let pinned = self.pinned();
-        let trouble = self.pins.shared.trouble.lock().clone();
+        let trouble = self.pins_trouble();
         let runs = pinned.below(self.size_blocks());
         let missing = match pinned.is_whole() {
             // Run by run there may be a million of them.
@@ -157,6 +157,16 @@ impl Volume {
     /// The same for blocks, which takes no look at a map.
     pub fn cache_needed(&self, pinned: &Pinned) -> u64 {
         self.needed_blocks(pinned) * BLOCK_BYTES + self.status().dirty_bytes
+    }
+
+    /// Metadata and pins alone.
+    pub fn cache_stays_bytes(&self, pinned: &Pinned) -> u64 {
+        self.needed_blocks(pinned) * BLOCK_BYTES
+    }
+
+    /// Why pulling what is pinned does not get on.
+    pub fn pins_trouble(&self) -> Option<String> {
+        self.pins.shared.trouble.lock().clone()
     }
 
     /// Bytes that are pinned; of a whole drive those of data, as far as they are counted.

@@ -28,8 +28,9 @@ impl Volume {
         }
         match self.lease(&range) {
             Some(lease) => {
-                self.cache.residents().are_read(BlockRange::covering(&range));
-                self.puller.note_read(BlockRange::covering(&range), false);
+                let blocks = BlockRange::covering(&range);
+                self.note_read(blocks);
+                self.puller.note_read(blocks, false);
                 Answer::Now(Ok(lease))
             }
             None => {
@@ -60,12 +61,20 @@ impl Volume {
             }
             // Between the pull and here the blocks may have been evicted again; then they are pulled again.
             if let Some(lease) = self.lease(&range) {
+                self.note_read(blocks);
                 return Ok(lease);
             }
             self.check_open()?;
         }
         // They go as fast as they come: it is more than a small cache holds.
         self.read_past_cache(range).await
+    }
+
+    /// Somebody reads blocks that are local.
+    fn note_read(&self, blocks: BlockRange) {
+        let residents = self.cache.residents();
+        residents.are_read(blocks);
+        self.trace.note(blocks, |part| residents.is_any_kept(part));
     }
 
     /// Waits for a pull of the blocks; while the store is away, for a bounded time if all of them are data of files: a

@@ -17,6 +17,8 @@ const HIGH: u64 = 970;
 const LOW: u64 = 940;
 /// Chunks that go in one turn: each turn may cost a sync of the bitmap (16 MiB).
 const CHUNKS_AT_ONCE: usize = 256;
+/// Turns in a row after which the cache is no smaller, before nothing more is expected of them.
+const FRUITLESS_MAX: u32 = 16;
 /// The disk under the cache is left so much: what else is on the computer needs room too.
 const FREE_BYTES_MIN: u64 = 1 << 30;
 /// How often the disk's free space is looked at, and whether what could not go can go now.
@@ -195,6 +197,7 @@ impl Shared {
 
     /// Makes room until there is enough or nothing more may go.
     async fn make(&self) {
+        let mut fruitless = 0;
         loop {
             let used = self.used();
             let limit = self.look_at_disk(used);
@@ -207,7 +210,9 @@ impl Shared {
                 tracing::warn!(%error, "chunks could not be taken out of the cache");
                 0
             });
-            let is_stuck = freed == 0 || self.used() >= used;
+            // What comes meanwhile may take as much as goes.
+            fruitless = if self.used() < used { 0 } else { fruitless + 1 };
+            let is_stuck = freed == 0 || fruitless == FRUITLESS_MAX;
             self.tell(is_stuck);
             if is_stuck {
                 return;

@@ -27,6 +27,10 @@ pub struct VolumeStatus {
     pub pending_pull_bytes: u64,
     /// Whether all metadata of the file system that is known is local: listings need no store.
     pub has_metadata: bool,
+    /// Bytes that were fetched for readers and ahead of them since it was opened.
+    pub fetched_bytes: u64,
+    /// Of those, the bytes that were read.
+    pub fetched_used_bytes: u64,
     /// Whether somebody reads the beginnings of one file after another, and is slowed down.
     pub slows_scan: bool,
     /// The last record that was written, and the last that is durable here.
@@ -55,6 +59,7 @@ impl Volume {
         let committed = push.as_ref().map_or(Lsn(0), |push| push.committed);
         let unsent = push.is_some() && self.journal.appended() > committed;
         let unpushed_bytes = if unsent { self.journal.bytes_after(committed) } else { 0 };
+        let (fetched_bytes, fetched_used_bytes) = self.cache.residents().fetched_and_used_bytes();
         VolumeStatus {
             size_bytes: self.size_blocks() * BLOCK_BYTES,
             // What it takes of the local disk: a run of zeros is here too, and takes nothing.
@@ -67,6 +72,8 @@ impl Volume {
             journal_limit_bytes: space.limit_bytes,
             pending_pull_bytes: self.puller.pending_bytes(),
             has_metadata: self.survey.is_complete(),
+            fetched_bytes,
+            fetched_used_bytes,
             slows_scan: self.scanning.is_slowing(),
             appended: self.journal.appended(),
             durable: self.journal.durable(),

@@ -22,6 +22,8 @@ const JOURNAL_AFTER: Duration = Duration::from_secs(60);
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// Of the cache's limit, what metadata may keep: one part in so many.
 const KEPT_SHARE: u64 = 2;
+/// Of the cache's limit, what the trace of the last opening may fill: one part in so many.
+const TRACE_SHARE: u64 = 4;
 /// Misses that wait to be looked at. More come from a scan, of which nothing is to be foreseen.
 const MISSES_MAX: usize = 64;
 /// Files that were looked at lately are not looked at again.
@@ -197,6 +199,7 @@ impl Running {
         match self.completed_at {
             None => {
                 self.completed_at = Some(Instant::now());
+                self.pull_trace(puller);
                 let is_whole = || journal.iter().all(|range| puller.missing(*range).is_empty());
                 self.mountable.send_replace(Some(!self.walk.lock().needs_recovery() || is_whole()));
             }
@@ -204,6 +207,19 @@ impl Running {
                 journal.into_iter().for_each(|range| puller.want(Class::Trace, range));
             }
             Some(_) => {}
+        }
+    }
+
+    /// What was read first after the last opening is likely to be again.
+    fn pull_trace(&self, puller: &Arc<Puller>) {
+        let Some(volume) = self.volume.upgrade() else { return };
+        let most = volume.room.limit() / TRACE_SHARE / crate::units::CHUNK_BYTES;
+        let drive = volume.all_blocks();
+        for chunk in volume.trace.last().into_iter().take(most as usize) {
+            let blocks = chunk.blocks().intersect(&drive);
+            if !blocks.is_empty() {
+                puller.want(Class::Trace, blocks);
+            }
         }
     }
 

@@ -56,6 +56,10 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
     rows.push(("here", here(drive)));
+    if let Some(share) = (100 * drive.fetched_used_bytes).checked_div(drive.fetched_bytes) {
+        let fetched = format_bytes(drive.fetched_bytes);
+        rows.push(("fetched", format!("{fetched} since it was opened, {share} % of it was read")));
+    }
     rows.push(("store", format!("{} ({})", drive.store, mode(drive.store_mode))));
     if let Some(holder) = &drive.holder {
         let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));

@@ -12,6 +12,7 @@ use super::Drive;
 use super::scanning::{ScanError, Scanner};
 use crate::api::{self, Failure, Pin, PinState};
 use crate::daemon::failure;
+use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Pinned, Volume};
 use parking_lot::Mutex;
 use saved::{Loaded, Saved};
@@ -70,8 +71,10 @@ struct State {
 /// A path that is pinned.
 #[derive(Default)]
 struct Kept {
-    /// What is there; none before it was scanned since the drive was opened.
+    /// What is there; none before it was scanned since the drive was opened, or where it cannot be.
     tally: Option<Arc<Tally>>,
+    /// Whether that is all: else the blocks that it was before stay too.
+    is_seen: bool,
     /// Why it cannot be kept.
     problem: Option<String>,
     /// As they were shown last.
@@ -158,7 +161,7 @@ impl Drive {
         let _ = tokio::task::spawn_blocking(move || scanner.stop()).await;
         let mut state = self.pins.state.lock();
         // At the next opening they are looked at anew.
-        state.paths.values_mut().for_each(|path| path.tally = None);
+        state.paths.values_mut().for_each(|path| (path.tally, path.is_seen) = (None, false));
     }
 
     /// Has all that is pinned be looked at anew.
@@ -200,7 +203,7 @@ impl Drive {
     fn apply_pins(&self, volume: &Volume) -> io::Result<()> {
         let (whole, paths, wanted, before) = {
             let state = self.pins.state.lock();
-            let unseen = state.paths.values().any(|path| path.tally.is_none() && path.problem.is_none());
+            let unseen = state.paths.values().any(|path| !path.is_seen);
             let seen = state
                 .paths
                 .values()
@@ -234,17 +237,18 @@ impl Drive {
 
     /// What of `wanted` the cache can hold, and the bytes that it cannot.
     fn what_fits(&self, volume: &Volume, wanted: Pinned, before: &Pinned) -> (Pinned, u64) {
-        let status = volume.status();
+        // What waits for upload is on its way out, and most of it is just what is new here.
+        let needed = volume.cache_stays_bytes(&wanted);
         // A tenth is left to work with.
-        let room = status.cache_limit_bytes / 11 * 10;
-        let needed = volume.cache_needed(&wanted);
+        let room = volume.status().cache_limit_bytes / 11 * 10;
         if needed <= room {
             return (wanted, 0);
         }
-        let too_much = needed - room;
         let bytes: u64 = wanted.as_runs().iter().map(|run| run.byte_len()).sum();
-        let blocks = bytes.saturating_sub(too_much) / holdall_core::units::BLOCK_BYTES;
-        (Pinned::runs(fit::fit(wanted.as_runs(), before.as_runs(), blocks)), too_much)
+        let blocks = bytes.saturating_sub(needed - room) / BLOCK_BYTES;
+        let fitting = Pinned::runs(fit::fit(wanted.as_runs(), before.as_runs(), blocks));
+        let taken: u64 = fitting.as_runs().iter().map(|run| run.byte_len()).sum();
+        (fitting, bytes - taken)
     }
 
     /// All that is pinned of the drive.
@@ -275,7 +279,8 @@ impl Drive {
                 pin.figures = tally.figures(volume);
             }
             let figures = pin.figures;
-            let is_ready = pin.tally.is_some()
+            let is_ready = pin.is_seen
+                && pin.tally.is_some()
                 && (figures.files_ready, figures.ready_bytes) == (figures.files_total, figures.bytes);
             let (mut pin_state, mut reason) = self.state_of(volume.as_deref(), is_ready, pin.problem.clone());
             if pin_state == PinState::Syncing && too_much {
@@ -283,6 +288,9 @@ impl Drive {
             }
             if pin_state == PinState::Syncing && pin.tally.is_none() {
                 reason = Some("it is being looked at".to_owned());
+            }
+            if pin_state == PinState::Syncing && reason.is_none() {
+                reason = volume.as_ref().and_then(|volume| volume.pins_trouble());
             }
             if pin.problem.is_some() && volume.is_some() {
                 pin_state = PinState::Error;

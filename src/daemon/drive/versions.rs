@@ -21,7 +21,8 @@ impl Drive {
         let (objects, _) = self.objects().await?;
         let (_, _, root) =
             drive::current(&objects, self.uuid()).await.map_err(|error| failure::drive(&error))?;
-        Ok(root.snapshots.iter().map(status::snapshot).collect())
+        let shown = root.snapshots.iter().filter(|kept| !holdall_core::fork::is_for_absent(&kept.label));
+        Ok(shown.map(status::snapshot).collect())
     }
 
     /// Keeps the version of this moment under a label.

@@ -1,11 +1,10 @@
 //! Errors of pinning, of taking files out of the cache, and of waiting for them.
 
-use super::{NOTHING_CHANGED, failure, local, read, state};
+use super::{NOTHING_CHANGED, failure, read, state};
 use crate::api::{Code, Failure, Pin};
 use crate::daemon::drive::{ScanError, words};
 use crate::scanner::Unscannable;
 use holdall_core::pull::PullError;
-use std::io;
 
 /// A path on no drive that is open.
 pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
@@ -124,6 +123,11 @@ pub fn evict_pinned(name: &str, path: Option<&str>) -> Failure {
 pub fn pull(error: &PullError) -> Failure {
     match error {
         PullError::Read(error) => read(error),
-        PullError::Cache(reason) => local(&io::Error::other(reason.clone())),
+        PullError::Cache(reason) => failure(
+            Code::Failed,
+            format!("Not all of it could be downloaded: {reason}."),
+            "What was downloaded is here.",
+            "Check the room on the local disk (holdall doctor), and that the store is whole (holdall drive check).",
+        ),
     }
 }

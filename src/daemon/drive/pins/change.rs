@@ -11,7 +11,7 @@ use crate::scanner::Unscannable;
 use crate::sizes::format_bytes;
 use holdall_core::volume::{Pinned, Volume};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often whoever waits is told how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
@@ -19,6 +19,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 const MANY_FILES: u64 = 20;
 /// A store that does not answer for so long is away.
 pub(super) const OFFLINE_AFTER: Duration = Duration::from_secs(5);
+/// Where something is wrong, and nothing more has come for so long, nobody is kept waiting.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
 const GOES_ON: &str = "The pin stays. What is missing is downloaded in the background.";
 
 /// What to pin.
@@ -59,7 +61,11 @@ impl Drive {
             match what {
                 What::Drive => state.whole = true,
                 What::Paths(_) => {
-                    let kept = |tally| Kept { tally: Some(tally), ..Kept::default() };
+                    let kept = |tally: Arc<Tally>| Kept {
+                        is_seen: !tally.blind.failed,
+                        tally: Some(tally),
+                        ..Kept::default()
+                    };
                     state
                         .paths
                         .extend(tallies.iter().map(|(path, tally)| (path.clone(), kept(tally.clone()))));
@@ -74,8 +80,13 @@ impl Drive {
     pub async fn wait_for_pins(self: &Arc<Self>, what: &What, work: &Work) -> Result<Vec<Pin>, Failure> {
         let waiting = async {
             let mut away_for = Duration::ZERO;
+            let mut moved = (0, Instant::now());
             loop {
                 let pins = self.asked(what);
+                let here = pins.iter().map(|pin| pin.ready_bytes).sum();
+                if moved.0 != here {
+                    moved = (here, Instant::now());
+                }
                 if pins.iter().all(Pin::is_ready) {
                     return Ok(pins);
                 }
@@ -91,6 +102,10 @@ impl Drive {
                     Some(pin) if away_for >= OFFLINE_AFTER => return Err(failure::pin_offline(pin)),
                     Some(_) => away_for += PROGRESS_EVERY,
                     None => away_for = Duration::ZERO,
+                }
+                let troubled = pins.iter().find(|pin| pin.state == PinState::Syncing && pin.reason.is_some());
+                if let Some(pin) = troubled.filter(|_| moved.1.elapsed() >= STUCK_AFTER) {
+                    return Err(failure::pin_stuck(pin));
                 }
                 tell(&pins, work);
                 tokio::time::sleep(PROGRESS_EVERY).await;

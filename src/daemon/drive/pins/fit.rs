@@ -2,13 +2,11 @@
 
 use holdall_core::units::BlockRange;
 
-/// The first `blocks` blocks of `wanted`, those first that are pinned `already`. Both are in order and without overlaps.
+/// What of `wanted` is pinned `already`, all of it, and of the rest as much as makes `blocks` blocks. Both are in order and without
+/// overlaps. So what was pinned once does not go because the room became less.
 pub fn fit(wanted: &[BlockRange], already: &[BlockRange], blocks: u64) -> Vec<BlockRange> {
-    let mut left = blocks;
-    let mut taken = Vec::new();
-    for run in common(wanted, already) {
-        take(run, &mut left, &mut taken);
-    }
+    let mut taken = common(wanted, already);
+    let mut left = blocks.saturating_sub(taken.iter().map(BlockRange::count).sum());
     for run in without(wanted, already) {
         take(run, &mut left, &mut taken);
     }
@@ -60,7 +58,7 @@ mod tests {
         let (wanted, already) = ([run(0, 10), run(20, 30)], [run(5, 7), run(25, 40)]);
         assert_eq!(fit(&wanted, &already, 100), [run(5, 7), run(25, 30), run(0, 5), run(7, 10), run(20, 25)]);
         assert_eq!(fit(&wanted, &already, 9), [run(5, 7), run(25, 30), run(0, 2)]);
-        assert_eq!(fit(&wanted, &already, 0), []);
+        assert_eq!(fit(&wanted, &already, 0), [run(5, 7), run(25, 30)]);
         assert_eq!(fit(&wanted, &[], 12), [run(0, 10), run(20, 22)]);
     }
 }

@@ -7,6 +7,8 @@
 use super::super::Drive;
 use super::super::scanning::{Heard, ScanError, Scanner};
 use super::change::words;
+use super::tally::Figures;
+use crate::scanner::{Blind, Unscannable};
 use holdall_core::volume::Volume;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -112,21 +114,20 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
         let kept = state.paths.get_mut(path)?;
         match found {
             Ok(tally) => {
-                kept.problem = None;
                 let blind = tally.blind.clone();
-                kept.tally = Some(Arc::new(tally));
-                match (blind.unsettled, blind.unwatched) {
-                    (true, _) => Some(UNSETTLED),
-                    (false, true) => Some(UNWATCHED),
-                    (false, false) => None,
+                (kept.tally, kept.is_seen, kept.problem) = (Some(Arc::new(tally)), !blind.failed, None);
+                match blind {
+                    Blind { unsettled: true, .. } => Some(UNSETTLED),
+                    Blind { failed: true, .. } => Some(TRY_AGAIN),
+                    Blind { unwatched: true, .. } => Some(UNWATCHED),
+                    Blind { .. } => None,
                 }
             }
             Err(error) => {
                 kept.problem = Some(words(&error));
                 // What is known to be gone is not kept; what cannot be seen just now is.
-                if matches!(error, ScanError::Unscannable(_)) {
-                    kept.tally = None;
-                    kept.figures = Default::default();
+                if is_gone(&error) {
+                    (kept.tally, kept.is_seen, kept.figures) = (None, true, Figures::default());
                 }
                 Some(TRY_AGAIN)
             }
@@ -139,12 +140,22 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
     again
 }
 
+/// Whether there is nothing to be kept at the path, and nobody will find anything there.
+fn is_gone(error: &ScanError) -> bool {
+    match error {
+        ScanError::Unscannable(
+            Unscannable::Missing | Unscannable::Link | Unscannable::Elsewhere | Unscannable::Special,
+        ) => true,
+        ScanError::Unscannable(Unscannable::Failed(_)) | ScanError::TooMany | ScanError::Gone(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_path_rests_after_a_look_and_is_then_due_once() {
+    #[test]
+    fn a_path_rests_after_a_look_and_is_then_due_once() {
         let now = Instant::now();
         let after = |seconds| now + Duration::from_secs(seconds);
         let mut agenda = Agenda::default();
