@@ -1,21 +1,22 @@
 //! The budgets, measured: the built product and its peers, by turns, on one machine, in one run.
 //!
 //!     just bench               measures, and writes benches/results/<date>.json
-//!     just bench-report        makes BENCHMARKS.md from the newest of these files
+//!     just bench-report        makes BENCHMARKS.md from these files: each section from the newest that has it
 //!
-//! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer and s3fs: what `packaging/setup tests` installs.
+//! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3: what
+//! `packaging/setup tests` installs.
 
 mod suite;
 
 use std::path::PathBuf;
-use suite::{Failure, Plan, record::Run, report};
+use suite::{Failure, Plan, report};
 
 const USAGE: &str = "\
 usage: budgets run [--quick] [--rounds N] [--only GROUP,...] [--dir DIR] [--out FILE]
        budgets report
 
 run      measures; DIR (default: /var/tmp) is where the drives and their rivals lie, on the disk that is to be measured
-report   writes BENCHMARKS.md from the newest file in benches/results";
+report   writes BENCHMARKS.md from the files in benches/results";
 
 fn main() -> Result<(), Failure> {
     // `cargo bench` adds an argument of its own.
@@ -24,8 +25,8 @@ fn main() -> Result<(), Failure> {
     match arguments.split_first() {
         Some((&"run", options)) => run(options),
         Some((&"report", [])) => {
-            let run = Run::load(&report::newest()?)?;
-            Ok(std::fs::write(report::path(), report::markdown(&run))?)
+            let text = report::markdown(&report::runs()?);
+            Ok(std::fs::write(report::path(), text)?)
         }
         _ => Err(USAGE.into()),
     }
@@ -50,9 +51,10 @@ fn run(options: &[&str]) -> Result<(), Failure> {
         }
     }
     let run = suite::measure(&plan, &dir, only.as_deref())?;
-    let out = out.unwrap_or_else(|| report::results().join(format!("{}.json", &run.taken_at[..10])));
+    let groups = only.map_or_else(String::new, |only| format!("-{}", only.join("-")));
+    let out = out.unwrap_or_else(|| report::results().join(format!("{}{groups}.json", &run.taken_at[..10])));
     run.save(&out)?;
-    print!("{}", report::table(&run));
+    print!("{}", report::table(std::slice::from_ref(&run)));
     println!("\n{} is written.", out.display());
     Ok(())
 }

@@ -80,13 +80,15 @@ pub struct VolumeLimits {
     pub batch_bytes: u64,
     /// Segments behind the last map checkpoint at most: an open reads the directory of each.
     pub tail_segments: usize,
+    /// Whether the file system is looked at, so that its metadata is pulled first. Off only to measure what that gains.
+    pub metadata_first: bool,
 }
 
 impl VolumeLimits {
     /// The usual limits, with so much of the local disk.
     pub fn new(journal_bytes: u64, cache_bytes: u64) -> Self {
         let journal = crate::journal::Limits::of_bytes(journal_bytes);
-        Self { journal, cache_bytes, batch_bytes: 256 << 20, tail_segments: 256 }
+        Self { journal, cache_bytes, batch_bytes: 256 << 20, tail_segments: 256, metadata_first: true }
     }
 }
 

@@ -25,6 +25,7 @@ const LIMITS: VolumeLimits = VolumeLimits {
     cache_bytes: 1 << 20,
     batch_bytes: 128 << 10,
     tail_segments: 12,
+    metadata_first: true,
 };
 const SYNCS_FAIL: DiskFaults = DiskFaults { sync_fails: 1000, sync_time: Duration::from_millis(2) };
 const ACCESS_IS_REFUSED: StoreFaults = StoreFaults {

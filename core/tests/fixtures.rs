@@ -36,6 +36,7 @@ const LIMITS: VolumeLimits = VolumeLimits {
     cache_bytes: 1 << 20,
     batch_bytes: 1 << 20,
     tail_segments: 64,
+    metadata_first: true,
 };
 const PASSPHRASE: &str = "correct horse battery staple";
 const SNAPSHOT: &str = "kept";

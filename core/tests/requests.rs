@@ -214,7 +214,8 @@ const FILLED: u64 = 8192;
 /// A drive with data that does not compress, on devices that have none of it.
 fn filled() -> Large {
     let journal = holdall_core::journal::Limits { file_bytes: 16 << 20, files: 8, reserve_files: 2 };
-    let limits = VolumeLimits { journal, cache_bytes: 1 << 30, batch_bytes: 16 << 20, tail_segments: 32 };
+    let limits =
+        VolumeLimits { journal, cache_bytes: 1 << 30, batch_bytes: 16 << 20, tail_segments: 32, ..LIMITS };
     let bench = Bench::of(Geometry::standard(4 * FILLED), limits);
     let large = Large { bench, dir: tempfile::tempdir().unwrap() };
     run(async {

@@ -50,6 +50,7 @@ const LIMITS: VolumeLimits = VolumeLimits {
     cache_bytes: 512 << 10,
     batch_bytes: 128 << 10,
     tail_segments: 12,
+    metadata_first: true,
 };
 const STORE_FAULTS: StoreFaults = StoreFaults {
     refused: 20,

@@ -257,6 +257,23 @@ fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
 }
 
 #[test]
+fn where_metadata_does_not_come_first_nothing_comes_that_nobody_reads() {
+    let mut world = World::new();
+    world.bench.limits.metadata_first = false;
+    run(async {
+        let volume = world.open_from_afar().await;
+        let before = volume.status().received_bytes;
+        let read = VolumeDevice(volume.clone()).read(0..4096).wait();
+        drop(read.await.unwrap());
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let received = volume.status().received_bytes - before;
+        assert!(received > 0 && received < 1 << 17, "{received}");
+        assert!(!volume.is_mountable_away().await);
+        close(volume).await;
+    });
+}
+
+#[test]
 fn what_a_mount_adds_is_found_and_kept_too() {
     let world = World::new();
     let inode = world.inode("/film.mp4");

@@ -38,6 +38,7 @@ const LIMITS: VolumeLimits = VolumeLimits {
     cache_bytes: 1 << 30,
     batch_bytes: 1 << 20,
     tail_segments: 8,
+    metadata_first: true,
 };
 
 /// What is known of a block: how many operations of its owner were begun, and how many were answered.

@@ -1,6 +1,6 @@
 //! What a run ran on.
 
-use super::peers::{s3backer, s3fs};
+use super::peers::{rclone, s3backer, s3fs};
 use super::record::Run;
 use super::{Failure, Plan};
 use holdall_servers::s3;
@@ -33,6 +33,10 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         ("s3backer's options", s3backer::OPTIONS.join(" ")),
         ("s3fs", said("s3fs", &["--version"])),
         ("s3fs's options", s3fs::OPTIONS.join(" ")),
+        ("rclone", said("rclone", &["--version"])),
+        ("rclone's options", rclone::OPTIONS.join(" ")),
+        ("ffmpeg", said("ffmpeg", &["-version"])),
+        ("sqlite3", said("sqlite3", &["--version"])),
     ];
     let sizes = [
         ("rounds", plan.rounds as u64),
@@ -45,6 +49,10 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         ("rtt_percent", plan.rtt_percent.into()),
         ("saved_bytes", plan.saved_bytes),
         ("peers_dirtied_bytes", plan.peers_dirtied_bytes),
+        ("tree_files", plan.tree_files as u64),
+        ("tree_directories", plan.tree_directories as u64),
+        ("film_seconds", plan.film_seconds),
+        ("database_rows", plan.database_rows),
     ];
     let cold = plan.cold_bytes.iter().map(|(mbit, bytes)| (format!("cold_{mbit}_mbit_bytes"), *bytes));
     Ok(Run {

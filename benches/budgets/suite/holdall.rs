@@ -31,13 +31,20 @@ impl From<&PathBuf> for Store {
 /// A computer: directories of its own, and so a daemon of its own, with one drive `d`.
 pub struct Computer {
     dir: PathBuf,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Computer {
     /// A computer that knows no drive, in `dir`.
     pub fn new(dir: &Path) -> Result<Self, Failure> {
         std::fs::create_dir_all(dir)?;
-        Ok(Self { dir: dir.to_owned() })
+        Ok(Self { dir: dir.to_owned(), variables: Vec::new() })
+    }
+
+    /// The same with a variable in the environment of its programs.
+    pub fn with(mut self, variable: &'static str, value: &'static str) -> Self {
+        self.variables.push((variable, value));
+        self
     }
 
     /// Makes its drive.
@@ -136,6 +143,7 @@ impl Computer {
         {
             command.env(variable, self.dir.join(directory));
         }
+        command.envs(self.variables.iter().copied());
         command
     }
 }

@@ -32,19 +32,19 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
 }
 
 /// A link of so many ms and, both ways, Mbit/s.
-fn link(plan: &Plan, rtt_ms: u64, mbit: Option<f64>) -> Link {
+pub fn link(plan: &Plan, rtt_ms: u64, mbit: Option<f64>) -> Link {
     let rtt = Duration::from_millis(rtt_ms) * plan.rtt_percent / 100;
     Link { rtt, up_mbit: mbit, down_mbit: mbit }
 }
 
 /// In another order in each round, so that what the machine does falls on all, and nobody always comes after the same one.
-fn rotated<T>(things: &[T], round: usize) -> impl Iterator<Item = (usize, &T)> {
+pub fn rotated<T>(things: &[T], round: usize) -> impl Iterator<Item = (usize, &T)> {
     let count = things.len();
     let step = if round.is_multiple_of(2) { 1 } else { count - 1 };
     (0..count).map(move |turn| (turn * step + round) % count).map(|at| (at, &things[at]))
 }
 
-fn row(key: String, ours: Vec<f64>, peer: Vec<f64>) -> Row {
+pub fn row(key: String, ours: Vec<f64>, peer: Vec<f64>) -> Row {
     let middle = |figures: &[f64]| if figures.is_empty() { 0.0 } else { super::record::median(figures) };
     eprintln!("  {key}: {:.1} beside {:.1}", middle(&ours), middle(&peer));
     Row { key, ours, peer }

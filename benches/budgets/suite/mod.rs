@@ -13,6 +13,7 @@ pub mod links;
 pub mod nbd;
 pub mod opening;
 pub mod peers;
+pub mod pull;
 pub mod record;
 pub mod remote;
 pub mod report;
@@ -51,6 +52,14 @@ pub struct Plan {
     pub cold_bytes: BTreeMap<u64, u64>,
     /// What s3backer and s3fs are given to write at random.
     pub peers_dirtied_bytes: u64,
+    /// Small files that are listed ...
+    pub tree_files: usize,
+    /// ... in so many directories.
+    pub tree_directories: usize,
+    /// How long the film is that is played.
+    pub film_seconds: u64,
+    /// Rows of the database that is asked; 1.1 million are 500 MB.
+    pub database_rows: u64,
 }
 
 impl Plan {
@@ -68,6 +77,10 @@ impl Plan {
             saved_bytes: 64 << 20,
             cold_bytes: [(100, 32 << 20), (1000, 192 << 20)].into(),
             peers_dirtied_bytes: 8 << 20,
+            tree_files: 50_000,
+            tree_directories: 2000,
+            film_seconds: 60,
+            database_rows: 1_100_000,
         }
     }
 
@@ -85,6 +98,10 @@ impl Plan {
             saved_bytes: 4 << 20,
             cold_bytes: [(100, 1 << 20), (1000, 1 << 20)].into(),
             peers_dirtied_bytes: 256 << 10,
+            tree_files: 40,
+            tree_directories: 4,
+            film_seconds: 2,
+            database_rows: 2000,
         }
     }
 }
@@ -92,13 +109,14 @@ impl Plan {
 /// A group of rows that share a set-up.
 type Group = fn(&Plan, &Path) -> Result<Vec<Row>, Failure>;
 
-const GROUPS: [(&str, Group); 6] = [
+const GROUPS: [(&str, Group); 7] = [
     ("nbd", nbd::measure),
     ("attached", attached::measure),
     ("remote", remote::measure),
     ("opening", opening::measure),
     ("requests", requests::measure),
     ("links", links::measure),
+    ("pull", pull::measure),
 ];
 
 /// Measures every group, or those that are named, in a fresh directory inside `dir`.

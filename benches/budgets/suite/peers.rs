@@ -1,5 +1,6 @@
 //! What the product is compared with.
 
+pub mod rclone;
 pub mod s3backer;
 pub mod s3fs;
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 const HEAD: &str = "\
-<!-- Made by `just bench-report` from the newest file in benches/results. -->
+<!-- Made by `just bench-report` from the files in benches/results. -->
 
 # Benchmarks
 
@@ -26,19 +26,52 @@ pub fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("BENCHMARKS.md")
 }
 
-/// The newest raw figures, by their names, which are dates.
-pub fn newest() -> Result<PathBuf, Failure> {
-    let entries = std::fs::read_dir(results())?.map(|entry| Ok(entry?.path()));
-    let mut found = entries.collect::<Result<Vec<_>, std::io::Error>>()?;
-    found.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    found.into_iter().max().ok_or_else(|| "there are no figures in benches/results".into())
+/// The raw figures that the report is made of: the newest run, and older ones for sections that no newer one has.
+pub fn runs() -> Result<Vec<Run>, Failure> {
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(results())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            runs.push(Run::load(&path)?);
+        }
+    }
+    runs.sort_by(|one, other| other.taken_at.cmp(&one.taken_at));
+    let is_used = |at: &usize| ROWS.iter().any(|spec| of_section(&runs, spec.section) == Some(*at));
+    let used: Vec<_> = (0..runs.len()).filter(is_used).collect();
+    let runs = runs.into_iter().enumerate().filter(|(at, _)| used.contains(at)).map(|(_, run)| run);
+    let runs: Vec<_> = runs.collect();
+    if runs.is_empty() { Err("there are no figures in benches/results".into()) } else { Ok(runs) }
 }
 
-/// The whole report.
-pub fn markdown(run: &Run) -> String {
+/// Which of the runs, the newest first, has a section.
+fn of_section(runs: &[Run], section: &str) -> Option<usize> {
+    let has = |run: &Run| ROWS.iter().any(|spec| spec.section == section && run.row(spec.key).is_some());
+    runs.iter().position(has)
+}
+
+/// The row of a run that has its section.
+pub fn row_of<'a>(runs: &'a [Run], spec: &Spec) -> Option<&'a Row> {
+    runs.get(of_section(runs, spec.section)?)?.row(spec.key)
+}
+
+/// The whole report, of runs with the newest first.
+pub fn markdown(runs: &[Run]) -> String {
     let mut text = HEAD.to_owned();
-    text.push_str(&table(run));
-    text.push_str("\n## The run\n\n");
+    text.push_str(&table(runs));
+    runs.iter().enumerate().for_each(|(at, run)| about(&mut text, runs, at, run));
+    text
+}
+
+/// What one of the runs ran on.
+fn about(text: &mut String, runs: &[Run], at: usize, run: &Run) {
+    let title = if runs.len() == 1 { "The run".to_owned() } else { format!("The run of {}", run.taken_at) };
+    write!(text, "\n## {title}\n\n").expect("memory takes it");
+    if runs.len() > 1 {
+        let mut sections: Vec<_> = ROWS.iter().map(|spec| spec.section).collect();
+        sections.dedup();
+        sections.retain(|section| of_section(runs, section) == Some(at));
+        writeln!(text, "- sections: {}", sections.join("; ")).expect("memory takes it");
+    }
     let mut line = |name: &str, value: &str| writeln!(text, "- {name}: {value}").expect("memory takes it");
     line("taken", &run.taken_at);
     line("commit", &run.commit);
@@ -47,15 +80,14 @@ pub fn markdown(run: &Run) -> String {
     }
     let plan = run.plan.iter().map(|(name, value)| format!("{name} {}", short(name, *value)));
     line("plan", &plan.collect::<Vec<_>>().join(", "));
-    text
 }
 
 /// The figures, section by section.
-pub fn table(run: &Run) -> String {
+pub fn table(runs: &[Run]) -> String {
     let mut text = String::new();
     let mut section = "";
     for spec in ROWS {
-        let Some(row) = run.row(spec.key) else { continue };
+        let Some(row) = row_of(runs, spec) else { continue };
         if spec.section != section {
             section = spec.section;
             let head = match spec.bar {
@@ -69,7 +101,7 @@ pub fn table(run: &Run) -> String {
         }
         let line = match spec.bar {
             Bar::OfPeer(bar) => {
-                let verdict = verdict(median(&ratios(row)) >= bar);
+                let verdict = verdict(!row.peer.is_empty() && median(&ratios(row)) >= bar);
                 format!("{} | >= {bar} | {verdict}", beside(row, spec))
             }
             Bar::Shown => beside(row, spec),
@@ -89,8 +121,11 @@ fn ratios(row: &Row) -> Vec<f64> {
 
 /// Ours, the peer's, and the ratio.
 fn beside(row: &Row, spec: &Spec) -> String {
-    let [ours, peer] = [&row.ours, &row.peer].map(|figures| spread(figures, spec));
+    if row.peer.is_empty() {
+        return format!("{} | did not take part | ", spread(&row.ours, spec));
+    }
     let ratios = ratios(row);
+    let [ours, peer] = [&row.ours, &row.peer].map(|figures| spread(figures, spec));
     format!("{ours} | {peer} | **{:.2}** {}", median(&ratios), range(&ratios, 2))
 }
 

@@ -40,6 +40,13 @@ const LINK_COLD: &str = "Cold sequential read of a file on S3, beside what the l
 const LINK_S3BACKER: &str = "Cold sequential read of a file on S3, beside s3backer";
 const LINK_S3FS: &str = "Cold sequential read of a file on S3, beside s3fs";
 const LINK_50: &str = "Behind 50 ms, beside s3backer and s3fs";
+const LISTING: &str = "`ls -lR` of 50,000 cold files on S3, 100 Mbit/s, 50 ms";
+const LISTING_OFF: &str = "The same beside a drive whose metadata does not come first (less is better)";
+const FILM: &str = "A cold film on S3, its index at its end: time beyond a local file's";
+const FILM_PEERS: &str = "The same beside rclone mount and s3fs (less is better)";
+const QUERY_BYTES: &str = "20 point queries in a cold SQLite database of 500 MB on S3: bytes of objects for each byte of the pages touched";
+const QUERY_PEERS: &str =
+    "The same beside rclone mount and s3fs: time, and bytes over the link (less is better)";
 const SAVED_BACKER: &str =
     "random 4 KiB write + fsync, beside s3backer, whose fsync does not wait for the store or a disk";
 
@@ -111,4 +118,59 @@ pub const ROWS: &[Spec] = &[
     row(LINK_50, "first-byte-s3fs", "first byte, beside s3fs (less is better)", "ms", Bar::Shown),
     row(LINK_50, "save-s3backer", SAVED_BACKER, "IOPS", Bar::Shown),
     row(LINK_50, "save-s3fs", "the same, beside s3fs, which stores the file at each", "IOPS", Bar::Shown),
+    row(LISTING, "pull-list", "from the mount to the end", "s", Bar::AtMost(3.0)),
+    row(
+        LISTING,
+        "pull-list-bytes",
+        "bytes received by then, for each byte of metadata in use",
+        "",
+        Bar::AtMost(2.0),
+    ),
+    row(LISTING_OFF, "pull-list-off", "from the mount to the end", "s", Bar::Shown),
+    row(
+        LISTING_OFF,
+        "pull-list-opened-off",
+        "from the command that opens the drive to the end",
+        "s",
+        Bar::Shown,
+    ),
+    row(
+        LISTING_OFF,
+        "pull-list-bytes-off",
+        "bytes received by then, for each byte of metadata in use",
+        "",
+        Bar::Shown,
+    ),
+    row(FILM, "film-first-20", "first frame, 20 ms", "ms", Bar::AtMost(240.0)),
+    row(FILM, "film-seek-20", "a frame after a seek, 20 ms", "ms", Bar::AtMost(240.0)),
+    row(FILM, "film-first-50", "first frame, 50 ms", "ms", Bar::AtMost(300.0)),
+    row(FILM, "film-seek-50", "a frame after a seek, 50 ms", "ms", Bar::AtMost(300.0)),
+    row(FILM_PEERS, "film-first-20-rclone", "first frame, 20 ms, rclone mount", "ms", Bar::Shown),
+    row(FILM_PEERS, "film-seek-20-rclone", "a frame after a seek, 20 ms, rclone mount", "ms", Bar::Shown),
+    row(FILM_PEERS, "film-first-50-rclone", "first frame, 50 ms, rclone mount", "ms", Bar::Shown),
+    row(FILM_PEERS, "film-seek-50-rclone", "a frame after a seek, 50 ms, rclone mount", "ms", Bar::Shown),
+    row(FILM_PEERS, "film-first-20-s3fs", "first frame, 20 ms, s3fs", "ms", Bar::Shown),
+    row(FILM_PEERS, "film-seek-20-s3fs", "a frame after a seek, 20 ms, s3fs", "ms", Bar::Shown),
+    row(FILM_PEERS, "film-first-50-s3fs", "first frame, 50 ms, s3fs", "ms", Bar::Shown),
+    row(FILM_PEERS, "film-seek-50-s3fs", "a frame after a seek, 50 ms, s3fs", "ms", Bar::Shown),
+    row(QUERY_BYTES, "query-bytes-free-20", "no limit, 20 ms", "", Bar::AtMost(4.0)),
+    row(QUERY_BYTES, "query-bytes-free-50", "no limit, 50 ms", "", Bar::AtMost(4.0)),
+    row(QUERY_BYTES, "query-bytes-100-20", "100 Mbit/s, 20 ms", "", Bar::AtMost(4.0)),
+    row(QUERY_BYTES, "query-bytes-100-50", "100 Mbit/s, 50 ms", "", Bar::AtMost(4.0)),
+    row(QUERY_PEERS, "query-free-20-rclone", "seconds, no limit, 20 ms, rclone mount", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-free-50-rclone", "seconds, no limit, 50 ms, rclone mount", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-100-20-rclone", "seconds, 100 Mbit/s, 20 ms, rclone mount", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-100-50-rclone", "seconds, 100 Mbit/s, 50 ms, rclone mount", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-free-20-rclone", "bytes, no limit, 20 ms, rclone mount", "", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-free-50-rclone", "bytes, no limit, 50 ms, rclone mount", "", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-100-20-rclone", "bytes, 100 Mbit/s, 20 ms, rclone mount", "", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-100-50-rclone", "bytes, 100 Mbit/s, 50 ms, rclone mount", "", Bar::Shown),
+    row(QUERY_PEERS, "query-free-20-s3fs", "seconds, no limit, 20 ms, s3fs", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-free-50-s3fs", "seconds, no limit, 50 ms, s3fs", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-100-20-s3fs", "seconds, 100 Mbit/s, 20 ms, s3fs", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-100-50-s3fs", "seconds, 100 Mbit/s, 50 ms, s3fs", "s", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-free-20-s3fs", "bytes, no limit, 20 ms, s3fs", "", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-free-50-s3fs", "bytes, no limit, 50 ms, s3fs", "", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-100-20-s3fs", "bytes, 100 Mbit/s, 20 ms, s3fs", "", Bar::Shown),
+    row(QUERY_PEERS, "query-bytes-100-50-s3fs", "bytes, 100 Mbit/s, 50 ms, s3fs", "", Bar::Shown),
 ];

@@ -543,7 +543,7 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
     Ok(Arc::new_cyclic(|volume| Volume {
         pins: Pins::start(volume.clone(), pinned),
-        survey: Survey::start(volume.clone(), size_blocks),
+        survey: Survey::start(volume.clone(), size_blocks, limits.metadata_first),
         scanning: Scanning::new(),
         trace,
         journal,

@@ -44,12 +44,16 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Begins.
-    pub fn start(volume: Weak<Volume>, size_blocks: u64) -> Self {
+    /// Begins; or looks at nothing, and knows of no metadata.
+    pub fn start(volume: Weak<Volume>, size_blocks: u64, is_on: bool) -> Self {
         let (misses, missed) = mpsc::channel(MISSES_MAX);
-        let (complete, is_complete) = watch::channel(false);
+        let (complete, is_complete) = watch::channel(!is_on);
         let (mountable, is_mountable) = watch::channel(None);
         let walk = Arc::new(Mutex::new(Walk::new(size_blocks, Limits::default())));
+        if !is_on {
+            mountable.send_replace(Some(false));
+            return Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
+        }
         let seen = VecDeque::new();
         let (kept_blocks, completed_at) = (0, None);
         let survey = Running {

@@ -28,6 +28,7 @@ pub const LIMITS: VolumeLimits = VolumeLimits {
     cache_bytes: 1 << 20,
     batch_bytes: 128 << 10,
     tail_segments: 12,
+    metadata_first: true,
 };
 
 /// In virtual time: hours take no time, and nothing depends on how fast this machine is.

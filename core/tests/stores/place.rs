@@ -39,6 +39,7 @@ const LIMITS: VolumeLimits = VolumeLimits {
     cache_bytes: 1 << 20,
     batch_bytes: 128 << 10,
     tail_segments: 12,
+    metadata_first: true,
 };
 
 /// A store.

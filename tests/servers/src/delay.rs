@@ -11,6 +11,7 @@ use crate::acceptor::{Acceptor, Open};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -38,6 +39,7 @@ pub struct Link {
 /// A link that is up until this is dropped.
 pub struct Delay {
     acceptor: Acceptor,
+    received: Arc<AtomicU64>,
 }
 
 impl Delay {
@@ -49,6 +51,7 @@ impl Delay {
     /// The same at `address`.
     pub fn start_at(address: SocketAddr, upstream: SocketAddr, link: Link) -> Self {
         let (up, down) = (Lane::new(link.rtt, link.up_mbit), Lane::new(link.rtt, link.down_mbit));
+        let received = down.delivered.clone();
         let serve = move |client: TcpStream, open: &Open| {
             // The client's own handshake was with us, and took no time.
             let made = Instant::now() + link.rtt;
@@ -60,12 +63,17 @@ impl Delay {
                 down.carry(&server, &client, made);
             });
         };
-        Self { acceptor: Acceptor::start(address, serve) }
+        Self { acceptor: Acceptor::start(address, serve), received }
     }
 
     /// Where clients connect to.
     pub fn address(&self) -> SocketAddr {
         self.acceptor.address()
+    }
+
+    /// Bytes that have come to clients.
+    pub fn received_bytes(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 }
 
@@ -76,6 +84,8 @@ struct Lane {
     piece_bytes: usize,
     /// When the last byte that has a turn leaves. Held to take a turn.
     free_at: Arc<Mutex<Instant>>,
+    /// Bytes that have arrived.
+    delivered: Arc<AtomicU64>,
 }
 
 /// Some bytes on their way; none is the end.
@@ -95,6 +105,7 @@ impl Lane {
             bytes_per_second,
             piece_bytes,
             free_at: Arc::new(Mutex::new(Instant::now())),
+            delivered: Arc::default(),
         }
     }
 
@@ -118,7 +129,7 @@ impl Lane {
     fn carry(&self, from: &TcpStream, to: &TcpStream, made: Instant) {
         let (send, receive) = sync_channel(self.window());
         thread::scope(|scope| {
-            scope.spawn(move || deliver(&receive, to, from));
+            scope.spawn(move || self.deliver(&receive, to, from));
             self.take(from, &send, made);
             drop(send);
         });
@@ -138,28 +149,29 @@ impl Lane {
             wait_until(first);
         }
     }
+
+    fn deliver(&self, on_the_way: &Receiver<Piece>, mut to: &TcpStream, from: &TcpStream) {
+        sleep_exactly();
+        for piece in on_the_way {
+            wait_until(piece.arrives);
+            if piece.bytes.is_empty() {
+                let _ = to.shutdown(Shutdown::Write);
+                return;
+            }
+            if to.write_all(&piece.bytes).is_err() {
+                // Nobody is there: what is still read would be for nothing.
+                let _ = from.shutdown(Shutdown::Both);
+                return;
+            }
+            self.delivered.fetch_add(piece.bytes.len() as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Lets this thread be woken when it asked for, and not up to 50 us later, as the kernel takes the liberty to do.
 fn sleep_exactly() {
     // Where it is not allowed, sleeping is only less exact.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-}
-
-fn deliver(on_the_way: &Receiver<Piece>, mut to: &TcpStream, from: &TcpStream) {
-    sleep_exactly();
-    for piece in on_the_way {
-        wait_until(piece.arrives);
-        if piece.bytes.is_empty() {
-            let _ = to.shutdown(Shutdown::Write);
-            return;
-        }
-        if to.write_all(&piece.bytes).is_err() {
-            // Nobody is there: what is still read would be for nothing.
-            let _ = from.shutdown(Shutdown::Both);
-            return;
-        }
-    }
 }
 
 fn wait_until(moment: Instant) {

@@ -167,6 +167,8 @@ fn a_link_takes_its_time_and_keeps_a_half_closed_connection() {
     let body = "x".repeat(100_000);
     assert!(exchange(delay.address(), &body).ends_with(&body));
     assert!(begun.elapsed() >= 2 * rtt + Duration::from_millis(100), "{:?}", begun.elapsed());
+    let counted = delay.received_bytes();
+    assert!((100_000..101_000).contains(&counted), "{counted}");
 }
 
 #[test]
