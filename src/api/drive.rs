@@ -57,6 +57,10 @@ pub struct Add {
     pub name: String,
     /// Where its data lives.
     pub store: String,
+    /// Which of the drives in the store: its name there, or its identity. Without, the one that has the name `name`, or the
+    /// only one that is no fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<String>,
     /// What unlocks it, if it is encrypted.
     #[serde(default)]
     pub secrets: Secrets,

@@ -202,7 +202,7 @@ impl std::str::FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "off" => Ok(Self(0)),
+            "off" | "none" => Ok(Self(0)),
             text => crate::sizes::parse_size(text.strip_suffix("/s").unwrap_or(text)).map(Self),
         }
     }

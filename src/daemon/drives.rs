@@ -283,20 +283,22 @@ impl Drives {
                 return Err(failure::added_where_it_was(to.as_deref(), &request.name));
             }
             0 => return Err(failure::family(&family::FamilyError::Unfinished)),
-            1 => heads.remove(0).drive,
-            _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
+            1 if request.drive.is_none() => heads.remove(0).drive,
+            _ => self.choose(&store, &unlocked, &heads, &request.name, request.drive.as_deref()).await?,
         };
         self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
         Ok(created(drive, family.mode, None))
     }
 
-    /// Of several drives the one that had the name when it was made.
+    /// Of several drives the one that is `asked` for, by its name there or its identity; else the one that has the name that it
+    /// is to have here, or the only one that is no fork.
     async fn choose(
         &self,
         store: &Arc<dyn Store>,
         unlocked: &family::Unlocked,
         heads: &[holdall_core::format::head::Head],
         name: &str,
+        asked: Option<&str>,
     ) -> Result<Uuid, Failure> {
         use holdall_core::map::{Objects, PageCache};
         let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
@@ -305,7 +307,7 @@ impl Drives {
         for head in heads {
             let root =
                 objects.root(head.root, Some(head.root_hash)).await.map_err(|error| failure::read(&error))?;
-            if root.name == name {
+            if root.name == asked.unwrap_or(name) || asked == Some(&head.drive.to_string()) {
                 return Ok(head.drive);
             }
             if !holdall_core::fork::is_name_of_fork(&root.name) {
@@ -314,14 +316,16 @@ impl Drives {
             names.push(root.name);
         }
         // Forks that others have of it do not make it a matter of choice.
-        if let [only] = whole[..] {
-            return Ok(only);
+        if let ([only], None) = (&whole[..], asked) {
+            return Ok(*only);
         }
+        let named = asked.unwrap_or(name);
+        let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
         Err(failure(
             Code::NotFound,
-            format!("The store holds several drives, and none is called \"{name}\"."),
+            format!("The store has no drive \"{named}\", but {}.", names.join(", ")),
             "Nothing was changed.",
-            format!("Add it under one of these names: {}.", names.join(", ")),
+            "Say which one it is to be: --drive, followed by one of these names.",
         ))
     }
 

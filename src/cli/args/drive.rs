@@ -257,6 +257,9 @@ pub struct Add {
     /// Where its data lives, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
+    /// Which drive, where the store has several: its name there, such as that of a fork, or its identity
+    #[arg(long, value_name = "NAME")]
+    pub drive: Option<String>,
     /// Read the passphrase from this file (- is standard input) instead of asking
     #[arg(long, value_name = "FILE", conflicts_with = "recovery_key_file")]
     pub passphrase_file: Option<PathBuf>,
