@@ -89,7 +89,7 @@ fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
     let names: Vec<_> = a.ok(&["drive", "list"]).as_array().unwrap().clone();
     let other = names.iter().find(|drive| drive["name"] == fork).unwrap_or_else(|| panic!("{names:?}"));
     let unknown = ["drive", "add", "mine", "--store", &url, "--drive", "nothing"];
-    let message = b.refused(&unknown, 3, "not_found");
+    let message = b.refused(&unknown, 3, "not_found").to_string();
     assert!(message.contains(&fork), "{message}");
     b.ok(&["drive", "add", "mine", "--store", &url, "--drive", &fork]);
     let mine = b.ok(&["drive", "status", "mine"]);
