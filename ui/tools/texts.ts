@@ -12,13 +12,16 @@ export type Catalogue = Record<string, string | { one: string; other: string }>;
 
 /** The source with its plain texts in place. A key that is not in the catalogue stays, for the type checker to find. */
 export function inline(source: string, catalogue: Catalogue): string {
-  return source.replace(PLAIN, (call, attribute: string, inMarkup: string | undefined, inScript: string | undefined) => {
-    const text = catalogue[inMarkup ?? inScript ?? ''];
-    if (typeof text !== 'string') return call;
-    if (inMarkup === undefined) return JSON.stringify(text);
-    const escaped = text.replace(/[&<>"{}]/g, (char) => `&#${char.charCodeAt(0)};`);
-    return attribute ? `="${escaped}"` : escaped;
-  });
+  return source.replace(
+    PLAIN,
+    (call, attribute: string, inMarkup: string | undefined, inScript: string | undefined) => {
+      const text = catalogue[inMarkup ?? inScript ?? ''];
+      if (typeof text !== 'string') return call;
+      if (inMarkup === undefined) return JSON.stringify(text);
+      const escaped = text.replace(/[&<>"{}]/g, (char) => `&#${char.charCodeAt(0)};`);
+      return attribute ? `="${escaped}"` : escaped;
+    },
+  );
 }
 
 /** What is still looked up: every key that the sources name in another way. */
