@@ -18,6 +18,7 @@ mod drive;
 mod limits;
 mod pins;
 mod replicas;
+pub mod sizes;
 mod status;
 mod stores;
 mod versions;
