@@ -356,6 +356,17 @@ pub async fn serve(state: State<Shared>, name: Path<String>, Asked(request): Ask
     on_drive((state, name), async move |drive, work| drive.serve(request, work).await)
 }
 
+pub async fn serve_web(State(drives): State<Shared>, Asked(request): Asked<api::ServeWeb>) -> Response {
+    work(drives, |drives, _| async move { drives.web().invite(drives.clone(), request).await })
+}
+
+pub async fn end_web(State(drives): State<Shared>) -> Response {
+    work(drives, |drives, _| async move {
+        drives.web().end().await;
+        Ok(api::Nothing {})
+    })
+}
+
 pub async fn doctor(State(drives): State<Shared>) -> Response {
     plain(drives.doctor(false).await)
 }
