@@ -35,6 +35,7 @@ mod show;
 mod start;
 mod store;
 mod terminal;
+mod web;
 
 /// Runs `holdall` with the process's arguments.
 pub fn main() -> ExitCode {
@@ -83,6 +84,7 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         | Command::Status
         | Command::Doctor { .. }
         | Command::Events
+        | Command::Web(_)
         | Command::Daemon { command: Some(DaemonCommand::Stop | DaemonCommand::Status) } => {
             talk(arguments, output, progress)
         }
@@ -132,6 +134,7 @@ async fn dispatch(
         Command::Status => drive::status_of_all(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
         Command::Events => events::follow(paths, output).await,
+        Command::Web(arguments) => web::run(*arguments, &session).await,
         Command::Daemon { command: Some(DaemonCommand::Stop) } => service::stop(paths, output).await,
         Command::Daemon { command: Some(DaemonCommand::Status) } => service::status(paths, output).await,
         Command::Daemon { command: None | Some(DaemonCommand::Openapi) }

@@ -40,6 +40,7 @@ mod secrets;
 mod status;
 mod stores;
 mod systemd;
+mod web;
 mod work;
 
 pub use openapi::document as openapi;

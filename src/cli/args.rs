@@ -122,6 +122,12 @@ pub enum Command {
     /// Follow what happens, until interrupted
     #[command(after_help = "Examples:\n  holdall events\n  holdall events --json | jq .event")]
     Events,
+    /// Show the drives in a browser on this computer
+    ///
+    /// Prints an address that lets one browser in, once and within five minutes; it stays in. Run it again for another one. The
+    /// pages are served on 127.0.0.1 alone, to your own programs alone, until the background service ends.
+    #[command(after_help = WEB_EXAMPLES, after_long_help = WEB_LONG_AFTER)]
+    Web(WebArguments),
     /// Run the background service in the foreground, or stop it
     ///
     /// Other commands start the background service when it does not run; it then writes to daemon.log in the state
@@ -242,6 +248,36 @@ impl From<OnMetered> for crate::api::OnMetered {
             OnMetered::GoOn => Self::GoOn,
         }
     }
+}
+
+const WEB_EXAMPLES: &str = "\
+Examples:
+  holdall web --open
+  holdall web --port 8420
+  holdall web --stop";
+
+const WEB_LONG_AFTER: &str = "\
+Examples:
+  holdall web --open
+  holdall web --port 8420
+  holdall web --stop
+
+On a computer without a screen:
+  holdall web --port 8420
+  ssh -L 8420:127.0.0.1:8420 that-computer     on the computer where you are; then open the address there";
+
+/// `web`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct WebArguments {
+    /// The port of 127.0.0.1; without, the one that is served already, else any that is free
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Open it in the default browser
+    #[arg(long)]
+    pub open: bool,
+    /// Serve the pages no more; every browser is out
+    #[arg(long, conflicts_with_all = ["port", "open"])]
+    pub stop: bool,
 }
 
 const DAEMON_LONG_AFTER: &str = "\

@@ -6,6 +6,7 @@ use super::limits::Limits;
 use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
 use super::stores::{self, FamilyStore, Stores, trial};
+use super::web::Web;
 use super::work::Work;
 use crate::api::{self, Code, Failure, SetLimits};
 use crate::attach::{Site, doctor};
@@ -50,6 +51,8 @@ pub struct Drives {
     stop: mpsc::Sender<()>,
     /// Work that only waits shall stop waiting.
     ending: watch::Sender<bool>,
+    /// The port for browsers.
+    web: Web,
 }
 
 impl Drives {
@@ -83,6 +86,7 @@ impl Drives {
             started: Instant::now(),
             stop,
             ending: watch::channel(false).0,
+            web: Web::default(),
         };
         for (name, config) in configs {
             let drive = drives.known_drive(&name, config);
@@ -137,6 +141,11 @@ impl Drives {
         self.known.lock().values().cloned().collect()
     }
 
+    /// The port for browsers.
+    pub fn web(&self) -> &Web {
+        &self.web
+    }
+
     /// The stores of all drives.
     pub fn stores(&self) -> &Stores {
         &self.stores
@@ -186,6 +195,7 @@ impl Drives {
     pub async fn end(&self, hand_over: bool) {
         // Before the drives are locked: whoever waits for a store has them locked.
         self.ending.send_replace(true);
+        self.web.end().await;
         let drives = self.all();
         futures_util::future::join_all(drives.iter().map(|drive| drive.end(hand_over))).await;
         if let Some(pages) = &self.pages {

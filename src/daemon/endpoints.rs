@@ -122,14 +122,25 @@ pub fn all() -> Vec<Endpoint> {
             answer: Answer::Events(|schemas| schemas.subschema_for::<Event>()),
             ..get::<Event, _, _>("/v1/events", "What happens, beginning with the status of every drive", events::stream)
         },
+        post::<WebAddress, _, _>("/v1/web", "Serves the pages to browsers on this computer, and invites one of them", routes::serve_web).takes::<ServeWeb>(),
+        Endpoint {
+            method: "delete",
+            handler: on(MethodFilter::DELETE, routes::end_web),
+            ..post::<Nothing, _, _>("/v1/web", "Serves no pages any more; whoever was in is out", routes::end_web)
+        },
         get::<serde_json::Map<String, serde_json::Value>, _, _>("/v1/openapi.json", "This document", routes::openapi),
     ]
 }
 
 /// Serves all of it.
-pub fn router(drives: Shared) -> Router {
+pub fn routes() -> Router<Shared> {
     let router = all()
         .into_iter()
         .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler));
-    router.fallback(routes::unknown).method_not_allowed_fallback(routes::wrong_method).with_state(drives)
+    router.method_not_allowed_fallback(routes::wrong_method)
+}
+
+/// The same, and nothing else.
+pub fn router(drives: Shared) -> Router {
+    routes().fallback(routes::unknown).with_state(drives)
 }

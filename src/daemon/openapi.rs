@@ -191,6 +191,14 @@ mod tests {
     }
 
     #[test]
+    fn the_document_beside_the_pages_is_the_current_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/ui/openapi.json");
+        let there = std::fs::read_to_string(path).unwrap_or_default();
+        let is_current = there == format!("{:#}\n", document());
+        assert!(is_current, "{path} is old: holdall daemon openapi > ui/openapi.json, then ui/generate");
+    }
+
+    #[test]
     fn operations_have_names_of_their_own() {
         let names: std::collections::BTreeSet<_> = endpoints::all().iter().map(operation_id).collect();
         assert_eq!(names.len(), endpoints::all().len());

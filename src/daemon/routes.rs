@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::failure;
-use super::work::{Work, answer};
+use super::work::{Refused, Work, answer};
 use crate::api::{self, Failure};
 use axum::Json;
 use axum::body::Bytes;
@@ -17,10 +17,11 @@ use std::sync::Arc;
 pub struct Asked<T>(T);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for Asked<T> {
-    type Rejection = Failure;
+    type Rejection = Refused;
 
-    async fn from_request(request: Request, state: &Shared) -> Result<Self, Failure> {
-        let nonsense = |why: String| failure::request(format!("The request's body makes no sense: {why}."));
+    async fn from_request(request: Request, state: &Shared) -> Result<Self, Refused> {
+        let nonsense =
+            |why: String| Refused(failure::request(format!("The request's body makes no sense: {why}.")));
         let bytes = Bytes::from_request(request, state).await.map_err(|error| nonsense(error.body_text()))?;
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
         serde_json::from_slice(text).map(Asked).map_err(|error| nonsense(discreet(&error)))
@@ -41,13 +42,14 @@ fn discreet(error: &serde_json::Error) -> String {
 }
 
 /// A path that the API does not have.
-pub async fn unknown(request: Request) -> Failure {
-    failure::no_route(request.uri().path())
+pub async fn unknown(request: Request) -> Refused {
+    Refused(failure::no_route(request.uri().path()))
 }
 
 /// A path that the API has, with another method.
-pub async fn wrong_method(request: Request) -> Failure {
-    failure::request(format!("{} {} is not a request of the API.", request.method(), request.uri().path()))
+pub async fn wrong_method(request: Request) -> Refused {
+    let asked = format!("{} {} is not a request of the API.", request.method(), request.uri().path());
+    Refused(failure::request(asked))
 }
 
 type Named = (State<Shared>, Path<String>);
@@ -80,7 +82,7 @@ where
 fn plain<T: Serialize>(result: Result<T, Failure>) -> Response {
     match result {
         Ok(value) => Json(value).into_response(),
-        Err(failure) => failure.into_response(),
+        Err(failure) => Refused(failure).into_response(),
     }
 }
 
@@ -138,7 +140,7 @@ pub async fn test_store(State(drives): State<Shared>, Asked(request): Asked<api:
 pub async fn status(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     match drives.get(&name) {
         Ok(drive) => plain(Ok(drive.status().await)),
-        Err(failure) => failure.into_response(),
+        Err(failure) => Refused(failure).into_response(),
     }
 }
 
@@ -224,7 +226,7 @@ pub async fn snapshots(State(drives): State<Shared>, Path(name): Path<String>) -
             let found = drive.snapshots().await;
             plain(found.map_err(|failure| failure::named(failure, &name, &drive.store_url())))
         }
-        Err(failure) => failure.into_response(),
+        Err(failure) => Refused(failure).into_response(),
     }
 }
 
@@ -352,6 +354,17 @@ pub async fn remove(
 
 pub async fn serve(state: State<Shared>, name: Path<String>, Asked(request): Asked<api::Serve>) -> Response {
     on_drive((state, name), async move |drive, work| drive.serve(request, work).await)
+}
+
+pub async fn serve_web(State(drives): State<Shared>, Asked(request): Asked<api::ServeWeb>) -> Response {
+    work(drives, |drives, _| async move { drives.web().invite(drives.clone(), request).await })
+}
+
+pub async fn end_web(State(drives): State<Shared>) -> Response {
+    work(drives, |drives, _| async move {
+        drives.web().end().await;
+        Ok(api::Nothing {})
+    })
 }
 
 pub async fn doctor(State(drives): State<Shared>) -> Response {
