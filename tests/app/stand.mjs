@@ -1,20 +1,18 @@
 // The S3 server and the proxy before it: `tests/servers/examples/stand.rs`.
 
-import { spawn } from "node:child_process";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 
 export async function stand() {
-  const bin =
-    process.env.HOLDALL_BIN ??
-    new URL("../../target/debug", import.meta.url).pathname;
-  const child = spawn(join(bin, "examples/stand"), {
-    stdio: ["pipe", "pipe", "inherit"],
+  const bin = process.env.HOLDALL_BIN ?? new URL('../../target/debug', import.meta.url).pathname;
+  const child = spawn(join(bin, 'examples/stand'), {
+    stdio: ['pipe', 'pipe', 'inherit'],
   });
   const heard = createInterface(child.stdout)[Symbol.asyncIterator]();
   const line = async () => {
     const { value, done } = await heard.next();
-    if (done) throw new Error("the servers ended");
+    if (done) throw new Error('the servers ended');
     return value;
   };
   const tell = async (word) => {
@@ -23,11 +21,11 @@ export async function stand() {
   };
   return {
     ...JSON.parse(await line()),
-    cut: () => tell("cut"),
-    restore: () => tell("restore"),
+    cut: () => tell('cut'),
+    restore: () => tell('restore'),
     end: () =>
       new Promise((done) => {
-        child.on("close", done);
+        child.on('close', done);
         child.stdin.end();
       }),
   };

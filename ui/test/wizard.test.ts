@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { emptyDraft, load, nothingTyped, save, validName, type Draft } from '../src/lib/draft';
-import { credentials, sameLogin, storeUrl } from '../src/lib/store-url';
+import { credentials, sameLogin, storeName, storeUrl } from '../src/lib/store-url';
 
 class Memory {
   kept = new Map<string, string>();
@@ -25,6 +25,13 @@ describe('the address of a store', () => {
     );
     expect(storeUrl(draft({ kind: 'dav', address: 'cloud.example.org/dav/' }))).toBe('https://cloud.example.org/dav/');
     expect(storeUrl(draft({ kind: 'file', directory: '/media/my disk/h' }))).toBe('file:///media/my%20disk/h');
+  });
+
+  it('is read without what machines need', () => {
+    expect(storeName('s3://b/my%20p?endpoint=http%3A%2F%2Fh%3A80&region=x')).toBe('s3://b/my p at h:80');
+    expect(storeName('s3://b/p?region=x')).toBe('s3://b/p');
+    expect(storeName('https://h/dav/x?ca=/a')).toBe('https://h/dav/x');
+    expect(storeName('file:///a%20b')).toBe('file:///a b');
   });
 
   it('is none while something is missing', () => {

@@ -60,7 +60,7 @@ export interface FolderEntry {
   kind: 'folder' | 'file';
   bytes: number;
   local_bytes: number;
-  state: 'online_only' | 'available' | 'always_keep' | 'partly';
+  state: 'online_only' | 'available' | 'always_keep' | 'partly' | null;
   pinned_by: string | null;
 }
 export interface Queued {

@@ -806,6 +806,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/web": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Serves the pages to browsers on this computer, and invites one of them */
+        post: operations["post_web"];
+        /** Serves no pages any more; whoever was in is out */
+        delete: operations["delete_web"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -876,7 +894,7 @@ export interface components {
             wait: boolean;
         };
         /** @description Kinds of failure. */
-        Code: "failed" | "usage" | "not_found" | "gone" | "exists" | "held" | "offline" | "credentials" | "passphrase_needed" | "passphrase_wrong" | "corrupt" | "newer" | "weak_store" | "unsent" | "conflict" | "paused" | "state" | "privileges" | "full" | "no_daemon" | "interrupted";
+        Code: "failed" | "usage" | "not_found" | "gone" | "exists" | "held" | "offline" | "credentials" | "passphrase_needed" | "passphrase_wrong" | "corrupt" | "newer" | "weak_store" | "unsent" | "conflict" | "paused" | "state" | "privileges" | "full" | "no_daemon" | "interrupted" | "session" | "foreign";
         /** @description What a collection did. */
         Collected: {
             /**
@@ -1521,6 +1539,14 @@ export interface components {
              */
             tcp: string | null;
         };
+        /** @description Serves the pages and the API to browsers on this computer. */
+        ServeWeb: {
+            /**
+             * Format: uint16
+             * @description At this port of 127.0.0.1; without, at the one that is served already, else at any that is free.
+             */
+            port?: number | null;
+        };
         /** @description A drive that is being served. */
         Served: {
             /** @description Where: an NBD URI. */
@@ -1681,6 +1707,21 @@ export interface components {
              * @description Bytes of them that are here.
              */
             ready_bytes: number;
+        };
+        /** @description Where a browser gets in. */
+        WebAddress: {
+            /**
+             * Format: uint16
+             * @description The port of 127.0.0.1.
+             */
+            port: number;
+            /**
+             * Format: uint64
+             * @description For how long the invitation is good.
+             */
+            token_lifetime_ms: number;
+            /** @description The address, with an invitation: it is good for one browser. */
+            url: string;
         };
     };
     responses: never;
@@ -3423,6 +3464,80 @@ export interface operations {
                         progress: components["schemas"]["Progress"];
                     } | {
                         result: components["schemas"]["Waited"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_web: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServeWeb"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["WebAddress"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    delete_web: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Nothing"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };

@@ -19,6 +19,7 @@ export const KINDS: readonly Look[] = [
   { kind: 'pin', word: 'activity.pin', icon: 'keep', tone: 'busy' },
   { kind: 'conflict', word: 'activity.conflict', icon: 'fork', tone: 'waiting' },
   { kind: 'network', word: 'activity.network', icon: 'offline', tone: 'waiting' },
+  { kind: 'drive', word: 'activity.added', icon: 'plus', tone: 'quiet' },
   { kind: 'attention', word: 'activity.attention', icon: 'alert', tone: 'attention' },
 ];
 

@@ -19,7 +19,7 @@ export interface Grid {
 export function grid(cells: number, width: number, maxPitch: number): Grid {
   const least = 3;
   // As wide as the place, and not so low that it is a line.
-  const wanted = Math.sqrt((cells === 0 ? 1 : cells) * 5);
+  const wanted = Math.sqrt((cells === 0 ? 1 : cells) * 3.2);
   const pitch = Math.max(least, Math.min(maxPitch, Math.floor(width / wanted)));
   const columns = Math.max(1, Math.floor(width / pitch));
   const gap = pitch >= 7 ? Math.max(1, Math.round(pitch / 7)) : pitch >= 4 ? 1 : 0;

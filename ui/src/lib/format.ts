@@ -60,3 +60,9 @@ export function moment(at: string | Date, now: Date): string {
 export function percent(part: number, whole: number): number {
   return whole <= 0 ? 0 : Math.min(100, Math.max(0, (part / whole) * 100));
 }
+
+/** With a capital and a full stop: findings are parts of sentences. */
+export function sentence(text: string, end = '.'): string {
+  const whole = text.trim();
+  return whole === '' ? '' : whole[0]?.toUpperCase() + whole.slice(1) + (/[.?!]$/.test(whole) ? '' : end);
+}

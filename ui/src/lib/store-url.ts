@@ -2,6 +2,7 @@
 
 import type { StoreCredentials } from '../backend/shapes';
 import type { Draft, Typed } from './draft';
+import { t } from './text';
 
 /** Where a drive's data is to live; `undefined` while something that it needs is missing. */
 export function storeUrl(draft: Draft): string | undefined {
@@ -66,4 +67,14 @@ export function sameLogin(login: string, store: string): boolean {
     return `${bucket} ${new URLSearchParams(query).get('endpoint') ?? ''}`;
   };
   return place(login) === place(store);
+}
+
+/** A store as people read it: the bucket or path, and the server where it is not the usual one. */
+export function storeName(store: string): string {
+  if (!store.startsWith('s3://')) return decodeURI(store.replace(/\?.*$/, ''));
+  const [, bucket = '', query = ''] = /^s3:\/\/([^?]*)\??(.*)$/.exec(store) ?? [];
+  const endpoint = new URLSearchParams(query).get('endpoint')?.replace(/^https?:\/\//, '');
+  return endpoint
+    ? t('store.at', { store: `s3://${decodeURI(bucket)}`, server: endpoint })
+    : `s3://${decodeURI(bucket)}`;
 }
