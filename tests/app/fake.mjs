@@ -32,6 +32,7 @@ export function card(index, turn) {
     safe_since: '2026-11-20T10:00:00Z',
     up_rate: busy ? (1 + some(index + turn, 40)) * 1024 * 100 : 0,
     down_rate: 0,
+    progress: busy ? { done_bytes: some(index + turn, 500) * 1e6, total_bytes: 5e8 } : null,
     eta_s: busy ? 60 + some(index + turn, 300) : null,
     actions: ['pause', 'close'],
   };
@@ -43,6 +44,7 @@ export function overview(drives, turn) {
   return {
     line: `Uploading ${cards.filter((one) => one.unsent_bytes).length} drives`,
     tone: 'busy',
+    paused_until: null,
     unsent_bytes: unsent,
     attention: 0,
     drives: cards,

@@ -31,7 +31,18 @@ export type Open = Schemas['Open'];
 
 // What follows comes from the generated types once the daemon has it.
 export type Tone = 'safe' | 'busy' | 'waiting' | 'attention' | 'quiet';
+export interface Done {
+  done_bytes: number;
+  total_bytes: number;
+}
+export interface CacheSplit {
+  dirty_bytes: number;
+  pinned_bytes: number;
+  metadata_bytes: number;
+  evictable_bytes: number;
+}
 export interface Overview {
+  paused_until: string | null;
   line: string;
   tone: Tone;
   unsent_bytes: number;
@@ -53,6 +64,7 @@ export interface Card {
   up_rate: number;
   down_rate: number;
   eta_s: number | null;
+  progress: Done | null;
   actions: string[];
 }
 export interface FolderEntry {
@@ -64,7 +76,7 @@ export interface FolderEntry {
   pinned_by: string | null;
 }
 export interface Queued {
-  kind: string;
+  kind: 'segment' | 'root' | 'head' | 'changes';
   bytes: number;
   tries: number;
   last_error: string | null;
