@@ -115,6 +115,8 @@ export async function files(page, { a }) {
     await mkdir(join(a.mnt, 'letters/2026'), { recursive: true });
     for (let index = 0; index < 12; index += 1) await save(join(a.mnt, `photos/${index}.jpg`), randomBytes(2 * MB));
     await save(join(a.mnt, 'letters/2026/plan.txt'), 'north\n');
+    await mkdir(join(a.mnt, 'films'));
+    await save(join(a.mnt, 'films/one.mkv'), randomBytes(70 * MB));
     await go(page, '#/drives');
     await a.ok('drive', 'sync', 'work');
     await page.getByText('Everything uploaded').waitFor();
@@ -212,6 +214,17 @@ export async function keep(page, { a }, shot) {
     await page.keyboard.press(' ');
     assert.equal(await photos.getAttribute('aria-checked'), 'true');
     await page.getByText(/^Keeps 24 MB, of which/).waitFor();
+
+    // What does not fit is not begun.
+    await a.ok('limits', '--cache', '64M');
+    const films = page.getByRole('treeitem', { name: /^films/ });
+    await films.click();
+    await page.getByText(/do not fit: there is room for/).waitFor();
+    assert.ok(await page.getByRole('button', { name: 'Keep offline', exact: true }).isDisabled());
+    await accessible(page, 'Keep offline, too much');
+    await films.click();
+    await a.ok('limits', '--cache', 'none');
+    await page.getByText(/^Keeps 24 MB, of which/).waitFor();
     assert.deepEqual(await a.ok('pins'), [], 'nothing is kept before it is confirmed');
     await accessible(page, 'Keep offline, chosen');
     await page.getByRole('button', { name: 'Keep offline' }).click();
@@ -292,6 +305,26 @@ export async function snapshot(page, { a }, shot) {
     return at;
   });
 
+  await step('a snapshot becomes a drive, and a drive is removed from this computer', async () => {
+    await page.getByRole('button', { name: 'Clone snapshot before' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name of the new drive').fill('then');
+    await dialog.getByRole('button', { name: 'Make drive' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await go(page, '#/drive/then');
+    await page.getByRole('button', { name: 'Open then' }).click();
+    const at = await until('it is mounted', async () => (await a.status('then')).mountpoint);
+    assert.equal(await readFile(join(at, 'letters/2026/plan.txt'), 'utf8'), 'north\n');
+    await a.ok('drive', 'close', 'then', '--wait');
+    await page.getByRole('button', { name: 'Remove drive from this computer' }).click();
+    await accessible(page, 'Remove');
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove drive from this computer' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Drives' }).waitFor();
+    await until('it is gone', async () => (await a.ok('drive', 'list')).every((drive) => drive.name !== 'then'));
+    await go(page, '#/drive/work');
+    await page.getByRole('button', { name: 'Close work' }).waitFor();
+  });
+
   await step('the drive goes on where it was', async () => {
     await page.getByRole('button', { name: 'Close work' }).click();
     await page.getByRole('button', { name: 'Open work' }).click();
@@ -299,6 +332,10 @@ export async function snapshot(page, { a }, shot) {
     const { mountpoint } = await a.status('work');
     assert.equal(await readFile(join(mountpoint, 'letters/2026/plan.txt'), 'utf8'), 'south\n');
     a.mnt = mountpoint;
+    await page.getByRole('button', { name: 'Delete snapshot before' }).click();
+    await accessible(page, 'Delete snapshot');
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete snapshot' }).click();
+    await page.getByText('None yet. A snapshot keeps').waitFor();
   });
 }
 
