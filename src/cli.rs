@@ -17,9 +17,11 @@ use std::process::ExitCode;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+mod activity;
 pub mod args;
 mod client;
 mod credentials;
+mod diagnostics;
 mod drive;
 mod events;
 mod failure;
@@ -83,6 +85,8 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         | Command::Wait(_)
         | Command::Status
         | Command::Doctor { .. }
+        | Command::Activity(_)
+        | Command::Diagnostics { .. }
         | Command::Events
         | Command::Web(_)
         | Command::Daemon { command: Some(DaemonCommand::Stop | DaemonCommand::Status) } => {
@@ -133,6 +137,8 @@ async fn dispatch(
         Command::Wait(wait) => pins::wait(wait, &session).await,
         Command::Status => drive::status_of_all(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
+        Command::Activity(arguments) => activity::run(arguments, &session).await,
+        Command::Diagnostics { out } => diagnostics::run(out.as_deref(), &session).await,
         Command::Events => events::follow(paths, output).await,
         Command::Web(arguments) => web::run(*arguments, &session).await,
         Command::Daemon { command: Some(DaemonCommand::Stop) } => service::stop(paths, output).await,

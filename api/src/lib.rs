@@ -14,7 +14,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod activity;
+mod diagnostics;
 mod drive;
+mod folders;
 mod limits;
 mod pins;
 mod replicas;
@@ -24,7 +27,10 @@ mod stores;
 mod versions;
 mod web;
 
+pub use activity::*;
+pub use diagnostics::*;
 pub use drive::*;
+pub use folders::*;
 pub use limits::*;
 pub use pins::*;
 pub use replicas::*;
@@ -253,6 +259,8 @@ pub enum Event {
         /// Its name.
         name: String,
     },
+    /// A new row of what has happened.
+    Activity(ActivityRow),
     /// Something that a person should know.
     Notice {
         /// The drive.

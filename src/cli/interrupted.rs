@@ -71,6 +71,7 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         Command::Wait(_) => {
             return ("What was downloaded is here, until the room is needed. Nothing is pinned.", "");
         }
+        Command::Activity(_) | Command::Diagnostics { .. } => return (NOTHING_DONE, ""),
         Command::Web(_) => {
             return ("The pages may be served already.", "Run `holdall web` again for an address.");
         }

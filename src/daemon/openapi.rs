@@ -89,11 +89,24 @@ fn operation(endpoint: &Endpoint, asked: &mut SchemaGenerator, told: &mut Schema
             "default": {"description": "It was refused, and nothing was changed", "content": failed},
         },
     });
+    if let Some(query) = endpoint.query {
+        operation["parameters"] = queries(query(asked));
+    }
     if let Some(body) = endpoint.body {
         let schema = body(asked).into();
         operation["requestBody"] = json!({"required": true, "content": content("application/json", schema)});
     }
     operation
+}
+
+/// The fields of what is asked in a query, each as a parameter. None is required.
+fn queries(schema: schemars::Schema) -> Value {
+    let fields = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let parameters = fields.into_iter().map(|(name, mut schema)| {
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema})
+    });
+    parameters.collect()
 }
 
 fn content(kind: &str, schema: Value) -> Value {

@@ -6,7 +6,8 @@ use super::work::{Refused, Work, answer};
 use crate::api::{self, Failure};
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +26,20 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Asked<T> {
         let bytes = Bytes::from_request(request, state).await.map_err(|error| nonsense(error.body_text()))?;
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
         serde_json::from_slice(text).map(Asked).map_err(|error| nonsense(discreet(&error)))
+    }
+}
+
+/// A request's query.
+pub struct Query<T>(T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Refused> {
+        let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
+        query.map(|axum::extract::Query(query)| Query(query)).map_err(|error| {
+            Refused(failure::request(format!("The request's query makes no sense: {}.", error.body_text())))
+        })
     }
 }
 
@@ -175,6 +190,33 @@ pub async fn resume(state: State<Shared>, name: Path<String>) -> Response {
 
 pub async fn map(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     plain(drives.get(&name).and_then(|drive| drive.map()))
+}
+
+pub async fn folder(
+    State(drives): State<Shared>,
+    Path(name): Path<String>,
+    Query(asked): Query<api::ListFolder>,
+) -> Response {
+    match drives.get(&name) {
+        Ok(drive) => plain(drive.folder(&asked.path).await),
+        Err(failure) => Refused(failure).into_response(),
+    }
+}
+
+pub async fn activity(State(drives): State<Shared>, Query(asked): Query<api::ListActivity>) -> Response {
+    plain(Ok(drives.activity().list(&asked)))
+}
+
+pub async fn diagnostics(State(drives): State<Shared>) -> Response {
+    plain(Ok(drives.diagnostics().await))
+}
+
+pub async fn queue(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    plain(drives.get(&name).map(|drive| drive.queue()))
+}
+
+pub async fn upload_now(state: State<Shared>, name: Path<String>) -> Response {
+    on_drive((state, name), async |drive, _| drive.upload_now())
 }
 
 pub async fn pins(State(drives): State<Shared>) -> Response {
