@@ -1,7 +1,7 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
-import { texts } from './tools/texts';
+import { texts } from './tools/texts.ts';
 
 // Texts are the catalogue that the daemon and the tray use too.
 const catalogue = fileURLToPath(new URL('../gui/texts/en.json', import.meta.url));
@@ -14,5 +14,5 @@ export default defineConfig({
   // policy allows no `data:`.
   build: { target: 'es2022', assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   server: { fs: { allow: ['..'] } },
-  test: { include: ['test/**/*.test.ts'] },
+  test: { include: ['test/**/*.test.ts'], setupFiles: ['test/setup.ts'] },
 });

@@ -29,10 +29,12 @@ function pictures(page, to) {
       await page.emulateMedia({ colorScheme: look, reducedMotion: 'reduce' });
       // Canvases are drawn again with the colours of the look.
       await page.waitForTimeout(300);
-      await page.screenshot({
-        path: join(to, `${name}-${look}.png`),
-        fullPage: name.startsWith('drive'),
-      });
+      // As much as there is, with the sides of the page as long.
+      const height = await page.evaluate(() => document.documentElement.scrollHeight);
+      await page.setViewportSize({ width: 1280, height: Math.max(860, height) });
+      await page.waitForTimeout(200);
+      await page.screenshot({ path: join(to, `${name}-${look}.png`) });
+      await page.setViewportSize({ width: 1280, height: 860 });
       if (look === 'dark') await accessible(page, `${name}, dark`);
     }
     await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });

@@ -1,13 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { emptyDraft, load, nothingTyped, save, validName, type Draft } from '../src/lib/draft';
+import { Memory } from './setup';
 import { credentials, sameLogin, storeName, storeUrl } from '../src/lib/store-url';
-
-class Memory {
-  kept = new Map<string, string>();
-  getItem = (key: string) => this.kept.get(key) ?? null;
-  setItem = (key: string, value: string) => void this.kept.set(key, value);
-  removeItem = (key: string) => void this.kept.delete(key);
-}
 
 const draft = (changes: Partial<Draft>): Draft => ({ ...emptyDraft(), ...changes });
 

@@ -34,7 +34,7 @@ export function drawCell(
     context.fillRect(x, y, side, side);
     return;
   }
-  const inset = Math.max(1, Math.round(side * 0.36));
+  const inset = Math.max(1, Math.round(side * 0.3));
   switch (state) {
     case 'absent':
       // A dot.
