@@ -36,6 +36,8 @@ export class Machine {
       // No test has anything to do with the keyring of whoever runs it.
       DBUS_SESSION_BUS_ADDRESS: 'unix:path=/nowhere',
       HOME: this.dir,
+      // Wherever the programs are, these are the pages.
+      HOLDALL_WEB_DIR: new URL('../../ui/dist', import.meta.url).pathname,
     };
   }
 

@@ -80,5 +80,5 @@ export class Client {
   setLimits = (limits: api.SetLimits) => this.post<api.Limits>('/v1/limits', limits);
   doctor = () => this.get<api.Diagnosis>('/v1/doctor');
   repair = () => this.post<api.Diagnosis>('/v1/doctor/repair');
-  diagnostics = () => this.get<{ files: api.DiagnosticFile[] }>('/v1/diagnostics');
+  diagnostics = () => this.get<api.Diagnostics>('/v1/diagnostics');
 }

@@ -28,68 +28,12 @@ export type DaemonStatus = Schemas['DaemonStatus'];
 export type Create = Schemas['Create'];
 export type Add = Schemas['Add'];
 export type Open = Schemas['Open'];
-
-// What follows comes from the generated types once the daemon has it.
-export type Tone = 'safe' | 'busy' | 'waiting' | 'attention' | 'quiet';
-export interface Done {
-  done_bytes: number;
-  total_bytes: number;
-}
-export interface CacheSplit {
-  dirty_bytes: number;
-  pinned_bytes: number;
-  metadata_bytes: number;
-  evictable_bytes: number;
-}
-export interface Overview {
-  paused_until: string | null;
-  line: string;
-  tone: Tone;
-  unsent_bytes: number;
-  attention: number;
-  drives: Card[];
-}
-export interface Card {
-  name: string;
-  state: { word: string; tone: Tone; icon: string };
-  reason: string | null;
-  consequence: string | null;
-  action: string | null;
-  mountpoint: string | null;
-  local_bytes: number;
-  used_bytes: number;
-  size_bytes: number;
-  unsent_bytes: number;
-  safe_since: string | null;
-  up_rate: number;
-  down_rate: number;
-  eta_s: number | null;
-  progress: Done | null;
-  actions: string[];
-}
-export interface FolderEntry {
-  name: string;
-  kind: 'folder' | 'file';
-  bytes: number;
-  local_bytes: number;
-  state: 'online_only' | 'available' | 'always_keep' | 'partly' | null;
-  pinned_by: string | null;
-}
-export interface Queued {
-  kind: 'segment' | 'root' | 'head' | 'changes';
-  bytes: number;
-  tries: number;
-  last_error: string | null;
-  next_try_at: string | null;
-}
-export interface ActivityRow {
-  id: number;
-  at: string;
-  drive: string | null;
-  kind: string;
-  message: string;
-}
-export interface DiagnosticFile {
-  name: string;
-  text: string;
-}
+export type Overview = Schemas['Overview'];
+export type Card = Schemas['Card'];
+export type Tone = Schemas['Tone'];
+export type FolderEntry = Schemas['FolderEntry'];
+export type Queued = Schemas['Queued'];
+export type ActivityRow = Schemas['ActivityRow'];
+export type ActivityKind = Schemas['ActivityKind'];
+export type Diagnostics = Schemas['Diagnostics'];
+export type DiagnosticFile = Schemas['DiagnosticFile'];

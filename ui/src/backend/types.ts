@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/v1/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What has happened, newest first, over restarts */
+        get: operations["get_activity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/daemon": {
         parameters: {
             query?: never;
@@ -32,6 +49,23 @@ export interface paths {
         put?: never;
         /** Ends the daemon; open drives stay mounted for the next one where that is possible */
         post: operations["post_daemon_stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/diagnostics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What somebody who is asked for help wants to see, without secrets */
+        get: operations["get_diagnostics"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -181,6 +215,26 @@ export interface paths {
         put?: never;
         /** Unmounts a drive; the rest is uploaded in the background, or waited for */
         post: operations["post_drives_name_close"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/drives/{name}/folder": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** What is in a folder of a mounted drive, one level deep, and how far it is here */
+        get: operations["get_drives_name_folder"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -385,6 +439,26 @@ export interface paths {
         };
         /** What is always kept here of a drive */
         get: operations["get_drives_name_pins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/drives/{name}/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** What is being uploaded, and what waits for that */
+        get: operations["get_drives_name_queue"];
         put?: never;
         post?: never;
         delete?: never;
@@ -617,6 +691,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/drives/{name}/upload-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Uploads at once what waits, and tries again what the store did not take */
+        post: operations["post_drives_name_upload-now"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events": {
         parameters: {
             query?: never;
@@ -678,6 +772,23 @@ export interface paths {
         };
         /** This document */
         get: operations["get_openapi_json"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How things are at a glance, now and whenever that changes */
+        get: operations["get_overview"];
         put?: never;
         post?: never;
         delete?: never;
@@ -828,6 +939,26 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What can be done with a drive. */
+        Action: "open" | "close" | "pause" | "resume" | "upload_now";
+        /** @description Kinds of what happens. */
+        ActivityKind: "opened" | "closed" | "uploaded" | "snapshot" | "pin" | "conflict" | "network" | "attention" | "drive";
+        /** @description Something that has happened. */
+        ActivityRow: {
+            /** @description When. */
+            at: string;
+            /** @description The drive that it is about. */
+            drive: string | null;
+            /**
+             * Format: uint64
+             * @description Later ones have higher numbers.
+             */
+            id: number;
+            /** @description What it is. */
+            kind: components["schemas"]["ActivityKind"];
+            /** @description What happened, for people. */
+            message: string;
+        };
         /** @description Makes a drive that exists already known on this device. */
         Add: {
             /** @description Credentials of the store, to be kept; without, those that are kept already are used. */
@@ -851,8 +982,87 @@ export interface components {
         };
         /** @description How the kernel gets at a drive. */
         AttachMode: "auto" | "nbd" | "loop";
+        /** @description What the cache of a drive holds. The four make `cached_bytes`; what is several of them counts for the first. */
+        CacheSplit: {
+            /**
+             * Format: uint64
+             * @description Changes that are not in the store yet: they stay.
+             */
+            dirty_bytes: number;
+            /**
+             * Format: uint64
+             * @description The store has it too: it goes when the room is needed.
+             */
+            evictable_bytes: number;
+            /**
+             * Format: uint64
+             * @description Folders and names of files: they stay, so that listings need no store.
+             */
+            metadata_bytes: number;
+            /**
+             * Format: uint64
+             * @description What is always kept on this device.
+             */
+            pinned_bytes: number;
+        };
+        /** @description A drive. */
+        Card: {
+            /** @description What to do about it. */
+            action: string | null;
+            /** @description What a person can do with it now. */
+            actions: components["schemas"]["Action"][];
+            /** @description What that means for the data. */
+            consequence: string | null;
+            /**
+             * Format: uint64
+             * @description Bytes per second from the store.
+             */
+            down_rate: number;
+            /**
+             * Format: uint64
+             * @description Seconds until everything is uploaded, or what is pinned is here; null where that cannot be trusted.
+             */
+            eta_s: number | null;
+            /**
+             * Format: uint64
+             * @description Bytes of the local disk that it takes.
+             */
+            local_bytes: number;
+            /** @description Where it is mounted. */
+            mountpoint: string | null;
+            /** @description Its name on this device. */
+            name: string;
+            /** @description How far that is. */
+            progress: components["schemas"]["Done"] | null;
+            /** @description Why it is so; null where there is nothing to say. */
+            reason: string | null;
+            /** @description Since when everything is in the store; null where something is not. */
+            safe_since: string | null;
+            /**
+             * Format: uint64
+             * @description Its size.
+             */
+            size_bytes: number;
+            /** @description How it is. */
+            state: components["schemas"]["Chip"];
+            /**
+             * Format: uint64
+             * @description Bytes that are only on this device.
+             */
+            unsent_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes per second to the store.
+             */
+            up_rate: number;
+            /**
+             * Format: uint64
+             * @description Bytes that files on it take.
+             */
+            used_bytes: number;
+        };
         /** @description What most of a cell is; the more remarkable wins. */
-        Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading";
+        Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed";
         /** @description What a check found. */
         Checked: {
             /** @description What is wrong, one sentence each. */
@@ -864,6 +1074,15 @@ export interface components {
             objects: number;
             /** @description Whether all is well. */
             ok: boolean;
+        };
+        /** @description A state, never told by its colour alone. */
+        Chip: {
+            /** @description The name of its icon. */
+            icon: string;
+            /** @description Its colour. */
+            tone: components["schemas"]["Tone"];
+            /** @description In a word. */
+            word: string;
         };
         /** @description Where the chunks of a drive are. */
         ChunkMap: {
@@ -975,14 +1194,64 @@ export interface components {
             /** @description Whether nothing is wrong. */
             ok: boolean;
         };
+        /** @description One text. */
+        DiagnosticFile: {
+            /** @description What it is called. */
+            name: string;
+            /** @description What is in it. */
+            text: string;
+        };
+        /**
+         * @description Texts about this computer's drives, without secrets: names of drives and devices, addresses of stores without who logs in
+         *     there, versions, states, and the end of the log.
+         */
+        Diagnostics: {
+            /** @description Each as a text. */
+            files: components["schemas"]["DiagnosticFile"][];
+        };
+        /** @description How far something is. */
+        Done: {
+            /**
+             * Format: uint64
+             * @description So many bytes ...
+             */
+            done_bytes: number;
+            /**
+             * Format: uint64
+             * @description ... of so many.
+             */
+            total_bytes: number;
+        };
         /** @description The state of a drive. */
         DriveState: "Ready" | "Connecting" | "Syncing" | "Offline" | "Paused" | "Recovering" | "Read-only" | "Conflict" | "Needs attention" | "Closed";
         /** @description How a drive is. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0. */
         DriveStatus: {
             /** @description How it is attached. */
             attach: components["schemas"]["AttachMode"] | null;
+            /**
+             * Format: uint64
+             * @description Bytes of the drive in the batch that is being uploaded; 0 where none is.
+             * @default 0
+             */
+            batch_bytes: number;
+            /**
+             * Format: uint64
+             * @description Of those, the bytes that the store has taken.
+             * @default 0
+             */
+            batch_done_bytes: number;
             /** @description The block device. */
             block_device: string | null;
+            /**
+             * @description What the cache holds.
+             * @default {
+             *       "dirty_bytes": 0,
+             *       "evictable_bytes": 0,
+             *       "metadata_bytes": 0,
+             *       "pinned_bytes": 0
+             *     }
+             */
+            cache: components["schemas"]["CacheSplit"];
             /**
              * Format: uint64
              * @description Bytes that the cache may take.
@@ -1046,6 +1315,11 @@ export interface components {
              */
             oldest_dirty_age_ms: number;
             /**
+             * @description Whether a person has switched uploads and background downloads of it off.
+             * @default false
+             */
+            paused: boolean;
+            /**
              * Format: uint64
              * @description Bytes that are wanted from the store.
              */
@@ -1101,19 +1375,45 @@ export interface components {
             unpushed_bytes: number;
             /**
              * Format: uint64
+             * @description Bytes of the drive that the store has taken since the drive was opened.
+             * @default 0
+             */
+            uploaded_bytes: number;
+            /**
+             * Format: uint64
              * @description Bytes that files on the drive take, where it is mounted.
              */
             used_bytes: number;
             /** @description Its identity. */
             uuid: string;
         };
+        /** @description An entry. One without a label is a line between others. */
+        Entry: {
+            /** @description Whether it has a check mark; null for one that has none. */
+            checked: boolean | null;
+            /** @description Whether it can be chosen. */
+            enabled: boolean;
+            /**
+             * @description What is chosen by it: "window", "settings", "attention", "pause:1h", "pause:tomorrow", "resume", "quit", or
+             *     "drive:ACTION:NAME" with one of show, folder, open, close, pause, resume, upload_now.
+             */
+            id: string;
+            /** @description What it says. */
+            label: string;
+            /** @description What it opens. */
+            submenu: components["schemas"]["Entry"][];
+        };
+        /** @description What is in folders. Other things, such as links and sockets, are not listed: nothing of theirs can be kept. */
+        EntryKind: "folder" | "file";
+        /** @description How far something is on this device. */
+        EntryState: "online_only" | "available" | "always_keep" | "partly";
         /** @description Something that happened. */
         Event: components["schemas"]["DriveStatus"] | {
             /** @constant */
             event: "removed";
             /** @description Its name. */
             name: string;
-        } | {
+        } | components["schemas"]["ActivityRow"] | {
             /** @constant */
             event: "notice";
             /** @description What happened. */
@@ -1162,6 +1462,30 @@ export interface components {
             repaired: boolean;
             /** @description What. */
             subject: string;
+        };
+        /** @description What is in a folder: one level of it. */
+        FolderEntry: {
+            /**
+             * Format: uint64
+             * @description Bytes that a file takes on the drive. Of a folder 0: what is below it is not looked at.
+             */
+            bytes: number;
+            /** @description What it is. */
+            kind: components["schemas"]["EntryKind"];
+            /**
+             * Format: uint64
+             * @description Bytes of them that are on this device.
+             */
+            local_bytes: number;
+            /** @description Its name. What is not UTF-8 in it is shown as U+FFFD. */
+            name: string;
+            /** @description The pin that keeps it: a path relative to the drive's root, or "" for the whole drive. */
+            pinned_by: string | null;
+            /**
+             * @description How it is. Of a folder it is `always_keep` where all of it is pinned, `partly` where something below it is, else
+             *     `null`: what is below it is not looked at.
+             */
+            state: components["schemas"]["EntryState"] | null;
         };
         /** @description A fork: what this device had of a drive when another one took it over, with all changes on top. A drive of its own. */
         Fork: {
@@ -1218,6 +1542,15 @@ export interface components {
             /** @description The label. */
             label: string;
         };
+        /** @description The question before quitting. */
+        Leaving: {
+            /** @description The button that goes. */
+            leave: string;
+            /** @description What is only on this computer. */
+            message: string;
+            /** @description The button that stays. */
+            stay: string;
+        };
         /** @description What may be taken: of the network by all drives together, of the local disk by each. */
         Limits: {
             /**
@@ -1239,6 +1572,11 @@ export interface components {
             metered: boolean | null;
             /** @description What is done where the network counts what it carries. */
             on_metered: components["schemas"]["OnMetered"];
+            /**
+             * @description Until when uploads and background downloads of all drives are paused; `null` where they are not.
+             * @default null
+             */
+            paused_until: string | null;
             /**
              * Format: uint64
              * @description Bytes per second to stores; `null` is no limit.
@@ -1343,6 +1681,29 @@ export interface components {
              */
             took_over: components["schemas"]["Holder"] | null;
         };
+        /** @description What is shown at a glance. */
+        Overview: {
+            /**
+             * Format: uint32
+             * @description Drives that a person has to look at.
+             */
+            attention: number;
+            /** @description The drives, by name. */
+            drives: components["schemas"]["Card"][];
+            /** @description How things are, in a line. */
+            line: string;
+            /** @description Until when uploads and background downloads of all drives are paused; null where they are not. */
+            paused_until: string | null;
+            /** @description Its colour. */
+            tone: components["schemas"]["Tone"];
+            /** @description The tray's menu. */
+            tray: components["schemas"]["TrayMenu"];
+            /**
+             * Format: uint64
+             * @description Bytes that are only on this device.
+             */
+            unsent_bytes: number;
+        };
         /** @description Changes the passphrase. */
         Passphrase: {
             /** @description The new one. */
@@ -1445,6 +1806,27 @@ export interface components {
             /** @description The drive's store from now on. */
             store: string;
         };
+        /** @description An object that waits to be uploaded, or is on its way. */
+        Queued: {
+            /**
+             * Format: uint64
+             * @description Its bytes. What is not packed yet is counted as the journal has it.
+             */
+            bytes: number;
+            /** @description What it is. */
+            kind: components["schemas"]["QueuedKind"];
+            /** @description Why the store did not take it, the last time. */
+            last_error: string | null;
+            /** @description When it is tried again; null while it is being tried, and for what waits for its turn. */
+            next_try_at: string | null;
+            /**
+             * Format: uint32
+             * @description How often it was tried; 0 for what is not packed yet.
+             */
+            tries: number;
+        };
+        /** @description What waits to be uploaded. */
+        QueuedKind: "segment" | "root" | "head" | "changes";
         /** @description Removes a drive from this device. */
         Remove: {
             /**
@@ -1570,6 +1952,11 @@ export interface components {
             on_metered?: components["schemas"]["OnMetered"] | null;
             /**
              * Format: uint64
+             * @description For how long uploads and background downloads of all drives are paused from now on, a month at most; 0 ends the pause.
+             */
+            pause_for_ms?: number | null;
+            /**
+             * Format: uint64
              * @description Bytes per second to stores; 0 takes the limit away.
              */
             up_bytes_per_s?: number | null;
@@ -1675,6 +2062,15 @@ export interface components {
             /** @description The store. */
             store: string;
         };
+        /** @description What a colour means. */
+        Tone: "safe" | "busy" | "waiting" | "attention" | "quiet";
+        /** @description The menu. */
+        TrayMenu: {
+            /** @description From the top. */
+            entries: components["schemas"]["Entry"][];
+            /** @description What is asked before quitting; null where nothing is lost by it. */
+            leaving: components["schemas"]["Leaving"] | null;
+        };
         /** @description What a progress counts. */
         Unit: "bytes" | "items";
         /** @description Waits until enough of a file, or of all below a directory, is here. It is pulled from the beginning meanwhile, and not pinned. */
@@ -1732,6 +2128,44 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    get_activity: {
+        parameters: {
+            query?: {
+                /** @description Only rows before this one. */
+                before?: number | null;
+                /** @description Only of this drive. */
+                drive?: string | null;
+                /** @description Only of this kind. */
+                kind?: components["schemas"]["ActivityKind"] | null;
+                /** @description At most so many; without, 100. 1,000 is the most. */
+                limit?: number | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ActivityRow"][];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     get_daemon: {
         parameters: {
             query?: never;
@@ -1783,6 +2217,35 @@ export interface operations {
                     } | {
                         error: components["schemas"]["Failure"];
                     };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_diagnostics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Diagnostics"];
                 };
             };
             /** @description It was refused, and nothing was changed */
@@ -2108,6 +2571,41 @@ export interface operations {
                     } | {
                         error: components["schemas"]["Failure"];
                     };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_drives_name_folder: {
+        parameters: {
+            query?: {
+                /** @description Relative to the root of the drive, which is "." or nothing. */
+                path?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderEntry"][];
                 };
             };
             /** @description It was refused, and nothing was changed */
@@ -2492,6 +2990,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pin"][];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_drives_name_queue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queued"][];
                 };
             };
             /** @description It was refused, and nothing was changed */
@@ -3021,6 +3551,44 @@ export interface operations {
             };
         };
     };
+    "post_drives_name_upload-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Nothing"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     get_events: {
         parameters: {
             query?: never;
@@ -3175,6 +3743,35 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_overview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Server-sent events. The schema is that of an event's data */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["Overview"];
                 };
             };
             /** @description It was refused, and nothing was changed */

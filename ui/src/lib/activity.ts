@@ -1,11 +1,11 @@
 //! Kinds of what happened, and how each looks.
 
-import type { Tone } from '../backend/shapes';
+import type { ActivityKind, Tone } from '../backend/shapes';
 import type { IconName } from '../parts/Icon.svelte';
 import type { TextKey } from './text';
 
 export interface Look {
-  kind: string;
+  kind: ActivityKind | 'other';
   word: TextKey;
   icon: IconName;
   tone: Tone;

@@ -2,7 +2,7 @@
 
 import type { ChunkMap } from '../backend/shapes';
 
-export type CellState = ChunkMap['cells'][number] | 'failed';
+export type CellState = ChunkMap['cells'][number];
 
 /** In the order of the legend: what needs a person first. */
 export const CELL_STATES: readonly CellState[] = ['failed', 'dirty', 'uploading', 'pinned', 'cached', 'absent'];
