@@ -73,6 +73,7 @@ async function whole(chromium, dir) {
         await shot(name);
       }
     });
+    await story.activity(page);
     await story.settings(page, all);
     await story.down(page, all, shot);
     assert.deepEqual(page.errors, []);

@@ -223,7 +223,7 @@ export async function keep(page, { a }, shot) {
     assert.ok(await page.getByRole('button', { name: 'Keep offline', exact: true }).isDisabled());
     await accessible(page, 'Keep offline, too much');
     await films.click();
-    await a.ok('limits', '--cache', 'none');
+    await a.ok('limits', '--cache', 'auto');
     await page.getByText(/^Keeps 24 MB, of which/).waitFor();
     assert.deepEqual(await a.ok('pins'), [], 'nothing is kept before it is confirmed');
     await accessible(page, 'Keep offline, chosen');
@@ -246,14 +246,20 @@ export async function keep(page, { a }, shot) {
   });
 }
 
+/** Without it what was saved is uploaded within half a minute. */
+const uploadNow = (page) => page.getByRole('button', { name: 'Upload now' }).first().click();
+
 export async function network(page, { a, stand }, shot) {
   await step('without a network it says Offline, and what waits', async () => {
-    await go(page, '#/drives');
+    await go(page, '#/drive/work');
     await stand.cut();
     await save(join(a.mnt, 'letters/2026/by-train.txt'), randomBytes(3 * MB));
+    await uploadNow(page);
+    await go(page, '#/drives');
     const card = page.getByRole('listitem').filter({ hasText: 'work' });
     await card.getByText('Offline', { exact: true }).waitFor();
-    await card.getByText(/only on this computer/).waitFor();
+    await card.getByText(/only on this computer$/).waitFor();
+    await card.getByText('Your files are safe on this computer; uploads wait.').waitFor();
     assert.equal(await card.getByText('Everything uploaded').count(), 0, 'green while something is unsent');
     await page
       .getByRole('navigation')
@@ -271,7 +277,7 @@ export async function network(page, { a, stand }, shot) {
 
   await step('with the network back it is uploaded', async () => {
     await stand.restore();
-    await page.getByRole('button', { name: 'Upload now' }).first().click();
+    await uploadNow(page);
     await page.getByText('Nothing waits: everything is uploaded').waitFor();
     await go(page, '#/drives');
     await page.getByText('Everything uploaded').waitFor();
@@ -343,6 +349,7 @@ export async function fork(page, { a, b, stand, dir }, shot) {
   await step('another device takes the drive over, and this one has a fork', async () => {
     await stand.cut();
     await save(join(a.mnt, 'letters/2026/sketch.txt'), 'from a\n');
+    await uploadNow(page);
     // The other device has its own way to the server, and a browser of its own.
     await b.start();
     const there = await open(page.context().browser(), await b.web());
@@ -393,6 +400,7 @@ export async function fork(page, { a, b, stand, dir }, shot) {
     await save(join(b.mnt, 'letters/2026/postcard.txt'), 'from b\n');
     await b.ok('drive', 'close', 'work', '--wait');
     await stand.restore();
+    await uploadNow(page);
     await go(page, '#/drives');
     await page.getByRole('listitem').getByText('Conflict', { exact: true }).waitFor();
     await accessible(page, 'Drives, conflict');
@@ -457,11 +465,38 @@ export async function settings(page, { a }) {
 }
 
 export async function down(page, { a }, shot) {
-  await step('a daemon that is gone is told, with how to start it, and it is there again by itself', async () => {
+  await step('a daemon that is gone is told, with how to start it', async () => {
     await go(page, '#/drives');
     await a.ok('daemon', 'stop');
     await page.getByRole('heading', { name: 'Background service is not running' }).waitFor();
     await accessible(page, 'daemon down');
     await shot('down');
+
+    // Started again at the same port, it asks who this is; the new address lets this browser in.
+    const port = new URL(page.url()).port;
+    const { url } = await a.ok('web', '--port', port);
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('heading', { name: "This page's session has ended" }).waitFor();
+    await accessible(page, 'session ended');
+    await page.goto(url);
+    await page.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+  });
+}
+
+export async function activity(page) {
+  await step('what happened is listed, and filtered', async () => {
+    await go(page, '#/activity');
+    await page.getByRole('article').first().waitFor();
+    await page.getByLabel('Kind').selectOption('Conflict');
+    await page.getByRole('article').filter({ hasText: 'Conflict' }).first().waitFor();
+    await until('nothing else is shown', async () => {
+      const kinds = await page.getByRole('article').locator('p.small span:first-child').allTextContents();
+      return kinds.length > 0 && kinds.every((kind) => kind === 'Conflict');
+    });
+    await page.getByLabel('Kind').selectOption('All');
+    await page.getByLabel('Drive', { exact: true }).selectOption('second');
+    await page.getByRole('article').filter({ hasText: 'second' }).first().waitFor();
+    await accessible(page, 'Activity');
+    await page.getByLabel('Drive', { exact: true }).selectOption('All');
   });
 }
