@@ -17,10 +17,11 @@ export async function save(path, content) {
   await file.close();
 }
 
-export async function wizard(page, { stand, a }) {
+export async function wizard(page, { stand, a }, shot) {
   await step('an empty start says what to do', async () => {
     await page.getByRole('heading', { name: 'No drives yet' }).waitFor();
     await accessible(page, 'Drives, empty');
+    await shot('empty');
     await page.getByRole('link', { name: 'Add your first drive' }).click();
     await page.getByRole('heading', { level: 1, name: 'Add drive' }).waitFor();
     await accessible(page, 'wizard, store');
@@ -58,6 +59,7 @@ export async function wizard(page, { stand, a }) {
     await page.getByText('several computers can use this store safely').waitFor();
     await page.getByText('How that was found out').click();
     await accessible(page, 'wizard, tested');
+    await shot('add-tested');
   });
 
   await step('the wizard leads to a mounted drive', async () => {
@@ -78,12 +80,14 @@ export async function wizard(page, { stand, a }) {
     await accessible(page, 'wizard, place');
     await page.getByRole('button', { name: 'Continue' }).click();
     await accessible(page, 'wizard, summary');
+    await shot('add-summary');
     await page.getByRole('button', { name: 'Make and open drive' }).click();
 
     await page.getByRole('heading', { name: 'Write down the recovery key' }).waitFor();
     const groups = await page.locator('ol.groups code').allTextContents();
     assert.ok(groups.length >= 6, groups.join());
     await accessible(page, 'wizard, recovery key');
+    await shot('add-recovery-key');
     await page.getByRole('button', { name: 'I have written it down' }).click();
     const fields = page.getByLabel(/^Group \d+$/);
     for (const index of [0, 1]) await fields.nth(index).fill('wrong');
@@ -102,6 +106,7 @@ export async function wizard(page, { stand, a }) {
     await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByRole('heading', { name: 'work is ready' }).waitFor();
     await accessible(page, 'wizard, done');
+    await shot('add-done');
     const mounts = await readFile('/proc/mounts', 'utf8');
     assert.ok(mounts.includes(` ${a.mnt} ext4`), 'it is mounted');
     const kept = await page.evaluate(() => JSON.stringify(localStorage) + JSON.stringify(sessionStorage));
