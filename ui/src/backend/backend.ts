@@ -31,6 +31,10 @@ export interface Backend {
   stream(path: string, listener: StreamListener): () => void;
   /** Starts the daemon where that can be done from here. */
   startDaemon?: () => Promise<void>;
+  /** Shows a folder in the file manager, where that can be done from here. */
+  openFolder?: (path: string) => Promise<void>;
+  /** Has a person save a text, where that is not the browser's own business. */
+  saveText?: (name: string, text: string) => Promise<void>;
   /** Tries a stream that is down at once. */
   retry(): void;
 }

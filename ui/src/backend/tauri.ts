@@ -58,6 +58,14 @@ export class TauriBackend implements Backend {
     await this.core.invoke('start_daemon');
   };
 
+  openFolder = async (path: string): Promise<void> => {
+    await this.core.invoke('open_folder', { path });
+  };
+
+  saveText = async (name: string, text: string): Promise<void> => {
+    await this.core.invoke('save_text', { name, text });
+  };
+
   retry(): void {
     void this.core.invoke('retry');
   }
