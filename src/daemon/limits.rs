@@ -269,7 +269,7 @@ mod tests {
         assert!(waiting.borrow().is_none());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_pause_of_all_drives_is_remembered_and_ended() {
         let state = tempfile::tempdir().expect("a temporary directory");
         let pause = |ms| SetLimits { pause_for_ms: Some(ms), ..SetLimits::default() };
