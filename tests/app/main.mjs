@@ -59,6 +59,7 @@ async function whole(chromium, dir) {
     await story.network(page, all, shot);
     await story.snapshot(page, all, shot);
     await story.fork(page, all, shot);
+    await story.again(page, all);
     await keys(page, all);
     await step('every screen is there in both looks', async () => {
       for (const [name, hash] of [

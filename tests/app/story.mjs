@@ -505,3 +505,42 @@ export async function activity(page) {
     await page.getByLabel('Drive', { exact: true }).selectOption('All');
   });
 }
+
+export async function again(page, { a, b, stand }) {
+  await step('the other version is used; the fork is looked at, and deleted', async () => {
+    const letters = async () => readdir(join((await a.status('work')).mountpoint, 'letters/2026'));
+    await go(page, '#/drive/work');
+    await page.getByRole('button', { name: 'Close work' }).waitFor();
+    await stand.cut();
+    await save(join((await a.status('work')).mountpoint, 'letters/2026/draft.txt'), 'from a, again\n');
+    await uploadNow(page);
+    await b.ok('drive', 'open', 'work', '--at', join(b.dir, 'again'), '--take-over', '--yes');
+    await save(join(b.dir, 'again/letters/2026/final.txt'), 'from b, again\n');
+    await b.ok('drive', 'close', 'work', '--wait');
+    await stand.restore();
+    await uploadNow(page);
+
+    await go(page, '#/forks');
+    await page.getByRole('button', { name: 'Use the other version' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close and open' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.ok((await letters()).includes('final.txt') && !(await letters()).includes('draft.txt'));
+
+    // The fork is still there, and whole.
+    await page.getByRole('button', { name: 'Open it to look' }).click();
+    await page.getByRole('button', { name: 'Close it' }).waitFor();
+    const [fork] = await a.ok('drive', 'forks', 'work');
+    assert.ok((await readdir(join(fork.mountpoint, 'letters/2026'))).includes('draft.txt'));
+    await accessible(page, 'Forks, one that is open');
+
+    await page.getByRole('button', { name: 'Delete the fork' }).click();
+    const dialog = page.getByRole('dialog');
+    const verb = dialog.getByRole('button', { name: 'Delete the fork for ever' });
+    assert.ok(await verb.isDisabled(), 'not before its name is typed');
+    await dialog.getByLabel('Type work to go on').fill('work');
+    await accessible(page, 'Delete the fork');
+    await verb.click();
+    await page.getByRole('heading', { name: 'No forks' }).waitFor();
+    assert.deepEqual(await a.ok('drive', 'forks', 'work'), []);
+  });
+}
