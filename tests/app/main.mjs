@@ -44,6 +44,7 @@ function pictures(page, to) {
 async function whole(chromium, dir) {
   const servers = await stand();
   const [a, b] = [new Machine(dir, 'a'), new Machine(dir, 'b')];
+  given.add(a).add(b);
   const screens = process.env.HOLDALL_SCREENS ?? join(dir, 'screens');
   await mkdir(screens, { recursive: true });
   let page;
@@ -91,6 +92,15 @@ async function whole(chromium, dir) {
     await b.end();
     await servers.end();
   }
+}
+
+/** What is to be given back, however this ends. */
+const given = new Set();
+for (const signal of ['SIGINT', 'SIGTERM']) {
+  process.on(signal, async () => {
+    for (const machine of given) await machine.end().catch(() => undefined);
+    process.exit(1);
+  });
 }
 
 const dir = await mkdtemp(join(tmpdir(), 'holdall-app-'));

@@ -9,6 +9,8 @@ export async function stand() {
   const child = spawn(join(bin, 'examples/stand'), {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
+  // It says itself why it has ended.
+  child.stdin.on('error', () => undefined);
   const heard = createInterface(child.stdout)[Symbol.asyncIterator]();
   const line = async () => {
     const { value, done } = await heard.next();
