@@ -71,6 +71,10 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         Command::Wait(_) => {
             return ("What was downloaded is here, until the room is needed. Nothing is pinned.", "");
         }
+        Command::Activity(_) | Command::Diagnostics { .. } => return (NOTHING_DONE, ""),
+        Command::Web(_) => {
+            return ("The pages may be served already.", "Run `holdall web` again for an address.");
+        }
         Command::Limits(_) => return ("They may have been changed already.", "Run `holdall limits` to see."),
         Command::Doctor { .. } => {
             return ("Some of it may have been repaired already.", "Run `holdall doctor` to see.");

@@ -14,21 +14,30 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod activity;
+mod diagnostics;
 mod drive;
+mod folders;
 mod limits;
 mod pins;
 mod replicas;
+pub mod sizes;
 mod status;
 mod stores;
 mod versions;
+mod web;
 
+pub use activity::*;
+pub use diagnostics::*;
 pub use drive::*;
+pub use folders::*;
 pub use limits::*;
 pub use pins::*;
 pub use replicas::*;
 pub use status::*;
 pub use stores::*;
 pub use versions::*;
+pub use web::*;
 
 /// One line of a POST's answer.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -128,11 +137,15 @@ pub enum Code {
     NoDaemon,
     /// It was stopped before it was done.
     Interrupted,
+    /// A browser asks that was not invited, or not for a long time.
+    Session,
+    /// A page asks that is none of Holdall's.
+    Foreign,
 }
 
 impl Code {
     /// Every one.
-    pub const ALL: [Code; 21] = [
+    pub const ALL: [Code; 23] = [
         Code::Failed,
         Code::Usage,
         Code::NotFound,
@@ -154,6 +167,8 @@ impl Code {
         Code::Full,
         Code::NoDaemon,
         Code::Interrupted,
+        Code::Session,
+        Code::Foreign,
     ];
 
     /// The exit code of a command that fails so.
@@ -161,6 +176,7 @@ impl Code {
         match self {
             Code::Failed | Code::Exists | Code::Paused | Code::State | Code::Privileges => 1,
             Code::Conflict | Code::Full | Code::NoDaemon | Code::Newer | Code::WeakStore => 1,
+            Code::Session | Code::Foreign => 1,
             Code::Usage => 2,
             Code::NotFound | Code::Gone => 3,
             Code::Held => 4,
@@ -183,7 +199,9 @@ impl Code {
             Code::Exists | Code::Held | Code::Unsent | Code::Conflict | Code::Paused | Code::State => 409,
             Code::WeakStore => 409,
             Code::Offline | Code::Interrupted => 503,
+            Code::Session => 401,
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong | Code::Privileges => 403,
+            Code::Foreign => 403,
             Code::Newer => 422,
             Code::Full => 507,
         }
@@ -241,6 +259,8 @@ pub enum Event {
         /// Its name.
         name: String,
     },
+    /// A new row of what has happened.
+    Activity(ActivityRow),
     /// Something that a person should know.
     Notice {
         /// The drive.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What may be taken: of the network by all drives together, of the local disk by each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Bytes per second to stores; `null` is no limit.
     pub up_bytes_per_s: Option<u64>,
@@ -21,6 +21,9 @@ pub struct Limits {
     pub metered: Option<bool>,
     /// Whether uploads and background downloads wait because of that now.
     pub waiting: bool,
+    /// Until when uploads and background downloads of all drives are paused; `null` where they are not.
+    #[serde(default)]
+    pub paused_until: Option<String>,
 }
 
 /// What is done on a network that counts what it carries, such as a phone's.
@@ -46,7 +49,7 @@ pub enum Indexers {
 }
 
 /// Changes of limits. What is left out stays as it is.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetLimits {
     /// Bytes per second to stores; 0 takes the limit away.
@@ -64,4 +67,7 @@ pub struct SetLimits {
     /// What is done where the network counts what it carries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_metered: Option<OnMetered>,
+    /// For how long uploads and background downloads of all drives are paused from now on, a month at most; 0 ends the pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_for_ms: Option<u64>,
 }

@@ -70,6 +70,9 @@ pub struct DriveStatus {
     pub reason: Option<String>,
     /// Since when.
     pub since: String,
+    /// Whether a person has switched uploads and background downloads of it off.
+    #[serde(default)]
+    pub paused: bool,
     /// The writer's generation.
     pub epoch: u64,
     /// The current version.
@@ -84,6 +87,18 @@ pub struct DriveStatus {
     pub dirty_bytes: u64,
     /// Bytes of journal that wait for the store.
     pub unpushed_bytes: u64,
+    /// Bytes of the drive in the batch that is being uploaded; 0 where none is.
+    #[serde(default)]
+    pub batch_bytes: u64,
+    /// Of those, the bytes that the store has taken.
+    #[serde(default)]
+    pub batch_done_bytes: u64,
+    /// Bytes of the drive that the store has taken since the drive was opened.
+    #[serde(default)]
+    pub uploaded_bytes: u64,
+    /// What the cache holds.
+    #[serde(default)]
+    pub cache: CacheSplit,
     /// Age of the oldest of them.
     pub oldest_dirty_age_ms: u64,
     /// Bytes of journal in use.
@@ -134,6 +149,48 @@ pub struct DriveStatus {
     pub daemon_pid: u32,
 }
 
+/// What the cache of a drive holds. The four make `cached_bytes`; what is several of them counts for the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheSplit {
+    /// Changes that are not in the store yet: they stay.
+    pub dirty_bytes: u64,
+    /// What is always kept on this device.
+    pub pinned_bytes: u64,
+    /// Folders and names of files: they stay, so that listings need no store.
+    pub metadata_bytes: u64,
+    /// The store has it too: it goes when the room is needed.
+    pub evictable_bytes: u64,
+}
+
+/// An object that waits to be uploaded, or is on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Queued {
+    /// What it is.
+    pub kind: QueuedKind,
+    /// Its bytes. What is not packed yet is counted as the journal has it.
+    pub bytes: u64,
+    /// How often it was tried; 0 for what is not packed yet.
+    pub tries: u32,
+    /// Why the store did not take it, the last time.
+    pub last_error: Option<String>,
+    /// When it is tried again; null while it is being tried, and for what waits for its turn.
+    pub next_try_at: Option<String>,
+}
+
+/// What waits to be uploaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueuedKind {
+    /// A part of the drive's data, packed.
+    Segment,
+    /// What makes the parts a version.
+    Root,
+    /// What makes that version the current one.
+    Head,
+    /// Changes that are not packed yet.
+    Changes,
+}
+
 /// Where the chunks of a drive are.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChunkMap {
@@ -157,6 +214,8 @@ pub enum Cell {
     Dirty,
     /// On its way to the store.
     Uploading,
+    /// The store did not take it. It is safe on this device, and tried again.
+    Failed,
 }
 
 /// What a check found.
