@@ -963,6 +963,11 @@ export interface components {
         Add: {
             /** @description Credentials of the store, to be kept; without, those that are kept already are used. */
             credentials?: components["schemas"]["StoreCredentials"] | null;
+            /**
+             * @description Which of the drives in the store: its name there, or its identity. Without, the one that has the name `name`, or the
+             *     only one that is no fork.
+             */
+            drive?: string | null;
             /** @description Its name on this device. */
             name: string;
             /**
