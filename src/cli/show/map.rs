@@ -46,7 +46,7 @@ impl Look {
             Cell::Pinned => ("◆", "Always kept on this computer", Hue::Good),
             Cell::Dirty => ("○", "Waiting to upload", Hue::Busy),
             Cell::Uploading => ("↑", "Uploading", Hue::Busy),
-            Cell::Failed => ("!", "Not taken by the store, tried again", Hue::Bad),
+            Cell::Failed => ("!", "Upload failed, tried again", Hue::Bad),
         };
         Look { glyph, word, hue }
     }
