@@ -541,9 +541,10 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         applied_durable.clone(),
     );
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
-    Ok(Arc::new_cyclic(|volume| Volume {
-        pins: Pins::start(volume.clone(), pinned),
-        survey: Survey::start(volume.clone(), size_blocks, limits.metadata_first),
+    let (survey, beginning) = Survey::new(size_blocks, limits.metadata_first);
+    let volume = Arc::new(Volume {
+        pins: Pins::new(pinned),
+        survey,
         scanning: Scanning::new(),
         trace,
         journal,
@@ -561,5 +562,9 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         rememberer,
         applied_durable,
         resizing: Mutex::new(()),
-    }))
+    });
+    // They end where there is no volume: not before it is there.
+    volume.pins.begin(&volume);
+    volume.survey.begin(beginning, &volume);
+    Ok(volume)
 }

@@ -62,12 +62,16 @@ struct Shared {
 }
 
 impl Pins {
-    /// Begins with what is pinned already.
-    pub fn start(volume: Weak<Volume>, pinned: Pinned) -> Self {
+    /// What is pinned already.
+    pub fn new(pinned: Pinned) -> Self {
         let wanted = watch::Sender::new(Arc::new(pinned));
-        let shared = Arc::new(Shared::default());
-        let task = tokio::spawn(keep_here(volume, wanted.subscribe(), shared.clone()));
-        Self { wanted, shared, task: Mutex::new(Some(task)) }
+        Self { wanted, shared: Arc::default(), task: Mutex::new(None) }
+    }
+
+    /// Begins to pull, now that the volume is there.
+    pub fn begin(&self, volume: &Arc<Volume>) {
+        let pulling = keep_here(Arc::downgrade(volume), self.wanted.subscribe(), self.shared.clone());
+        *self.task.lock() = Some(tokio::spawn(pulling));
     }
 
     /// Ends pulling. What is pinned stays so.

@@ -43,21 +43,25 @@ pub(super) struct Survey {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// What looks, before it has begun: it needs the volume, which has its survey.
+pub(super) struct Beginning(Option<(Running, mpsc::Receiver<BlockRange>)>);
+
 impl Survey {
-    /// Begins; or looks at nothing, and knows of no metadata.
-    pub fn start(volume: Weak<Volume>, size_blocks: u64, is_on: bool) -> Self {
+    /// What is to begin; or what looks at nothing, and knows of no metadata.
+    pub fn new(size_blocks: u64, is_on: bool) -> (Self, Beginning) {
         let (misses, missed) = mpsc::channel(MISSES_MAX);
         let (complete, is_complete) = watch::channel(!is_on);
         let (mountable, is_mountable) = watch::channel(None);
         let walk = Arc::new(Mutex::new(Walk::new(size_blocks, Limits::default())));
         if !is_on {
             mountable.send_replace(Some(false));
-            return Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
+            let survey = Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
+            return (survey, Beginning(None));
         }
         let seen = VecDeque::new();
         let (kept_blocks, completed_at) = (0, None);
-        let survey = Running {
-            volume,
+        let running = Running {
+            volume: Weak::new(),
             walk: walk.clone(),
             size_blocks,
             kept_blocks,
@@ -66,8 +70,16 @@ impl Survey {
             completed_at,
             seen,
         };
-        let task = Mutex::new(Some(tokio::spawn(survey.run(missed))));
-        Self { misses, is_complete, is_mountable, walk, task }
+        let survey = Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
+        (survey, Beginning(Some((running, missed))))
+    }
+
+    /// Begins, now that the volume is there.
+    pub fn begin(&self, beginning: Beginning, volume: &Arc<Volume>) {
+        if let Some((running, missed)) = beginning.0 {
+            let running = Running { volume: Arc::downgrade(volume), ..running };
+            *self.task.lock() = Some(tokio::spawn(running.run(missed)));
+        }
     }
 
     /// Whether a mount would find all that it reads without the store. Waits until all metadata is local.
