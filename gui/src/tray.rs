@@ -18,7 +18,7 @@ pub struct TrayMenu {
 /// An entry. One without a label is a line between others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
-    /// What is chosen by it: "window", "settings", "attention", "pause:1h", "pause:tomorrow", "resume", "quit", or
+    /// What is chosen by it: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or
     /// "drive:ACTION:NAME" with one of show, folder, open, close, pause, resume, upload_now.
     pub id: String,
     /// What it says.
@@ -52,6 +52,30 @@ impl Entry {
     }
 }
 
+impl TrayMenu {
+    /// The menu while the daemon does not run. So much was only on this computer when it was last heard of.
+    pub fn down(unsent_bytes: u64) -> TrayMenu {
+        let entries = vec![
+            Entry { enabled: false, ..Entry::new("status", text("tray.down")) },
+            Entry::new("start", text("tray.start")),
+            Entry::line_between(),
+            Entry::new("window", text("tray.window")),
+            Entry::line_between(),
+            Entry::new("quit", text("tray.quit")),
+        ];
+        TrayMenu { entries, leaving: leaving("tray.leaving.down", unsent_bytes) }
+    }
+}
+
+/// What is asked before quitting, where something is only here.
+fn leaving(key: &str, unsent_bytes: u64) -> Option<Leaving> {
+    (unsent_bytes > 0).then(|| Leaving {
+        message: said(key, &[("size", &words::size(unsent_bytes))]),
+        stay: text("tray.leaving.stay"),
+        leave: text("tray.leaving.leave"),
+    })
+}
+
 /// The menu for these drives.
 pub(crate) fn menu(
     line: &str,
@@ -83,12 +107,7 @@ pub(crate) fn menu(
     entries.push(Entry::new("settings", text("tray.settings")));
     entries.push(Entry::line_between());
     entries.push(Entry::new("quit", text("tray.quit")));
-    let leaving = (unsent > 0).then(|| Leaving {
-        message: said("tray.leaving", &[("size", &words::size(unsent))]),
-        stay: text("tray.leaving.stay"),
-        leave: text("tray.leaving.leave"),
-    });
-    TrayMenu { entries, leaving }
+    TrayMenu { entries, leaving: leaving("tray.leaving", unsent) }
 }
 
 fn drive(card: &Card) -> Entry {
@@ -165,6 +184,15 @@ mod tests {
         assert_eq!(menu(&[("work", DriveState::Ready, 0)], None).leaving, None);
         let leaving = menu(&[("work", DriveState::Ready, 340 << 20)], None).leaving.unwrap();
         assert!(leaving.message.starts_with("340 MB are only on this computer."), "{}", leaving.message);
+    }
+
+    #[test]
+    fn without_a_daemon_it_can_be_started_and_quitting_tells_that_nothing_goes_on() {
+        let menu = TrayMenu::down(340 << 20);
+        assert_eq!(ids(&menu), ["status", "start", "", "window", "", "quit"]);
+        let leaving = menu.leaving.unwrap();
+        assert!(leaving.message.contains("does not run"), "{}", leaving.message);
+        assert_eq!(TrayMenu::down(0).leaving, None);
     }
 
     #[test]
