@@ -11,6 +11,7 @@
 //! - `notices`: what was to be shown until now
 //! - `press ID`: a click on such a notification
 #![allow(clippy::unwrap_used, reason = "a test's tool may panic")]
+#![allow(missing_docs, reason = "of what zbus makes of the interfaces")]
 
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
