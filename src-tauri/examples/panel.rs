@@ -117,7 +117,9 @@ async fn main() {
             "icon" => icon(&bus, &panel).await,
             "menu" => menu(&bus, &panel).await,
             "click" => click(&bus, &panel, rest).await,
-            "activate" => call(&bus, &panel, ITEM_PATH, ITEM, "Activate", &(0_i32, 0_i32)).await.map(|_| json!("ok")),
+            "activate" => {
+                call(&bus, &panel, ITEM_PATH, ITEM, "Activate", &(0_i32, 0_i32)).await.map(|_| json!("ok"))
+            }
             "notices" => Ok(Json::Array(panel.notices.lock().unwrap().clone())),
             "press" => {
                 let emitter = SignalEmitter::new(&bus, "/org/freedesktop/Notifications").unwrap();

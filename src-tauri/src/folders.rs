@@ -65,7 +65,8 @@ mod tests {
         let drives: Vec<DriveStatus> = serde_json::from_value(drive).unwrap();
         assert!(is_mountpoint("/home/ann/Holdall/work", &drives));
         assert!(is_mountpoint("/home/ann/Holdall/f", &drives));
-        for path in ["/home/ann/Holdall/work/run.desktop", "/home/ann/Holdall/work/..", "/etc", "", "--help"] {
+        for path in ["/home/ann/Holdall/work/run.desktop", "/home/ann/Holdall/work/..", "/etc", "", "--help"]
+        {
             assert!(!is_mountpoint(path, &drives), "{path}");
         }
     }

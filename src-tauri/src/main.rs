@@ -71,7 +71,9 @@ fn begin(in_background: bool) -> Result<(), String> {
         .into_iter()
         .any(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()));
     if !has_screen {
-        return Err("there is no screen here. `holdall web` shows the same in a browser, also by ssh.".to_owned());
+        return Err(
+            "there is no screen here. `holdall web` shows the same in a browser, also by ssh.".to_owned()
+        );
     }
     if std::env::var_os(RENDERER_VARIABLE).is_none() {
         // SAFETY: no other thread runs yet.

@@ -3,7 +3,7 @@
 use crate::act;
 use crate::bridge::{self, Heard};
 use crate::notify::Notifier;
-use crate::shell::{Known, Shell};
+use crate::shell::{Known, Link, Shell};
 use crate::tray;
 use holdall::api::Event;
 use holdall_gui::notices::Notices;
@@ -38,9 +38,9 @@ async fn overview(shell: &Shell) {
         shell.known.send_if_modified(|known| {
             let next = match heard {
                 Heard::Live => return false,
-                Heard::Down => Known { is_live: false, ..known.clone() },
+                Heard::Down => Known { link: Link::Down, ..known.clone() },
                 Heard::Data(data) => match serde_json::from_str(data) {
-                    Ok(overview) => Known { overview: Some(overview), is_live: true },
+                    Ok(overview) => Known { overview: Some(overview), link: Link::Live },
                     // Another version's daemon: the pages say so.
                     Err(_) => return false,
                 },

@@ -20,7 +20,10 @@ pub fn save(directory: &Path, name: &str, text: &str) -> Result<PathBuf, Failure
     }
     write(directory, name, text).map_err(|error| {
         let directory = directory.display().to_string();
-        failure(Code::Failed, said("app.save.failed", &[("directory", &directory), ("why", &error.to_string())]))
+        failure(
+            Code::Failed,
+            said("app.save.failed", &[("directory", &directory), ("why", &error.to_string())]),
+        )
     })
 }
 

@@ -58,24 +58,36 @@ pub struct Known {
     /// As the daemon said last.
     pub overview: Option<Overview>,
     /// Whether that is so now.
-    pub is_live: bool,
+    pub link: Link,
+}
+
+/// How the daemon is listened to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// It has said nothing yet, and may be starting.
+    #[default]
+    Begins,
+    /// It tells what changes.
+    Live,
+    /// It does not run.
+    Down,
 }
 
 impl Known {
     /// The tray's menu.
     pub fn menu(&self) -> TrayMenu {
-        match &self.overview {
-            Some(overview) if self.is_live => overview.tray.clone(),
-            Some(overview) => TrayMenu::down(overview.unsent_bytes),
-            None => TrayMenu::down(0),
+        match (self.link, &self.overview) {
+            (Link::Live, Some(overview)) => overview.tray.clone(),
+            (Link::Begins | Link::Live, _) => TrayMenu::connecting(),
+            (Link::Down, overview) => TrayMenu::down(overview.as_ref().map_or(0, |known| known.unsent_bytes)),
         }
     }
 
     /// The colour of its icon.
     pub fn tone(&self) -> Tone {
-        match &self.overview {
-            Some(overview) if self.is_live => overview.tone,
-            Some(_) | None => Tone::Quiet,
+        match (self.link, &self.overview) {
+            (Link::Live, Some(overview)) => overview.tone,
+            _ => Tone::Quiet,
         }
     }
 
@@ -83,5 +95,22 @@ impl Known {
     pub fn mountpoint(&self, name: &str) -> Option<String> {
         let drives = &self.overview.as_ref()?.drives;
         drives.iter().find(|card| card.name == name)?.mountpoint.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_daemon_nothing_is_shown_as_it_was() {
+        let mut overview = holdall_gui::Model::default().overview();
+        (overview.unsent_bytes, overview.tone) = (5 << 20, Tone::Safe);
+        let known = |link| Known { overview: Some(overview.clone()), link };
+        assert_eq!(known(Link::Live).menu(), overview.tray);
+        assert_eq!(known(Link::Live).tone(), Tone::Safe);
+        assert_eq!(known(Link::Down).tone(), Tone::Quiet);
+        assert!(known(Link::Down).menu().leaving.is_some());
+        assert_eq!(Known::default().menu(), TrayMenu::connecting());
     }
 }

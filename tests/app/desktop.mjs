@@ -78,7 +78,14 @@ async function window({ a, session, page, store, screens }) {
   });
 
   await step('however much it is told, it arrives', async () => {
-    // More than Tauri puts into one message.
+    // What is told of so many is more than Tauri puts into one message; so is the document.
+    const others = Array.from({ length: 12 }, (_, index) => `spare-${index + 1}`);
+    for (const name of others) {
+      await a.ok('drive', 'create', name, '--store', `${store}-${name}`, '--size', '64M', '--no-encryption');
+    }
+    for (const name of others) await page.says(name);
+    const length = "__TAURI__.core.invoke('call', { id: 11, method: 'GET', path: '/v1/drives', progress: ";
+    assert.equal(await page.promised(`${length} new __TAURI__.core.Channel() }).then((all) => all.length)`), 13);
     const document = await page.promised(
       `__TAURI__.core.invoke('call', { id: 10, method: 'GET', path: '/v1/openapi.json',
          progress: new __TAURI__.core.Channel() }).then((it) => it.openapi)`,
@@ -211,7 +218,7 @@ async function quitting({ a, page, panel }) {
     await page.says('only on this computer');
     await panel.click('Quit');
     await page.says('Quit Holdall?');
-    assert.match(await page.text(), /MB are only on this computer\. The background service goes on/);
+    assert.match(await page.text(), /MB are only on this computer, and nothing of it is uploaded now\. The background service stays/);
     await page.click('Keep running');
     await until('the question is gone', async () => !(await page.text()).includes('Quit Holdall?'));
     const { daemon_pid: before } = await a.status('work');

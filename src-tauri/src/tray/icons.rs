@@ -22,7 +22,8 @@ pub fn of(tone: Tone) -> Vec<ksni::Icon> {
 
 /// As the tray wants it: alpha first.
 fn argb(image: &Image<'_>) -> ksni::Icon {
-    let data = image.rgba().chunks_exact(4).flat_map(|pixel| [pixel[3], pixel[0], pixel[1], pixel[2]]).collect();
+    let data =
+        image.rgba().chunks_exact(4).flat_map(|pixel| [pixel[3], pixel[0], pixel[1], pixel[2]]).collect();
     let side = |length| i32::try_from(length).expect("an icon is small");
     ksni::Icon { width: side(image.width()), height: side(image.height()), data }
 }
