@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn only_where_drives_are_mounted() {
-        let drive = serde_json::json!([{
+        let drives = r#"[{
             "name": "work", "uuid": "u", "state": "Ready", "reason": null, "since": "2026-11-20T11:00:00Z", "epoch": 1,
             "root": null, "size_bytes": 1, "cached_bytes": 1, "cache_limit_bytes": 1, "dirty_bytes": 0,
             "unpushed_bytes": 0, "oldest_dirty_age_ms": 0, "journal_bytes": 0, "journal_limit_bytes": 1,
@@ -59,10 +59,10 @@ mod tests {
             "sent_bytes": 0, "received_bytes": 0, "used_bytes": 1, "daemon_pid": 1,
             "forks": [{
                 "name": "f", "uuid": "v", "device": "a", "taken_by": "b", "made_at": "2026-11-20T11:00:00Z",
-                "base": "r", "records": 0, "bytes": 0, "mountpoint": "/home/ann/Holdall/f", "in_place": false,
-            }],
-        }]);
-        let drives: Vec<DriveStatus> = serde_json::from_value(drive).unwrap();
+                "base": "r", "records": 0, "bytes": 0, "mountpoint": "/home/ann/Holdall/f", "in_place": false
+            }]
+        }]"#;
+        let drives: Vec<DriveStatus> = serde_json::from_str(drives).unwrap();
         assert!(is_mountpoint("/home/ann/Holdall/work", &drives));
         assert!(is_mountpoint("/home/ann/Holdall/f", &drives));
         for path in ["/home/ann/Holdall/work/run.desktop", "/home/ann/Holdall/work/..", "/etc", "", "--help"]
