@@ -218,7 +218,10 @@ async function quitting({ a, page, panel }) {
     await page.says('only on this computer');
     await panel.click('Quit');
     await page.says('Quit Holdall?');
-    assert.match(await page.text(), /MB are only on this computer, and nothing of it is uploaded now\. The background service stays/);
+    assert.match(
+      await page.text(),
+      /MB are only on this computer, and nothing of it is uploaded now\. The background service stays/,
+    );
     await page.click('Keep running');
     await until('the question is gone', async () => !(await page.text()).includes('Quit Holdall?'));
     const { daemon_pid: before } = await a.status('work');
