@@ -83,7 +83,7 @@ async function window({ a, session, page, store, screens }) {
     for (const name of others) {
       await a.ok('drive', 'create', name, '--store', `${store}-${name}`, '--size', '64M', '--no-encryption');
     }
-    for (const name of others) await page.says(name);
+    await page.says('13 of 13');
     const length = "__TAURI__.core.invoke('call', { id: 11, method: 'GET', path: '/v1/drives', progress: ";
     assert.equal(await page.promised(`${length} new __TAURI__.core.Channel() }).then((all) => all.length)`), 13);
     const document = await page.promised(
@@ -91,6 +91,8 @@ async function window({ a, session, page, store, screens }) {
          progress: new __TAURI__.core.Channel() }).then((it) => it.openapi)`,
     );
     assert.match(document, /^3\./);
+    for (const name of others) await a.ok('drive', 'remove', name, '--yes');
+    await until('they are gone', async () => !(await page.text()).includes('spare'));
   });
 }
 
@@ -306,8 +308,8 @@ try {
 } catch (error) {
   process.exitCode = 1;
   const picture = join(tmpdir(), 'holdall-desktop-failed.png');
-  await Promise.resolve(page?.picture().then((png) => writeFile(picture, png))).catch(() => undefined);
   console.log(`\n${error.stack}\nThe page then: ${picture}\n${await page?.text().catch(() => 'none')}`);
+  await Promise.resolve(page?.picture().then((png) => writeFile(picture, png))).catch(() => undefined);
   console.log(`The daemon's log ends:\n${(await a.log()).split('\n').slice(-25).join('\n')}`);
 } finally {
   await giveBack();
