@@ -11,7 +11,16 @@ test:
 ui:
     cd ui && npm ci && npm run build
 
-# The pages in a browser against a real daemon; `just app screens` keeps the pictures in docs/screens.
+# The desktop app, with the daemon beside it: built, and started.
+desktop *options:
+    packaging/setup app
+    cd ui && npm run build
+    cargo build --release --locked
+    cargo build --release --locked -p holdall-app
+    target/release/holdall-app {{options}}
+
+# The pages in a browser against a real daemon; `just app window` tests the desktop app, `just app screens` keeps the pictures
+# in docs/screens.
 app *part:
     tests/app/run {{part}}
 

@@ -1,6 +1,6 @@
 //! One drive at a glance.
 
-use crate::texts::text;
+use crate::texts::{said, text};
 use crate::words;
 use holdall_api::{DriveState, DriveStatus};
 use schemars::JsonSchema;
@@ -111,7 +111,7 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     Card {
         name: status.name.clone(),
         state: chip(status),
-        reason: status.reason.as_deref().map(words::sentence),
+        reason: reason(status),
         consequence,
         action,
         mountpoint: status.mountpoint.clone(),
@@ -126,6 +126,18 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
         progress: moving.progress,
         actions: actions(status),
     }
+}
+
+/// Why it is as it is. What the daemon says of a fork ends with a command; here there are buttons for that.
+pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
+    if let Some(fork) = status.forks.iter().find(|fork| fork.in_place)
+        && status.state == DriveState::Conflict
+    {
+        return Some(said("card.conflict.reason", &[("device", &fork.taken_by)]));
+    }
+    let forks = status.forks.iter().map(|fork| fork.taken_by.as_str());
+    let names: Vec<_> = forks.chain(status.holder.iter().map(|holder| holder.name.as_str())).collect();
+    status.reason.as_deref().map(|reason| words::sentence(reason, &names))
 }
 
 /// Whether a person has to look at it.
@@ -242,6 +254,21 @@ mod tests {
         status.reason = Some("the store cannot be reached".to_owned());
         let reason = card(&status, Moving::default()).reason;
         assert_eq!(reason.as_deref(), Some("The store cannot be reached."));
+    }
+
+    #[test]
+    fn a_device_keeps_its_name_and_a_window_needs_no_command() {
+        let mut status = status("work", DriveState::Conflict);
+        status.reason = Some("vm has taken the drive over; see holdall drive forks work".to_owned());
+        let fork = serde_json::json!({
+            "name": "f", "uuid": "v", "device": "pc", "taken_by": "vm", "made_at": "2026-11-20T11:00:00Z",
+            "base": "r", "records": 1, "bytes": 1, "mountpoint": "/mnt", "in_place": true,
+        });
+        status.forks = vec![serde_json::from_value(fork).unwrap()];
+        let told = reason(&status).unwrap();
+        assert_eq!(told, "vm has taken the drive over. Your changes go on here as a fork.");
+        (status.state, status.reason) = (DriveState::ReadOnly, Some("vm has it".to_owned()));
+        assert_eq!(reason(&status).as_deref(), Some("vm has it."));
     }
 
     #[test]

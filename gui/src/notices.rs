@@ -1,9 +1,8 @@
 //! What is worth interrupting a person for: a drive that needs them, a conflict, a pin that is complete, a server that went away. What comes
 //! together is told together; a server is told of once, until it was back.
 
-use crate::card::needs_person;
+use crate::card::{needs_person, reason};
 use crate::texts::{counted, said, text};
-use crate::words;
 use holdall_api::{DriveState, DriveStatus, PinState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -75,7 +74,7 @@ impl Notices {
             news.push((Kind::Conflict, said("notice.conflict.body", &[("device", by)])));
         }
         if next.needs_person && !before.as_ref().is_some_and(|before| before.needs_person) && !forked {
-            let reason = status.reason.as_deref().map(words::sentence);
+            let reason = reason(status);
             news.push((Kind::Attention, reason.unwrap_or_else(|| text("notice.attention.body"))));
         }
         for pin in status.pins.iter().filter(|pin| pin.state == PinState::AlwaysKeep) {

@@ -36,8 +36,17 @@ pub(crate) fn overview(
     let unsent_bytes = drives.iter().map(|card| card.unsent_bytes).sum();
     let attention = statuses.iter().filter(|status| needs_person(status)).count() as u32;
     let (line, tone) = line(&drives, statuses, unsent_bytes, attention);
-    let tray = tray::menu(&line, &drives, attention, unsent_bytes, paused_until.as_deref());
+    let leaving = tray::leaving(goes_on(statuses), unsent_bytes);
+    let tray = tray::menu(&line, &drives, attention, leaving, paused_until.as_deref());
     Overview { line, tone, unsent_bytes, attention, paused_until, drives, tray }
+}
+
+/// Whether something of what is only here is being uploaded, or soon will be without anybody's doing.
+fn goes_on(statuses: &[&DriveStatus]) -> bool {
+    let uploads = [DriveState::Ready, DriveState::Syncing, DriveState::Conflict];
+    statuses
+        .iter()
+        .any(|status| status.unpushed_bytes > 0 && !status.paused && uploads.contains(&status.state))
 }
 
 /// The most remarkable wins.

@@ -18,7 +18,7 @@ pub struct TrayMenu {
 /// An entry. One without a label is a line between others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
-    /// What is chosen by it: "window", "settings", "attention", "pause:1h", "pause:tomorrow", "resume", "quit", or
+    /// What is chosen by it: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or
     /// "drive:ACTION:NAME" with one of show, folder, open, close, pause, resume, upload_now.
     pub id: String,
     /// What it says.
@@ -52,12 +52,52 @@ impl Entry {
     }
 }
 
+impl TrayMenu {
+    /// The menu before the daemon has said anything.
+    pub fn connecting() -> TrayMenu {
+        TrayMenu { entries: bare(&text("line.connecting"), None), leaving: None }
+    }
+
+    /// The menu while the daemon does not run. So much was only on this computer when it was last heard of.
+    pub fn down(unsent_bytes: u64) -> TrayMenu {
+        let start = Entry::new("start", text("tray.start"));
+        let entries = bare(&text("tray.down"), Some(start));
+        TrayMenu { entries, leaving: question("tray.leaving.down", unsent_bytes) }
+    }
+}
+
+/// What there is without a daemon.
+fn bare(line: &str, more: Option<Entry>) -> Vec<Entry> {
+    let mut entries = vec![Entry { enabled: false, ..Entry::new("status", line) }];
+    entries.extend(more);
+    entries.extend([
+        Entry::line_between(),
+        Entry::new("window", text("tray.window")),
+        Entry::line_between(),
+        Entry::new("quit", text("tray.quit")),
+    ]);
+    entries
+}
+
+/// What is asked before quitting, where something is only here.
+pub(crate) fn leaving(goes_on: bool, unsent_bytes: u64) -> Option<Leaving> {
+    question(if goes_on { "tray.leaving" } else { "tray.leaving.waits" }, unsent_bytes)
+}
+
+fn question(key: &str, unsent_bytes: u64) -> Option<Leaving> {
+    (unsent_bytes > 0).then(|| Leaving {
+        message: said(key, &[("size", &words::size(unsent_bytes))]),
+        stay: text("tray.leaving.stay"),
+        leave: text("tray.leaving.leave"),
+    })
+}
+
 /// The menu for these drives.
 pub(crate) fn menu(
     line: &str,
     drives: &[Card],
     attention: u32,
-    unsent: u64,
+    leaving: Option<Leaving>,
     paused_until: Option<&str>,
 ) -> TrayMenu {
     let mut entries = vec![Entry { enabled: false, ..Entry::new("status", line) }];
@@ -83,11 +123,6 @@ pub(crate) fn menu(
     entries.push(Entry::new("settings", text("tray.settings")));
     entries.push(Entry::line_between());
     entries.push(Entry::new("quit", text("tray.quit")));
-    let leaving = (unsent > 0).then(|| Leaving {
-        message: said("tray.leaving", &[("size", &words::size(unsent))]),
-        stay: text("tray.leaving.stay"),
-        leave: text("tray.leaving.leave"),
-    });
     TrayMenu { entries, leaving }
 }
 
@@ -165,6 +200,19 @@ mod tests {
         assert_eq!(menu(&[("work", DriveState::Ready, 0)], None).leaving, None);
         let leaving = menu(&[("work", DriveState::Ready, 340 << 20)], None).leaving.unwrap();
         assert!(leaving.message.starts_with("340 MB are only on this computer."), "{}", leaving.message);
+        assert!(leaving.message.contains("goes on uploading"), "{}", leaving.message);
+        let waiting = menu(&[("work", DriveState::Paused, 1)], None).leaving.unwrap();
+        assert!(waiting.message.contains("nothing of it is uploaded now"), "{}", waiting.message);
+    }
+
+    #[test]
+    fn without_a_daemon_it_can_be_started_and_quitting_tells_that_nothing_goes_on() {
+        let menu = TrayMenu::down(340 << 20);
+        assert_eq!(ids(&menu), ["status", "start", "", "window", "", "quit"]);
+        let leaving = menu.leaving.unwrap();
+        assert!(leaving.message.contains("does not run"), "{}", leaving.message);
+        assert_eq!(TrayMenu::down(0).leaving, None);
+        assert_eq!(ids(&TrayMenu::connecting()), ["status", "", "window", "", "quit"]);
     }
 
     #[test]

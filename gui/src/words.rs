@@ -32,10 +32,14 @@ pub fn left(seconds: u64) -> String {
     }
 }
 
-/// `text` with a capital and a full stop: reasons are parts of sentences.
-pub fn sentence(text: &str) -> String {
+/// `text` with a capital and a full stop: reasons are parts of sentences. A name at its beginning stays as it is.
+pub fn sentence(text: &str, names: &[&str]) -> String {
+    let begins_with = |name: &&&str| !name.is_empty() && text.trim().starts_with(**name);
     let mut rest = text.trim().chars();
-    let capital: String = rest.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    let capital: String = match names.iter().find(begins_with) {
+        Some(_) => String::new(),
+        None => rest.next().map(|first| first.to_uppercase().collect()).unwrap_or_default(),
+    };
     let stop = if text.trim_end().ends_with(['.', '?', '!']) { "" } else { "." };
     format!("{capital}{}{stop}", rest.as_str())
 }
@@ -58,6 +62,13 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text, "{bytes}");
         }
+    }
+
+    #[test]
+    fn a_sentence_has_a_capital_but_for_a_name() {
+        assert_eq!(sentence("the store is away", &["vm"]), "The store is away.");
+        assert_eq!(sentence("vm has it", &["pc", "vm"]), "vm has it.");
+        assert_eq!(sentence("Is it?", &[""]), "Is it?");
     }
 
     #[test]

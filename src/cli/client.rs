@@ -2,7 +2,7 @@
 //!
 //! Each request has its own connection, because closing it is how a request is cancelled.
 
-use crate::api::{Code, Failure, Line};
+use crate::api::{Code, Failure, Line, Progress};
 use crate::cli::failure::CliError;
 use crate::cli::progress::{Phase, Reporter};
 use crate::cli::start;
@@ -70,10 +70,9 @@ impl<'a> Client<'a> {
     pub async fn delete(&self, path: &str) -> Result<Value, CliError> {
         let answer = self.send(Method::DELETE, path, None).await?;
         // The contract gives lines to POST and a document to GET, and leaves DELETE open.
-        match answer.is_lines {
-            true => answer.result(self.progress).await,
-            false => answer.document().await,
-        }
+        let result = answer.value(|step| self.progress.show(step)).await;
+        self.progress.clear();
+        result
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer, CliError> {
@@ -160,24 +159,31 @@ impl Answer {
 
     /// The same, keeping the connection open: some things last as long as it does.
     pub async fn wait_for_result(&mut self, progress: &Reporter) -> Result<Value, CliError> {
+        let result = self.outcome(|step| progress.show(step)).await;
+        progress.clear();
+        result
+    }
+
+    /// What comes of it, whichever way this request is answered. `show` is called with how far it is.
+    pub async fn value(mut self, show: impl FnMut(Progress)) -> Result<Value, CliError> {
+        match self.is_lines {
+            true => self.outcome(show).await,
+            false => self.document().await,
+        }
+    }
+
+    async fn outcome(&mut self, mut show: impl FnMut(Progress)) -> Result<Value, CliError> {
         while let Some(line) = self.line().await? {
             if line.is_empty() {
                 continue;
             }
             match serde_json::from_slice(&line) {
-                Ok(Line::Progress(step)) => progress.show(step),
-                Ok(Line::Result(value)) => {
-                    progress.clear();
-                    return Ok(value);
-                }
-                Ok(Line::Error(failure)) => {
-                    progress.clear();
-                    return Err(CliError::Failed(failure));
-                }
+                Ok(Line::Progress(step)) => show(step),
+                Ok(Line::Result(value)) => return Ok(value),
+                Ok(Line::Error(failure)) => return Err(CliError::Failed(failure)),
                 Err(error) => return Err(not_understood(&error.to_string())),
             }
         }
-        progress.clear();
         Err(stopped("it closed the connection"))
     }
 

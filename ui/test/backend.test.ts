@@ -156,6 +156,31 @@ describe('the daemon by way of the desktop app', () => {
     close();
     expect(asked.at(-1)?.[0]).toBe('end_call');
   });
+
+  it('is the way to the app around the page, too', async () => {
+    const asked: string[] = [];
+    const core: TauriCore = {
+      Channel: class {
+        onmessage = () => undefined;
+      },
+      invoke: async (command, args) => {
+        asked.push(command);
+        if (command === 'open_folder') throw failure;
+        if (command === 'tell_page')
+          (args?.['channel'] as { onmessage: (message: unknown) => void }).onmessage({ go: '#/settings' });
+        return command === 'autostart' ? true : '/home/ann/Downloads/key.txt';
+      },
+    };
+    const { desktop, openFolder, saveText } = new TauriBackend(core);
+    const said: unknown[] = [];
+    desktop.hear((message) => said.push(message));
+    expect(said).toEqual([{ go: '#/settings' }]);
+    expect(await desktop.autostart()).toBe(true);
+    expect(await saveText('key.txt', 'k')).toBe('/home/ann/Downloads/key.txt');
+    await expect(openFolder('/etc')).rejects.toMatchObject({ failure });
+    await desktop.stay();
+    expect(asked.at(-1)).toBe('stay');
+  });
 });
 
 describe('the way', () => {

@@ -24,6 +24,28 @@ export interface StreamListener {
   onState: (state: StreamState) => void;
 }
 
+/** The question before the app is quit. */
+export interface Leaving {
+  message: string;
+  stay: string;
+  leave: string;
+}
+
+/** What the app around the page says. */
+export type FromDesktop = { go: string } | { quit: Leaving } | { failed: { title: string; failure: Failure } };
+
+/** The app around the page: a window, and an icon in the tray. */
+export interface Desktop {
+  /** Hears what it says, from now on. */
+  hear(said: (message: FromDesktop) => void): void;
+  quit(): Promise<void>;
+  /** It is not to quit after all. */
+  stay(): Promise<void>;
+  /** Whether it starts when a person logs in. */
+  autostart(): Promise<boolean>;
+  setAutostart(on: boolean): Promise<void>;
+}
+
 export interface Backend {
   /** Asks one thing, and gives the document or the result. Rejects with [`Refused`]. */
   call(method: Method, path: string, body?: unknown, following?: Following): Promise<unknown>;
@@ -33,8 +55,10 @@ export interface Backend {
   startDaemon?: () => Promise<void>;
   /** Shows a folder in the file manager, where that can be done from here. */
   openFolder?: (path: string) => Promise<void>;
-  /** Has a person save a text, where that is not the browser's own business. */
-  saveText?: (name: string, text: string) => Promise<void>;
+  /** Saves a text, where that is not the browser's own business; gives the file. */
+  saveText?: (name: string, text: string) => Promise<string>;
+  /** The app around the page, where there is one. */
+  desktop?: Desktop;
   /** Tries a stream that is down at once. */
   retry(): void;
 }

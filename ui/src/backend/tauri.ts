@@ -1,7 +1,15 @@
 //! The daemon by way of the desktop app, whose own process holds the connection: `invoke("call")` for requests, and
 //! `invoke("listen")` with a channel of messages for streams.
 
-import { Refused, type Backend, type Following, type Method, type StreamListener, type StreamState } from './backend';
+import {
+  Refused,
+  type Backend,
+  type Desktop,
+  type Following,
+  type Method,
+  type StreamListener,
+  type StreamState,
+} from './backend';
 import type { Failure, Progress } from './shapes';
 
 /** What Tauri puts into the page (`withGlobalTauri`); its package would bring no more than this. */
@@ -15,6 +23,10 @@ type Message = { data: unknown } | { state: StreamState };
 /** Tauri's functions, where this page is in its window. */
 export function tauri(): TauriCore | undefined {
   return (globalThis as { __TAURI__?: { core?: TauriCore } }).__TAURI__?.core;
+}
+
+function refusal(error: unknown): unknown {
+  return typeof error === 'object' && error !== null && 'code' in error ? new Refused(error as Failure) : error;
 }
 
 export class TauriBackend implements Backend {
@@ -32,7 +44,7 @@ export class TauriBackend implements Backend {
       return await this.core.invoke('call', { id, method, path, body: body ?? null, progress });
     } catch (error) {
       if (signal?.aborted) throw new DOMException('aborted', 'AbortError');
-      throw typeof error === 'object' && error !== null && 'code' in error ? new Refused(error as Failure) : error;
+      throw refusal(error);
     } finally {
       signal?.removeEventListener('abort', end);
     }
@@ -55,16 +67,43 @@ export class TauriBackend implements Backend {
   }
 
   startDaemon = async (): Promise<void> => {
-    await this.core.invoke('start_daemon');
+    await this.#refusing('start_daemon');
   };
 
   openFolder = async (path: string): Promise<void> => {
-    await this.core.invoke('open_folder', { path });
+    await this.#refusing('open_folder', { path });
   };
 
-  saveText = async (name: string, text: string): Promise<void> => {
-    await this.core.invoke('save_text', { name, text });
+  saveText = async (name: string, text: string): Promise<string> => {
+    return (await this.#refusing('save_text', { name, text })) as string;
   };
+
+  desktop: Desktop = {
+    hear: (said) => {
+      const channel = new this.core.Channel();
+      channel.onmessage = said as (message: never) => void;
+      void this.core.invoke('tell_page', { channel });
+    },
+    quit: async () => {
+      await this.core.invoke('quit');
+    },
+    stay: async () => {
+      await this.core.invoke('stay');
+    },
+    autostart: async () => (await this.core.invoke('autostart')) === true,
+    setAutostart: async (on) => {
+      await this.#refusing('set_autostart', { on });
+    },
+  };
+
+  /** What the shell refuses comes as the daemon's refusals do. */
+  async #refusing(command: string, args?: Record<string, unknown>): Promise<unknown> {
+    try {
+      return await this.core.invoke(command, args);
+    } catch (error) {
+      throw refusal(error);
+    }
+  }
 
   retry(): void {
     void this.core.invoke('retry');

@@ -1,0 +1,33 @@
+//! Has Tauri put the built pages into the program, and names the commands that they may use.
+
+use std::path::Path;
+
+/// What the pages may ask of the shell; `capabilities/window.json` allows each of them to the one window.
+const COMMANDS: &[&str] = &[
+    "autostart",
+    "call",
+    "end_call",
+    "listen",
+    "open_folder",
+    "quit",
+    "retry",
+    "save_text",
+    "set_autostart",
+    "start_daemon",
+    "stay",
+    "tell_page",
+];
+
+fn main() {
+    const PAGES: &str = "../ui/dist";
+    println!("cargo::rerun-if-changed={PAGES}");
+    if !Path::new(PAGES).join("index.html").is_file() {
+        println!("cargo::error=The pages are not built. Run: cd ui && npm ci && npm run build");
+        return;
+    }
+    let attributes =
+        tauri_build::Attributes::new().app_manifest(tauri_build::AppManifest::new().commands(COMMANDS));
+    if let Err(error) = tauri_build::try_build(attributes) {
+        println!("cargo::error={error:#}");
+    }
+}

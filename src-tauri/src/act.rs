@@ -1,0 +1,90 @@
+//! Does what was chosen in the tray's menu or in a notification. What fails is told in the window.
+
+use crate::bridge;
+use crate::choice::{self, Choice, DriveAction};
+use crate::folders;
+use crate::page::ToPage;
+use crate::shell::Shell;
+use crate::window;
+use holdall::api::{Code, Failure};
+use holdall::cli::client::segment;
+use holdall_gui::texts::{said, text};
+use jiff::Zoned;
+use serde_json::json;
+use std::sync::Arc;
+use tauri::{AppHandle, Manager};
+
+/// Does it; what takes time goes on by itself.
+pub fn choose(app: &AppHandle, choice: Choice) {
+    let shell = app.state::<Arc<Shell>>().inner().clone();
+    match choice {
+        Choice::Window => window::show(app),
+        Choice::Settings => window::go(app, "#/settings"),
+        Choice::Attention => window::go(app, choice::attention(shell.known.borrow().overview.as_ref())),
+        Choice::Quit => window::quit(app),
+        Choice::Drive { action: DriveAction::Show, name } => window::go(app, choice::screen(&name)),
+        other => {
+            let app = app.clone();
+            tauri::async_runtime::spawn(async move {
+                if let Err((title, failure)) = perform(&shell, other).await {
+                    shell.page.tell(ToPage::Failed { title, failure });
+                    window::show(&app);
+                }
+            });
+        }
+    }
+}
+
+/// A failure goes with what was to be done.
+async fn perform(shell: &Shell, choice: Choice) -> Result<(), (String, Failure)> {
+    let (title, done) = match choice {
+        Choice::Start => (text("app.failed.start"), start(shell).await),
+        Choice::Pause(until) => {
+            let ms = until.after(&Zoned::now()).as_millis();
+            (text("app.failed.pause_all"), pause_for(shell, u64::try_from(ms).unwrap_or_default()).await)
+        }
+        Choice::Resume => (text("app.failed.pause_all"), pause_for(shell, 0).await),
+        Choice::Drive { action, name } => {
+            let key = match action {
+                DriveAction::Show | DriveAction::Folder => "app.failed.folder",
+                DriveAction::Open => "app.failed.open",
+                DriveAction::Close => "app.failed.close",
+                DriveAction::Pause | DriveAction::Resume | DriveAction::UploadNow => "app.failed.drive",
+            };
+            (said(key, &[("name", &name)]), with_drive(shell, action, &name).await)
+        }
+        Choice::Window | Choice::Settings | Choice::Attention | Choice::Quit => return Ok(()),
+    };
+    done.map_err(|failure| (title, failure))
+}
+
+/// Starts the daemon, and has everybody listen to it again.
+pub async fn start(shell: &Shell) -> Result<(), Failure> {
+    let started = bridge::start(&shell.paths).await;
+    shell.retry.notify_waiters();
+    started
+}
+
+async fn pause_for(shell: &Shell, ms: u64) -> Result<(), Failure> {
+    post(shell, "/v1/limits", Some(json!({"pause_for_ms": ms}))).await
+}
+
+async fn with_drive(shell: &Shell, action: DriveAction, name: &str) -> Result<(), Failure> {
+    let what = match action {
+        DriveAction::Show | DriveAction::Folder => {
+            let mountpoint = shell.known.borrow().mountpoint(name);
+            let closed = || bridge::failure(Code::NotFound, said("app.folder.closed", &[("name", name)]));
+            return folders::open(&shell.paths, &mountpoint.ok_or_else(closed)?).await;
+        }
+        DriveAction::Open => "open",
+        DriveAction::Close => "close",
+        DriveAction::Pause => "pause",
+        DriveAction::Resume => "resume",
+        DriveAction::UploadNow => "upload-now",
+    };
+    post(shell, &format!("/v1/drives/{}/{what}", segment(name)), None).await
+}
+
+async fn post(shell: &Shell, path: &str, body: Option<serde_json::Value>) -> Result<(), Failure> {
+    bridge::call(&shell.paths, "POST", path, body, |_| ()).await.map(drop)
+}

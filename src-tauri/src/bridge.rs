@@ -1,0 +1,176 @@
+//! The way to the daemon: requests and streams over its socket, for the pages and for the shell itself.
+//!
+//! The pages are given what the daemon says as it is. A request never starts the daemon: whoever has stopped it is not
+//! overruled by a page that looks at something.
+
+use holdall::api::{Code, Failure, Progress};
+use holdall::cli::client;
+use holdall::cli::failure::CliError;
+use holdall::cli::start;
+use holdall::paths::Paths;
+use holdall_gui::texts::text;
+use hyper::{Method, Uri};
+use serde_json::Value;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+pub mod sse;
+
+/// Pauses before a stream is tried again: soon at first, then often enough for a person who has just started the daemon.
+const RETRY_AFTER: [Duration; 5] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(3),
+];
+
+/// Has something asked of the daemon, and gives the document or the result. `show` is called with how far it is.
+pub async fn call(
+    paths: &Paths,
+    method: &str,
+    path: &str,
+    body: Option<Value>,
+    show: impl FnMut(Progress),
+) -> Result<Value, Failure> {
+    let method = checked(method, path)?;
+    let stream = start::connect(paths).await.map_err(told)?.ok_or_else(no_daemon)?;
+    let answer = client::request(stream, method, path, body.map(|body| body.to_string().into_bytes()));
+    answer.await.map_err(told)?.value(show).await.map_err(told)
+}
+
+/// The method, where this is a request of the API. Whatever a page asks for, it is nothing but that.
+pub fn checked(method: &str, path: &str) -> Result<Method, Failure> {
+    let is_api = path.starts_with("/v1/") && path.parse::<Uri>().is_ok_and(|uri| uri.authority().is_none());
+    match (method, is_api) {
+        ("GET", true) => Ok(Method::GET),
+        ("POST", true) => Ok(Method::POST),
+        ("DELETE", true) => Ok(Method::DELETE),
+        _ => Err(failure(Code::Usage, format!("{method} {path} is not a request of the API."))),
+    }
+}
+
+/// What a stream says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// It is connected.
+    Live,
+    /// An event's data.
+    Data(&'a str),
+    /// It is not, and is tried again.
+    Down,
+}
+
+/// Listens to a stream, over and over, until `hear` says that nobody wants it any more. `retry` has it tried at once.
+pub async fn follow(paths: &Paths, path: &str, retry: &Notify, mut hear: impl FnMut(Heard<'_>) -> bool) {
+    let mut tries = 0;
+    loop {
+        let mut was_live = false;
+        let wanted = listen(paths, path, |heard| {
+            was_live = true;
+            hear(heard)
+        });
+        if !wanted.await || !hear(Heard::Down) {
+            return;
+        }
+        tries = if was_live { 0 } else { tries + 1 };
+        let pause = RETRY_AFTER[tries.min(RETRY_AFTER.len() - 1)];
+        // Whether somebody asked or the time has come is the same.
+        let _ = tokio::time::timeout(pause, retry.notified()).await;
+    }
+}
+
+/// Whether it is still wanted once it has ended.
+async fn listen(paths: &Paths, path: &str, mut hear: impl FnMut(Heard<'_>) -> bool) -> bool {
+    let Ok(Some(stream)) = start::connect(paths).await else {
+        return true;
+    };
+    let Ok(mut answer) = client::request(stream, Method::GET, path, None).await else {
+        return true;
+    };
+    if !hear(Heard::Live) {
+        return false;
+    }
+    let mut events = sse::Events::default();
+    while let Ok(Some(line)) = answer.line().await {
+        if let Some(data) = events.line(&line)
+            && !hear(Heard::Data(&data))
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// Starts the daemon if it does not run, as the command line does.
+pub async fn start(paths: &Paths) -> Result<(), Failure> {
+    start::connect_or_start(paths).await.map(drop).map_err(told)
+}
+
+/// A failure as the pages show it.
+fn told(error: CliError) -> Failure {
+    match error {
+        CliError::Failed(failure) => failure,
+        // These are about what a command prints.
+        CliError::BadNews(code) => failure(code, text("failure.broken")),
+        CliError::ReaderLeft => failure(Code::Failed, text("failure.broken")),
+    }
+}
+
+fn no_daemon() -> Failure {
+    Failure {
+        code: Code::NoDaemon,
+        message: text("failure.no_daemon"),
+        consequence: text("failure.no_daemon.consequence"),
+        action: text("app.no_daemon.action"),
+        holder: None,
+    }
+}
+
+/// A failure of the shell itself, which never touches data.
+pub fn failure(code: Code, message: impl Into<String>) -> Failure {
+    Failure {
+        code,
+        message: message.into(),
+        consequence: text("app.nothing_done"),
+        action: String::new(),
+        holder: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_requests_of_the_api_get_through() {
+        assert_eq!(checked("POST", "/v1/drives/a%20b/open").unwrap(), Method::POST);
+        assert_eq!(checked("GET", "/v1/activity?limit=3").unwrap(), Method::GET);
+        for (method, path) in [
+            ("PUT", "/v1/drives"),
+            ("GET", "/other"),
+            ("GET", "http://elsewhere/v1/drives"),
+            ("GET", "/v1/a b"),
+            ("GET", "/v1/\r\nX: y"),
+        ] {
+            assert_eq!(checked(method, path).unwrap_err().code, Code::Usage, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn without_a_daemon_the_way_to_start_it_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = |name| dir.path().join(name);
+        let paths = Paths { state: below("state"), cache: below("cache"), runtime: below("run") };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let refused = runtime.block_on(call(&paths, "GET", "/v1/drives", None, |_| ())).unwrap_err();
+        assert_eq!(refused.code, Code::NoDaemon);
+        assert!(!refused.action.is_empty());
+        let mut heard = Vec::new();
+        runtime.block_on(follow(&paths, "/v1/overview", &Notify::new(), |what| {
+            heard.push(what == Heard::Down);
+            heard.len() < 2
+        }));
+        assert_eq!(heard, [true, true]);
+    }
+}

@@ -1,0 +1,122 @@
+//! One app for each user and daemon: who starts it again sees the window of the one that runs.
+//!
+//! A lock says who is the one, since it goes with the process however that ends; a socket beside it takes the word of
+//! those who came later. Both are in the runtime directory, which only this user can change.
+
+use holdall::paths::Paths;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What who comes later says.
+const SHOW: &[u8] = b"show";
+/// The one that runs binds its socket right after it has the lock; a busy machine may take its time.
+const BINDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Who this process is.
+#[derive(Debug)]
+pub enum Instance {
+    /// The one that stays.
+    First(First),
+    /// There is one already, which has been told.
+    Other,
+}
+
+/// Being the one. Dropping it lets another be it.
+#[derive(Debug)]
+pub struct First {
+    listener: UnixListener,
+    _lock: File,
+}
+
+impl Instance {
+    /// Finds out. One that comes later has the window shown if `show`.
+    pub fn claim(paths: &Paths, show: bool) -> io::Result<Instance> {
+        let socket = paths.runtime.join("app.sock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(paths.runtime.join("app.lock"))?;
+        match lock.try_lock() {
+            Ok(()) => {
+                // Nobody has the lock, so nobody listens on what is there.
+                match std::fs::remove_file(&socket) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+                let listener = UnixListener::bind(&socket)?;
+                Ok(Instance::First(First { listener, _lock: lock }))
+            }
+            Err(TryLockError::WouldBlock) => tell(&socket, show).map(|()| Instance::Other),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl First {
+    /// Calls `show` whenever the window is asked for, for as long as the process lives.
+    pub fn hear(self, show: impl Fn()) {
+        for stream in self.listener.incoming().flatten() {
+            if asks(stream) {
+                show();
+            }
+        }
+    }
+}
+
+/// Who says nothing must not hold up others for long.
+fn asks(stream: UnixStream) -> bool {
+    let mut said = Vec::new();
+    stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+        && stream.take(SHOW.len() as u64).read_to_end(&mut said).is_ok()
+        && said == SHOW
+}
+
+fn tell(socket: &Path, show: bool) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(mut stream) => return if show { stream.write_all(SHOW) } else { Ok(()) },
+            Err(_) if begun.elapsed() < BINDS_WITHIN => std::thread::sleep(LOOK_INTERVAL),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn the_second_has_the_first_show_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = dir.path().to_owned();
+        let paths = Paths { state: runtime.clone(), cache: runtime.clone(), runtime };
+        let Instance::First(first) = Instance::claim(&paths, true).unwrap() else { panic!("nobody is here") };
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || first.hear(|| tell.send(()).unwrap()));
+        // In the background it only sees that there is one.
+        assert!(matches!(Instance::claim(&paths, false).unwrap(), Instance::Other));
+        assert!(matches!(Instance::claim(&paths, true).unwrap(), Instance::Other));
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(told.try_recv().is_err());
+    }
+
+    #[test]
+    fn what_a_dead_one_left_is_no_hindrance() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = dir.path().to_owned();
+        let paths = Paths { state: runtime.clone(), cache: runtime.clone(), runtime };
+        for _ in 0..2 {
+            let claimed = Instance::claim(&paths, true).unwrap();
+            assert!(matches!(claimed, Instance::First(_)));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Holdall's desktop app: the pages in a window of their own, and the tray.
+//!
+//! It is a client of the daemon like the command line, and has no state of its own: ending it ends neither drives nor
+//! uploads. `commands` is what the pages may ask, `news` is what is listened to, `tray` and `notify` show it.
+
+use holdall::paths::Paths;
+use instance::{First, Instance};
+use shell::Shell;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tauri::RunEvent;
+
+mod act;
+mod autostart;
+mod bridge;
+mod calls;
+mod choice;
+mod commands;
+mod folders;
+mod instance;
+mod news;
+mod notify;
+mod page;
+mod save;
+mod shell;
+mod tray;
+mod window;
+
+/// WebKitGTK's way of drawing that leaves windows empty with some graphics drivers. A value of one's own is kept.
+const RENDERER_VARIABLE: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
+
+const HELP: &str = "\
+Shows Holdall's drives in a window and in the tray, and starts the background service if it does not run.
+
+Usage: holdall-app [--background]
+
+  --background   begins in the tray, without a window
+  --version      prints the version
+  --help         prints this";
+
+fn main() -> ExitCode {
+    let mut in_background = false;
+    for argument in std::env::args_os().skip(1) {
+        match argument.to_str() {
+            Some("--background") => in_background = true,
+            Some("--help" | "-h") => {
+                println!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            Some("--version" | "-V") => {
+                println!("holdall-app {}", env!("CARGO_PKG_VERSION"));
+                return ExitCode::SUCCESS;
+            }
+            _ => {
+                eprintln!("holdall-app: {} is no option.\n\n{HELP}", argument.to_string_lossy());
+                return ExitCode::from(2);
+            }
+        }
+    }
+    match begin(in_background) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("holdall-app: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn begin(in_background: bool) -> Result<(), String> {
+    let has_screen = ["WAYLAND_DISPLAY", "DISPLAY"]
+        .into_iter()
+        .any(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()));
+    if !has_screen {
+        return Err(
+            "there is no screen here. `holdall web` shows the same in a browser, also by ssh.".to_owned()
+        );
+    }
+    if std::env::var_os(RENDERER_VARIABLE).is_none() {
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var(RENDERER_VARIABLE, "1") };
+    }
+    let paths = Paths::from_environment().map_err(|error| error.to_string())?;
+    paths.prepare().map_err(|error| error.to_string())?;
+    let claimed = Instance::claim(&paths, !in_background);
+    match claimed.map_err(|error| format!("cannot find out whether it runs already: {error}"))? {
+        Instance::First(first) => run(paths, first, in_background).map_err(|error| error.to_string()),
+        Instance::Other => Ok(()),
+    }
+}
+
+fn run(paths: Paths, first: First, in_background: bool) -> tauri::Result<()> {
+    let shell = Arc::new(Shell::new(paths));
+    let app = tauri::Builder::default()
+        .manage(shell.clone())
+        .invoke_handler(tauri::generate_handler![
+            commands::autostart,
+            commands::call,
+            commands::end_call,
+            commands::listen,
+            commands::open_folder,
+            commands::quit,
+            commands::retry,
+            commands::save_text,
+            commands::set_autostart,
+            commands::start_daemon,
+            commands::stay,
+            commands::tell_page,
+        ])
+        .on_window_event(window::event)
+        .setup(move |app| {
+            let handle = app.handle().clone();
+            news::begin(&handle, &shell);
+            if !in_background {
+                window::show(&handle);
+            }
+            std::thread::spawn(move || first.hear(|| window::show(&handle)));
+            Ok(())
+        })
+        .build(tauri::generate_context!())?;
+    app.run(|_, event| {
+        // It ends where it is told to, and not with its last window.
+        if let RunEvent::ExitRequested { api, code: None, .. } = event {
+            api.prevent_exit();
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! What the parts of the shell share.
+
+use crate::calls::Calls;
+use crate::page::Page;
+use holdall::paths::Paths;
+use holdall_gui::{Overview, Tone, TrayMenu};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{Notify, watch};
+
+/// The shell's state.
+pub struct Shell {
+    /// Where the daemon is.
+    pub paths: Paths,
+    /// What the page waits for.
+    pub calls: Calls,
+    /// The page.
+    pub page: Page,
+    /// Wakes streams that wait before they are tried again.
+    pub retry: Notify,
+    /// What is known of all drives.
+    pub known: watch::Sender<Known>,
+    /// Whether the daemon was started, or could not be: until then a stream that is down is no news.
+    pub begun: watch::Sender<bool>,
+    /// Whether it was asked before quitting, and not answered yet.
+    pub asked: AtomicBool,
+    tray_is_shown: AtomicBool,
+}
+
+impl Shell {
+    /// Nothing is known yet.
+    pub fn new(paths: Paths) -> Shell {
+        Shell {
+            paths,
+            calls: Calls::default(),
+            page: Page::default(),
+            retry: Notify::new(),
+            known: watch::Sender::new(Known::default()),
+            begun: watch::Sender::new(false),
+            asked: AtomicBool::new(false),
+            tray_is_shown: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the desktop shows the tray's icon.
+    pub fn tray_is_shown(&self) -> bool {
+        self.tray_is_shown.load(Ordering::Relaxed)
+    }
+
+    /// It does, or does not any more.
+    pub fn set_tray_is_shown(&self, is_shown: bool) {
+        self.tray_is_shown.store(is_shown, Ordering::Relaxed);
+    }
+}
+
+/// What is known of all drives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// As the daemon said last.
+    pub overview: Option<Overview>,
+    /// Whether that is so now.
+    pub link: Link,
+}
+
+/// How the daemon is listened to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// It has said nothing yet, and may be starting.
+    #[default]
+    Begins,
+    /// It tells what changes.
+    Live,
+    /// It does not run.
+    Down,
+}
+
+impl Known {
+    /// The tray's menu.
+    pub fn menu(&self) -> TrayMenu {
+        match (self.link, &self.overview) {
+            (Link::Live, Some(overview)) => overview.tray.clone(),
+            (Link::Begins | Link::Live, _) => TrayMenu::connecting(),
+            (Link::Down, overview) => TrayMenu::down(overview.as_ref().map_or(0, |known| known.unsent_bytes)),
+        }
+    }
+
+    /// The colour of its icon.
+    pub fn tone(&self) -> Tone {
+        match (self.link, &self.overview) {
+            (Link::Live, Some(overview)) => overview.tone,
+            _ => Tone::Quiet,
+        }
+    }
+
+    /// Where a drive is mounted.
+    pub fn mountpoint(&self, name: &str) -> Option<String> {
+        let drives = &self.overview.as_ref()?.drives;
+        drives.iter().find(|card| card.name == name)?.mountpoint.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_daemon_nothing_is_shown_as_it_was() {
+        let mut overview = holdall_gui::Model::default().overview();
+        (overview.unsent_bytes, overview.tone) = (5 << 20, Tone::Safe);
+        let known = |link| Known { overview: Some(overview.clone()), link };
+        assert_eq!(known(Link::Live).menu(), overview.tray);
+        assert_eq!(known(Link::Live).tone(), Tone::Safe);
+        assert_eq!(known(Link::Down).tone(), Tone::Quiet);
+        assert!(known(Link::Down).menu().leaving.is_some());
+        assert_eq!(Known::default().menu(), TrayMenu::connecting());
+    }
+}

@@ -1,0 +1,319 @@
+// The desktop app with a real daemon and a real drive: its window, its icon in the tray, and how both come and go.
+//
+//     node tests/app/desktop.mjs
+//
+// It wants holdall, holdalld, holdall-app and examples/panel in $HOLDALL_BIN (target/debug), and root's rights for attaching.
+// $HOLDALL_SCREENS takes the picture.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { access, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Machine } from './machine.mjs';
+import { Session } from './session.mjs';
+import { step, until } from './steps.mjs';
+import { save } from './story.mjs';
+import { launch } from './webdriver.mjs';
+
+const programs = process.env.HOLDALL_BIN ?? new URL('../../target/debug', import.meta.url).pathname;
+const app = join(programs, 'holdall-app');
+const MB = 1024 * 1024;
+
+const exists = (path) =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+/** Starts the app as a launcher does; how it ends. */
+function start(env, ...args) {
+  const child = spawn(app, args, { env, stdio: ['ignore', 'inherit', 'inherit'] });
+  given.add({ end: async () => child.kill() });
+  return new Promise((done, fail) => {
+    child.on('error', fail);
+    child.on('close', (code) => done(code));
+  });
+}
+
+async function window({ a, session, page, store, screens }) {
+  await step('it starts the daemon, and says so in no other way than by working', async () => {
+    await page.says('No drives yet');
+    assert.ok(await exists(join(a.env.HOLDALL_RUNTIME_DIR, 'daemon.sock')));
+  });
+
+  await step('it shows a drive that was made elsewhere', async () => {
+    await a.ok('drive', 'create', 'work', '--store', store, '--size', '512M', '--no-encryption');
+    await a.ok('drive', 'open', 'work', '--at', a.mnt);
+    await save(join(a.mnt, 'notes.txt'), randomBytes(MB));
+    await page.says(a.mnt);
+    await a.ok('drive', 'sync', 'work');
+    await page.says('All changes uploaded');
+    await writeFile(join(screens, 'desktop.png'), await page.picture());
+  });
+
+  await step('its pages can do nothing but what the shell offers', async () => {
+    const refused = async (what) => assert.match(String(await page.promised(what)), /^refused: /, what);
+    await refused("__TAURI__.core.invoke('plugin:window|close')");
+    await refused("__TAURI__.core.invoke('plugin:event|listen', { event: 'x', target: { kind: 'Any' }, handler: 1 })");
+    await refused("__TAURI__.core.invoke('plugin:path|resolve_directory', { directory: 1 })");
+    const open = (path) => `__TAURI__.core.invoke('open_folder', ${JSON.stringify({ path })}).then(() => 'opened')`;
+    for (const path of ['/etc', `${a.mnt}/..`, `${a.mnt}/notes.txt`]) {
+      assert.match(String(await page.promised(`${open(path)}.catch((why) => why.code)`)), /^not_found$/, path);
+    }
+    const outside = "__TAURI__.core.invoke('call', { id: 9, method: 'GET', path: 'http://127.0.0.1/v1/x', progress: ";
+    await refused(`${outside} new __TAURI__.core.Channel() }).catch((why) => { throw new Error(why.code) })`);
+    await refused("eval('1')");
+    await refused("fetch('https://example.org/')");
+    assert.equal(await session.opened(), '');
+  });
+
+  await step('a folder opens, and a text is saved where downloads go', async () => {
+    await page.click('Open folder');
+    await until('the file manager was asked', async () => (await session.opened()) === `${a.mnt}\n`);
+    const saved = await page.promised("__TAURI__.core.invoke('save_text', { name: 'a.txt', text: 'b' })");
+    assert.equal(saved, join(a.dir, 'Downloads/a.txt'));
+    assert.equal(await readFile(saved, 'utf8'), 'b');
+  });
+
+  await step('however much it is told, it arrives', async () => {
+    // What is told of so many is more than Tauri puts into one message; so is the document.
+    const others = Array.from({ length: 12 }, (_, index) => `spare-${index + 1}`);
+    for (const name of others) {
+      await a.ok('drive', 'create', name, '--store', `${store}-${name}`, '--size', '64M', '--no-encryption');
+    }
+    await page.says('13 of 13');
+    const length = "__TAURI__.core.invoke('call', { id: 11, method: 'GET', path: '/v1/drives', progress: ";
+    assert.equal(await page.promised(`${length} new __TAURI__.core.Channel() }).then((all) => all.length)`), 13);
+    const document = await page.promised(
+      `__TAURI__.core.invoke('call', { id: 10, method: 'GET', path: '/v1/openapi.json',
+         progress: new __TAURI__.core.Channel() }).then((it) => it.openapi)`,
+    );
+    assert.match(document, /^3\./);
+    for (const name of others) await a.ok('drive', 'remove', name, '--yes');
+    await until('they are gone', async () => !(await page.text()).includes('spare'));
+  });
+}
+
+async function tray({ a, session, page, panel }) {
+  let safe;
+
+  await step('the icon in the tray has a menu with everything', async () => {
+    await panel.has('work: Ready');
+    await panel.has('All changes uploaded');
+    safe = await panel.tell('icon');
+    assert.equal(safe.id, 'holdall');
+    assert.equal(safe.status, 'Active');
+    const labels = await panel.labels();
+    for (const label of ['Pause all', 'Show drives', 'Settings', 'Quit']) {
+      assert.ok(labels.includes(label), `${label} in ${labels}`);
+    }
+    return labels.filter((label) => label !== '').join(', ');
+  });
+
+  await step('what is chosen there is done', async () => {
+    await panel.click('Settings');
+    await until('settings are shown', async () => (await page.hash()) === '#/settings');
+    await panel.click('work: Ready/Details');
+    await until('the drive is shown', async () => (await page.hash()) === '#/drive/work');
+    await panel.click('work: Ready/Open folder');
+    await until('the file manager was asked', async () => (await session.opened()) === `${a.mnt}\n`.repeat(2));
+    await panel.click('work: Ready/Pause');
+    await until('it is paused', async () => (await a.status('work')).paused);
+  });
+
+  await step('it says what is only here, by its look too', async () => {
+    await save(join(a.mnt, 'film.bin'), randomBytes(3 * MB));
+    await panel.has(/^Paused by you, .* MB waiting$/);
+    const waiting = await panel.tell('icon');
+    assert.notEqual(waiting.pixels, safe.pixels);
+    await page.says('MB waiting');
+  });
+
+  await step('it starts with the desktop, if that is wanted', async () => {
+    const entry = join(a.dir, '.config/autostart/holdall.desktop');
+    await panel.click('Settings');
+    await page.click('Start Holdall when I log in');
+    await until('the entry is there', () => exists(entry));
+    assert.match(await readFile(entry, 'utf8'), /^Exec=".*\/holdall-app" --background$/m);
+    await page.click('Start Holdall when I log in');
+    await until('the entry is gone', async () => !(await exists(entry)));
+    assert.deepEqual(await readdir(join(a.dir, '.config/autostart')), []);
+  });
+
+  await step('closing the window leaves the icon, which brings it back; so does starting the app again', async () => {
+    await session.shown();
+    await session.close();
+    await session.hidden();
+    // While nobody looks, the page listens to nothing.
+    await until('the page is hidden', () => page.evaluate("return document.visibilityState === 'hidden'"));
+    assert.equal(await panel.tell('activate'), 'ok');
+    await session.shown();
+    await session.close();
+    await session.hidden();
+    await panel.click('Show drives');
+    await session.shown();
+    await session.close();
+    await session.hidden();
+    assert.equal(await start(session.env), 0);
+    await session.shown();
+    await until('the page is shown', () => page.evaluate("return document.visibilityState === 'visible'"));
+  });
+}
+
+async function daemonDown({ a, page, panel }) {
+  await step('a daemon that is gone is told, and started from the window or the tray', async () => {
+    await panel.click('Show drives');
+    await a.ok('daemon', 'stop');
+    await page.says('Background service is not running');
+    await panel.has('Background service is not running');
+    await page.click('Start');
+    await panel.has('work: Paused');
+    await until('it is told no more', async () => !(await page.text()).includes('Background service is not running'));
+    await a.ok('daemon', 'stop');
+    await panel.click('Start background service');
+    await panel.has('work: Paused');
+  });
+}
+
+async function notices({ a, b, page, panel, store }) {
+  await step('who takes the drive over is told once, and a click leads to the drive', async () => {
+    await b.start();
+    await b.ok('drive', 'add', 'work', '--store', store);
+    await b.ok('drive', 'open', 'work', '--at', b.mnt, '--take-over', '--yes');
+    await b.ok('drive', 'close', 'work', '--wait');
+    await panel.click('work: Paused/Resume');
+    await until('it goes on', async () => !(await a.status('work')).paused);
+    const { out, err } = await a.holdall('drive', 'sync', 'work');
+    assert.match(out + err, /conflict/);
+    await panel.has('1 drive needs attention');
+    const [notice] = await until('a notice', async () => {
+      const all = await panel.tell('notices');
+      return all.length > 0 && all;
+    });
+    assert.match(notice.title, /work/);
+    assert.match(notice.body, /has taken the drive over/);
+    assert.equal((await panel.tell('icon')).status, 'NeedsAttention');
+    await panel.click('Settings');
+    await until('settings are shown', async () => (await page.hash()) === '#/settings');
+    await panel.tell(`press ${notice.id}`);
+    await until('the drive is shown', async () => (await page.hash()) === '#/drive/work');
+    assert.ok(!(await page.text()).includes('holdall drive forks'), 'a window needs no command');
+    assert.equal((await panel.tell('notices')).length, 1);
+    return notice.title;
+  });
+}
+
+/** Saves something that is not uploaded. */
+async function unsent({ a }) {
+  await a.ok('drive', 'pause', 'work');
+  await save(join((await a.status('work')).mountpoint, 'more.bin'), randomBytes(2 * MB));
+  await until('something waits', async () => (await a.status('work')).unpushed_bytes > 0);
+}
+
+async function quitting({ a, page, panel }) {
+  await step('quitting says what is only here, and that the daemon goes on', async () => {
+    await unsent({ a });
+    await panel.has(/waiting|attention/);
+    await page.evaluate("location.hash = '#/drives'");
+    await page.says('only on this computer');
+    await panel.click('Quit');
+    await page.says('Quit Holdall?');
+    assert.match(
+      await page.text(),
+      /MB are only on this computer, and nothing of it is uploaded now\. The background service stays/,
+    );
+    await page.click('Keep running');
+    await until('the question is gone', async () => !(await page.text()).includes('Quit Holdall?'));
+    const { daemon_pid: before } = await a.status('work');
+    await panel.click('Quit');
+    await page.click('Quit anyway').catch(() => undefined);
+    await until('the icon is gone', async () => (await panel.tell('icon')).error !== undefined);
+    assert.equal((await a.status('work')).daemon_pid, before);
+  });
+}
+
+async function without({ a, session, panel }) {
+  await step('without a tray, closing the window ends the app, after it has said what is only here', async () => {
+    await panel.tell('go');
+    const page = await launch(app, session.env);
+    given.add(page);
+    await page.says('only on this computer');
+    await session.close();
+    await page.says('Quit Holdall?');
+    await session.shown();
+    await page.click('Quit anyway').catch(() => undefined);
+    await session.hidden();
+    await page.end();
+    await a.ok('drive', 'resume', 'work');
+    // It is a fork by now, which is told as a failure.
+    await a.holdall('drive', 'sync', 'work');
+    await until('nothing waits', async () => (await a.status('work')).unpushed_bytes === 0);
+    const ended = start(session.env);
+    await session.shown();
+    await session.close();
+    assert.equal(await ended, 0);
+  });
+}
+
+async function background({ session, panel }) {
+  await step('it begins in the tray when the desktop starts it, also where the tray comes later', async () => {
+    const ended = start(session.env, '--background');
+    await panel.tell('come');
+    await panel.has('Show drives');
+    assert.equal(await session.isShown(), false);
+    assert.equal(await start(session.env, '--background'), 0);
+    assert.equal(await session.isShown(), false);
+    assert.equal(await start(session.env), 0);
+    await session.shown();
+    await session.close();
+    await session.hidden();
+    await panel.click('Quit');
+    assert.equal(await ended, 0);
+  });
+}
+
+const given = new Set();
+const giveBack = async () => {
+  for (const one of [...given].reverse()) await one.end().catch((error) => console.error(error));
+};
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => void giveBack().then(() => process.exit(1)));
+
+const dir = await mkdtemp(join(tmpdir(), 'holdall-desktop-'));
+const [a, b] = [new Machine(dir, 'a'), new Machine(dir, 'b')];
+const session = new Session(dir, a.env);
+given.add({ end: async () => session.end() });
+given.add(a).add(b);
+let page;
+try {
+  for (const part of ['a/.config', 'a/mnt', 'b', 'store', 'screens']) await mkdir(join(dir, part), { recursive: true });
+  await writeFile(join(dir, 'a/.config/user-dirs.dirs'), 'XDG_DOWNLOAD_DIR="$HOME/Downloads"\n');
+  await session.start();
+  const panel = await session.panel(programs);
+  assert.equal(await panel.tell('come'), 'ok');
+  page = await launch(app, session.env);
+  given.add(page);
+  const screens = process.env.HOLDALL_SCREENS ?? join(dir, 'screens');
+  const all = { a, b, session, panel, page, store: `file://${dir}/store`, screens };
+  await window(all);
+  await tray(all);
+  await daemonDown(all);
+  await notices(all);
+  await quitting(all);
+  await page.end();
+  page = undefined;
+  await without(all);
+  await background(all);
+} catch (error) {
+  process.exitCode = 1;
+  const picture = join(tmpdir(), 'holdall-desktop-failed.png');
+  console.log(`\n${error.stack}\nThe page then: ${picture}\n${await page?.text().catch(() => 'none')}`);
+  await Promise.resolve(page?.picture().then((png) => writeFile(picture, png))).catch(() => undefined);
+  console.log(`The daemon's log ends:\n${(await a.log()).split('\n').slice(-25).join('\n')}`);
+} finally {
+  await giveBack();
+  const mounts = await readFile('/proc/mounts', 'utf8');
+  if (!mounts.includes(dir)) await rm(dir, { recursive: true, force: true });
+  else console.error(`${dir} has mounts left`);
+}

@@ -1,0 +1,90 @@
+// The app's window, driven by WebKit's own driver (Debian's webkit2gtk-driver): it starts the app, and asks its page.
+
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:net';
+import { until } from './steps.mjs';
+
+const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';
+
+/** A port that nobody uses now. */
+const freePort = () =>
+  new Promise((done) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address();
+      server.close(() => done(port));
+    });
+  });
+
+/** Starts the app, and waits for its page. */
+export async function launch(app, env) {
+  const port = await freePort();
+  const driver = spawn('WebKitWebDriver', [`--port=${port}`, '--host=127.0.0.1'], {
+    // The app lets itself be driven where this says so.
+    env: { ...env, TAURI_WEBVIEW_AUTOMATION: 'true' },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const ask = async (method, path, body) => {
+    const init = { method, headers: { 'Content-Type': 'application/json' } };
+    if (body !== undefined) init.body = JSON.stringify(body);
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, init);
+    const { value } = await response.json();
+    if (!response.ok) throw new Error(`${method} ${path}: ${value.error}: ${value.message}`);
+    return value;
+  };
+  await until('the driver listens', () => ask('GET', '/status').catch(() => null));
+  const options = { 'webkitgtk:browserOptions': { binary: app, args: [] } };
+  const { sessionId } = await ask('POST', '/session', { capabilities: { alwaysMatch: options } });
+  const page = new Page((method, path, body) => ask(method, `/session/${sessionId}${path}`, body));
+  page.end = async () => {
+    await page.ask('DELETE', '').catch(() => undefined);
+    driver.kill();
+  };
+  return page;
+}
+
+class Page {
+  constructor(ask) {
+    this.ask = ask;
+  }
+
+  /** What a function's body gives in the page. */
+  evaluate(script, ...args) {
+    return this.ask('POST', '/execute/sync', { script, args });
+  }
+
+  /** What a promise in the page gives, or `refused: WHY`. */
+  promised(expression) {
+    const script = `const done = arguments[arguments.length - 1];
+      Promise.resolve().then(() => ${expression}).then(done, (why) => done('refused: ' + (why?.message ?? why)));`;
+    return this.ask('POST', '/execute/async', { script, args: [] });
+  }
+
+  text() {
+    return this.evaluate('return document.body.innerText');
+  }
+
+  hash() {
+    return this.evaluate('return location.hash');
+  }
+
+  /** Waits until the page says it. */
+  says(text) {
+    return until(`the page says ${text}`, async () => (await this.text()).includes(text));
+  }
+
+  /** Clicks what has this text or label, as a person does. */
+  async click(name) {
+    const quoted = JSON.stringify(name);
+    const value = `(//dialog[@open] | //body[not(.//dialog[@open])])//*[self::button or self::a or self::label]
+      [normalize-space()=${quoted} or @aria-label=${quoted}]`;
+    const found = await until(`there is ${name}`, () =>
+      this.ask('POST', '/element', { using: 'xpath', value }).catch(() => null),
+    );
+    await this.ask('POST', `/element/${found[ELEMENT]}/click`, {});
+  }
+
+  /** A picture of the page, as PNG. */
+  async picture() {
+    return Buffer.from(await this.ask('GET', '/screenshot'), 'base64');
+  }
+}
