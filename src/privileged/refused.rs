@@ -15,6 +15,12 @@ pub enum Refused {
         /// What.
         what: PathBuf,
     },
+    /// The device, the directory or the file is not the user's who asks the helper for it.
+    #[error("{} is not yours: you can have done only to your own drives, and only on your own directories", what.display())]
+    NotYours {
+        /// What.
+        what: PathBuf,
+    },
     /// A program is not installed.
     #[error("{tool} is not installed; it is in the package {package}")]
     ToolMissing {
