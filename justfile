@@ -7,6 +7,14 @@ default:
 test:
     tests/run
 
+# The pages of the app: built into ui/dist, where a daemon of this tree finds them.
+ui:
+    cd ui && npm ci && npm run build
+
+# The pages in a browser against a real daemon; `just app screens` keeps the pictures in docs/screens.
+app *part:
+    tests/app/run {{part}}
+
 # Bans, licences, sources and advisories of what it is built of.
 audit:
     packaging/audit

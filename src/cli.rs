@@ -17,9 +17,11 @@ use std::process::ExitCode;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+mod activity;
 pub mod args;
 mod client;
 mod credentials;
+mod diagnostics;
 mod drive;
 mod events;
 mod failure;
@@ -35,6 +37,7 @@ mod show;
 mod start;
 mod store;
 mod terminal;
+mod web;
 
 /// Runs `holdall` with the process's arguments.
 pub fn main() -> ExitCode {
@@ -82,7 +85,10 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         | Command::Wait(_)
         | Command::Status
         | Command::Doctor { .. }
+        | Command::Activity(_)
+        | Command::Diagnostics { .. }
         | Command::Events
+        | Command::Web(_)
         | Command::Daemon { command: Some(DaemonCommand::Stop | DaemonCommand::Status) } => {
             talk(arguments, output, progress)
         }
@@ -131,7 +137,10 @@ async fn dispatch(
         Command::Wait(wait) => pins::wait(wait, &session).await,
         Command::Status => drive::status_of_all(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
+        Command::Activity(arguments) => activity::run(arguments, &session).await,
+        Command::Diagnostics { out } => diagnostics::run(out.as_deref(), &session).await,
         Command::Events => events::follow(paths, output).await,
+        Command::Web(arguments) => web::run(*arguments, &session).await,
         Command::Daemon { command: Some(DaemonCommand::Stop) } => service::stop(paths, output).await,
         Command::Daemon { command: Some(DaemonCommand::Status) } => service::status(paths, output).await,
         Command::Daemon { command: None | Some(DaemonCommand::Openapi) }

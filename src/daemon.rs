@@ -23,6 +23,8 @@ use std::sync::Arc;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+mod activity;
+mod diagnostics;
 mod drive;
 mod drives;
 mod endpoints;
@@ -33,6 +35,7 @@ mod limits;
 mod log;
 mod logins;
 mod openapi;
+mod overview;
 mod pins;
 mod registry;
 mod routes;
@@ -40,6 +43,7 @@ mod secrets;
 mod status;
 mod stores;
 mod systemd;
+mod web;
 mod work;
 
 pub use openapi::document as openapi;
@@ -105,6 +109,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         let router = endpoints::router(drives.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         tokio::spawn(drives.limits().clone().follow_network());
+        tokio::spawn(drives.limits().clone().follow_clock());
         tokio::spawn(drives.clone().wait_where_told());
         systemd::starting(drives.resume_all()).await;
         systemd::started();

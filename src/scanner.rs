@@ -59,6 +59,18 @@ pub struct Scan {
     pub watch: bool,
     /// Whether what the kernel has of the files in memory is not needed: they are to be read anew.
     pub drop_pages: bool,
+    /// Whether only to list a directory: one level of it, with names.
+    #[serde(default)]
+    pub list: bool,
+}
+
+/// What is in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Its name; what is not UTF-8 in it is U+FFFD.
+    pub name: String,
+    /// Of a file its length and its runs; of a directory nothing.
+    pub file: Option<(u64, Vec<Run>)>,
 }
 
 /// What the process tells.
@@ -73,6 +85,13 @@ pub enum Told {
         files: Vec<Vec<Run>>,
         /// Of the directories.
         directories: Vec<Run>,
+    },
+    /// A piece of a directory's list.
+    Listed {
+        /// The scan.
+        id: u64,
+        /// Directories first, in order.
+        entries: Vec<Named>,
     },
     /// That was all.
     Scanned {

@@ -134,7 +134,8 @@ impl Drop for Daemon {
         // A test that failed may have left the drive mounted, with a daemon or without.
         let _ = self.process.kill();
         let _ = self.process.wait();
-        for arguments in [["doctor", "--repair"], ["daemon", "stop"]] {
+        let ends: [&[&str]; 3] = [&["drive", "close", "d"], &["doctor", "--repair"], &["daemon", "stop"]];
+        for arguments in ends {
             let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
             let _ = in_directories(&self.dir, command.args(arguments)).output();
         }
@@ -183,7 +184,8 @@ fn every_documented_request_is_served_and_answers_as_documented() {
         for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
             seen += 1;
             // It ends the daemon, or does not end itself.
-            if ["/v1/daemon/stop", "/v1/events", "/v1/doctor/repair"].contains(&path.as_str()) {
+            if ["/v1/daemon/stop", "/v1/events", "/v1/overview", "/v1/doctor/repair"].contains(&path.as_str())
+            {
                 continue;
             }
             // Once for a drive that there is, where that changes nothing, and once for one that there is not.
@@ -235,6 +237,12 @@ fn every_documented_request_is_served_and_answers_as_documented() {
     let event: Value = serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
     assert_eq!(event["event"], "drive");
     values.push((schema(&document, "get", "/v1/events", 200, &events.kind).clone(), event));
+    let mut overview = daemon.ask("GET", "/v1/overview", None);
+    let mut told = String::new();
+    overview.body.read_line(&mut told).unwrap();
+    let told: Value = serde_json::from_str(told.strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(told["drives"].as_array().unwrap().len(), 2);
+    values.push((schema(&document, "get", "/v1/overview", 200, &overview.kind).clone(), told));
     validate(&document, &values);
 
     // What is not documented is refused in the same form.
@@ -301,4 +309,100 @@ fn a_daemon_that_ends_says_so_to_those_who_wait() {
     assert_eq!(lines.last().unwrap()["error"]["code"], "interrupted", "{lines:?}");
     assert!(daemon.process.wait().unwrap().success());
     assert!(!socket.exists());
+}
+
+/// What is written and read of one drive that is open, with its store there and away.
+#[test]
+fn the_pages_are_told_what_happens_to_an_open_drive() {
+    let daemon = Daemon::start();
+    daemon.create("d");
+    let mountpoint = daemon.path("mnt");
+    daemon.post("/v1/drives/d/open", &json!({"at": mountpoint}));
+    std::fs::create_dir(mountpoint.join("photos")).unwrap();
+    std::fs::write(mountpoint.join("photos/one"), vec![7; 300_000]).unwrap();
+    std::fs::write(mountpoint.join("note"), "short").unwrap();
+    daemon.post("/v1/drives/d/sync", &json!({}));
+
+    let folder = |path: &str| daemon.get(&format!("/v1/drives/d/folder?path={path}"));
+    let named = |folder: &Value, name: &str| {
+        folder.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap().clone()
+    };
+    let root = folder("");
+    assert_eq!((&root, named(&root, "photos")["state"].clone()), (&folder("."), Value::Null));
+    let note = json!({"name": "note", "kind": "file", "bytes": 5, "local_bytes": 5, "state": "available", "pinned_by": null});
+    assert_eq!(named(&root, "note"), note);
+    daemon.post("/v1/pins", &json!({"paths": [mountpoint.join("photos")]}));
+    assert_eq!(named(&folder(""), "photos")["state"], "always_keep");
+    let one = named(&folder("photos"), "one");
+    assert_eq!((one["state"].as_str(), one["pinned_by"].as_str()), (Some("always_keep"), Some("photos")));
+    assert_eq!(daemon.ask("GET", "/v1/drives/d/folder?path=none", None).document()["code"], "not_found");
+
+    // What was just written is in the journal for a moment.
+    daemon.status_when(|status| status["cache"]["pinned_bytes"].as_u64().unwrap() >= 300_000);
+    assert_eq!(daemon.get("/v1/drives/d/queue"), json!([]));
+
+    // The store is away: what waits says how often it was tried, and why in vain.
+    daemon.take_store_away();
+    std::fs::write(mountpoint.join("more"), vec![9; 200_000]).unwrap();
+    std::fs::File::open(&mountpoint).unwrap().sync_all().unwrap();
+    daemon.post("/v1/drives/d/upload-now", &json!({}));
+    let tried = loop {
+        let queue = daemon.get("/v1/drives/d/queue");
+        if let Some(tried) = queue.as_array().unwrap().iter().find(|queued| !queued["next_try_at"].is_null())
+        {
+            break tried.clone();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert!(tried["tries"].as_u64().unwrap() >= 1 && tried["last_error"].is_string(), "{tried}");
+    let map = daemon.get("/v1/drives/d/map");
+    assert!(map["cells"].as_array().unwrap().iter().any(|cell| cell == "failed"), "{tried}");
+    daemon.bring_store_back();
+    daemon.post("/v1/drives/d/upload-now", &json!({}));
+    daemon.status_when(|status| status["unpushed_bytes"] == 0);
+    assert_eq!(daemon.get("/v1/drives/d/queue"), json!([]));
+
+    daemon.post("/v1/drives/d/close", &json!({"wait": true}));
+    let kinds = |rows: &Value| {
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["kind"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let rows = daemon.get("/v1/activity?drive=d");
+    assert_eq!(kinds(&rows).last().map(String::as_str), Some("drive"), "{rows}");
+    for kind in ["opened", "closed", "uploaded", "pin"] {
+        assert!(kinds(&rows).contains(&kind.to_owned()), "{kind} in {rows}");
+    }
+    assert_eq!(kinds(&daemon.get("/v1/activity?kind=opened&limit=1")), ["opened"]);
+    assert_eq!(daemon.ask("GET", "/v1/activity?kind=odd", None).status, 400);
+    assert_eq!(daemon.ask("POST", "/v1/drives/d/upload-now", None).lines()[0]["error"]["code"], "state");
+}
+
+#[test]
+fn a_bundle_for_others_has_no_secrets_in_it() {
+    let daemon = Daemon::start();
+    daemon.create("d");
+    let credentials = json!({"kind": "s3", "access_key": "AKPLANTED1", "secret_key": "planted/secret+2"});
+    let login = json!({"store": "s3://bucket?endpoint=https://s3.example.org", "credentials": credentials,
+        "unchecked": true, "no_keyring": true});
+    daemon.post("/v1/stores/login", &login);
+    // As if something had logged what nothing should.
+    let log = "WARN reached https://ann:planted3@dav.example.org/files\n\
+               WARN refused AKPLANTED1 with planted/secret+2\n\
+               WARN passphrase=\"planted four\" is wrong\n\
+               INFO what helps stays\n";
+    std::fs::write(daemon.path("state/daemon.log"), log).unwrap();
+    let bundle = daemon.get("/v1/diagnostics");
+    let text = bundle.to_string();
+    for secret in ["AKPLANTED1", "planted/secret+2", "planted3", "planted four", "ann:"] {
+        assert!(!text.contains(secret), "{secret} is in {text}");
+    }
+    assert!(text.contains("what helps stays") && text.contains("dav.example.org/files"), "{text}");
+    let names: Vec<_> = bundle["files"].as_array().unwrap().iter().map(|file| file["name"].clone()).collect();
+    assert_eq!(
+        names,
+        ["about.txt", "drives.json", "limits.json", "doctor.json", "activity.txt", "daemon.log"]
+    );
 }

@@ -19,7 +19,7 @@ use crate::volume::{Base, Fork, VolumeLimits};
 use async_trait::async_trait;
 use serde::Serialize;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use uuid::Uuid;
 
 mod commit;
@@ -27,6 +27,7 @@ mod fork;
 mod gc;
 mod pack;
 mod policy;
+mod sending;
 mod take;
 mod task;
 
@@ -114,8 +115,12 @@ pub struct PushState {
     pub committed_ms: u64,
     /// Whether a batch is on its way.
     pub pushing: bool,
-    /// Bytes of the batch that were put, and all of them.
+    /// Bytes of the drive in the batch that were put, and all of them.
     pub batch: (u64, u64),
+    /// Bytes of the drive that were put since it was opened; it only grows.
+    pub put_bytes: u64,
+    /// What is on its way now, in the order in which it was begun. A batch has few at once.
+    pub outgoing: Vec<Outgoing>,
     /// Why it does not get on; `None` while all is well.
     pub trouble: Option<String>,
     /// Whether the drive was taken: it was opened with its store, or that has come back since.
@@ -124,6 +129,21 @@ pub struct PushState {
     pub stopped: Option<PushError>,
     /// The fork that all of this is about, if it is one.
     pub fork: Option<Fork>,
+}
+
+/// An object that is on its way to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its name.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// How often the store did not take it.
+    pub failures: u32,
+    /// Why not, the last time.
+    pub last_error: Option<String>,
+    /// When it is tried again, Unix time in ms; none while it is being tried.
+    pub next_try_ms: Option<u64>,
 }
 
 /// What the push task is asked to do.
@@ -145,6 +165,8 @@ pub struct Pusher {
     requests: mpsc::UnboundedSender<Request>,
     state: watch::Receiver<PushState>,
     paused: watch::Sender<bool>,
+    /// Tells waits between two tries to end.
+    again: Arc<Notify>,
     // Held to take it out.
     task: parking_lot::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
@@ -192,6 +214,8 @@ impl Pusher {
             committed_ms: parts.root.committed_ms,
             pushing: false,
             batch: (0, 0),
+            put_bytes: 0,
+            outgoing: Vec::new(),
             trouble: parts
                 .etag
                 .is_none()
@@ -202,9 +226,10 @@ impl Pusher {
         };
         let (publish, state) = watch::channel(state);
         let (paused, pause) = watch::channel(false);
-        let task = task::Task::new(parts, publish, pause);
+        let again = Arc::new(Notify::new());
+        let task = task::Task::new(parts, publish, pause, again.clone());
         let task = parking_lot::Mutex::new(Some(tokio::spawn(task.run(receive))));
-        Self { requests, state, paused, task }
+        Self { requests, state, paused, again, task }
     }
 
     /// How it goes, now and from now on.
@@ -229,6 +254,13 @@ impl Pusher {
             let state = state.borrow();
             *paused.borrow() || state.trouble.is_some() || state.stopped.is_some()
         }
+    }
+
+    /// Tries at once what waits to be tried again, and has everything that is appended now be pushed without waiting for more.
+    pub fn push_now(&self) {
+        self.again.notify_waiters();
+        // Nobody waits for the answer; a task that has ended has said why.
+        let _ = self.requests.send(Request::Sync(oneshot::channel().0));
     }
 
     /// Pushes everything that is appended now, and waits for the commit.

@@ -119,9 +119,28 @@ pub enum Command {
         #[arg(long)]
         repair: bool,
     },
+    /// Show what has happened, newest first
+    #[command(after_help = ACTIVITY_EXAMPLES)]
+    Activity(ActivityArguments),
+    /// Collect what somebody who is asked for help wants to see, without secrets
+    ///
+    /// Versions, states, limits, what a look at this computer finds, and the end of the log. Passphrases, keys, and who logs in to
+    /// stores are left out. Nothing is sent anywhere: read it before you give it away.
+    #[command(after_help = "Examples:\n  holdall diagnostics | less\n  holdall diagnostics --out report.txt")]
+    Diagnostics {
+        /// Write it to this file, which must not be there yet
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// Follow what happens, until interrupted
     #[command(after_help = "Examples:\n  holdall events\n  holdall events --json | jq .event")]
     Events,
+    /// Show the drives in a browser on this computer
+    ///
+    /// Prints an address that lets one browser in, once and within five minutes; it stays in. Run it again for another one. The
+    /// pages are served on 127.0.0.1 alone, to your own programs alone, until the background service ends.
+    #[command(after_help = WEB_EXAMPLES, after_long_help = WEB_LONG_AFTER)]
+    Web(WebArguments),
     /// Run the background service in the foreground, or stop it
     ///
     /// Other commands start the background service when it does not run; it then writes to daemon.log in the state
@@ -156,7 +175,8 @@ Examples:
   holdall limits --up 500K --down 2M
   holdall limits --up off
   holdall limits --on-metered go-on
-  holdall limits --indexers full";
+  holdall limits --indexers full
+  holdall limits --pause 1h";
 
 /// `limits`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -176,6 +196,27 @@ pub struct LimitsArguments {
     /// What uploads and background downloads do where the network counts what it carries
     #[arg(long, value_name = "WHAT")]
     pub on_metered: Option<OnMetered>,
+    /// Pause uploads and background downloads of all drives for so long, such as 1h; off ends that
+    #[arg(long, value_name = "TIME")]
+    pub pause: Option<Pause>,
+}
+
+/// How long a pause is, in ms; 0 ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause(pub u64);
+
+impl std::str::FromStr for Pause {
+    type Err = crate::sizes::SizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(Self(0)),
+            text => {
+                let time = crate::sizes::parse_duration(text)?;
+                Ok(Self(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+            }
+        }
+    }
 }
 
 /// Bytes of cache; 0 is what is usual.
@@ -202,7 +243,7 @@ impl std::str::FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "off" => Ok(Self(0)),
+            "off" | "none" => Ok(Self(0)),
             text => crate::sizes::parse_size(text.strip_suffix("/s").unwrap_or(text)).map(Self),
         }
     }
@@ -242,6 +283,60 @@ impl From<OnMetered> for crate::api::OnMetered {
             OnMetered::GoOn => Self::GoOn,
         }
     }
+}
+
+const WEB_EXAMPLES: &str = "\
+Examples:
+  holdall web --open
+  holdall web --port 8420
+  holdall web --stop";
+
+const WEB_LONG_AFTER: &str = "\
+Examples:
+  holdall web --open
+  holdall web --port 8420
+  holdall web --stop
+
+On a computer without a screen:
+  holdall web --port 8420
+  ssh -L 8420:127.0.0.1:8420 that-computer     on the computer where you are; then open the address there";
+
+/// `web`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct WebArguments {
+    /// The port of 127.0.0.1; without, the one that is served already, else any that is free
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Open it in the default browser
+    #[arg(long)]
+    pub open: bool,
+    /// Serve the pages no more; every browser is out
+    #[arg(long, conflicts_with_all = ["port", "open"])]
+    pub stop: bool,
+}
+
+const ACTIVITY_EXAMPLES: &str = "\
+Examples:
+  holdall activity
+  holdall activity work --kind conflict
+  holdall activity --limit 1000 --json | jq '.[] | select(.kind == \"network\")'";
+
+/// `activity`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ActivityArguments {
+    /// The drive; without, all of them
+    #[arg(value_parser = drive::name)]
+    pub name: Option<String>,
+    /// Only of this kind: opened, closed, uploaded, snapshot, pin, conflict, network, attention, drive
+    #[arg(long, value_name = "KIND", value_parser = activity_kind)]
+    pub kind: Option<crate::api::ActivityKind>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+}
+
+fn activity_kind(text: &str) -> Result<crate::api::ActivityKind, String> {
+    serde_json::from_value(text.into()).map_err(|_| "it is none of the kinds that there are".to_owned())
 }
 
 const DAEMON_LONG_AFTER: &str = "\

@@ -5,7 +5,7 @@ use crate::cli::client::{self, Answer, not_understood};
 use crate::cli::failure::CliError;
 use crate::cli::output::Output;
 use crate::cli::show::status;
-use crate::cli::{start, terminal};
+use crate::cli::{activity, start, terminal};
 use crate::paths::Paths;
 use hyper::Method;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -84,6 +84,7 @@ fn print(data: &[u8], output: Output) -> Result<(), CliError> {
             output.line(&format!("{}: {state}, {}", drive.name, status::uploads(&drive)))
         }
         Ok(Event::Removed { name }) => output.line(&format!("{name}: removed")),
+        Ok(Event::Activity(row)) => output.line(&activity::row(&row)),
         Ok(Event::Notice { name, message }) => output.line(&format!("{name}: {message}")),
         Err(_) => Ok(()),
     }

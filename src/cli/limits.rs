@@ -9,17 +9,18 @@ use crate::sizes::format_bytes;
 /// Shows the limits, after changing those that were given.
 pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
-    let LimitsArguments { up, down, cache, indexers, on_metered } = *arguments;
+    let LimitsArguments { up, down, cache, indexers, on_metered, pause } = *arguments;
     let changes = SetLimits {
         up_bytes_per_s: up.map(|rate| rate.0),
         down_bytes_per_s: down.map(|rate| rate.0),
         cache_bytes: cache.map(|bytes| bytes.0),
         indexers: indexers.map(Into::into),
         on_metered: on_metered.map(Into::into),
+        pause_for_ms: pause.map(|pause| pause.0),
     };
-    let value = match (up, down, cache, indexers, on_metered) {
-        (None, None, None, None, None) => client.get("/v1/limits").await?,
-        _ => client.post("/v1/limits", &changes).await?,
+    let value = match changes == SetLimits::default() {
+        true => client.get("/v1/limits").await?,
+        false => client.post("/v1/limits", &changes).await?,
     };
     output.result(&value, |limits: &Limits, _| shown(limits)).map(drop)
 }
@@ -43,6 +44,7 @@ fn shown(limits: &Limits) -> String {
         ("cache of each drive", limits.cache_bytes.map_or("half of the disk".to_owned(), format_bytes)),
         ("indexers", indexers.to_owned()),
         ("on metered networks", metered.to_owned()),
+        ("pause", limits.paused_until.as_ref().map_or("off".to_owned(), |until| format!("until {until}"))),
     ];
     rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
 }
@@ -61,6 +63,7 @@ mod tests {
             on_metered: OnMetered::Pause,
             metered: Some(true),
             waiting: true,
+            paused_until: None,
         };
         let text = shown(&limits);
         assert!(text.contains("2.0 MiB/s") || text.contains("2 MiB/s"), "{text}");

@@ -1,9 +1,10 @@
 //! Shows how far a request is: a bar on a terminal, lines of JSON with --json, nothing in a pipe.
 
 use crate::api::{Line, Progress, Unit};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write, stderr};
+use std::time::Duration;
 
 /// Where progress goes.
 #[derive(Debug)]
@@ -75,9 +76,11 @@ impl Reporter {
             }
             None => true,
         };
+        // Before the first drawing of a stage, or it would show what another one had.
         if begins || self.bar.is_finished() {
-            self.bar.reset();
             self.bar.set_style(style(progress));
+            self.bar.set_length(progress.total);
+            self.bar.reset();
             self.bar.set_message(progress.stage.clone());
         }
         if progress.total > 0 {
@@ -87,14 +90,25 @@ impl Reporter {
     }
 }
 
+/// A beginning says little about how long the rest takes.
+const LEFT_AFTER: Duration = Duration::from_secs(3);
+
+fn left(state: &ProgressState, to: &mut dyn std::fmt::Write) {
+    if state.pos() > 0 && state.elapsed() >= LEFT_AFTER {
+        // Where it cannot be written nothing is shown.
+        let _ = write!(to, ", {} left", HumanDuration(state.eta()));
+    }
+}
+
 fn style(progress: &Progress) -> ProgressStyle {
     let template = match (progress.unit, progress.total) {
         (Unit::Bytes, 0) => "{spinner} {msg} {binary_bytes}",
         (Unit::Items, 0) => "{spinner} {msg} {human_pos}",
-        (Unit::Bytes, _) => "{msg} {bar:32} {binary_bytes} of {binary_total_bytes}, {eta} left",
-        (Unit::Items, _) => "{msg} {bar:32} {human_pos} of {human_len}, {eta} left",
+        (Unit::Bytes, _) => "{msg} {bar:32} {binary_bytes} of {binary_total_bytes}{left}",
+        (Unit::Items, _) => "{msg} {bar:32} {human_pos} of {human_len}{left}",
     };
-    ProgressStyle::with_template(template).expect("the templates are literals").progress_chars("━╸─")
+    let style = ProgressStyle::with_template(template).expect("the templates are literals");
+    style.progress_chars("━╸─").with_key("left", left)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! One drive that is known here, and what can be asked of it.
 
 use super::failure::{self, failure};
+use super::limits::Waits;
 use super::registry::{Config, Registry};
 use super::status::Shown;
 use super::stores::renewable::Renewable;
 use super::stores::{FamilyStore, Stores};
-use crate::api::{Code, Failure};
+use crate::api::{ActivityKind, Code, Failure};
 use crate::attach::Site;
 use crate::attach::doctor::KnownDrive;
 use crate::daemon::drives::Known;
@@ -30,6 +31,7 @@ mod change;
 mod close;
 mod engine;
 mod figures;
+mod folder;
 mod fork;
 mod former;
 mod inspect;
@@ -38,6 +40,7 @@ mod opened;
 mod pins;
 mod promote;
 mod proof;
+mod queue;
 mod replicas;
 mod resume;
 mod scanning;
@@ -45,6 +48,7 @@ mod serve;
 mod upload;
 mod usage;
 mod versions;
+mod watching;
 
 /// A drive.
 pub struct Drive {
@@ -142,6 +146,11 @@ impl Drive {
         self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned())
     }
 
+    /// Writes down what has happened to it.
+    pub(super) fn note(&self, kind: ActivityKind, message: impl Into<String>) {
+        self.registry.activity().note(Some(&self.name), kind, message);
+    }
+
     /// Where its data lives.
     pub fn store_url(&self) -> String {
         self.config.lock().store.clone()
@@ -222,8 +231,11 @@ impl Drive {
     pub fn pause(&self) -> Option<&'static str> {
         match self.config.lock().paused {
             true => Some("paused by you"),
-            false if *self.stores.limits().waiting().borrow() => Some("metered network"),
-            false => None,
+            false => match *self.stores.limits().waiting().borrow() {
+                Some(Waits::Metered) => Some("metered network"),
+                Some(Waits::Paused) => Some("all drives are paused for a while"),
+                None => None,
+            },
         }
     }
 

@@ -1,14 +1,18 @@
 //! All drives that this device knows.
 
+use super::activity::Activity;
 use super::drive::Drive;
 use super::failure::{self, failure};
 use super::limits::Limits;
+use super::overview::Overviews;
 use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
 use super::stores::{self, FamilyStore, Stores, trial};
+use super::web::Web;
 use super::work::Work;
-use crate::api::{self, Code, Failure, SetLimits};
+use crate::api::{self, ActivityKind, Code, Failure, SetLimits};
 use crate::attach::{Site, doctor};
+use crate::paths::Paths;
 use holdall_core::drive;
 use holdall_core::family;
 use holdall_core::format::family::Mode;
@@ -50,6 +54,9 @@ pub struct Drives {
     stop: mpsc::Sender<()>,
     /// Work that only waits shall stop waiting.
     ending: watch::Sender<bool>,
+    /// The port for browsers.
+    web: Web,
+    overviews: Overviews,
 }
 
 impl Drives {
@@ -83,6 +90,8 @@ impl Drives {
             started: Instant::now(),
             stop,
             ending: watch::channel(false).0,
+            web: Web::default(),
+            overviews: Overviews::default(),
         };
         for (name, config) in configs {
             let drive = drives.known_drive(&name, config);
@@ -137,6 +146,26 @@ impl Drives {
         self.known.lock().values().cloned().collect()
     }
 
+    /// The port for browsers.
+    pub fn web(&self) -> &Web {
+        &self.web
+    }
+
+    /// What has happened.
+    pub fn activity(&self) -> &Activity {
+        self.registry.activity()
+    }
+
+    /// Where things are.
+    pub fn paths(&self) -> &Paths {
+        self.registry.paths()
+    }
+
+    /// What is shown at a glance.
+    pub fn overviews(&self) -> &Overviews {
+        &self.overviews
+    }
+
     /// The stores of all drives.
     pub fn stores(&self) -> &Stores {
         &self.stores
@@ -184,6 +213,7 @@ impl Drives {
     pub async fn end(&self, hand_over: bool) {
         // Before the drives are locked: whoever waits for a store has them locked.
         self.ending.send_replace(true);
+        self.web.end().await;
         let drives = self.all();
         futures_util::future::join_all(drives.iter().map(|drive| drive.end(hand_over))).await;
         if let Some(pages) = &self.pages {
@@ -229,6 +259,7 @@ impl Drives {
         let drive = drive::create(&*store, &unlocked.sealer, family, &request.name, geometry, device).await;
         let drive = drive.map_err(|error| at_store(failure::store(&error)))?;
         self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
+        self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Made at {url}."));
         Ok(created(drive, mode, recovery))
     }
 
@@ -283,20 +314,23 @@ impl Drives {
                 return Err(failure::added_where_it_was(to.as_deref(), &request.name));
             }
             0 => return Err(failure::family(&family::FamilyError::Unfinished)),
-            1 => heads.remove(0).drive,
-            _ => self.choose(&store, &unlocked, &heads, &request.name).await?,
+            1 if request.drive.is_none() => heads.remove(0).drive,
+            _ => self.choose(&store, &unlocked, &heads, &request.name, request.drive.as_deref()).await?,
         };
         self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
+        self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Added from {url}."));
         Ok(created(drive, family.mode, None))
     }
 
-    /// Of several drives the one that had the name when it was made.
+    /// Of several drives the one that is `asked` for, by its name there or its identity; else the one that has the name that it
+    /// is to have here, or the only one that is no fork.
     async fn choose(
         &self,
         store: &Arc<dyn Store>,
         unlocked: &family::Unlocked,
         heads: &[holdall_core::format::head::Head],
         name: &str,
+        asked: Option<&str>,
     ) -> Result<Uuid, Failure> {
         use holdall_core::map::{Objects, PageCache};
         let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
@@ -305,7 +339,7 @@ impl Drives {
         for head in heads {
             let root =
                 objects.root(head.root, Some(head.root_hash)).await.map_err(|error| failure::read(&error))?;
-            if root.name == name {
+            if root.name == asked.unwrap_or(name) || asked == Some(&head.drive.to_string()) {
                 return Ok(head.drive);
             }
             if !holdall_core::fork::is_name_of_fork(&root.name) {
@@ -314,14 +348,16 @@ impl Drives {
             names.push(root.name);
         }
         // Forks that others have of it do not make it a matter of choice.
-        if let [only] = whole[..] {
-            return Ok(only);
+        if let ([only], None) = (&whole[..], asked) {
+            return Ok(*only);
         }
+        let named = asked.unwrap_or(name);
+        let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
         Err(failure(
             Code::NotFound,
-            format!("The store holds several drives, and none is called \"{name}\"."),
+            format!("The store has no drive \"{named}\", but {}.", names.join(", ")),
             "Nothing was changed.",
-            format!("Add it under one of these names: {}.", names.join(", ")),
+            "Say which one it is to be: --drive, followed by one of these names.",
         ))
     }
 
@@ -343,6 +379,7 @@ impl Drives {
             drive::clone(&objects, source.uuid(), label, &request.name, self.registry.device()).await;
         let drive = cloned.map_err(|error| failure::drive(&error))?;
         self.remember(&request.name, drive, &source.store_url(), &unlocked)?;
+        self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Made from {name}."));
         Ok(created(drive, unlocked.family.mode, None))
     }
 
@@ -351,6 +388,11 @@ impl Drives {
         let drive = self.get(name)?;
         drive.remove(&request).await?;
         self.forget(name);
+        let what = match request.delete_data {
+            true => "Removed from this computer, and its data deleted in the store.",
+            false => "Removed from this computer. Its data in the store stays.",
+        };
+        self.activity().note(Some(name), ActivityKind::Drive, what);
         Ok(())
     }
 

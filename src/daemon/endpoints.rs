@@ -1,6 +1,6 @@
 //! The API as one table: what is served and what is documented both come from it, and cannot differ.
 
-use super::{Shared, events, routes};
+use super::{Shared, events, overview, routes};
 use crate::api;
 use axum::Router;
 use axum::handler::Handler;
@@ -20,6 +20,8 @@ pub struct Endpoint {
     pub summary: &'static str,
     /// What it takes.
     pub body: Option<SchemaOf>,
+    /// What it takes in the query.
+    pub query: Option<SchemaOf>,
     /// What it answers with when all is well.
     pub answer: Answer,
     handler: MethodRouter<Shared>,
@@ -40,6 +42,10 @@ impl Endpoint {
     fn takes<T: JsonSchema>(self) -> Self {
         Endpoint { body: Some(|schemas| schemas.subschema_for::<T>()), ..self }
     }
+
+    fn asks<T: JsonSchema>(self) -> Self {
+        Endpoint { query: Some(|schemas| schemas.root_schema_for::<T>()), ..self }
+    }
 }
 
 fn get<T: JsonSchema, H: Handler<M, Shared>, M: 'static>(
@@ -48,7 +54,15 @@ fn get<T: JsonSchema, H: Handler<M, Shared>, M: 'static>(
     handler: H,
 ) -> Endpoint {
     let answer = Answer::Document(|schemas| schemas.subschema_for::<T>());
-    Endpoint { method: "get", path, summary, body: None, answer, handler: on(MethodFilter::GET, handler) }
+    Endpoint {
+        method: "get",
+        path,
+        summary,
+        body: None,
+        query: None,
+        answer,
+        handler: on(MethodFilter::GET, handler),
+    }
 }
 
 fn post<T: JsonSchema, H: Handler<M, Shared>, M: 'static>(
@@ -57,7 +71,15 @@ fn post<T: JsonSchema, H: Handler<M, Shared>, M: 'static>(
     handler: H,
 ) -> Endpoint {
     let answer = Answer::Lines(|schemas| schemas.subschema_for::<T>());
-    Endpoint { method: "post", path, summary, body: None, answer, handler: on(MethodFilter::POST, handler) }
+    Endpoint {
+        method: "post",
+        path,
+        summary,
+        body: None,
+        query: None,
+        answer,
+        handler: on(MethodFilter::POST, handler),
+    }
 }
 
 /// Everything that can be asked.
@@ -88,6 +110,9 @@ pub fn all() -> Vec<Endpoint> {
         post::<DriveStatus, _, _>("/v1/drives/{name}/pause", "Stops uploading", routes::pause),
         post::<DriveStatus, _, _>("/v1/drives/{name}/resume", "Goes on uploading", routes::resume),
         get::<Vec<Pin>, _, _>("/v1/drives/{name}/pins", "What is always kept here of a drive", routes::pins_of),
+        get::<Vec<FolderEntry>, _, _>("/v1/drives/{name}/folder", "What is in a folder of a mounted drive, one level deep, and how far it is here", routes::folder).asks::<ListFolder>(),
+        get::<Vec<Queued>, _, _>("/v1/drives/{name}/queue", "What is being uploaded, and what waits for that", routes::queue),
+        post::<Nothing, _, _>("/v1/drives/{name}/upload-now", "Uploads at once what waits, and tries again what the store did not take", routes::upload_now),
         get::<ChunkMap, _, _>("/v1/drives/{name}/map", "Which parts of an open drive are here", routes::map),
         post::<Checked, _, _>("/v1/drives/{name}/check", "Reads and checks everything that a drive has in its store", routes::check),
         post::<Collected, _, _>("/v1/drives/{name}/gc", "Deletes what none of a drive's versions needs", routes::collect),
@@ -116,20 +141,37 @@ pub fn all() -> Vec<Endpoint> {
         post::<Nothing, _, _>("/v1/drives/{name}/passphrase", "Changes the passphrase", routes::passphrase).takes::<Passphrase>(),
         post::<Nothing, _, _>("/v1/drives/{name}/remove", "Forgets a drive here, or deletes it", routes::remove).takes::<Remove>(),
         post::<Served, _, _>("/v1/drives/{name}/serve", "Serves a drive by NBD until the connection of this request ends", routes::serve).takes::<Serve>(),
+        get::<Vec<ActivityRow>, _, _>("/v1/activity", "What has happened, newest first, over restarts", routes::activity).asks::<ListActivity>(),
+        get::<Diagnostics, _, _>("/v1/diagnostics", "What somebody who is asked for help wants to see, without secrets", routes::diagnostics),
         get::<Diagnosis, _, _>("/v1/doctor", "Looks for what may be wrong on this computer", routes::doctor),
         post::<Diagnosis, _, _>("/v1/doctor/repair", "Mends what can be mended without losing anything", routes::repair),
         Endpoint {
             answer: Answer::Events(|schemas| schemas.subschema_for::<Event>()),
             ..get::<Event, _, _>("/v1/events", "What happens, beginning with the status of every drive", events::stream)
         },
+        post::<WebAddress, _, _>("/v1/web", "Serves the pages to browsers on this computer, and invites one of them", routes::serve_web).takes::<ServeWeb>(),
+        Endpoint {
+            method: "delete",
+            handler: on(MethodFilter::DELETE, routes::end_web),
+            ..post::<Nothing, _, _>("/v1/web", "Serves no pages any more; whoever was in is out", routes::end_web)
+        },
+        Endpoint {
+            answer: Answer::Events(|schemas| schemas.subschema_for::<holdall_gui::Overview>()),
+            ..get::<holdall_gui::Overview, _, _>("/v1/overview", "How things are at a glance, now and whenever that changes", overview::stream)
+        },
         get::<serde_json::Map<String, serde_json::Value>, _, _>("/v1/openapi.json", "This document", routes::openapi),
     ]
 }
 
 /// Serves all of it.
-pub fn router(drives: Shared) -> Router {
+pub fn routes() -> Router<Shared> {
     let router = all()
         .into_iter()
         .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler));
-    router.fallback(routes::unknown).method_not_allowed_fallback(routes::wrong_method).with_state(drives)
+    router.method_not_allowed_fallback(routes::wrong_method)
+}
+
+/// The same, and nothing else.
+pub fn router(drives: Shared) -> Router {
+    routes().fallback(routes::unknown).with_state(drives)
 }

@@ -19,12 +19,15 @@ struct Listener {
     /// How many forks each drive had then.
     forks: BTreeMap<String, usize>,
     waiting: VecDeque<Event>,
+    /// The newest row of what has happened that it was told.
+    activity: u64,
 }
 
 /// The stream of one listener. It begins with the status of every drive.
 pub async fn stream(State(drives): State<Shared>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let listener =
-        Listener { drives, told: BTreeMap::new(), forks: BTreeMap::new(), waiting: VecDeque::new() };
+    let activity = drives.activity().newest();
+    let (told, forks, waiting) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+    let listener = Listener { drives, told, forks, waiting, activity };
     let events = stream::unfold(listener, |mut listener| async move {
         loop {
             if let Some(event) = listener.waiting.pop_front() {
@@ -45,6 +48,10 @@ pub async fn stream(State(drives): State<Shared>) -> Sse<impl Stream<Item = Resu
 
 impl Listener {
     async fn look(&mut self) {
+        for row in self.drives.activity().since(self.activity) {
+            self.activity = row.id;
+            self.waiting.push_back(Event::Activity(row));
+        }
         let statuses = self.drives.statuses().await;
         let gone: Vec<_> = self
             .told

@@ -2,6 +2,7 @@
 
 use super::failure::{self, failure};
 use super::registry;
+use super::status::{now_ms, time};
 use crate::api::{self, Code, Failure, Indexers, OnMetered, SetLimits};
 use holdall_core::store::pace::{Pacer, RATE_MIN, Way};
 use parking_lot::Mutex;
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
 
 mod metered;
 
@@ -26,7 +28,24 @@ struct Saved {
     indexers: Indexers,
     #[serde(default)]
     on_metered: OnMetered,
+    /// Unix time in ms.
+    #[serde(default)]
+    paused_until: Option<u64>,
 }
+
+/// Why uploads and background downloads of all drives wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// The network counts what it carries.
+    Metered,
+    /// A person has paused them for a while.
+    Paused,
+}
+
+/// The longest pause. What is to last longer is a pause of the drives themselves.
+const PAUSE_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
+/// A clock that was set, or a computer that slept, is noticed so soon.
+const CLOCK_EVERY: Duration = Duration::from_secs(30);
 
 /// The least that a drive's cache may be: metadata of a small drive, and some requests.
 const CACHE_MIN: u64 = 64 << 20;
@@ -39,8 +58,10 @@ pub struct Limits {
     saved: Mutex<Saved>,
     /// Whether the network counts what it carries, where somebody can say.
     metered: watch::Sender<Option<bool>>,
-    /// Whether uploads and background downloads wait for another network.
-    waiting: watch::Sender<bool>,
+    /// Why uploads and background downloads wait, if they do.
+    waiting: watch::Sender<Option<Waits>>,
+    /// A pause has begun, or was changed.
+    paused: Notify,
 }
 
 impl Limits {
@@ -56,7 +77,8 @@ impl Limits {
             pacer: Pacer::new(),
             saved: Mutex::new(saved),
             metered: watch::Sender::new(None),
-            waiting: watch::Sender::new(false),
+            waiting: watch::Sender::new(None),
+            paused: Notify::new(),
         };
         limits.apply(saved);
         Arc::new(limits)
@@ -67,8 +89,8 @@ impl Limits {
         &self.pacer
     }
 
-    /// Whether uploads and background downloads wait for another network.
-    pub fn waiting(&self) -> watch::Receiver<bool> {
+    /// Why uploads and background downloads wait, if they do.
+    pub fn waiting(&self) -> watch::Receiver<Option<Waits>> {
         self.waiting.subscribe()
     }
 
@@ -92,7 +114,8 @@ impl Limits {
             indexers: saved.indexers,
             on_metered: saved.on_metered,
             metered: *self.metered.borrow(),
-            waiting: *self.waiting.borrow(),
+            waiting: *self.waiting.borrow() == Some(Waits::Metered),
+            paused_until: saved.paused_until.filter(|until| *until > now_ms()).map(time),
         }
     }
 
@@ -106,12 +129,14 @@ impl Limits {
                 cache: changed_cache(saved.cache, changes.cache_bytes)?,
                 indexers: changes.indexers.unwrap_or(saved.indexers),
                 on_metered: changes.on_metered.unwrap_or(saved.on_metered),
+                paused_until: changed_pause(saved.paused_until, changes.pause_for_ms)?,
             };
             let bytes =
                 serde_json::to_vec_pretty(&changed).expect("a structure of plain fields becomes JSON");
             registry::replace(&self.path, &bytes).map_err(|error| failure::local(&error))?;
             *saved = changed;
             self.apply(changed);
+            self.paused.notify_one();
         }
         Ok(self.shown())
     }
@@ -125,10 +150,30 @@ impl Limits {
         .await;
     }
 
+    /// Ends pauses, for as long as the daemon runs.
+    pub async fn follow_clock(self: Arc<Self>) {
+        loop {
+            let saved = *self.saved.lock();
+            self.apply(saved);
+            let left = saved.paused_until.map(|until| Duration::from_millis(until.saturating_sub(now_ms())));
+            match left.filter(|left| !left.is_zero()) {
+                Some(left) => tokio::select! {
+                    () = self.paused.notified() => {}
+                    () = tokio::time::sleep(left.min(CLOCK_EVERY)) => {}
+                },
+                None => self.paused.notified().await,
+            }
+        }
+    }
+
     fn apply(&self, saved: Saved) {
         self.pacer.set(Way::Up, saved.up);
         self.pacer.set(Way::Down, saved.down);
-        let waiting = saved.on_metered == OnMetered::Pause && *self.metered.borrow() == Some(true);
+        let is_metered = saved.on_metered == OnMetered::Pause && *self.metered.borrow() == Some(true);
+        let waiting = match saved.paused_until.is_some_and(|until| until > now_ms()) {
+            true => Some(Waits::Paused),
+            false => is_metered.then_some(Waits::Metered),
+        };
         self.waiting.send_if_modified(|before| std::mem::replace(before, waiting) != waiting);
     }
 }
@@ -155,6 +200,20 @@ fn changed(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Fail
             format!("Give {} or more, or pause uploads.", crate::sizes::format_bytes(RATE_MIN)),
         )),
         Some(rate) => Ok(Some(rate)),
+    }
+}
+
+fn changed_pause(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Failure> {
+    match change.map(Duration::from_millis) {
+        None => Ok(before.filter(|until| *until > now_ms())),
+        Some(Duration::ZERO) => Ok(None),
+        Some(pause) if pause > PAUSE_MAX => Err(failure(
+            Code::Usage,
+            "A pause of all drives lasts a month at most.",
+            failure::NOTHING_CHANGED,
+            "Pause the drives themselves: holdall drive pause NAME.",
+        )),
+        Some(pause) => Ok(Some(now_ms() + pause.as_millis() as u64)),
     }
 }
 
@@ -201,12 +260,34 @@ mod tests {
         let state = tempfile::tempdir().expect("a temporary directory");
         let limits = Limits::load(state.path());
         let waiting = limits.waiting();
-        assert!(!*waiting.borrow(), "nobody says that it is metered");
+        assert!(waiting.borrow().is_none(), "nobody says that it is metered");
         limits.metered.send_replace(Some(true));
         limits.apply(*limits.saved.lock());
-        assert!(*waiting.borrow());
+        assert_eq!(*waiting.borrow(), Some(Waits::Metered));
         let change = SetLimits { on_metered: Some(OnMetered::GoOn), ..SetLimits::default() };
         limits.set(change).expect("it is saved");
-        assert!(!*waiting.borrow());
+        assert!(waiting.borrow().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_pause_of_all_drives_is_remembered_and_ended() {
+        let state = tempfile::tempdir().expect("a temporary directory");
+        let pause = |ms| SetLimits { pause_for_ms: Some(ms), ..SetLimits::default() };
+        let limits = Limits::load(state.path());
+        assert!(limits.set(pause(3_600_000)).expect("it is saved").paused_until.is_some());
+        assert_eq!(*limits.waiting().borrow(), Some(Waits::Paused));
+        let again = Limits::load(state.path());
+        assert_eq!(*again.waiting().borrow(), Some(Waits::Paused));
+        let other = SetLimits { up_bytes_per_s: Some(1 << 20), ..SetLimits::default() };
+        assert!(again.set(other).expect("it is saved").paused_until.is_some(), "it stays");
+        assert_eq!(again.set(pause(0)).expect("it is saved").paused_until, None);
+        assert!(again.waiting().borrow().is_none());
+        assert_eq!(again.set(pause(u64::MAX)).expect_err("it is too long").code, Code::Usage);
+        // One that is over ends by itself.
+        again.set(pause(1)).expect("it is saved");
+        let mut waiting = again.waiting();
+        let following = tokio::spawn(again.clone().follow_clock());
+        waiting.wait_for(Option::is_none).await.expect("it goes on");
+        following.abort();
     }
 }

@@ -89,11 +89,24 @@ fn operation(endpoint: &Endpoint, asked: &mut SchemaGenerator, told: &mut Schema
             "default": {"description": "It was refused, and nothing was changed", "content": failed},
         },
     });
+    if let Some(query) = endpoint.query {
+        operation["parameters"] = queries(query(asked));
+    }
     if let Some(body) = endpoint.body {
         let schema = body(asked).into();
         operation["requestBody"] = json!({"required": true, "content": content("application/json", schema)});
     }
     operation
+}
+
+/// The fields of what is asked in a query, each as a parameter. None is required.
+fn queries(schema: schemars::Schema) -> Value {
+    let fields = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let parameters = fields.into_iter().map(|(name, mut schema)| {
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema})
+    });
+    parameters.collect()
 }
 
 fn content(kind: &str, schema: Value) -> Value {
@@ -188,6 +201,14 @@ mod tests {
         let described = code["oneOf"].as_array().unwrap();
         let told: usize = described.iter().map(|one| one["enum"].as_array().map_or(1, Vec::len)).sum();
         assert_eq!(code["x-codes"].as_object().unwrap().len(), told);
+    }
+
+    #[test]
+    fn the_document_beside_the_pages_is_the_current_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/ui/openapi.json");
+        let there = std::fs::read_to_string(path).unwrap_or_default();
+        let is_current = there == format!("{:#}\n", document());
+        assert!(is_current, "{path} is old: holdall daemon openapi > ui/openapi.json, then ui/generate");
     }
 
     #[test]

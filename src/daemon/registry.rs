@@ -1,5 +1,6 @@
 //! What this device knows: itself, and its drives. Small files, each replaced atomically, that survive everything.
 
+use super::activity::Activity;
 use crate::paths::Paths;
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::push::Device;
@@ -107,6 +108,7 @@ struct Identity {
 pub struct Registry {
     paths: Paths,
     device: Device,
+    activity: Activity,
 }
 
 impl Registry {
@@ -132,12 +134,18 @@ impl Registry {
         let id = uuid::Builder::from_random_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer"));
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let name = if name.trim().is_empty() { "this computer".to_owned() } else { name.trim().to_owned() };
-        Ok(Self { paths, device: Device { id: id.into_uuid(), name } })
+        let activity = Activity::load(&paths.state);
+        Ok(Self { paths, device: Device { id: id.into_uuid(), name }, activity })
     }
 
     /// Who this device is.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What has happened.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// Where things are.

@@ -2,11 +2,12 @@
 
 use super::Shared;
 use super::failure;
-use super::work::{Work, answer};
+use super::work::{Refused, Work, answer};
 use crate::api::{self, Failure};
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,13 +18,28 @@ use std::sync::Arc;
 pub struct Asked<T>(T);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for Asked<T> {
-    type Rejection = Failure;
+    type Rejection = Refused;
 
-    async fn from_request(request: Request, state: &Shared) -> Result<Self, Failure> {
-        let nonsense = |why: String| failure::request(format!("The request's body makes no sense: {why}."));
+    async fn from_request(request: Request, state: &Shared) -> Result<Self, Refused> {
+        let nonsense =
+            |why: String| Refused(failure::request(format!("The request's body makes no sense: {why}.")));
         let bytes = Bytes::from_request(request, state).await.map_err(|error| nonsense(error.body_text()))?;
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
         serde_json::from_slice(text).map(Asked).map_err(|error| nonsense(discreet(&error)))
+    }
+}
+
+/// A request's query.
+pub struct Query<T>(T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Refused> {
+        let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
+        query.map(|axum::extract::Query(query)| Query(query)).map_err(|error| {
+            Refused(failure::request(format!("The request's query makes no sense: {}.", error.body_text())))
+        })
     }
 }
 
@@ -41,13 +57,14 @@ fn discreet(error: &serde_json::Error) -> String {
 }
 
 /// A path that the API does not have.
-pub async fn unknown(request: Request) -> Failure {
-    failure::no_route(request.uri().path())
+pub async fn unknown(request: Request) -> Refused {
+    Refused(failure::no_route(request.uri().path()))
 }
 
 /// A path that the API has, with another method.
-pub async fn wrong_method(request: Request) -> Failure {
-    failure::request(format!("{} {} is not a request of the API.", request.method(), request.uri().path()))
+pub async fn wrong_method(request: Request) -> Refused {
+    let asked = format!("{} {} is not a request of the API.", request.method(), request.uri().path());
+    Refused(failure::request(asked))
 }
 
 type Named = (State<Shared>, Path<String>);
@@ -80,7 +97,7 @@ where
 fn plain<T: Serialize>(result: Result<T, Failure>) -> Response {
     match result {
         Ok(value) => Json(value).into_response(),
-        Err(failure) => failure.into_response(),
+        Err(failure) => Refused(failure).into_response(),
     }
 }
 
@@ -138,7 +155,7 @@ pub async fn test_store(State(drives): State<Shared>, Asked(request): Asked<api:
 pub async fn status(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     match drives.get(&name) {
         Ok(drive) => plain(Ok(drive.status().await)),
-        Err(failure) => failure.into_response(),
+        Err(failure) => Refused(failure).into_response(),
     }
 }
 
@@ -173,6 +190,33 @@ pub async fn resume(state: State<Shared>, name: Path<String>) -> Response {
 
 pub async fn map(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     plain(drives.get(&name).and_then(|drive| drive.map()))
+}
+
+pub async fn folder(
+    State(drives): State<Shared>,
+    Path(name): Path<String>,
+    Query(asked): Query<api::ListFolder>,
+) -> Response {
+    match drives.get(&name) {
+        Ok(drive) => plain(drive.folder(&asked.path).await),
+        Err(failure) => Refused(failure).into_response(),
+    }
+}
+
+pub async fn activity(State(drives): State<Shared>, Query(asked): Query<api::ListActivity>) -> Response {
+    plain(Ok(drives.activity().list(&asked)))
+}
+
+pub async fn diagnostics(State(drives): State<Shared>) -> Response {
+    plain(Ok(drives.diagnostics().await))
+}
+
+pub async fn queue(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    plain(drives.get(&name).map(|drive| drive.queue()))
+}
+
+pub async fn upload_now(state: State<Shared>, name: Path<String>) -> Response {
+    on_drive((state, name), async |drive, _| drive.upload_now())
 }
 
 pub async fn pins(State(drives): State<Shared>) -> Response {
@@ -224,7 +268,7 @@ pub async fn snapshots(State(drives): State<Shared>, Path(name): Path<String>) -
             let found = drive.snapshots().await;
             plain(found.map_err(|failure| failure::named(failure, &name, &drive.store_url())))
         }
-        Err(failure) => failure.into_response(),
+        Err(failure) => Refused(failure).into_response(),
     }
 }
 
@@ -352,6 +396,17 @@ pub async fn remove(
 
 pub async fn serve(state: State<Shared>, name: Path<String>, Asked(request): Asked<api::Serve>) -> Response {
     on_drive((state, name), async move |drive, work| drive.serve(request, work).await)
+}
+
+pub async fn serve_web(State(drives): State<Shared>, Asked(request): Asked<api::ServeWeb>) -> Response {
+    work(drives, |drives, _| async move { drives.web().invite(drives.clone(), request).await })
+}
+
+pub async fn end_web(State(drives): State<Shared>) -> Response {
+    work(drives, |drives, _| async move {
+        drives.web().end().await;
+        Ok(api::Nothing {})
+    })
 }
 
 pub async fn doctor(State(drives): State<Shared>) -> Response {

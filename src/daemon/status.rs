@@ -114,6 +114,7 @@ impl Drive {
         status.state = state;
         status.reason = reason;
         status.since = time(shown.since_ms);
+        status.paused = config.paused;
         status.used_bytes = used_bytes;
         status.pins = pins;
         status.replicas = replicas;
@@ -129,7 +130,7 @@ impl Drive {
         if volume.is_some() {
             let mut last = status.clone();
             (last.block_device, last.mountpoint, last.attach) = (None, None, None);
-            (last.pending_pull_bytes, last.journal_bytes) = (0, last.journal_bytes);
+            (last.pending_pull_bytes, last.batch_bytes, last.batch_done_bytes) = (0, 0, 0);
             shown.last = Some(last);
         }
         status
@@ -144,6 +145,7 @@ impl Drive {
             state: DriveState::Closed,
             reason: None,
             since: time(now_ms()),
+            paused: config.paused,
             epoch: 0,
             root: None,
             size_bytes: 0,
@@ -151,6 +153,10 @@ impl Drive {
             cache_limit_bytes: 0,
             dirty_bytes: 0,
             unpushed_bytes: 0,
+            batch_bytes: 0,
+            batch_done_bytes: 0,
+            uploaded_bytes: 0,
+            cache: api::CacheSplit::default(),
             oldest_dirty_age_ms: 0,
             journal_bytes: 0,
             journal_limit_bytes: 0,
@@ -203,7 +209,12 @@ impl Drive {
         shown.unsent_since =
             (now.unpushed_bytes > 0).then(|| shown.unsent_since.unwrap_or_else(Instant::now));
         status.oldest_dirty_age_ms = shown.unsent_since.map_or(0, |since| since.elapsed().as_millis() as u64);
+        status.cache = split(volume, &now);
         if let Some(push) = &now.push {
+            status.uploaded_bytes = push.put_bytes;
+            if push.pushing {
+                (status.batch_done_bytes, status.batch_bytes) = push.batch;
+            }
             status.epoch = push.epoch.0;
             status.root = Some(push.root.name(ObjectKind::Root));
             status.last_commit_at = Some(time(push.committed_ms));
@@ -213,6 +224,21 @@ impl Drive {
         }
         status
     }
+}
+
+/// What the cache holds. Each part is bounded by what is left of the whole, since they are counted one after the other.
+fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
+    let mut left = now.cached_bytes;
+    let mut take = |bytes: u64| {
+        let taken = bytes.min(left);
+        left -= taken;
+        taken
+    };
+    let dirty_bytes = take(now.dirty_bytes);
+    let pins = volume.pins_status();
+    let pinned_bytes = take(pins.pinned_bytes.saturating_sub(pins.missing_bytes));
+    let metadata_bytes = take(volume.cache().residents().kept_blocks() * BLOCK_BYTES);
+    api::CacheSplit { dirty_bytes, pinned_bytes, metadata_bytes, evictable_bytes: left }
 }
 
 /// A journal that fills is announced from here on (per mille of its limit), well before it slows writes.

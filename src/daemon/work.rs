@@ -99,10 +99,14 @@ fn encode(line: &Line) -> String {
     serde_json::to_string(line).expect("the API's types become JSON") + "\n"
 }
 
-impl IntoResponse for Failure {
+/// A request that was refused before anything began.
+pub struct Refused(pub Failure);
+
+impl IntoResponse for Refused {
     fn into_response(self) -> Response {
+        let Refused(failure) = self;
         let status =
-            StatusCode::from_u16(self.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, axum::Json(self)).into_response()
+            StatusCode::from_u16(failure.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, axum::Json(failure)).into_response()
     }
 }

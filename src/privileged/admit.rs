@@ -109,7 +109,7 @@ fn one_file_disk(file: &OwnedFd, backing: &Path, caller: u32) -> Result<FuseUser
     let name = std::fs::read_link(&descriptor).map_err(Refused::system("readlink", &descriptor))?;
     let mounts = mountinfo::read()?;
     let shown = backing.parent().and_then(|directory| mountinfo::at(&mounts, directory)).map(|mount| mount.id);
-    let is_it = name == backing && shown.is_some() && mountinfo::mount_of(file) == shown;
+    let is_it = name == backing && shown.is_some() && mountinfo::mount_of(file.as_fd()) == shown;
     if is_it && user.uid == caller { Ok(user) } else { Err(not_yours(backing)) }
 }
 

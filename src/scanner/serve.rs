@@ -93,7 +93,7 @@ fn say(out: &Out, told: &Told) -> io::Result<()> {
 #[cfg(test)]
 pub(super) fn scan_below(root: &Path, path: &str) -> (Vec<Vec<super::Run>>, Result<Blind, Unscannable>) {
     let root = std::fs::File::open(root).expect("the root is there");
-    let scan = Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false };
+    let scan = Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: false };
     let (mut found, mut ended) = (Vec::new(), None);
     let watches = Watches::new().expect("there is inotify");
     let walked = walk(root.as_fd(), &scan, &watches, &mut |told| {
@@ -101,10 +101,29 @@ pub(super) fn scan_below(root: &Path, path: &str) -> (Vec<Vec<super::Run>>, Resu
             Told::Found { files, .. } => found.extend(files),
             Told::Scanned { blind, .. } => ended = Some(Ok(blind)),
             Told::Refused { why, .. } => ended = Some(Err(why)),
-            Told::Changed { .. } => {}
+            Told::Changed { .. } | Told::Listed { .. } => {}
         }
         Ok(())
     });
     walked.expect("telling does not fail");
     (found, ended.expect("a scan has an end"))
+}
+
+/// Lists one directory of any file system, for tests.
+#[cfg(test)]
+pub(super) fn list(root: &Path, path: &str) -> Result<Vec<super::Named>, Unscannable> {
+    let root = std::fs::File::open(root).expect("the root is there");
+    let scan = Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: true };
+    let (mut listed, mut refused) = (Vec::new(), None);
+    let watches = Watches::new().expect("there is inotify");
+    let walked = walk(root.as_fd(), &scan, &watches, &mut |told| {
+        match told {
+            Told::Listed { entries, .. } => listed.extend(entries),
+            Told::Refused { why, .. } => refused = Some(why),
+            Told::Found { .. } | Told::Scanned { .. } | Told::Changed { .. } => {}
+        }
+        Ok(())
+    });
+    walked.expect("telling does not fail");
+    refused.map_or(Ok(listed), Err)
 }

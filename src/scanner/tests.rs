@@ -1,6 +1,6 @@
 //! On a real ext4, in a loop device of the test's own. Runs as root.
 
-use super::serve::scan_below;
+use super::serve::{list, scan_below};
 use super::watch::Watches;
 use super::{Blind, Run, Scan, Unscannable, walk};
 use rustix::fs::FallocateFlags;
@@ -165,7 +165,8 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
     let scans = std::cell::Cell::new(0);
     let scan = |path: &str| {
         scans.set(scans.get() + 1);
-        let scan = Scan { id: scans.get(), path: path.to_owned(), watch: true, drop_pages: false };
+        let scan =
+            Scan { id: scans.get(), path: path.to_owned(), watch: true, drop_pages: false, list: false };
         walk::walk(root.as_fd(), &scan, &watches, &mut |_| Ok(())).unwrap();
     };
     scan("kept");
@@ -226,4 +227,28 @@ fn what_may_not_be_read_is_counted_and_the_rest_is_found() {
     let blind = ended.unwrap();
     assert_eq!((files.len(), blind.unreadable, blind.failed), (1, 2, false), "{blind:?}");
     assert!(blind.example.is_some_and(|path| path.contains("secret") || path.contains("closed")));
+}
+
+#[test]
+fn a_directory_is_listed_one_level_deep_with_directories_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    std::fs::create_dir_all(root.join("b/deep/er")).unwrap();
+    std::fs::write(root.join("b/deep/file"), "x").unwrap();
+    std::fs::write(root.join("b/a file"), "12345").unwrap();
+    std::os::unix::fs::symlink("a file", root.join("b/link")).unwrap();
+    let names = |path: &str| {
+        let listed = list(root, path).unwrap();
+        listed.into_iter().map(|named| (named.name, named.file.map(|(len, _)| len))).collect::<Vec<_>>()
+    };
+    assert_eq!(names("."), [("b".to_owned(), None)]);
+    assert_eq!(names("b"), [("deep".to_owned(), None), ("a file".to_owned(), Some(5))]);
+    assert_eq!(list(root, "b/none"), Err(Unscannable::Missing));
+    assert_eq!(list(root, "b/a file"), Err(Unscannable::Missing));
+    assert!(list(root, "..").is_err());
+    // Many files come in pieces, and all of them.
+    std::fs::create_dir(root.join("many")).unwrap();
+    (0..1200).for_each(|file| std::fs::write(root.join(format!("many/{file:04}")), "").unwrap());
+    let many = names("many");
+    assert_eq!((many.len(), many[1199].0.as_str()), (1200, "1199"));
 }

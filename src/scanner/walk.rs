@@ -2,7 +2,7 @@
 
 use super::fiemap;
 use super::watch::Watches;
-use super::{Blind, Run, Scan, Told, Unscannable};
+use super::{Blind, Named, Run, Scan, Told, Unscannable};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -76,8 +76,12 @@ impl From<io::Error> for Stopped {
 impl Walk<'_> {
     fn begin(&mut self) -> Result<(), Stopped> {
         let path = PathBuf::from(&self.scan.path);
-        self.watch_name(&path);
         let refused = |errno| Stopped::Unscannable(unscannable(errno));
+        if self.scan.list {
+            let directory = open_below(self.root, &path, OFlags::DIRECTORY).map_err(refused)?;
+            return self.list(&directory).map_err(refused)?.map_err(Stopped::Unheard);
+        }
+        self.watch_name(&path);
         let found = open_below(self.root, &path, OFlags::PATH).map_err(refused)?;
         let stat = rustix::fs::fstat(&found).map_err(refused)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -151,6 +155,35 @@ impl Walk<'_> {
         // The first one is taken first.
         waiting.extend(below.iter().rev().map(|name| path.join(OsStr::from_bytes(name.to_bytes()))));
         self.flush_if_full()
+    }
+
+    /// One level of a directory. A file that goes meanwhile is not listed.
+    fn list(&mut self, directory: &OwnedFd) -> Result<io::Result<()>, Errno> {
+        let (files, directories) = entries(directory)?;
+        let named = |name: &CStr, file| Named { name: name.to_string_lossy().into_owned(), file };
+        let id = self.scan.id;
+        let mut entries: Vec<_> = directories.iter().map(|name| named(name, None)).collect();
+        let mut runs = 0;
+        for name in files {
+            let opened = open_at(directory.as_fd(), &name, OFlags::NONBLOCK);
+            let Ok((file, stat)) = opened.and_then(|file| rustix::fs::fstat(&file).map(|stat| (file, stat)))
+            else {
+                // Who may not read it may know that it is there.
+                let stat = rustix::fs::statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW);
+                entries.extend(stat.map(|stat| named(&name, Some((stat.st_size as u64, Vec::new())))));
+                continue;
+            };
+            let found = fiemap::extents(&file).unwrap_or_default();
+            runs += found.runs.len();
+            entries.push(named(&name, Some((stat.st_size as u64, found.runs))));
+            if entries.len() >= FILES_IN_PIECE || runs >= RUNS_IN_PIECE {
+                runs = 0;
+                if let Err(error) = (self.tell)(Told::Listed { id, entries: std::mem::take(&mut entries) }) {
+                    return Ok(Err(error));
+                }
+            }
+        }
+        Ok((self.tell)(Told::Listed { id, entries }))
     }
 
     fn entry(&mut self, path: &Path, directory: &OwnedFd, name: &CStr) -> io::Result<()> {

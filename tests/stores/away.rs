@@ -84,4 +84,14 @@ fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
     assert_eq!(fs::read_to_string(at.join("trip/postcard")).unwrap(), "from b");
     assert!(!at.join("trip/sketch").exists());
     a.ok(&["drive", "close", "d", "--wait"]);
+
+    // And anywhere else, the fork by its name.
+    let names: Vec<_> = a.ok(&["drive", "list"]).as_array().unwrap().clone();
+    let other = names.iter().find(|drive| drive["name"] == fork).unwrap_or_else(|| panic!("{names:?}"));
+    let unknown = ["drive", "add", "mine", "--store", &url, "--drive", "nothing"];
+    let message = b.refused(&unknown, 3, "not_found").to_string();
+    assert!(message.contains(&fork), "{message}");
+    b.ok(&["drive", "add", "mine", "--store", &url, "--drive", &fork]);
+    let mine = b.ok(&["drive", "status", "mine"]);
+    assert_eq!(mine["uuid"], other["uuid"]);
 }

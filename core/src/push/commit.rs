@@ -5,6 +5,7 @@
 //! nonce included: if the first one was applied, HEAD shows that nonce. So an answer that comes late, or a request
 //! that the network delivers late, can only do what was already intended, or nothing.
 
+use super::sending::Sending;
 use super::{Device, Namer, PushError, PushState};
 use crate::fence::{self, Swap};
 use crate::format::head::{self, Head, HeadState};
@@ -17,8 +18,8 @@ use crate::store::{Etag, StoreError, When};
 use crate::units::Epoch;
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Notify, watch};
 
 /// The writer's side of the store: where HEAD is, and what follows it.
 pub struct Committer {
@@ -31,6 +32,8 @@ pub struct Committer {
     /// The next commit keeps it, too.
     keeps: Option<Snapshot>,
     publish: watch::Sender<PushState>,
+    /// Ends waits between two tries.
+    again: Arc<Notify>,
 }
 
 impl Committer {
@@ -39,11 +42,11 @@ impl Committer {
         device: Device,
         (head, etag): (Head, Etag),
         root: Root,
-        publish: watch::Sender<PushState>,
+        (publish, again): (watch::Sender<PushState>, Arc<Notify>),
     ) -> Self {
         // Counting goes on behind the root, whoever wrote it: names are told apart by their random part anyway.
         let namer = Namer { drive: head.drive, epoch: head.epoch, seq: root.seq };
-        Self { objects, device, namer, head, etag, root, keeps: None, publish }
+        Self { objects, device, namer, head, etag, root, keeps: None, publish, again }
     }
 
     /// Has the first commit keep a version.
@@ -76,6 +79,11 @@ impl Committer {
         (self.head, self.etag, self.root) = (head, etag, root);
     }
 
+    /// What ends waits between two tries.
+    pub(super) fn again(&self) -> &Arc<Notify> {
+        &self.again
+    }
+
     /// Takes the drive: the same version, in the next epoch. Comes back when HEAD says so.
     pub(super) async fn take(&mut self) -> Result<(), PushError> {
         let Head { root, root_hash, parent, epoch, .. } = self.head;
@@ -91,6 +99,7 @@ impl Committer {
 
     /// Puts an immutable object, and comes back only when it is there.
     pub async fn put(&self, name: &str, body: Bytes) {
+        let sending = Sending::begin(&self.publish, name, body.len() as u64);
         let mut backoff = Backoff::new();
         loop {
             let result = self.objects.store().put(name, body.clone(), When::Absent).await;
@@ -107,7 +116,7 @@ impl Committer {
                 },
                 Err(error) => error,
             };
-            self.wait(&mut backoff, &error).await;
+            self.wait_for(&sending, &mut backoff, &error).await;
         }
     }
 
@@ -160,6 +169,7 @@ impl Committer {
     async fn swap(&mut self, mut head: Head) -> Result<(), PushError> {
         let name = head::name(head.drive);
         let mut body = Bytes::from(head.encode(self.objects.sealer()));
+        let sending = Sending::begin(&self.publish, &name, body.len() as u64);
         let mut backoff = Backoff::new();
         loop {
             let when = match planted::has(Bug::UnconditionalHead) {
@@ -188,7 +198,7 @@ impl Committer {
                 Swap::NotApplied => self.etag = etag,
                 Swap::Fenced(fence) => return Err(PushError::Fenced(fence)),
             }
-            self.wait(&mut backoff, &error).await;
+            self.wait_for(&sending, &mut backoff, &error).await;
         }
     }
 
@@ -206,11 +216,31 @@ impl Committer {
         }
     }
 
+    /// Waits until an object is to be tried again.
+    async fn wait_for(&self, sending: &Sending, backoff: &mut Backoff, error: &StoreError) {
+        let delay = self.trouble(backoff, error);
+        sending.waits(error.to_string(), now_ms() + delay.as_millis() as u64);
+        self.sleep(delay).await;
+        sending.is_tried();
+    }
+
     pub(super) async fn wait(&self, backoff: &mut Backoff, error: &StoreError) {
+        let delay = self.trouble(backoff, error);
+        self.sleep(delay).await;
+    }
+
+    /// Tells of an error, and for how long to wait after it.
+    fn trouble(&self, backoff: &mut Backoff, error: &StoreError) -> Duration {
         tracing::warn!(%error, "the store did not take it; trying again");
         self.publish.send_modify(|state| state.trouble = Some(error.to_string()));
-        let hint = retry::hint(&ReadError::Store(error.clone()));
-        tokio::time::sleep(backoff.next(hint)).await;
+        backoff.next(retry::hint(&ReadError::Store(error.clone())))
+    }
+
+    async fn sleep(&self, delay: Duration) {
+        tokio::select! { biased;
+            () = self.again.notified() => {}
+            () = tokio::time::sleep(delay) => {}
+        }
     }
 
     pub(super) fn no_trouble(&self) {

@@ -65,7 +65,8 @@ impl Task {
             self.map.rebase(map);
         }
         let (objects, device) = (self.committer.objects().clone(), self.committer.device().clone());
-        self.committer = Committer::new(objects, device, (head, etag), root, self.publish.clone());
+        let telling = (self.publish.clone(), self.committer.again().clone());
+        self.committer = Committer::new(objects, device, (head, etag), root, telling);
         if self.frozen.is_some_and(|frozen| self.committed >= frozen) {
             self.journal.thaw();
             self.frozen = None;

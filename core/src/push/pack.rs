@@ -22,6 +22,8 @@ pub(super) struct Packed {
     pub body: Bytes,
     pub directory: Directory,
     pub directory_len: u32,
+    /// Bytes of the drive that its frames hold, for who watches.
+    pub data_bytes: u64,
 }
 
 impl Packed {
@@ -107,12 +109,14 @@ impl Batch {
         let mut builder = SegmentBuilder::data(sealer, id.name(ObjectKind::Segment));
         self.zeros.by_ref().take(ZERO_RUNS_MAX).for_each(|run| builder.zeros(run));
         let mut data = Vec::new();
+        let mut data_bytes = 0;
         let mut turn = 0;
         while (builder.body_len() as u64) < geometry.segment_bytes {
             let Some((blocks, parts)) = self.frames.next() else { break };
             data.resize(blocks.byte_len() as usize, 0);
             read_parts(blocks, &parts, &mut data)?;
             builder.frame(blocks, &data);
+            data_bytes += blocks.byte_len();
             turn += 1;
             if turn % FRAMES_PER_TURN == 0 {
                 tokio::task::yield_now().await;
@@ -122,7 +126,7 @@ impl Batch {
             return Ok(None);
         }
         let (body, directory, directory_len) = builder.finish();
-        Ok(Some(Packed { id, body, directory, directory_len }))
+        Ok(Some(Packed { id, body, directory, directory_len, data_bytes }))
     }
 }
 

@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 /// Segments on their way at once: 8 MiB each in memory.
@@ -48,7 +48,12 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn new(parts: Parts, publish: watch::Sender<PushState>, pause: watch::Receiver<bool>) -> Self {
+    pub fn new(
+        parts: Parts,
+        publish: watch::Sender<PushState>,
+        pause: watch::Receiver<bool>,
+        again: Arc<Notify>,
+    ) -> Self {
         let objects = parts.map.objects().clone();
         let is_taken = parts.etag.is_some();
         // Without one HEAD is read before it is swapped.
@@ -56,7 +61,7 @@ impl Task {
         Self {
             journal: parts.journal,
             map: parts.map,
-            committer: Committer::new(objects, parts.device, head, parts.root, publish.clone())
+            committer: Committer::new(objects, parts.device, head, parts.root, (publish.clone(), again))
                 .keeping(parts.keeps),
             publish,
             pause,
@@ -294,9 +299,11 @@ impl Task {
     }
 
     async fn put_one(&self, packed: Packed) -> (TailSegment, Directory) {
-        let len = packed.body.len() as u64;
         self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
-        self.publish.send_modify(|state| state.batch.0 = (state.batch.0 + len).min(state.batch.1));
+        self.publish.send_modify(|state| {
+            state.batch.0 = (state.batch.0 + packed.data_bytes).min(state.batch.1);
+            state.put_bytes += packed.data_bytes;
+        });
         self.committer.objects().remember_directory(packed.tail(), &packed.body);
         (packed.tail(), packed.directory)
     }

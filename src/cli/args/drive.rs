@@ -59,6 +59,14 @@ pub enum DriveCommand {
     /// Show which parts of a drive are on this computer
     #[command(after_help = "Example:\n  holdall drive map work")]
     Map(Drive),
+    /// Show what is being uploaded, and what waits for that
+    #[command(
+        after_help = "Example:\n  holdall drive queue work --json | jq '.[] | select(.last_error != null)'"
+    )]
+    Queue(Drive),
+    /// Upload at once what waits, and try again what the store did not take; waits for nothing
+    #[command(after_help = "Example:\n  holdall drive upload-now work")]
+    UploadNow(Drive),
     /// Read everything that a drive has in its store, and check it
     ///
     /// This downloads the whole drive. Nothing is changed. Exits with 7 if something is damaged.
@@ -257,6 +265,9 @@ pub struct Add {
     /// Where its data lives, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
+    /// Which drive, where the store has several: its name there, such as that of a fork, or its identity
+    #[arg(long, value_name = "NAME")]
+    pub drive: Option<String>,
     /// Read the passphrase from this file (- is standard input) instead of asking
     #[arg(long, value_name = "FILE", conflicts_with = "recovery_key_file")]
     pub passphrase_file: Option<PathBuf>,

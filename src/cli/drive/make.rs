@@ -63,8 +63,13 @@ pub async fn add(add: &Add, session: &Session<'_>) -> Result<(), CliError> {
         recovery_key: read(add.recovery_key_file.as_deref(), "recovery key")?,
     };
     let nothing_given = given.passphrase.is_none() && given.recovery_key.is_none();
-    let mut request =
-        api::Add { name: add.name.clone(), store: add.store.clone(), secrets: given, credentials };
+    let mut request = api::Add {
+        name: add.name.clone(),
+        store: add.store.clone(),
+        drive: add.drive.clone(),
+        secrets: given,
+        credentials,
+    };
     let value = match session.client.post("/v1/drives/add", &request).await {
         Err(CliError::Failed(failure)) if nothing_given && failure.code == Code::PassphraseNeeded => {
             request.secrets.passphrase = Some(missed_passphrase(&add.name, failure).await?);

@@ -22,7 +22,7 @@ pub fn map(map: &ChunkMap, paint: Paint) -> String {
         text.push('\n');
     }
     let mut legend = Table::new(["", "", ""]);
-    for cell in [Cell::Absent, Cell::Cached, Cell::Pinned, Cell::Dirty, Cell::Uploading] {
+    for cell in [Cell::Absent, Cell::Cached, Cell::Pinned, Cell::Dirty, Cell::Uploading, Cell::Failed] {
         let look = Look::of(cell);
         let number = map.cells.iter().filter(|&&other| other == cell).count() as u64;
         let bytes = format_bytes(map.cell_bytes.saturating_mul(number));
@@ -46,6 +46,7 @@ impl Look {
             Cell::Pinned => ("◆", "Always kept on this computer", Hue::Good),
             Cell::Dirty => ("○", "Waiting to upload", Hue::Busy),
             Cell::Uploading => ("↑", "Uploading", Hue::Busy),
+            Cell::Failed => ("!", "Upload failed, tried again", Hue::Bad),
         };
         Look { glyph, word, hue }
     }
@@ -63,8 +64,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("       0 B  {}", "·".repeat(64)));
         assert_eq!(lines[1], "    64 MiB  ■■○↑");
-        assert_eq!(lines[3], "·  Online only, or empty         about 64 MiB");
-        assert_eq!(lines[4], "■  Available on this computer    about 2 MiB");
-        assert_eq!(lines.len(), 8);
+        assert_eq!(lines[3], "·  Online only, or empty                about 64 MiB");
+        assert_eq!(lines[4], "■  Available on this computer           about 2 MiB");
+        assert_eq!(lines[8], "!  Not taken by the store, tried again  about 0 B");
+        assert_eq!(lines.len(), 9);
     }
 }

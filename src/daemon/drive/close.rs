@@ -5,11 +5,12 @@
 use super::Drive;
 use super::opened::OpenDrive;
 use super::upload::with_progress;
-use crate::api::{Code, Failure};
+use crate::api::{ActivityKind, Code, Failure};
 use crate::attach;
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
+use crate::sizes::format_bytes;
 use holdall_core::push::PushError;
 use holdall_core::volume::Volume;
 use std::io;
@@ -107,6 +108,12 @@ impl Drive {
         }
         self.set_phase(Phase::Draining);
         self.save_figures().await;
+        let left = opened.volume.status().unpushed_bytes;
+        let left = match left {
+            0 => String::new(),
+            bytes => format!(" {} are uploaded in the background.", format_bytes(bytes)),
+        };
+        self.note(ActivityKind::Closed, format!("Closed.{left}"));
         Ok(())
     }
 

@@ -138,6 +138,7 @@ impl Drive {
             return Err(failure);
         }
         *self.live.write() = Some(volume.clone());
+        self.begin_watching(&volume);
         self.apply_pause();
         self.apply_limits();
         self.begin_replicas(replicas);

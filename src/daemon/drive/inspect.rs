@@ -18,14 +18,18 @@ impl Drive {
         })?;
         let chunks = volume.size_blocks().div_ceil(CHUNK_BLOCKS);
         let per_cell = chunks.div_ceil(CELLS_MAX).max(1);
-        let uploading = volume.pusher().is_some_and(|pusher| pusher.state().borrow().pushing);
+        let (uploading, failing) = volume.pusher().map_or((false, false), |pusher| {
+            let state = pusher.state();
+            let state = state.borrow();
+            (state.pushing, state.pushing && state.trouble.is_some())
+        });
         let residents = volume.cache().residents();
         let cell = |cell: u64| {
             let first = cell * per_cell * CHUNK_BLOCKS;
             let blocks = BlockRange::new(first, per_cell * CHUNK_BLOCKS);
             let blocks = blocks.intersect(&volume.all_blocks());
             if uploading && volume.journal().is_sealing(blocks) {
-                api::Cell::Uploading
+                if failing { api::Cell::Failed } else { api::Cell::Uploading }
             } else if volume.pusher().is_some() && volume.journal().is_dirty(blocks) {
                 api::Cell::Dirty
             } else if residents.is_pinned(blocks) && volume.missing_blocks(&[blocks]) == 0 {

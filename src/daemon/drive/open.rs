@@ -4,7 +4,7 @@
 
 use super::Drive;
 use super::opened::{Attachment, OpenDrive};
-use crate::api::{self, Code, Failure};
+use crate::api::{self, ActivityKind, Code, Failure};
 use crate::attach::filesystem::{self, MountOptions};
 use crate::attach::{self, Identity};
 use crate::daemon::failure;
@@ -48,6 +48,7 @@ impl Drive {
             Ok((opened, answer)) => {
                 **open = Some(opened);
                 self.set_phase(Phase::Open);
+                self.note(ActivityKind::Opened, format!("Opened at {}.", answer.mountpoint));
                 Ok(answer)
             }
             Err(failure) => {

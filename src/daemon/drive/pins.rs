@@ -9,7 +9,7 @@
 //! for.
 
 use super::Drive;
-use super::scanning::{ScanError, Scanner};
+use super::scanning::{Piece, ScanError, Scanner};
 use crate::api::{self, Failure, Pin, PinState};
 use crate::daemon::failure;
 use holdall_core::units::BLOCK_BYTES;
@@ -132,6 +132,12 @@ impl Pins {
         })
     }
 
+    /// The pinned paths, and whether the whole drive is.
+    pub(super) fn wanted(&self) -> (Vec<String>, bool) {
+        let state = self.state.lock();
+        (state.paths.keys().cloned().collect(), state.whole)
+    }
+
     fn is_wanted(&self, path: &str) -> bool {
         self.state.lock().paths.contains_key(path)
     }
@@ -169,7 +175,7 @@ impl Drive {
         self.pins.look_again.notify_one();
     }
 
-    fn scanner(&self) -> Result<Arc<Scanner>, Failure> {
+    pub(super) fn scanner(&self) -> Result<Arc<Scanner>, Failure> {
         let scanner = self.pins.eyes.lock().as_ref().map(|eyes| eyes.scanner.clone());
         scanner.ok_or_else(|| failure::not_mounted(&self.name))
     }
@@ -184,7 +190,8 @@ impl Drive {
         let tally = Arc::new(Mutex::new(Some(Tally::default())));
         let collected = tally.clone();
         let mut files_found = 0;
-        let collect = Box::new(move |files: Vec<Vec<_>>, directories: Vec<_>| {
+        let collect = Box::new(move |piece| {
+            let Piece::Runs(files, directories) = piece else { return true };
             files_found += files.len() as u64;
             counted(files_found);
             collected.lock().as_mut().is_some_and(|tally| tally.add(&files, &directories))

@@ -3,7 +3,7 @@
 use super::Drive;
 use super::engine::Taking;
 use super::opened::{Attachment, OpenDrive};
-use crate::api::{Code, Failure};
+use crate::api::{ActivityKind, Code, Failure};
 use crate::attach;
 use crate::attach::filesystem;
 use crate::daemon::failure;
@@ -57,6 +57,7 @@ impl Drive {
             Ok(opened) => {
                 *open = Some(opened);
                 self.set_phase(Phase::Open);
+                self.note(ActivityKind::Opened, format!("Opened again at {}.", was.mountpoint.display()));
                 Ok(())
             }
             Err(failure) => {

@@ -3,7 +3,7 @@
 
 use crate::attach::filesystem::Mounted;
 use crate::privileged::{ended, reap};
-use crate::scanner::{self, Blind, Order, Run, Scan, Told, Unscannable};
+use crate::scanner::{self, Blind, Named, Order, Run, Scan, Told, Unscannable};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use std::collections::HashMap;
@@ -40,8 +40,16 @@ pub enum ScanError {
     Gone(String),
 }
 
+/// A piece of what a scan finds.
+pub(super) enum Piece {
+    /// Of each file its runs, and those of directories.
+    Runs(Vec<Vec<Run>>, Vec<Run>),
+    /// What is in a directory.
+    Names(Vec<Named>),
+}
+
 /// What a scan finds is handed to this, piece by piece. False ends it.
-pub(super) type Collect = Box<dyn FnMut(Vec<Vec<Run>>, Vec<Run>) -> bool + Send>;
+pub(super) type Collect = Box<dyn FnMut(Piece) -> bool + Send>;
 
 /// The scanner of one mount.
 pub(super) struct Scanner {
@@ -84,6 +92,17 @@ impl Scanner {
         (watch, drop_pages): (bool, bool),
         collect: Collect,
     ) -> Result<Blind, ScanError> {
+        let scan = Scan { id: 0, path: path.to_owned(), watch, drop_pages, list: false };
+        self.begin(scan, collect).await
+    }
+
+    /// Lists a directory, and hands what is in it to `collect`.
+    pub async fn list(&self, path: &str, collect: Collect) -> Result<(), ScanError> {
+        let scan = Scan { id: 0, path: path.to_owned(), watch: false, drop_pages: false, list: true };
+        self.begin(scan, collect).await.map(drop)
+    }
+
+    async fn begin(&self, scan: Scan, collect: Collect) -> Result<Blind, ScanError> {
         let (ended, result) = oneshot::channel();
         {
             let mut state = self.state.lock();
@@ -92,7 +111,7 @@ impl Scanner {
             let orders = self.process(&mut state).map_err(|error| ScanError::Gone(error.to_string()))?;
             state.scans.insert(id, Running { collect, ended });
             // A process that is just ending has all scans fail.
-            let _ = orders.send(Order::Scan(Scan { id, path: path.to_owned(), watch, drop_pages }));
+            let _ = orders.send(Order::Scan(Scan { id, ..scan }));
         }
         result.await.unwrap_or_else(|_| Err(ScanError::Gone("it was stopped".into())))
     }
@@ -202,16 +221,23 @@ async fn listen(
     }
 }
 
+/// Hands a piece to whom it is for. Whether more of it is wanted.
+fn take(state: &mut State, id: u64, piece: Piece) -> bool {
+    state.scans.get_mut(&id).is_none_or(|scan| (scan.collect)(piece))
+}
+
 fn hear(told: Told, state: &Mutex<State>, heard: &mpsc::UnboundedSender<Heard>) {
     let mut state = state.lock();
     let (id, result) = match told {
-        Told::Found { id, files, directories } => {
-            let wanted = state.scans.get_mut(&id).is_none_or(|scan| (scan.collect)(files, directories));
-            match wanted {
-                true => return,
-                false => (id, Err(ScanError::TooMany)),
-            }
-        }
+        Told::Found { id, files, directories } => match take(&mut state, id, Piece::Runs(files, directories))
+        {
+            true => return,
+            false => (id, Err(ScanError::TooMany)),
+        },
+        Told::Listed { id, entries } => match take(&mut state, id, Piece::Names(entries)) {
+            true => return,
+            false => (id, Err(ScanError::TooMany)),
+        },
         Told::Scanned { id, blind } => (id, Ok(blind)),
         Told::Refused { id, why } => (id, Err(ScanError::Unscannable(why))),
         Told::Changed { paths } => {

@@ -3,7 +3,7 @@
 use super::Drive;
 use super::opened::thaw;
 use super::upload::{pusher, with_progress};
-use crate::api::{self, Failure};
+use crate::api::{self, ActivityKind, Failure};
 use crate::daemon::work::Work;
 use crate::daemon::{failure, status};
 use holdall_core::drive;
@@ -46,7 +46,9 @@ impl Drive {
             let pusher = pusher(volume);
             let taken = with_progress(pusher, &work, pusher.snapshot(label));
             let taken = work.unless_interrupted(MAY_STILL_BE_TAKEN, taken).await?;
-            taken.map(|taken| status::snapshot(&taken)).map_err(|error| failure::push(&error))
+            let taken = taken.map_err(|error| failure::push(&error))?;
+            self.note(ActivityKind::Snapshot, format!("The snapshot \"{label}\" was taken."));
+            Ok(status::snapshot(&taken))
         })
         .await
     }
@@ -58,7 +60,9 @@ impl Drive {
         }
         self.with_volume(async |volume| {
             let dropped = work.unless_interrupted(MAY_STILL_GO, pusher(volume).drop_snapshot(label));
-            dropped.await?.map_err(|error| failure::push(&error))
+            dropped.await?.map_err(|error| failure::push(&error))?;
+            self.note(ActivityKind::Snapshot, format!("The snapshot \"{label}\" is kept no more."));
+            Ok(())
         })
         .await
     }

@@ -4,7 +4,7 @@ use super::super::Drive;
 use super::super::scanning::ScanError;
 use super::Kept;
 use super::tally::Tally;
-use crate::api::{Code, Failure, Pin, PinState, Unit};
+use crate::api::{ActivityKind, Code, Failure, Pin, PinState, Unit};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::work::Work;
 use crate::scanner::Unscannable;
@@ -29,6 +29,18 @@ pub enum What {
     Paths(Vec<String>),
     /// All of it.
     Drive,
+}
+
+/// What was asked for, for people: of many the first one.
+fn named(what: &What) -> String {
+    match what {
+        What::Drive => "the whole drive".to_owned(),
+        What::Paths(paths) => match &paths[..] {
+            [] => "nothing".to_owned(),
+            [path] => path.clone(),
+            [path, others @ ..] => format!("{path} and {} more", others.len()),
+        },
+    }
 }
 
 impl Drive {
@@ -73,6 +85,7 @@ impl Drive {
             }
         }
         self.apply_pins(&volume).map_err(|error| failure::local(&error))?;
+        self.note(ActivityKind::Pin, format!("Always kept here from now on: {}.", named(what)));
         Ok(self.asked(what))
     }
 
@@ -147,6 +160,7 @@ impl Drive {
             None => self.save_pins(),
         };
         applied.map_err(|error| failure::local(&error))?;
+        self.note(ActivityKind::Pin, format!("Not kept here any more: {}.", named(what)));
         Ok(pins)
     }
 

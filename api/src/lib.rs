@@ -1,0 +1,271 @@
+//! What the daemon and its clients say to each other: JSON over HTTP on a Unix socket.
+//!
+//! The socket is `daemon.sock` in the runtime directory, which only its owner can enter. `holdall daemon openapi` prints
+//! the requests and these types as an OpenAPI document, as GET /v1/openapi.json does.
+//!
+//! A GET answers with one JSON document. What does something (POST, DELETE) answers with newline-delimited JSON: any
+//! number of [`Line::Progress`], then one [`Line::Result`] or [`Line::Error`]. What is refused before it began is a
+//! [`Failure`] with its HTTP status.
+//!
+//! **Closing the connection** of a request does not stop what would be left half done: that goes on to its end. It ends
+//! the wait for the store: what is uploaded goes on in the background, what is only read (a check) ends, and what is
+//! served by NBD ends.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod activity;
+mod diagnostics;
+mod drive;
+mod folders;
+mod limits;
+mod pins;
+mod replicas;
+pub mod sizes;
+mod status;
+mod stores;
+mod versions;
+mod web;
+
+pub use activity::*;
+pub use diagnostics::*;
+pub use drive::*;
+pub use folders::*;
+pub use limits::*;
+pub use pins::*;
+pub use replicas::*;
+pub use status::*;
+pub use stores::*;
+pub use versions::*;
+pub use web::*;
+
+/// One line of a POST's answer.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// How far it is.
+    Progress(Progress),
+    /// It is done. The value's shape depends on the request.
+    Result(serde_json::Value),
+    /// It failed.
+    Error(Failure),
+}
+
+/// How far a long operation is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Progress {
+    /// What is being done, for people: "Uploading", "Checking objects".
+    pub stage: String,
+    /// So much of it.
+    pub done: u64,
+    /// Of so much; 0 where that is not known.
+    pub total: u64,
+    /// What is counted.
+    pub unit: Unit,
+}
+
+/// What a progress counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Things.
+    Items,
+}
+
+/// Why a request failed: the cause, what it means for one's data, and what to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Stable, for programs.
+    pub code: Code,
+    /// The cause, one sentence.
+    pub message: String,
+    /// What it means for the data.
+    pub consequence: String,
+    /// What to do next, with the command where there is one.
+    pub action: String,
+    /// Who has the drive, where that is the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Box<Holder>>,
+}
+
+/// Kinds of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// It did not work.
+    Failed,
+    /// The request makes no sense.
+    Usage,
+    /// No such drive, snapshot or store.
+    NotFound,
+    /// The drive was removed from its store, or has moved to another one.
+    Gone,
+    /// The name, label or store is taken.
+    Exists,
+    /// Another device has the drive.
+    Held,
+    /// The store cannot be reached.
+    Offline,
+    /// The access key of the store is wrong, or does not allow this.
+    Credentials,
+    /// The drive is encrypted, and neither its passphrase nor its recovery key was given.
+    PassphraseNeeded,
+    /// The passphrase or the recovery key is wrong.
+    PassphraseWrong,
+    /// Something is damaged.
+    Corrupt,
+    /// The store was written by a later version.
+    Newer,
+    /// The store keeps a weaker promise than others, and nobody has said that this will do.
+    WeakStore,
+    /// Changes are only on this computer.
+    Unsent,
+    /// This device's changes have become a fork.
+    Conflict,
+    /// Pushing is switched off.
+    Paused,
+    /// The drive is open, or is not open.
+    State,
+    /// It takes root's rights.
+    Privileges,
+    /// The disk or the store is full.
+    Full,
+    /// The daemon does not run.
+    NoDaemon,
+    /// It was stopped before it was done.
+    Interrupted,
+    /// A browser asks that was not invited, or not for a long time.
+    Session,
+    /// A page asks that is none of Holdall's.
+    Foreign,
+}
+
+impl Code {
+    /// Every one.
+    pub const ALL: [Code; 23] = [
+        Code::Failed,
+        Code::Usage,
+        Code::NotFound,
+        Code::Gone,
+        Code::Exists,
+        Code::Held,
+        Code::Offline,
+        Code::Credentials,
+        Code::PassphraseNeeded,
+        Code::PassphraseWrong,
+        Code::Corrupt,
+        Code::Newer,
+        Code::WeakStore,
+        Code::Unsent,
+        Code::Conflict,
+        Code::Paused,
+        Code::State,
+        Code::Privileges,
+        Code::Full,
+        Code::NoDaemon,
+        Code::Interrupted,
+        Code::Session,
+        Code::Foreign,
+    ];
+
+    /// The exit code of a command that fails so.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Code::Failed | Code::Exists | Code::Paused | Code::State | Code::Privileges => 1,
+            Code::Conflict | Code::Full | Code::NoDaemon | Code::Newer | Code::WeakStore => 1,
+            Code::Session | Code::Foreign => 1,
+            Code::Usage => 2,
+            Code::NotFound | Code::Gone => 3,
+            Code::Held => 4,
+            Code::Offline => 5,
+            Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong => 6,
+            Code::Corrupt => 7,
+            Code::Unsent => 8,
+            // As a shell has it for a program that Ctrl-C has ended.
+            Code::Interrupted => 130,
+        }
+    }
+
+    /// The HTTP status of an answer that fails so.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Code::Failed | Code::Corrupt | Code::NoDaemon => 500,
+            Code::Usage => 400,
+            Code::NotFound => 404,
+            Code::Gone => 410,
+            Code::Exists | Code::Held | Code::Unsent | Code::Conflict | Code::Paused | Code::State => 409,
+            Code::WeakStore => 409,
+            Code::Offline | Code::Interrupted => 503,
+            Code::Session => 401,
+            Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong | Code::Privileges => 403,
+            Code::Foreign => 403,
+            Code::Newer => 422,
+            Code::Full => 507,
+        }
+    }
+}
+
+/// The daemon.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonStatus {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// How long it has run.
+    pub uptime_ms: u64,
+}
+
+/// A result that says nothing but that it is done.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Nothing {}
+
+/// What a look at the system found.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Diagnosis {
+    /// Whether nothing is wrong.
+    pub ok: bool,
+    /// What was looked at.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// What.
+    pub subject: String,
+    /// Whether it is as it should be.
+    pub ok: bool,
+    /// How it is, for people.
+    pub detail: String,
+    /// What mends it, where something does.
+    pub action: Option<String>,
+    /// Whether a repair has just mended it.
+    #[serde(default)]
+    pub repaired: bool,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Event {
+    /// A drive's status, at most four times a second for each drive, and only when it changed.
+    Drive(Box<DriveStatus>),
+    /// A drive is no longer known.
+    Removed {
+        /// Its name.
+        name: String,
+    },
+    /// A new row of what has happened.
+    Activity(ActivityRow),
+    /// Something that a person should know.
+    Notice {
+        /// The drive.
+        name: String,
+        /// What happened.
+        message: String,
+    },
+}

@@ -1,0 +1,73 @@
+//! What Holdall may take of the network and of the local disk.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What may be taken: of the network by all drives together, of the local disk by each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Limits {
+    /// Bytes per second to stores; `null` is no limit.
+    pub up_bytes_per_s: Option<u64>,
+    /// Bytes per second from stores; `null` is no limit.
+    pub down_bytes_per_s: Option<u64>,
+    /// Bytes of cache for each drive; `null` is half of the disk that would be free without it.
+    pub cache_bytes: Option<u64>,
+    /// What is done about programs that read the beginnings of one file after another.
+    #[serde(default)]
+    pub indexers: Indexers,
+    /// What is done where the network counts what it carries.
+    pub on_metered: OnMetered,
+    /// Whether the network does so now; `null` where nobody can say (NetworkManager does).
+    pub metered: Option<bool>,
+    /// Whether uploads and background downloads wait because of that now.
+    pub waiting: bool,
+    /// Until when uploads and background downloads of all drives are paused; `null` where they are not.
+    #[serde(default)]
+    pub paused_until: Option<String>,
+}
+
+/// What is done on a network that counts what it carries, such as a phone's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMetered {
+    /// Uploads and background downloads wait for another network. What is read is still fetched.
+    #[default]
+    Pause,
+    /// As on every network.
+    GoOn,
+}
+
+/// What is done about programs that read the beginnings of one file after another, as thumbnailers and indexers do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Indexers {
+    /// Few of their reads are under way at once, and nothing is fetched ahead of them.
+    #[default]
+    Slow,
+    /// They are served as any program.
+    Full,
+}
+
+/// Changes of limits. What is left out stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimits {
+    /// Bytes per second to stores; 0 takes the limit away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_bytes_per_s: Option<u64>,
+    /// Bytes per second from stores; 0 takes the limit away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_bytes_per_s: Option<u64>,
+    /// Bytes of cache for each drive; 0 takes the limit away, so that it is half of the disk again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
+    /// What is done about programs that read the beginnings of one file after another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indexers: Option<Indexers>,
+    /// What is done where the network counts what it carries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_metered: Option<OnMetered>,
+    /// For how long uploads and background downloads of all drives are paused from now on, a month at most; 0 ends the pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_for_ms: Option<u64>,
+}

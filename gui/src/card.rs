@@ -1,0 +1,265 @@
+//! One drive at a glance.
+
+use crate::texts::text;
+use crate::words;
+use holdall_api::{DriveState, DriveStatus};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Card {
+    /// Its name on this device.
+    pub name: String,
+    /// How it is.
+    pub state: Chip,
+    /// Why it is so; null where there is nothing to say.
+    pub reason: Option<String>,
+    /// What that means for the data.
+    pub consequence: Option<String>,
+    /// What to do about it.
+    pub action: Option<String>,
+    /// Where it is mounted.
+    pub mountpoint: Option<String>,
+    /// Bytes of the local disk that it takes.
+    pub local_bytes: u64,
+    /// Bytes that files on it take.
+    pub used_bytes: u64,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Bytes that are only on this device.
+    pub unsent_bytes: u64,
+    /// Since when everything is in the store; null where something is not.
+    pub safe_since: Option<String>,
+    /// Bytes per second to the store.
+    pub up_rate: u64,
+    /// Bytes per second from the store.
+    pub down_rate: u64,
+    /// Seconds until everything is uploaded, or what is pinned is here; null where that cannot be trusted.
+    pub eta_s: Option<u64>,
+    /// How far that is.
+    pub progress: Option<Done>,
+    /// What a person can do with it now.
+    pub actions: Vec<Action>,
+}
+
+/// A state, never told by its colour alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Chip {
+    /// In a word.
+    pub word: String,
+    /// Its colour.
+    pub tone: Tone,
+    /// The name of its icon.
+    pub icon: String,
+}
+
+/// What a colour means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tone {
+    /// All is well, and nothing is only on this device.
+    Safe,
+    /// Something is going on.
+    Busy,
+    /// Something waits.
+    Waiting,
+    /// A person has to look at it.
+    Attention,
+    /// Not in use.
+    Quiet,
+}
+
+/// How far something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Done {
+    /// So many bytes ...
+    pub done_bytes: u64,
+    /// ... of so many.
+    pub total_bytes: u64,
+}
+
+/// What can be done with a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Open it, or try that again.
+    Open,
+    /// Close it.
+    Close,
+    /// Stop uploading.
+    Pause,
+    /// Go on uploading.
+    Resume,
+    /// Upload at once what waits.
+    UploadNow,
+}
+
+/// What only the samples know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moving {
+    pub up_rate: u64,
+    pub down_rate: u64,
+    pub eta_s: Option<u64>,
+    pub progress: Option<Done>,
+}
+
+/// The card of a drive.
+pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
+    let unsent_bytes = status.unpushed_bytes;
+    let (consequence, action) = explained(status);
+    Card {
+        name: status.name.clone(),
+        state: chip(status),
+        reason: status.reason.as_deref().map(words::sentence),
+        consequence,
+        action,
+        mountpoint: status.mountpoint.clone(),
+        local_bytes: status.cached_bytes,
+        used_bytes: status.used_bytes,
+        size_bytes: status.size_bytes,
+        unsent_bytes,
+        safe_since: status.last_commit_at.clone().filter(|_| unsent_bytes == 0),
+        up_rate: moving.up_rate,
+        down_rate: moving.down_rate,
+        eta_s: moving.eta_s,
+        progress: moving.progress,
+        actions: actions(status),
+    }
+}
+
+/// Whether a person has to look at it.
+pub(crate) fn needs_person(status: &DriveStatus) -> bool {
+    matches!(status.state, DriveState::Conflict | DriveState::NeedsAttention)
+}
+
+fn chip(status: &DriveStatus) -> Chip {
+    let is_safe = status.unpushed_bytes == 0;
+    let (word, tone, icon) = match status.state {
+        // Green only where nothing is unsent.
+        DriveState::Ready if is_safe => ("state.ready", Tone::Safe, "check"),
+        DriveState::Ready => ("state.ready", Tone::Waiting, "clock"),
+        DriveState::Connecting => ("state.connecting", Tone::Busy, "sync"),
+        DriveState::Syncing => ("state.syncing", Tone::Busy, "sync"),
+        DriveState::Offline => ("state.offline", Tone::Waiting, "offline"),
+        DriveState::Paused => ("state.paused", Tone::Waiting, "pause"),
+        DriveState::Recovering => ("state.recovering", Tone::Busy, "recover"),
+        DriveState::ReadOnly => ("state.read_only", Tone::Quiet, "eye"),
+        DriveState::Conflict => ("state.conflict", Tone::Attention, "fork"),
+        DriveState::NeedsAttention => ("state.needs_attention", Tone::Attention, "alert"),
+        DriveState::Closed if is_safe => ("state.closed", Tone::Quiet, "closed"),
+        DriveState::Closed => ("state.closed", Tone::Waiting, "clock"),
+    };
+    Chip { word: text(word), tone, icon: icon.to_owned() }
+}
+
+/// What a state means for the data, and what to do about it, where that is to be said.
+fn explained(status: &DriveStatus) -> (Option<String>, Option<String>) {
+    let (consequence, action) = match status.state {
+        DriveState::Offline if status.unpushed_bytes > 0 => ("card.offline.unsent", "card.offline.action"),
+        DriveState::Offline => ("card.offline", "card.offline.action"),
+        DriveState::Paused if status.paused => ("card.paused", "card.paused.action"),
+        DriveState::Paused => ("card.paused", "card.waits.action"),
+        DriveState::Conflict => ("card.conflict", "card.conflict.action"),
+        DriveState::NeedsAttention => ("card.attention", "card.attention.action"),
+        DriveState::Closed if status.unpushed_bytes > 0 => {
+            ("card.closed.unsent", "card.closed.unsent.action")
+        }
+        DriveState::Ready
+        | DriveState::Connecting
+        | DriveState::Syncing
+        | DriveState::Recovering
+        | DriveState::ReadOnly
+        | DriveState::Closed => return (None, None),
+    };
+    (Some(text(consequence)), Some(text(action)))
+}
+
+fn actions(status: &DriveStatus) -> Vec<Action> {
+    if status.state == DriveState::Connecting {
+        return vec![Action::Close];
+    }
+    if status.mountpoint.is_none() {
+        // One that could not be opened again as it was is still wanted open.
+        return match status.state {
+            DriveState::Closed => vec![Action::Open],
+            _ => vec![Action::Open, Action::Close],
+        };
+    }
+    let mut actions = Vec::new();
+    if status.unpushed_bytes > 0 && !status.paused && status.state != DriveState::Paused {
+        actions.push(Action::UploadNow);
+    }
+    if status.state != DriveState::ReadOnly {
+        actions.push(if status.paused { Action::Resume } else { Action::Pause });
+    }
+    actions.push(Action::Close);
+    actions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::status;
+
+    fn of(state: DriveState, unsent: u64) -> Card {
+        let mut status = status("work", state);
+        status.unpushed_bytes = unsent;
+        card(&status, Moving::default())
+    }
+
+    #[test]
+    fn green_is_for_what_is_nowhere_but_safe() {
+        let states = [
+            DriveState::Ready,
+            DriveState::Connecting,
+            DriveState::Syncing,
+            DriveState::Offline,
+            DriveState::Paused,
+            DriveState::Recovering,
+            DriveState::ReadOnly,
+            DriveState::Conflict,
+            DriveState::NeedsAttention,
+            DriveState::Closed,
+        ];
+        for state in states {
+            assert_ne!(of(state, 1).state.tone, Tone::Safe, "{state:?}");
+            assert_eq!(of(state, 0).state.tone == Tone::Safe, state == DriveState::Ready);
+        }
+        assert_eq!(of(DriveState::Ready, 0).safe_since.as_deref(), Some("2026-11-20T12:00:00Z"));
+        assert_eq!(of(DriveState::Ready, 1).safe_since, None);
+    }
+
+    #[test]
+    fn trouble_says_what_it_means_and_what_to_do() {
+        for state in
+            [DriveState::Offline, DriveState::Paused, DriveState::Conflict, DriveState::NeedsAttention]
+        {
+            let card = of(state, 1);
+            assert!(card.consequence.is_some() && card.action.is_some(), "{state:?}");
+        }
+        let mut status = status("work", DriveState::Offline);
+        status.reason = Some("the store cannot be reached".to_owned());
+        let reason = card(&status, Moving::default()).reason;
+        assert_eq!(reason.as_deref(), Some("The store cannot be reached."));
+    }
+
+    #[test]
+    fn only_what_does_something_is_offered() {
+        use Action::{Close, Open, Pause, Resume, UploadNow};
+        let mut status = status("work", DriveState::Ready);
+        let offered = |status: &DriveStatus| actions(status);
+        assert_eq!(offered(&status), [Pause, Close]);
+        status.unpushed_bytes = 1;
+        assert_eq!(offered(&status), [UploadNow, Pause, Close]);
+        (status.state, status.paused) = (DriveState::Paused, true);
+        assert_eq!(offered(&status), [Resume, Close]);
+        // The network asks for the pause: a person cannot resume it, but make it last.
+        status.paused = false;
+        assert_eq!(offered(&status), [Pause, Close]);
+        (status.state, status.mountpoint) = (DriveState::Closed, None);
+        assert_eq!(offered(&status), [Open]);
+        status.state = DriveState::NeedsAttention;
+        assert_eq!(offered(&status), [Open, Close]);
+    }
+}

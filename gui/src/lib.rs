@@ -1,0 +1,19 @@
+//! What the tray and the pages show, as pure functions of what the daemon tells and of a clock that is passed in.
+//!
+//! [`Model`] takes [`Event`](holdall_api::Event)s and gives an [`Overview`]: one line, a card for each drive, the tray's menu. Rates and the
+//! time that is left come from samples ([`rates`]), and only where they can be trusted. Texts come ready to show from one
+//! catalogue ([`texts`]), numbers beside them. [`notices`] decides what is worth interrupting a person for.
+
+mod card;
+mod model;
+pub mod notices;
+mod overview;
+pub mod rates;
+pub mod texts;
+mod tray;
+mod words;
+
+pub use card::{Action, Card, Chip, Done, Tone};
+pub use model::{Model, Now};
+pub use overview::Overview;
+pub use tray::{Entry, Leaving, TrayMenu};

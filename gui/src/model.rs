@@ -1,0 +1,206 @@
+//! What is known of all drives, and how fast they go.
+
+use crate::card::{self, Card, Done, Moving};
+use crate::overview::{self, Overview};
+use crate::rates::Meter;
+use holdall_api::{DriveStatus, Event, PinState};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The moment, as whoever asks has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now(
+    /// Since whatever beginning. It never goes back.
+    pub Duration,
+);
+
+/// What is known.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    drives: BTreeMap<String, Seen>,
+    paused_until: Option<String>,
+}
+
+/// One drive.
+#[derive(Clone, Debug)]
+struct Seen {
+    status: DriveStatus,
+    sent: Meter,
+    received: Meter,
+    /// Of the drive's own bytes: what is left is counted in them, too.
+    uploaded: Meter,
+    pinned: Meter,
+    /// The most that was left since nothing was.
+    most_unsent: u64,
+}
+
+impl Model {
+    /// Something was told.
+    pub fn apply(&mut self, now: Now, event: Event) {
+        match event {
+            Event::Drive(status) => self.drive(now, *status),
+            Event::Removed { name } => drop(self.drives.remove(&name)),
+            Event::Activity(_) | Event::Notice { .. } => {}
+        }
+    }
+
+    /// Drives that are not wanted are known no more.
+    pub fn keep_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        self.drives.retain(|name, _| is_wanted(name));
+    }
+
+    /// All drives are paused until then, or not any more.
+    pub fn set_paused_until(&mut self, until: Option<String>) {
+        self.paused_until = until;
+    }
+
+    fn drive(&mut self, now: Now, status: DriveStatus) {
+        let name = status.name.clone();
+        let seen = self.drives.entry(name).or_insert_with(|| Seen::new(status.clone()));
+        seen.status = status;
+        seen.sample(now);
+    }
+
+    /// Time has gone by without news: rates go down.
+    pub fn tick(&mut self, now: Now) {
+        self.drives.values_mut().for_each(|seen| seen.sample(now));
+    }
+
+    /// What is to be shown.
+    pub fn overview(&self) -> Overview {
+        let cards = self.drives.values().map(Seen::card).collect();
+        let statuses: Vec<_> = self.drives.values().map(|seen| &seen.status).collect();
+        overview::overview(cards, &statuses, self.paused_until.clone())
+    }
+}
+
+impl Seen {
+    fn new(status: DriveStatus) -> Self {
+        let meter = Meter::default;
+        Self { status, sent: meter(), received: meter(), uploaded: meter(), pinned: meter(), most_unsent: 0 }
+    }
+
+    fn sample(&mut self, Now(at): Now) {
+        self.sent.sample(at, self.status.sent_bytes);
+        self.received.sample(at, self.status.received_bytes);
+        self.uploaded.sample(at, self.status.uploaded_bytes);
+        self.pinned.sample(at, self.pins().0);
+        self.most_unsent = match self.unsent() {
+            0 => 0,
+            left => self.most_unsent.max(left),
+        };
+    }
+
+    /// What is left to upload: of the batch that is on its way only what the store has not taken.
+    fn unsent(&self) -> u64 {
+        self.status.unpushed_bytes.saturating_sub(self.status.batch_done_bytes)
+    }
+
+    /// Bytes of pins that are here, and all of them, while some are on their way.
+    fn pins(&self) -> (u64, u64) {
+        let pins = self.status.pins.iter().filter(|pin| pin.state != PinState::Error);
+        pins.fold((0, 0), |(ready, all), pin| (ready + pin.ready_bytes, all + pin.bytes))
+    }
+
+    fn card(&self) -> Card {
+        let (ready, all) = self.pins();
+        let done = |done_bytes, total_bytes| Some(Done { done_bytes, total_bytes });
+        let (time_left, progress) = match (self.unsent(), all - ready.min(all)) {
+            (0, 0) => (None, None),
+            (0, left) => (self.pinned.time_left(left), done(ready, all)),
+            (left, _) => {
+                (self.uploaded.time_left(left), done(self.most_unsent.saturating_sub(left), self.most_unsent))
+            }
+        };
+        let eta_s = time_left.map(|time| time.as_secs());
+        let moving = Moving { up_rate: self.sent.rate(), down_rate: self.received.rate(), eta_s, progress };
+        card::card(&self.status, moving)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use holdall_api::DriveState;
+
+    /// A drive that is open, with nothing to do.
+    pub fn status(name: &str, state: DriveState) -> DriveStatus {
+        let value = serde_json::json!({
+            "name": name, "uuid": "u", "state": state, "reason": null, "since": "2026-11-20T11:00:00Z", "epoch": 1,
+            "root": null, "size_bytes": 10_u64 << 30, "cached_bytes": 1 << 30, "cache_limit_bytes": 4_u64 << 30,
+            "dirty_bytes": 0, "unpushed_bytes": 0, "oldest_dirty_age_ms": 0, "journal_bytes": 0,
+            "journal_limit_bytes": 1 << 30, "pending_pull_bytes": 0, "pinned_bytes": 0, "block_device": "/dev/nbd0",
+            "attach": "nbd", "mountpoint": "/mnt", "store": "s3://bucket/work", "store_mode": "swap", "holder": null,
+            "last_commit_at": "2026-11-20T12:00:00Z",
+            "requests": {"get": 0, "put": 0, "head": 0, "list": 0, "delete": 0},
+            "sent_bytes": 0, "received_bytes": 0, "used_bytes": 2_u64 << 30, "forks": [], "daemon_pid": 1,
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn at(ms: u64) -> Now {
+        Now(Duration::from_millis(ms))
+    }
+
+    fn tell(model: &mut Model, ms: u64, status: &DriveStatus) {
+        model.apply(at(ms), Event::Drive(Box::new(status.clone())));
+    }
+
+    #[test]
+    fn an_upload_has_a_rate_a_time_and_a_progress() {
+        let (mut model, mut status) = (Model::default(), status("work", DriveState::Syncing));
+        let total = 100_u64 << 20;
+        (status.unpushed_bytes, status.batch_bytes) = (total, total);
+        for tick in 0..=40 {
+            let done = tick * (256 << 10);
+            (status.batch_done_bytes, status.uploaded_bytes, status.sent_bytes) = (done, done, done / 2);
+            tell(&mut model, tick * 250, &status);
+        }
+        let card = &model.overview().drives[0];
+        // A MiB each second of the drive, half of it on the wire.
+        assert_eq!((card.up_rate, card.eta_s), (512 << 10, Some(120)));
+        assert_eq!(card.progress, Some(Done { done_bytes: 10 << 20, total_bytes: total }));
+        assert_eq!(model.overview().line, "Uploading 90 MB, 2 min left");
+
+        // Nothing more is told: the rate goes down, and the time is not told any more.
+        model.tick(at(14_000));
+        model.tick(at(30_000));
+        let card = &model.overview().drives[0];
+        assert_eq!((card.up_rate, card.eta_s), (0, None));
+        // It is done.
+        (status.unpushed_bytes, status.batch_done_bytes, status.batch_bytes) = (0, 0, 0);
+        status.state = DriveState::Ready;
+        tell(&mut model, 31_000, &status);
+        assert_eq!(model.overview().drives[0].progress, None);
+        assert_eq!(model.overview().line, "All changes uploaded");
+    }
+
+    #[test]
+    fn pins_on_their_way_are_progress_too() {
+        let (mut model, mut status) = (Model::default(), status("work", DriveState::Ready));
+        status.pins = vec![serde_json::from_value(serde_json::json!({
+            "drive": "work", "path": "a", "at": "/mnt/a", "state": "Syncing", "reason": null, "files_ready": 0,
+            "files_total": 1, "bytes": 100 << 20, "ready_bytes": 0, "unreadable": 0,
+        }))
+        .unwrap()];
+        for tick in 0..=24 {
+            status.pins[0].ready_bytes = tick * (256 << 10);
+            tell(&mut model, tick * 250, &status);
+        }
+        let card = &model.overview().drives[0];
+        assert_eq!(card.progress, Some(Done { done_bytes: 6 << 20, total_bytes: 100 << 20 }));
+        assert_eq!(card.eta_s, Some(120));
+    }
+
+    #[test]
+    fn a_drive_that_is_removed_is_not_shown() {
+        let mut model = Model::default();
+        tell(&mut model, 0, &status("work", DriveState::Ready));
+        tell(&mut model, 0, &status("home", DriveState::Closed));
+        let names =
+            |model: &Model| model.overview().drives.iter().map(|card| card.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&model), ["home", "work"]);
+        model.apply(at(1), Event::Removed { name: "home".to_owned() });
+        assert_eq!(names(&model), ["work"]);
+    }
+}

@@ -1,0 +1,257 @@
+//! What is worth interrupting a person for: a drive that needs them, a conflict, a pin that is complete, a server that went away. What comes
+//! together is told together; a server is told of once, until it was back.
+
+use crate::card::needs_person;
+use crate::texts::{counted, said, text};
+use crate::words;
+use holdall_api::{DriveState, DriveStatus, PinState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// For so long others may come that are told together with the first.
+const TOGETHER: Duration = Duration::from_secs(2);
+/// A server that is away for less is not told of: Wi-Fi comes and goes.
+const AWAY_FOR: Duration = Duration::from_secs(20);
+
+/// What a notice is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A drive needs a person.
+    Attention,
+    /// Another device has taken a drive over.
+    Conflict,
+    /// All that is pinned by a path is here.
+    PinComplete,
+    /// A server cannot be reached.
+    Network,
+}
+
+/// Something to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What it is about. A later one of the kind takes its place.
+    pub kind: Kind,
+    /// In a line.
+    pub title: String,
+    /// The rest.
+    pub body: String,
+    /// The drive, where it is about one.
+    pub drive: Option<String>,
+}
+
+/// What was seen, and what waits to be told.
+#[derive(Debug, Default)]
+pub struct Notices {
+    seen: BTreeMap<String, Before>,
+    /// By kind: since when it waits, and what it is about, each with its text.
+    waiting: BTreeMap<Kind, (Duration, Vec<(String, String)>)>,
+    /// Since when servers are away, and whether that was told.
+    away: BTreeMap<String, (Duration, bool)>,
+}
+
+#[derive(Debug)]
+struct Before {
+    needs_person: bool,
+    forks: usize,
+    server: Option<String>,
+    /// Pins that were not complete.
+    incomplete: BTreeSet<Option<String>>,
+}
+
+impl Notices {
+    /// A drive is so now. What it was when it is seen first is no news, but that it needs a person.
+    pub fn see(&mut self, now: Duration, status: &DriveStatus) {
+        let server = (status.state == DriveState::Offline).then(|| server(&status.store).to_owned());
+        let incomplete =
+            status.pins.iter().filter(|pin| !pin.is_ready()).map(|pin| pin.path.clone()).collect();
+        let next =
+            Before { needs_person: needs_person(status), forks: status.forks.len(), server, incomplete };
+        let before = self.seen.insert(status.name.clone(), next);
+        let next = &self.seen[&status.name];
+        let mut news = Vec::new();
+        let forked = before.as_ref().is_some_and(|before| before.forks < next.forks);
+        if forked {
+            let by = status.forks.last().map(|fork| fork.taken_by.as_str()).unwrap_or_default();
+            news.push((Kind::Conflict, said("notice.conflict.body", &[("device", by)])));
+        }
+        if next.needs_person && !before.as_ref().is_some_and(|before| before.needs_person) && !forked {
+            let reason = status.reason.as_deref().map(words::sentence);
+            news.push((Kind::Attention, reason.unwrap_or_else(|| text("notice.attention.body"))));
+        }
+        for pin in status.pins.iter().filter(|pin| pin.state == PinState::AlwaysKeep) {
+            if before.as_ref().is_some_and(|before| before.incomplete.contains(&pin.path)) {
+                let path = pin.path.clone().unwrap_or_else(|| status.name.clone());
+                news.push((Kind::PinComplete, said("notice.pin.body", &[("path", &path)])));
+            }
+        }
+        for (kind, body) in news {
+            let (_, about) = self.waiting.entry(kind).or_insert((now, Vec::new()));
+            about.retain(|(drive, text)| (drive, text) != (&status.name, &body));
+            about.push((status.name.clone(), body));
+        }
+        self.look_at_servers(now);
+    }
+
+    /// A drive is known no more.
+    pub fn forget(&mut self, name: &str) {
+        self.seen.remove(name);
+    }
+
+    /// What is to be shown now.
+    pub fn take(&mut self, now: Duration) -> Vec<Notice> {
+        self.look_at_servers(now);
+        let due: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, (since, _))| now.saturating_sub(*since) >= TOGETHER)
+            .map(|(kind, _)| *kind)
+            .collect();
+        let mut notices: Vec<_> =
+            due.into_iter().filter_map(|kind| Some(told(kind, self.waiting.remove(&kind)?.1))).collect();
+        for (server, (since, is_told)) in &mut self.away {
+            if !*is_told && now.saturating_sub(*since) >= AWAY_FOR {
+                *is_told = true;
+                notices.push(Notice {
+                    kind: Kind::Network,
+                    title: said("notice.network", &[("server", server)]),
+                    body: text("notice.network.body"),
+                    drive: None,
+                });
+            }
+        }
+        notices
+    }
+
+    fn look_at_servers(&mut self, now: Duration) {
+        let away: BTreeSet<_> = self.seen.values().filter_map(|before| before.server.clone()).collect();
+        self.away.retain(|server, _| away.contains(server));
+        for server in away {
+            self.away.entry(server).or_insert((now, false));
+        }
+    }
+}
+
+fn told(kind: Kind, about: Vec<(String, String)>) -> Notice {
+    let drives: BTreeSet<_> = about.iter().map(|(drive, _)| drive.as_str()).collect();
+    let drive = (drives.len() == 1).then(|| about[0].0.clone());
+    let name = drive.clone().unwrap_or_default();
+    let count = if kind == Kind::PinComplete { about.len() } else { drives.len() } as u64;
+    let key = match kind {
+        Kind::Attention => "notice.attention",
+        Kind::Conflict => "notice.conflict",
+        Kind::PinComplete => "notice.pin",
+        Kind::Network => "notice.network",
+    };
+    let bodies: Vec<_> = match drives.len() {
+        1 => about.iter().map(|(_, text)| text.clone()).collect(),
+        _ => about.iter().map(|(drive, text)| format!("{drive}: {text}")).collect(),
+    };
+    Notice { kind, title: counted(key, count, &[("name", &name)]), body: bodies.join("\n"), drive }
+}
+
+/// What of a store's address is a server: drives on one go and come together.
+fn server(store: &str) -> &str {
+    let (scheme, rest) = store.split_once("://").unwrap_or(("", store));
+    match scheme {
+        // A disk is not away as a server is: each directory for itself.
+        "file" => store,
+        _ => rest.split(['/', '?']).next().unwrap_or(rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::status;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn in_state(name: &str, state: DriveState) -> DriveStatus {
+        status(name, state)
+    }
+
+    #[test]
+    fn what_comes_together_is_told_together() {
+        let mut notices = Notices::default();
+        for name in ["a", "b", "c"] {
+            notices.see(s(0), &in_state(name, DriveState::Ready));
+        }
+        assert_eq!(notices.take(s(10)), []);
+        notices.see(s(10), &in_state("a", DriveState::NeedsAttention));
+        notices.see(s(11), &in_state("b", DriveState::NeedsAttention));
+        assert_eq!(notices.take(s(11)), []);
+        let told = notices.take(s(12));
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].title.as_str(), told[0].drive.as_deref()), ("2 drives need attention", None));
+        // It stays so, and is not told again; another one is.
+        notices.see(s(13), &in_state("a", DriveState::NeedsAttention));
+        notices.see(s(13), &in_state("c", DriveState::NeedsAttention));
+        let told = notices.take(s(20));
+        assert_eq!((told.len(), told[0].drive.as_deref()), (1, Some("c")));
+    }
+
+    #[test]
+    fn a_fork_is_told_once_with_who_made_it() {
+        let mut notices = Notices::default();
+        let mut drive = in_state("work", DriveState::Ready);
+        notices.see(s(0), &drive);
+        drive.state = DriveState::Conflict;
+        drive.forks = vec![serde_json::from_value(serde_json::json!({
+            "name": "work (fork)", "uuid": "u", "device": "laptop", "taken_by": "desk", "made_at": "", "base": "",
+            "records": 1, "bytes": 1, "mountpoint": null, "in_place": true,
+        }))
+        .unwrap()];
+        notices.see(s(1), &drive);
+        notices.see(s(2), &drive);
+        let told = notices.take(s(5));
+        assert_eq!(told.iter().map(|notice| notice.kind).collect::<Vec<_>>(), [Kind::Conflict]);
+        assert!(told[0].body.contains("desk"), "{}", told[0].body);
+    }
+
+    #[test]
+    fn a_pin_is_told_when_it_is_complete_and_was_not() {
+        let pin = |state: &str| {
+            let mut drive = in_state("work", DriveState::Ready);
+            drive.pins = vec![serde_json::from_value(serde_json::json!({
+                "drive": "work", "path": "photos", "at": null, "state": state, "reason": null, "files_ready": 0,
+                "files_total": 1, "bytes": 1, "ready_bytes": 0, "unreadable": 0,
+            }))
+            .unwrap()];
+            drive
+        };
+        let mut notices = Notices::default();
+        notices.see(s(0), &pin("Always keep"));
+        assert_eq!(notices.take(s(9)), [], "it was so before");
+        notices.see(s(10), &pin("Syncing"));
+        notices.see(s(11), &pin("Always keep"));
+        let told = notices.take(s(20));
+        assert_eq!((told.len(), told[0].kind), (1, Kind::PinComplete));
+        assert!(told[0].body.contains("photos"));
+    }
+
+    #[test]
+    fn a_server_that_stays_away_is_told_once_for_all_its_drives() {
+        let mut notices = Notices::default();
+        let away = |notices: &mut Notices, at, state| {
+            for name in ["a", "b"] {
+                notices.see(s(at), &in_state(name, state));
+            }
+        };
+        away(&mut notices, 0, DriveState::Offline);
+        assert_eq!(notices.take(s(19)), []);
+        let told = notices.take(s(20));
+        assert_eq!((told.len(), told[0].title.as_str()), (1, "bucket cannot be reached"));
+        assert_eq!(notices.take(s(100)), []);
+        // It was back, and goes again.
+        away(&mut notices, 200, DriveState::Ready);
+        away(&mut notices, 300, DriveState::Offline);
+        assert_eq!(notices.take(s(320)).len(), 1);
+        // One that is away for a moment is no news.
+        away(&mut notices, 400, DriveState::Ready);
+        away(&mut notices, 500, DriveState::Offline);
+        away(&mut notices, 510, DriveState::Ready);
+        assert_eq!(notices.take(s(600)), []);
+    }
+}

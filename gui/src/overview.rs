@@ -1,0 +1,149 @@
+//! All drives at a glance, and one line that says whether one's data is safe.
+
+use crate::card::{Card, Tone, needs_person};
+use crate::texts::{counted, said, text};
+use crate::tray::{self, TrayMenu};
+use crate::words;
+use holdall_api::{DriveState, DriveStatus};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is shown at a glance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overview {
+    /// How things are, in a line.
+    pub line: String,
+    /// Its colour.
+    pub tone: Tone,
+    /// Bytes that are only on this device.
+    pub unsent_bytes: u64,
+    /// Drives that a person has to look at.
+    pub attention: u32,
+    /// Until when uploads and background downloads of all drives are paused; null where they are not.
+    pub paused_until: Option<String>,
+    /// The drives, by name.
+    pub drives: Vec<Card>,
+    /// The tray's menu.
+    pub tray: TrayMenu,
+}
+
+/// Puts it together.
+pub(crate) fn overview(
+    drives: Vec<Card>,
+    statuses: &[&DriveStatus],
+    paused_until: Option<String>,
+) -> Overview {
+    let unsent_bytes = drives.iter().map(|card| card.unsent_bytes).sum();
+    let attention = statuses.iter().filter(|status| needs_person(status)).count() as u32;
+    let (line, tone) = line(&drives, statuses, unsent_bytes, attention);
+    let tray = tray::menu(&line, &drives, attention, unsent_bytes, paused_until.as_deref());
+    Overview { line, tone, unsent_bytes, attention, paused_until, drives, tray }
+}
+
+/// The most remarkable wins.
+fn line(cards: &[Card], statuses: &[&DriveStatus], unsent: u64, attention: u32) -> (String, Tone) {
+    let size = words::size(unsent);
+    let with_size = |key: &str| said(key, &[("size", &size)]);
+    let is = |state: DriveState| statuses.iter().any(|status| status.state == state);
+    let waits =
+        |state: DriveState| statuses.iter().any(|status| status.state == state && status.unpushed_bytes > 0);
+    if cards.is_empty() {
+        return (text("line.none"), Tone::Quiet);
+    }
+    if attention > 0 {
+        return (counted("line.attention", attention.into(), &[]), Tone::Attention);
+    }
+    if waits(DriveState::Offline) {
+        return (with_size("line.offline.unsent"), Tone::Waiting);
+    }
+    if waits(DriveState::Syncing) {
+        return (uploading(cards, statuses), Tone::Busy);
+    }
+    if let Some(paused) = statuses.iter().find(|status| status.state == DriveState::Paused) {
+        let reason = paused.reason.as_deref().unwrap_or_default();
+        let key = match (unsent > 0, paused.paused) {
+            (true, true) => "line.paused.unsent",
+            (false, true) => "line.paused",
+            (true, false) => "line.paused.reason.unsent",
+            (false, false) => "line.paused.reason",
+        };
+        return (said(key, &[("size", &size), ("reason", reason)]), Tone::Waiting);
+    }
+    if is(DriveState::Offline) {
+        return (text("line.offline"), Tone::Waiting);
+    }
+    if unsent > 0 {
+        return (with_size("line.unsent"), Tone::Waiting);
+    }
+    if is(DriveState::Connecting) || is(DriveState::Recovering) {
+        return (text("line.connecting"), Tone::Busy);
+    }
+    if statuses.iter().all(|status| status.state == DriveState::Closed) {
+        return (text("line.closed"), Tone::Quiet);
+    }
+    (text("line.safe"), Tone::Safe)
+}
+
+/// What is on its way of all drives, and how long the one takes that takes longest.
+fn uploading(cards: &[Card], statuses: &[&DriveStatus]) -> String {
+    let uploads = || cards.iter().zip(statuses).filter(|(_, status)| status.state == DriveState::Syncing);
+    let uploads = || uploads().filter(|(card, _)| card.unsent_bytes > 0);
+    let left =
+        uploads().map(|(card, status)| card.unsent_bytes.saturating_sub(status.batch_done_bytes)).sum();
+    let size = words::size(left);
+    // One that nobody can tell makes the sum one that nobody can tell.
+    let times: Option<Vec<u64>> = uploads().map(|(card, _)| card.eta_s).collect();
+    match times.and_then(|times| times.into_iter().max()) {
+        Some(seconds) => said("line.uploading.eta", &[("size", &size), ("time", &words::left(seconds))]),
+        None => said("line.uploading", &[("size", &size)]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::status;
+    use crate::{Model, Now};
+    use holdall_api::Event;
+    use std::time::Duration;
+
+    fn shown(drives: &[(DriveState, u64)]) -> Overview {
+        let mut model = Model::default();
+        for (index, (state, unsent)) in drives.iter().enumerate() {
+            let mut status = status(&format!("d{index}"), *state);
+            status.unpushed_bytes = *unsent;
+            status.paused = *state == DriveState::Paused && index > 0;
+            status.reason = (*state == DriveState::Paused).then(|| "metered network".to_owned());
+            model.apply(Now(Duration::ZERO), Event::Drive(Box::new(status)));
+        }
+        model.overview()
+    }
+
+    #[test]
+    fn the_line_says_what_matters_most() {
+        use DriveState::{Closed, Conflict, NeedsAttention, Offline, Paused, Ready, Syncing};
+        const MB: u64 = 1 << 20;
+        for (drives, line, tone) in [
+            (&[][..], "No drives yet", Tone::Quiet),
+            (&[(Ready, 0), (Closed, 0)], "All changes uploaded", Tone::Safe),
+            (&[(Closed, 0)], "All drives are closed", Tone::Quiet),
+            (&[(Ready, 0), (Ready, 5 * MB)], "5 MB waiting to upload", Tone::Waiting),
+            (&[(Ready, MB), (Syncing, 5 * MB)], "Uploading 5 MB", Tone::Busy),
+            (&[(Syncing, MB), (Offline, 5 * MB)], "Offline, 6 MB waiting", Tone::Waiting),
+            (&[(Offline, 0)], "Offline, nothing waiting", Tone::Waiting),
+            (&[(Paused, MB)], "Paused: metered network, 1 MB waiting", Tone::Waiting),
+            (&[(Ready, 0), (Paused, 0)], "Paused by you", Tone::Waiting),
+            (&[(Offline, MB), (Conflict, 0)], "1 drive needs attention", Tone::Attention),
+            (&[(NeedsAttention, 0), (Conflict, 0)], "2 drives need attention", Tone::Attention),
+        ] {
+            let overview = shown(drives);
+            assert_eq!((overview.line.as_str(), overview.tone), (line, tone), "{drives:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_green_only_where_nothing_is_unsent_anywhere() {
+        assert_eq!(shown(&[(DriveState::Ready, 0), (DriveState::Closed, 1)]).tone, Tone::Waiting);
+        assert_eq!(shown(&[(DriveState::Ready, 0), (DriveState::Closed, 1)]).unsent_bytes, 1);
+    }
+}

@@ -1,0 +1,180 @@
+//! The tray's menu as data. On Linux a tray gives no clicks, so the menu carries everything.
+
+use crate::card::{Action, Card};
+use crate::texts::{counted, said, text};
+use crate::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The menu.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrayMenu {
+    /// From the top.
+    pub entries: Vec<Entry>,
+    /// What is asked before quitting; null where nothing is lost by it.
+    pub leaving: Option<Leaving>,
+}
+
+/// An entry. One without a label is a line between others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Entry {
+    /// What is chosen by it: "window", "settings", "attention", "pause:1h", "pause:tomorrow", "resume", "quit", or
+    /// "drive:ACTION:NAME" with one of show, folder, open, close, pause, resume, upload_now.
+    pub id: String,
+    /// What it says.
+    pub label: String,
+    /// Whether it can be chosen.
+    pub enabled: bool,
+    /// Whether it has a check mark; null for one that has none.
+    pub checked: Option<bool>,
+    /// What it opens.
+    pub submenu: Vec<Entry>,
+}
+
+/// The question before quitting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Leaving {
+    /// What is only on this computer.
+    pub message: String,
+    /// The button that stays.
+    pub stay: String,
+    /// The button that goes.
+    pub leave: String,
+}
+
+impl Entry {
+    fn new(id: impl Into<String>, label: impl Into<String>) -> Self {
+        Self { id: id.into(), label: label.into(), enabled: true, checked: None, submenu: Vec::new() }
+    }
+
+    fn line_between() -> Self {
+        Self { enabled: false, ..Self::new("", "") }
+    }
+}
+
+/// The menu for these drives.
+pub(crate) fn menu(
+    line: &str,
+    drives: &[Card],
+    attention: u32,
+    unsent: u64,
+    paused_until: Option<&str>,
+) -> TrayMenu {
+    let mut entries = vec![Entry { enabled: false, ..Entry::new("status", line) }];
+    if attention > 0 {
+        entries.push(Entry::new("attention", counted("tray.attention", attention.into(), &[])));
+    }
+    entries.push(Entry::line_between());
+    entries.extend(drives.iter().map(drive));
+    if !drives.is_empty() {
+        entries.push(Entry::line_between());
+        match paused_until {
+            Some(_) => entries.push(Entry::new("resume", text("tray.resume_all"))),
+            None => entries.push(Entry {
+                submenu: vec![
+                    Entry::new("pause:1h", text("tray.pause.hour")),
+                    Entry::new("pause:tomorrow", text("tray.pause.tomorrow")),
+                ],
+                ..Entry::new("pause", text("tray.pause_all"))
+            }),
+        }
+    }
+    entries.push(Entry::new("window", text("tray.window")));
+    entries.push(Entry::new("settings", text("tray.settings")));
+    entries.push(Entry::line_between());
+    entries.push(Entry::new("quit", text("tray.quit")));
+    let leaving = (unsent > 0).then(|| Leaving {
+        message: said("tray.leaving", &[("size", &words::size(unsent))]),
+        stay: text("tray.leaving.stay"),
+        leave: text("tray.leaving.leave"),
+    });
+    TrayMenu { entries, leaving }
+}
+
+fn drive(card: &Card) -> Entry {
+    let of = |action: &str, label: &str| Entry::new(format!("drive:{action}:{}", card.name), text(label));
+    let mut submenu = Vec::new();
+    if card.mountpoint.is_some() {
+        submenu.push(of("folder", "tray.drive.folder"));
+    }
+    submenu.extend(card.actions.iter().map(|action| match action {
+        Action::Open => of("open", "tray.drive.open"),
+        Action::Close => of("close", "tray.drive.close"),
+        Action::Pause => of("pause", "tray.drive.pause"),
+        Action::Resume => of("resume", "tray.drive.resume"),
+        Action::UploadNow => of("upload_now", "tray.drive.upload_now"),
+    }));
+    submenu.push(of("show", "tray.drive.show"));
+    let label = said("tray.drive", &[("name", &card.name), ("state", &card.state.word)]);
+    Entry { submenu, ..Entry::new(format!("drive:show:{}", card.name), label) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::tests::status;
+    use crate::{Model, Now, TrayMenu};
+    use holdall_api::{DriveState, Event};
+    use std::time::Duration;
+
+    fn menu(drives: &[(&str, DriveState, u64)], paused: Option<&str>) -> TrayMenu {
+        let mut model = Model::default();
+        for (name, state, unsent) in drives {
+            let mut status = status(name, *state);
+            status.unpushed_bytes = *unsent;
+            if *state == DriveState::Closed {
+                status.mountpoint = None;
+            }
+            model.apply(Now(Duration::ZERO), Event::Drive(Box::new(status)));
+        }
+        model.set_paused_until(paused.map(str::to_owned));
+        model.overview().tray
+    }
+
+    fn ids(menu: &TrayMenu) -> Vec<&str> {
+        menu.entries.iter().map(|entry| entry.id.as_str()).collect()
+    }
+
+    #[test]
+    fn it_carries_everything_that_can_be_done() {
+        let menu = menu(&[("home", DriveState::Closed, 0), ("work", DriveState::Conflict, 7)], None);
+        let expected = [
+            "status",
+            "attention",
+            "",
+            "drive:show:home",
+            "drive:show:work",
+            "",
+            "pause",
+            "window",
+            "settings",
+            "",
+            "quit",
+        ];
+        assert_eq!(ids(&menu), expected);
+        assert!(!menu.entries[0].enabled && menu.entries[0].label == "1 drive needs attention");
+        let below = |index: usize| {
+            menu.entries[index].submenu.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(below(3), ["drive:open:home", "drive:show:home"]);
+        assert_eq!(below(4)[..2], ["drive:folder:work", "drive:upload_now:work"]);
+        assert_eq!(menu.entries[4].label, "work: Conflict");
+    }
+
+    #[test]
+    fn quitting_asks_only_where_something_is_only_here() {
+        assert_eq!(menu(&[("work", DriveState::Ready, 0)], None).leaving, None);
+        let leaving = menu(&[("work", DriveState::Ready, 340 << 20)], None).leaving.unwrap();
+        assert!(leaving.message.starts_with("340 MB are only on this computer."), "{}", leaving.message);
+    }
+
+    #[test]
+    fn what_is_paused_can_be_resumed() {
+        let menu = menu(&[("work", DriveState::Ready, 0)], Some("2026-11-20T13:00:00Z"));
+        assert!(ids(&menu).contains(&"resume") && !ids(&menu).contains(&"pause"));
+    }
+
+    #[test]
+    fn without_drives_there_is_nothing_to_pause() {
+        assert_eq!(ids(&menu(&[], None)), ["status", "", "window", "settings", "", "quit"]);
+    }
+}

@@ -1,0 +1,70 @@
+//! Sizes and times as people read them at a glance.
+
+use crate::texts::{counted, said};
+
+const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
+
+/// Bytes in steps of 1024, with at most three digits: `1.2 GB`. The pages write them in the same way.
+pub fn size(bytes: u64) -> String {
+    let (mut scaled, mut unit) = (bytes as f64, 0);
+    // 999.6 KB would be read as 1000 KB.
+    while scaled >= 999.5 && unit < UNITS.len() - 1 {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    let digits = if unit == 0 || scaled >= 99.95 { 0 } else { 1 };
+    let text = format!("{scaled:.digits$}");
+    format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+}
+
+/// How long something takes yet: `30 s`, `4 min`, `2 h 5 min`.
+pub fn left(seconds: u64) -> String {
+    match seconds {
+        0..60 => counted("words.seconds", seconds.max(1), &[]),
+        60..3600 => counted("words.minutes", seconds.div_ceil(60), &[]),
+        _ => {
+            let minutes = seconds.div_ceil(60);
+            said(
+                "words.hours",
+                &[("hours", &(minutes / 60).to_string()), ("minutes", &(minutes % 60).to_string())],
+            )
+        }
+    }
+}
+
+/// `text` with a capital and a full stop: reasons are parts of sentences.
+pub fn sentence(text: &str) -> String {
+    let mut rest = text.trim().chars();
+    let capital: String = rest.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    let stop = if text.trim_end().ends_with(['.', '?', '!']) { "" } else { "." };
+    format!("{capital}{}{stop}", rest.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_at_most_three_digits() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1 KB"),
+            (1 << 20, "1 MB"),
+            (1_288_490_189, "1.2 GB"),
+            (150 << 20, "150 MB"),
+            (1023 << 20, "1 GB"),
+            (u64::MAX, "16384 PB"),
+        ] {
+            assert_eq!(size(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn times_are_rounded_up() {
+        for (seconds, text) in [(0, "1 s"), (45, "45 s"), (60, "1 min"), (61, "2 min"), (7_500, "2 h 5 min")]
+        {
+            assert_eq!(left(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `holdall diagnostics`.
+
+use crate::api::{Code, Diagnostics};
+use crate::cli::drive::Session;
+use crate::cli::failure::{CliError, why};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Prints the bundle, or writes it to a file.
+pub async fn run(out: Option<&Path>, session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    let value = client.get("/v1/diagnostics").await?;
+    let Some(path) = out else {
+        return output.result(&value, |bundle: &Diagnostics, _| text(bundle)).map(drop);
+    };
+    let bundle: Diagnostics = serde_json::from_value(value.clone())
+        .map_err(|error| crate::cli::client::not_understood(&error.to_string()))?;
+    write(path, &if output.json { value.to_string() } else { text(&bundle) })?;
+    let told = serde_json::json!({"path": path, "files": bundle.files.len()});
+    output.done(&told, &format!("{} has all of it. Read it before you give it away.", path.display()))
+}
+
+fn text(bundle: &Diagnostics) -> String {
+    let files =
+        bundle.files.iter().map(|file| format!("==== {} ====\n{}\n", file.name, file.text.trim_end()));
+    files.collect::<Vec<_>>().join("\n")
+}
+
+/// Only its owner can read it: it names drives and computers.
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
+        CliError::new(
+            Code::Failed,
+            format!("{} cannot be written: {}.", path.display(), why(&error)),
+            "Nothing was written over.",
+            "Give the name of a file that is not there yet.",
+        )
+    })
+}

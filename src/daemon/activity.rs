@@ -1,0 +1,253 @@
+//! What has happened, for people, over restarts: `activity.jsonl` in the state directory.
+//!
+//! A row is one line, appended; nothing depends on it, so it is not synced, and a line that cannot be read is left out. At twice of what is
+//! kept the file is replaced by one with what is. Uploads of one drive that follow each other are one row: who saves all day would
+//! see nothing else.
+
+use super::registry;
+use super::status::{now_ms, time};
+use crate::api::{ActivityKind, ActivityRow, ListActivity};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tokio::sync::watch;
+
+/// Rows that are kept: months of ordinary use, and 2 MB.
+const ROWS_MAX: usize = 10_000;
+/// Rows in one answer.
+const LIMIT: u32 = 100;
+const LIMIT_MAX: u32 = 1_000;
+/// Uploads that follow each other so soon are one row.
+const SAME_UPLOAD_MS: u64 = 10 * 60 * 1000;
+
+/// One line of the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Row {
+    id: u64,
+    at_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    drive: Option<String>,
+    kind: ActivityKind,
+    message: String,
+    /// The row whose place it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replaces: Option<u64>,
+}
+
+impl Row {
+    fn told(&self) -> ActivityRow {
+        let (at, drive, message) = (time(self.at_ms), self.drive.clone(), self.message.clone());
+        ActivityRow { id: self.id, at, drive, kind: self.kind, message }
+    }
+}
+
+/// What has happened.
+pub struct Activity {
+    path: PathBuf,
+    // Held for a row.
+    rows: Mutex<Rows>,
+    /// The number of the newest row.
+    newest: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Rows {
+    /// Oldest first.
+    kept: VecDeque<Row>,
+    file: Option<File>,
+    /// In the file.
+    lines: usize,
+    last_id: u64,
+}
+
+impl Activity {
+    /// What is remembered in the state directory. A file that cannot be read means nothing, and is told.
+    pub fn load(state: &Path) -> Self {
+        let path = state.join("activity.jsonl");
+        let mut rows = Rows::default();
+        match std::fs::read(&path) {
+            Ok(bytes) => rows.read(&String::from_utf8_lossy(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::error!(%error, "activity.jsonl cannot be read: what has happened is not known")
+            }
+        }
+        let newest = watch::Sender::new(rows.last_id);
+        Self { path, rows: Mutex::new(rows), newest }
+    }
+
+    /// Something has happened.
+    pub fn note(&self, drive: Option<&str>, kind: ActivityKind, message: impl Into<String>) {
+        let id = {
+            let mut rows = self.rows.lock();
+            let id = rows.last_id + 1;
+            let at_ms = now_ms();
+            let drive = drive.map(str::to_owned);
+            let replaces = rows.same_upload(drive.as_deref(), kind, at_ms);
+            let row = Row { id, at_ms, drive, kind, message: message.into(), replaces };
+            rows.take(row.clone());
+            if let Err(error) = rows.write(&self.path, &row) {
+                tracing::warn!(%error, "what has happened cannot be written down");
+            }
+            id
+        };
+        self.newest.send_replace(id);
+    }
+
+    /// Rows, newest first.
+    pub fn list(&self, asked: &ListActivity) -> Vec<ActivityRow> {
+        let limit = asked.limit.unwrap_or(LIMIT).min(LIMIT_MAX) as usize;
+        let rows = self.rows.lock();
+        let wanted = rows.kept.iter().rev().filter(|row| {
+            asked.before.is_none_or(|before| row.id < before)
+                && asked.kind.is_none_or(|kind| row.kind == kind)
+                && asked.drive.as_ref().is_none_or(|drive| row.drive.as_ref() == Some(drive))
+        });
+        wanted.take(limit).map(Row::told).collect()
+    }
+
+    /// Rows that came after one, oldest first.
+    pub fn since(&self, id: u64) -> Vec<ActivityRow> {
+        let rows = self.rows.lock();
+        let newer = rows.kept.iter().rev().take_while(|row| row.id > id);
+        let mut newer: Vec<_> = newer.map(Row::told).collect();
+        newer.reverse();
+        newer
+    }
+
+    /// The number of the newest row.
+    pub fn newest(&self) -> u64 {
+        *self.newest.borrow()
+    }
+}
+
+impl Rows {
+    fn read(&mut self, text: &str) {
+        for line in text.lines() {
+            self.lines += 1;
+            // The last one may have been cut by a crash.
+            if let Ok(row) = serde_json::from_str::<Row>(line) {
+                self.take(row);
+            }
+        }
+    }
+
+    fn take(&mut self, row: Row) {
+        if let Some(replaced) = row.replaces {
+            self.kept.retain(|kept| kept.id != replaced);
+        }
+        self.last_id = self.last_id.max(row.id);
+        self.kept.push_back(row);
+        if self.kept.len() > ROWS_MAX {
+            self.kept.pop_front();
+        }
+    }
+
+    /// The upload of the same drive that has just been, if nothing else has happened to the drive since.
+    fn same_upload(&self, drive: Option<&str>, kind: ActivityKind, now: u64) -> Option<u64> {
+        let last = self.kept.iter().rev().find(|row| row.drive.as_deref() == drive)?;
+        let is_same = kind == ActivityKind::Uploaded && last.kind == kind;
+        (is_same && now.saturating_sub(last.at_ms) < SAME_UPLOAD_MS).then_some(last.id)
+    }
+
+    fn write(&mut self, path: &Path, row: &Row) -> io::Result<()> {
+        self.lines += 1;
+        if self.lines > 2 * ROWS_MAX {
+            let lines: io::Result<Vec<String>> = self.kept.iter().map(line).collect();
+            self.file = None;
+            registry::replace(path, lines?.concat().as_bytes())?;
+            self.lines = self.kept.len();
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some(open(path)?);
+        }
+        let line = line(row)?;
+        let written = self.file.as_mut().map(|file| file.write_all(line.as_bytes()));
+        if let Some(Err(error)) = written {
+            self.file = None;
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// Begins a line of its own, whatever a crash has left.
+fn open(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    let is_cut = file.metadata()?.len() > 0 && std::fs::read(path)?.last() != Some(&b'\n');
+    if is_cut {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+fn line(row: &Row) -> io::Result<String> {
+    Ok(serde_json::to_string(row)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(activity: &Activity, asked: ListActivity) -> Vec<String> {
+        activity.list(&asked).into_iter().map(|row| row.message).collect()
+    }
+
+    #[test]
+    fn rows_are_remembered_newest_first_and_filtered() {
+        let dir = tempfile::tempdir().unwrap();
+        let activity = Activity::load(dir.path());
+        activity.note(Some("work"), ActivityKind::Opened, "one");
+        activity.note(Some("home"), ActivityKind::Opened, "two");
+        activity.note(Some("work"), ActivityKind::Closed, "three");
+        assert_eq!(listed(&activity, ListActivity::default()), ["three", "two", "one"]);
+        // A crash has cut the last line, and the next daemon goes on behind it.
+        let mut file = OpenOptions::new().append(true).open(dir.path().join("activity.jsonl")).unwrap();
+        file.write_all(b"{\"id\": 9, \"at").unwrap();
+        Activity::load(dir.path()).note(None, ActivityKind::Drive, "four");
+        let activity = Activity::load(dir.path());
+        assert_eq!(listed(&activity, ListActivity::default()), ["four", "three", "two", "one"]);
+        let of = |drive: &str| ListActivity { drive: Some(drive.to_owned()), ..ListActivity::default() };
+        assert_eq!(listed(&activity, of("work")), ["three", "one"]);
+        let closed = ListActivity { kind: Some(ActivityKind::Closed), ..ListActivity::default() };
+        assert_eq!(listed(&activity, closed), ["three"]);
+        let page = ListActivity { before: Some(3), limit: Some(1), ..ListActivity::default() };
+        assert_eq!(listed(&activity, page), ["two"]);
+        let newer: Vec<_> = activity.since(2).into_iter().map(|row| row.message).collect();
+        assert_eq!(newer, ["three", "four"]);
+    }
+
+    #[test]
+    fn uploads_that_follow_each_other_are_one_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let activity = Activity::load(dir.path());
+        let upload = |text: &str| activity.note(Some("work"), ActivityKind::Uploaded, text);
+        upload("a");
+        upload("b");
+        activity.note(Some("home"), ActivityKind::Uploaded, "c");
+        upload("d");
+        activity.note(Some("work"), ActivityKind::Snapshot, "e");
+        upload("f");
+        let expected = ["f", "e", "d", "c"];
+        assert_eq!(listed(&activity, ListActivity::default()), expected);
+        assert_eq!(listed(&Activity::load(dir.path()), ListActivity::default()), expected);
+    }
+
+    #[test]
+    fn only_so_many_rows_and_lines_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let activity = Activity::load(dir.path());
+        (0..=2 * ROWS_MAX).for_each(|row| activity.note(None, ActivityKind::Drive, row.to_string()));
+        let lines = std::fs::read_to_string(dir.path().join("activity.jsonl")).unwrap().lines().count();
+        assert_eq!(lines, ROWS_MAX);
+        let again = Activity::load(dir.path());
+        assert_eq!(again.rows.lock().kept.len(), ROWS_MAX);
+        assert_eq!(again.newest(), 2 * ROWS_MAX as u64 + 1);
+        assert_eq!(again.list(&ListActivity { limit: Some(9999), ..ListActivity::default() }).len(), 1000);
+    }
+}

@@ -1,0 +1,117 @@
+//! What somebody who is asked for help wants to see, as texts without secrets. Nothing is sent anywhere.
+
+use super::drives::Drives;
+use super::secrets::Kept;
+use crate::api::{DiagnosticFile, Diagnostics, ListActivity};
+use redact::redact;
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+mod redact;
+
+/// Of the log its end: about the last thousands of lines.
+const LOG_BYTES: u64 = 256 << 10;
+const ACTIVITY_ROWS: u32 = 300;
+const NO_LOG: &str =
+    "There is no log here. Under systemd it is in the journal: journalctl -u holdall@$(id -u)";
+
+impl Drives {
+    /// The texts. They look at this computer as the doctor does.
+    pub async fn diagnostics(&self) -> Diagnostics {
+        let secrets = self.known_secrets();
+        let activity = ListActivity { limit: Some(ACTIVITY_ROWS), ..ListActivity::default() };
+        let rows = self.activity().list(&activity);
+        let happened = rows.iter().map(|row| {
+            format!("{} {} {:?}: {}", row.at, row.drive.as_deref().unwrap_or("-"), row.kind, row.message)
+        });
+        let found = match self.doctor(false).await {
+            Ok(diagnosis) => pretty(&diagnosis),
+            Err(failure) => failure.message,
+        };
+        let files = [
+            ("about.txt", self.about()),
+            ("drives.json", pretty(&self.statuses().await)),
+            ("limits.json", pretty(&self.limits().shown())),
+            ("doctor.json", found),
+            ("activity.txt", happened.collect::<Vec<_>>().join("\n")),
+            ("daemon.log", self.end_of_log()),
+        ];
+        let file = |(name, text): (&str, String)| DiagnosticFile {
+            name: name.to_owned(),
+            text: redact(&text, &secrets),
+        };
+        Diagnostics { files: files.into_iter().map(file).collect() }
+    }
+
+    fn about(&self) -> String {
+        let system = rustix::system::uname();
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{name:<8} {value}");
+        };
+        let daemon = self.daemon();
+        line("holdall", &daemon.version);
+        line("up", &crate::sizes::format_duration(std::time::Duration::from_millis(daemon.uptime_ms)));
+        line("kernel", &system.release().to_string_lossy());
+        line("machine", &system.machine().to_string_lossy());
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+        line("system", pretty.unwrap_or("unknown").trim_matches('"'));
+        line("user", &format!("uid {}", rustix::process::getuid().as_raw()));
+        line("nbd", if Path::new("/sys/module/nbd").exists() { "loaded" } else { "not loaded" });
+        line("fuse", if Path::new("/dev/fuse").exists() { "there" } else { "not there" });
+        text
+    }
+
+    fn end_of_log(&self) -> String {
+        match tail(&self.paths().daemon_log()) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => NO_LOG.to_owned(),
+            Err(error) => format!("The log cannot be read: {error}"),
+        }
+    }
+
+    /// All credentials that are in no keyring, word by word. Those in one are nowhere else, and asking for them may ask a person.
+    fn known_secrets(&self) -> Vec<String> {
+        let logins = self.stores().keeper().list().unwrap_or_default();
+        let mut secrets = Vec::new();
+        for login in &logins {
+            if let Kept::File(credentials) = &login.kept
+                && let Ok(value) = serde_json::to_value(credentials)
+            {
+                strings(&value, &mut secrets);
+            }
+        }
+        secrets
+    }
+}
+
+fn strings(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => into.push(text.clone()),
+        Value::Array(values) => values.iter().for_each(|value| strings(value, into)),
+        // What kind they are is no secret.
+        Value::Object(fields) => {
+            fields.iter().filter(|(name, _)| *name != "kind").for_each(|(_, value)| strings(value, into))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn pretty(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("the API's types become JSON")
+}
+
+fn tail(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let end = file.metadata()?.len();
+    file.seek(SeekFrom::Start(end.saturating_sub(LOG_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,122 @@
+//! What is in a folder of a mounted drive, and how far it is here: one level, when somebody looks.
+
+use super::Drive;
+use super::scanning::{Piece, ScanError};
+use crate::api::{EntryKind, EntryState, Failure, FolderEntry};
+use crate::daemon::failure;
+use crate::scanner::Named;
+use holdall_core::units::{BLOCK_BYTES, BlockRange};
+use holdall_core::volume::Volume;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The most entries of one folder that are told. Whoever has more finds them in a file manager.
+const ENTRIES_MAX: usize = 50_000;
+
+impl Drive {
+    /// What is in the folder `path`, relative to the drive's root; nothing is the root itself.
+    pub async fn folder(&self, path: &str) -> Result<Vec<FolderEntry>, Failure> {
+        let volume = self.live.read().clone().ok_or_else(|| failure::not_mounted(&self.name))?;
+        let path = if path.is_empty() { "." } else { path };
+        let names = self.listed(path).await.map_err(|error| failure::unscannable(path, &error))?;
+        let (pins, whole) = self.pins.wanted();
+        let pins = Pins { pins: &pins, whole };
+        Ok(names.into_iter().map(|named| entry(path, named, &pins, &volume)).collect())
+    }
+
+    async fn listed(&self, path: &str) -> Result<Vec<Named>, ScanError> {
+        let scanner = self.scanner().map_err(|failure| ScanError::Gone(failure.message))?;
+        let listed = Arc::new(Mutex::new(Vec::new()));
+        let collected = listed.clone();
+        let collect = Box::new(move |piece| {
+            let Piece::Names(names) = piece else { return true };
+            let mut listed = collected.lock();
+            listed.extend(names);
+            listed.len() <= ENTRIES_MAX
+        });
+        scanner.list(path, collect).await?;
+        let listed = std::mem::take(&mut *listed.lock());
+        Ok(listed)
+    }
+}
+
+struct Pins<'a> {
+    pins: &'a [String],
+    whole: bool,
+}
+
+impl Pins<'_> {
+    /// The pin that keeps what is at `path`.
+    fn over(&self, path: &str) -> Option<String> {
+        let over = self.pins.iter().find(|pin| is_within(path, pin));
+        over.cloned().or_else(|| self.whole.then(String::new))
+    }
+
+    /// Whether something below it is pinned.
+    fn below(&self, path: &str) -> bool {
+        self.pins.iter().any(|pin| is_within(pin, path))
+    }
+}
+
+fn is_within(path: &str, folder: &str) -> bool {
+    folder == "." || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn entry(folder: &str, named: Named, pins: &Pins<'_>, volume: &Volume) -> FolderEntry {
+    let path = match folder {
+        "." => named.name.clone(),
+        folder => format!("{folder}/{}", named.name),
+    };
+    let pinned_by = pins.over(&path);
+    let Some((bytes, runs)) = named.file else {
+        let state = match pinned_by {
+            Some(_) => Some(EntryState::AlwaysKeep),
+            None => pins.below(&path).then_some(EntryState::Partly),
+        };
+        let kind = EntryKind::Folder;
+        return FolderEntry { name: named.name, kind, bytes: 0, local_bytes: 0, state, pinned_by };
+    };
+    let runs: Vec<_> = runs.into_iter().map(|(start, count)| BlockRange::new(start, count)).collect();
+    let blocks: u64 = runs.iter().map(BlockRange::count).sum();
+    let here = blocks - volume.missing_blocks(&runs).min(blocks);
+    let (local_bytes, state) = here_of(bytes, blocks, here);
+    let state = if pinned_by.is_some() { EntryState::AlwaysKeep } else { state };
+    FolderEntry { name: named.name, kind: EntryKind::File, bytes, local_bytes, state: Some(state), pinned_by }
+}
+
+/// Of a file's bytes those that are here, and how it is. What takes no blocks (an empty file, holes, what fits the inode) is here.
+fn here_of(bytes: u64, blocks: u64, here: u64) -> (u64, EntryState) {
+    match here {
+        here if here == blocks => (bytes, EntryState::Available),
+        0 => (0, EntryState::OnlineOnly),
+        here => (bytes.min(here * BLOCK_BYTES), EntryState::Partly),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_keeps_what_is_at_and_below_it() {
+        let paths = ["photos/2026".to_owned(), "notes".to_owned()];
+        let pins = Pins { pins: &paths, whole: false };
+        assert_eq!(pins.over("photos/2026/a.jpg").as_deref(), Some("photos/2026"));
+        assert_eq!(pins.over("notes").as_deref(), Some("notes"));
+        assert_eq!(pins.over("notes2"), None);
+        assert_eq!(pins.over("photos"), None);
+        assert!(pins.below("photos") && !pins.below("photo") && !pins.below("music"));
+        assert_eq!(Pins { pins: &[], whole: true }.over("a").as_deref(), Some(""));
+        assert_eq!(Pins { pins: &[".".to_owned()], whole: false }.over("a/b").as_deref(), Some("."));
+    }
+
+    #[test]
+    fn a_file_is_here_as_far_as_its_blocks_are() {
+        assert_eq!(here_of(10_000, 3, 3), (10_000, EntryState::Available));
+        assert_eq!(here_of(10_000, 3, 1), (4096, EntryState::Partly));
+        assert_eq!(here_of(10_000, 3, 0), (0, EntryState::OnlineOnly));
+        assert_eq!(here_of(100, 0, 0), (100, EntryState::Available));
+        // Blocks beyond the end, such as those of a file that was made ready for more.
+        assert_eq!(here_of(5_000, 9, 8), (5_000, EntryState::Partly));
+    }
+}

@@ -1,0 +1,70 @@
+//! What waits to be uploaded, and uploading it at once.
+
+use super::Drive;
+use crate::api::{self, Code, Failure, Queued, QueuedKind};
+use crate::daemon::failure::{self, failure};
+use crate::daemon::status::time;
+use holdall_core::push::{Outgoing, PushState};
+
+impl Drive {
+    /// What is on its way, in the order in which it was begun, and what waits behind it.
+    pub fn queue(&self) -> Vec<Queued> {
+        let live = self.live.read();
+        let Some(volume) = live.as_ref() else { return Vec::new() };
+        let status = volume.status();
+        status.push.map(|push| queue(&push, status.unpushed_bytes)).unwrap_or_default()
+    }
+
+    /// Uploads what waits without waiting for more, and tries again what the store did not take. Nobody waits for it here.
+    pub fn upload_now(&self) -> Result<api::Nothing, Failure> {
+        if let Some(why) = self.pause() {
+            return Err(failure(
+                Code::Paused,
+                format!("Uploading is paused ({why})."),
+                "Changes stay on this computer, and are safe there.",
+                format!("Run holdall drive resume {0}, or see holdall limits.", self.name),
+            ));
+        }
+        let live = self.live.read();
+        let pusher = live.as_ref().and_then(|volume| volume.pusher());
+        let Some(pusher) = pusher else {
+            let action = format!("Run holdall drive open {}.", self.name);
+            return Err(failure::state("The drive is not open for writing.", action));
+        };
+        pusher.push_now();
+        Ok(api::Nothing {})
+    }
+}
+
+fn queue(push: &PushState, unsent_bytes: u64) -> Vec<Queued> {
+    let mut queue: Vec<_> = push.outgoing.iter().map(outgoing).collect();
+    // The batch holds what of the journal it replaces; the rest waits for the next one.
+    let batch_bytes = if push.pushing { push.batch.1 } else { 0 };
+    let bytes = unsent_bytes.saturating_sub(batch_bytes);
+    if bytes > 0 {
+        queue.push(Queued {
+            kind: QueuedKind::Changes,
+            bytes,
+            tries: 0,
+            last_error: None,
+            next_try_at: None,
+        });
+    }
+    queue
+}
+
+fn outgoing(outgoing: &Outgoing) -> Queued {
+    let kind = match outgoing.name.split('/').next() {
+        Some("root") => QueuedKind::Root,
+        Some("head") => QueuedKind::Head,
+        _ => QueuedKind::Segment,
+    };
+    Queued {
+        kind,
+        bytes: outgoing.bytes,
+        // Between two tries as many as have failed; else the one that is under way counts, too.
+        tries: outgoing.failures + u32::from(outgoing.next_try_ms.is_none()),
+        last_error: outgoing.last_error.as_deref().map(crate::words::sentence),
+        next_try_at: outgoing.next_try_ms.map(time),
+    }
+}

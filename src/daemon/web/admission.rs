@@ -1,0 +1,263 @@
+//! Which requests of a browser are served: a pure decision.
+
+use super::sessions::Sessions;
+use crate::api::{Code, Failure};
+use crate::daemon::failure::{self, failure};
+use axum::http::{HeaderMap, Method, Uri, header};
+use std::time::Instant;
+
+/// What a page has to send along where something is changed. Another origin's page cannot: the browser would ask first.
+pub const OWN_HEADER: &str = "x-holdall";
+
+/// What is looked at of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Asks<'a> {
+    changes: bool,
+    path: &'a str,
+    token: Option<&'a str>,
+    /// A browser that only makes ready for a click that may not come.
+    is_prefetch: bool,
+    host: Option<&'a str>,
+    origin: Option<&'a str>,
+    own_header: Option<&'a str>,
+    fetch_site: Option<&'a str>,
+    cookies: Vec<&'a str>,
+}
+
+/// What becomes of it.
+pub enum Verdict {
+    /// It is served.
+    Pass,
+    /// A session begins with this cookie.
+    Begin {
+        /// The whole `Set-Cookie`.
+        cookie: String,
+    },
+    /// The address has a token that is good no more.
+    BadInvitation,
+    /// It is refused.
+    Refuse(Failure),
+}
+
+impl<'a> Asks<'a> {
+    /// What a request says.
+    pub fn of(method: &Method, uri: &'a Uri, headers: &'a HeaderMap) -> Self {
+        // Of a header that comes twice nobody knows which one counts.
+        let one = |name: &str| {
+            let mut values = headers.get_all(name).iter();
+            let first = values.next()?.to_str().ok()?;
+            values.next().is_none().then_some(first)
+        };
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        Self {
+            changes: !matches!(*method, Method::GET | Method::HEAD),
+            path: uri.path(),
+            token: uri
+                .query()
+                .and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("token="))),
+            is_prefetch: *method == Method::HEAD || headers.contains_key("sec-purpose"),
+            host: one("host"),
+            origin: headers.contains_key(header::ORIGIN).then(|| one("origin").unwrap_or_default()),
+            own_header: one(OWN_HEADER),
+            fetch_site: one("sec-fetch-site"),
+            cookies: cookies.flat_map(|cookies| cookies.split(';')).map(str::trim).collect(),
+        }
+    }
+}
+
+/// Whether a path is the API's, and none of the pages'.
+pub fn is_api(path: &str) -> bool {
+    path == "/v1" || path.starts_with("/v1/")
+}
+
+/// What becomes of a request to the port.
+pub fn judge(asks: &Asks<'_>, port: u16, sessions: &mut Sessions, now: Instant) -> Verdict {
+    let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let Some(host) = asks.host.filter(|host| hosts.iter().any(|ours| ours == host)) else {
+        return Verdict::Refuse(foreign("another name than 127.0.0.1 or localhost led here"));
+    };
+    if !is_api(asks.path) {
+        return match asks.token {
+            Some(token) if !asks.changes && !asks.is_prefetch => invited(token, port, sessions, now),
+            _ => Verdict::Pass,
+        };
+    }
+    if asks.origin.is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
+        return Verdict::Refuse(foreign("a page of another origin asks"));
+    }
+    // Pages of another port of this computer are "same-site".
+    if asks.fetch_site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return Verdict::Refuse(foreign("a page of another origin asks"));
+    }
+    if asks.changes && (asks.origin.is_none() || asks.own_header != Some("1")) {
+        return Verdict::Refuse(foreign("it has no Origin, or no header X-Holdall: 1"));
+    }
+    let cookie = format!("{}=", cookie_name(port));
+    let mut secrets = asks.cookies.iter().filter_map(|given| given.strip_prefix(&cookie));
+    match secrets.any(|secret| sessions.is_in(secret, now)) {
+        true => Verdict::Pass,
+        false => Verdict::Refuse(not_invited()),
+    }
+}
+
+fn invited(token: &str, port: u16, sessions: &mut Sessions, now: Instant) -> Verdict {
+    match sessions.begin(token, now) {
+        Some(secret) => Verdict::Begin {
+            cookie: format!("{}={secret}; Path=/; HttpOnly; SameSite=Strict", cookie_name(port)),
+        },
+        None => Verdict::BadInvitation,
+    }
+}
+
+/// Browsers send a cookie to all ports of a host: two daemons must not take each other's away.
+fn cookie_name(port: u16) -> String {
+    format!("holdall-{port}")
+}
+
+fn foreign(why: &str) -> Failure {
+    failure(
+        Code::Foreign,
+        format!("The request was refused: {why}."),
+        failure::NOTHING_CHANGED,
+        "Open the address that holdall web prints.",
+    )
+}
+
+fn not_invited() -> Failure {
+    failure(
+        Code::Session,
+        "This browser is not signed in.",
+        "Nothing was changed. Your drives go on as they are.",
+        "Run holdall web, and open the address that it prints.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: u16 = 4711;
+
+    /// A browser that is in, and what it asks for.
+    struct Inside {
+        sessions: Sessions,
+        cookie: String,
+        now: Instant,
+    }
+
+    impl Inside {
+        fn new() -> Self {
+            let (mut sessions, now) = (Sessions::default(), Instant::now());
+            let token = sessions.invite(now);
+            let asks =
+                Asks { token: Some(&token), host: Some("localhost:4711"), path: "/", ..Asks::default() };
+            let Verdict::Begin { cookie } = judge(&asks, PORT, &mut sessions, now) else {
+                panic!("the token is good");
+            };
+            assert!(cookie.ends_with("; HttpOnly; SameSite=Strict"), "{cookie}");
+            let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+            Self { sessions, cookie, now }
+        }
+
+        /// The code of what is refused.
+        fn asks(&mut self, change: impl FnOnce(&mut Asks<'_>)) -> Option<Code> {
+            let cookie = self.cookie.clone();
+            let mut asks = Asks {
+                path: "/v1/drives",
+                host: Some("127.0.0.1:4711"),
+                cookies: vec!["theme=dark", &cookie],
+                ..Asks::default()
+            };
+            change(&mut asks);
+            match judge(&asks, PORT, &mut self.sessions, self.now) {
+                Verdict::Pass => None,
+                Verdict::Refuse(failure) => Some(failure.code),
+                Verdict::Begin { .. } | Verdict::BadInvitation => panic!("there is no token"),
+            }
+        }
+    }
+
+    fn changes(asks: &mut Asks<'_>) {
+        asks.changes = true;
+        asks.origin = Some("http://127.0.0.1:4711");
+        asks.own_header = Some("1");
+    }
+
+    #[test]
+    fn who_is_in_may_look_and_change() {
+        let mut inside = Inside::new();
+        assert_eq!(inside.asks(|_| {}), None);
+        assert_eq!(inside.asks(|asks| asks.fetch_site = Some("same-origin")), None);
+        assert_eq!(inside.asks(changes), None);
+    }
+
+    #[test]
+    fn other_names_for_this_computer_are_refused() {
+        let mut inside = Inside::new();
+        for host in
+            ["evil.example:4711", "127.0.0.1", "127.0.0.1:80", "localhost.evil.example:4711", "[::1]:4711"]
+        {
+            assert_eq!(inside.asks(|asks| asks.host = Some(host)), Some(Code::Foreign), "{host}");
+        }
+        assert_eq!(inside.asks(|asks| asks.host = None), Some(Code::Foreign));
+        // The pages too: a page that shows under another name could be told from ours by nobody.
+        let page = |asks: &mut Asks<'_>| (asks.path, asks.host) = ("/", Some("evil.example:4711"));
+        assert_eq!(inside.asks(page), Some(Code::Foreign));
+    }
+
+    #[test]
+    fn without_the_cookie_only_pages_are_served() {
+        let mut inside = Inside::new();
+        assert_eq!(inside.asks(|asks| asks.cookies.clear()), Some(Code::Session));
+        assert_eq!(
+            inside.asks(|asks| asks.cookies = vec!["holdall-4711=", "holdall-4711=x"]),
+            Some(Code::Session)
+        );
+        assert_eq!(inside.asks(|asks| (asks.path, asks.cookies) = ("/index.html", Vec::new())), None);
+        assert_eq!(inside.asks(|asks| (asks.path, asks.cookies) = ("/v1", Vec::new())), Some(Code::Session));
+    }
+
+    #[test]
+    fn other_origins_are_refused() {
+        let mut inside = Inside::new();
+        for origin in ["http://evil.example", "https://127.0.0.1:4711", "http://127.0.0.1:4712", "null", ""] {
+            let refused = inside.asks(|asks| {
+                changes(asks);
+                asks.origin = Some(origin);
+            });
+            assert_eq!(refused, Some(Code::Foreign), "{origin}");
+            assert_eq!(inside.asks(|asks| asks.origin = Some(origin)), Some(Code::Foreign), "{origin}");
+        }
+        for site in ["cross-site", "same-site"] {
+            assert_eq!(inside.asks(|asks| asks.fetch_site = Some(site)), Some(Code::Foreign), "{site}");
+        }
+    }
+
+    #[test]
+    fn a_change_needs_the_header_and_the_origin() {
+        let mut inside = Inside::new();
+        let without = |inside: &mut Inside, take: fn(&mut Asks<'_>)| {
+            inside.asks(|asks| {
+                changes(asks);
+                take(asks);
+            })
+        };
+        assert_eq!(without(&mut inside, |asks| asks.own_header = None), Some(Code::Foreign));
+        assert_eq!(without(&mut inside, |asks| asks.own_header = Some("0")), Some(Code::Foreign));
+        assert_eq!(without(&mut inside, |asks| asks.origin = None), Some(Code::Foreign));
+        assert_eq!(without(&mut inside, |asks| asks.cookies.clear()), Some(Code::Session));
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_uses_no_invitation_up() {
+        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let token = sessions.invite(now);
+        let mut asks =
+            Asks { token: Some(&token), host: Some("localhost:4711"), path: "/", ..Asks::default() };
+        asks.is_prefetch = true;
+        assert!(matches!(judge(&asks, PORT, &mut sessions, now), Verdict::Pass));
+        asks.is_prefetch = false;
+        assert!(matches!(judge(&asks, PORT, &mut sessions, now), Verdict::Begin { .. }));
+        assert!(matches!(judge(&asks, PORT, &mut sessions, now), Verdict::BadInvitation));
+    }
+}

@@ -1,0 +1,122 @@
+// A daemon that is not one: the built pages, and an API with as many drives and rows as a test wants.
+
+import { createServer } from 'node:http';
+import { readFile } from 'node:fs/promises';
+import { extname, join, normalize } from 'node:path';
+
+const TYPES = {
+  '.html': 'text/html',
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.svg': 'image/svg+xml',
+};
+
+/** A number that looks random and is the same each time. */
+const some = (seed, below) => Math.floor(((Math.sin(seed * 12.9898) * 43758.5453 + 1e6) % 1) * below);
+
+export function card(index, turn) {
+  const busy = index % 3 === 0;
+  const unsent = busy ? (1 + some(index + turn, 900)) * 1024 * 1024 : 0;
+  const name = `drive-${String(index).padStart(3, '0')}`;
+  return {
+    name,
+    state: busy ? { word: 'Syncing', tone: 'busy', icon: 'sync' } : { word: 'Ready', tone: 'safe', icon: 'check' },
+    reason: null,
+    consequence: null,
+    action: null,
+    mountpoint: `/home/me/Holdall/${name}`,
+    local_bytes: (1 + some(index, 90)) * 1024 ** 3,
+    used_bytes: 120 * 1024 ** 3,
+    size_bytes: 500 * 1024 ** 3,
+    unsent_bytes: unsent,
+    safe_since: '2026-11-20T10:00:00Z',
+    up_rate: busy ? (1 + some(index + turn, 40)) * 1024 * 100 : 0,
+    down_rate: 0,
+    progress: busy ? { done_bytes: some(index + turn, 500) * 1e6, total_bytes: 5e8 } : null,
+    eta_s: busy ? 60 + some(index + turn, 300) : null,
+    actions: ['pause', 'close'],
+  };
+}
+
+export function overview(drives, turn) {
+  const cards = Array.from({ length: drives }, (_, index) => card(index, turn));
+  const unsent = cards.reduce((sum, one) => sum + one.unsent_bytes, 0);
+  return {
+    line: `Uploading ${cards.filter((one) => one.unsent_bytes).length} drives`,
+    tone: 'busy',
+    paused_until: null,
+    unsent_bytes: unsent,
+    attention: 0,
+    drives: cards,
+  };
+}
+
+const KINDS = ['opened', 'uploaded', 'closed', 'snapshot', 'pin', 'network', 'conflict', 'attention'];
+
+export function activity(rows) {
+  return Array.from({ length: rows }, (_, index) => ({
+    id: rows - index,
+    at: new Date(Date.UTC(2026, 10, 20, 12) - index * 90_000).toISOString(),
+    drive: `drive-${String(index % 200).padStart(3, '0')}`,
+    kind: KINDS[index % KINDS.length],
+    message: `Something happened to this drive for the ${rows - index}. time`,
+  }));
+}
+
+/** Starts it. `everyMs` is how often the overview changes: more often than a real one tells it. */
+export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50 }) {
+  const all = activity(rows);
+  const streams = new Set();
+  let turn = 0;
+  const tell = (response) => response.write(`data: ${JSON.stringify(overview(drives, turn))}\n\n`);
+  const timer = setInterval(() => {
+    turn += 1;
+    for (const response of streams) tell(response);
+  }, everyMs);
+  const server = createServer(async (request, response) => {
+    const url = new URL(request.url, 'http://localhost');
+    const json = (value) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(value));
+    if (url.pathname === '/v1/overview') {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      streams.add(response);
+      response.on('close', () => streams.delete(response));
+      tell(response);
+    } else if (url.pathname === '/v1/activity') {
+      const before = Number(url.searchParams.get('before') ?? Infinity);
+      const limit = Number(url.searchParams.get('limit') ?? 100);
+      json(all.filter((row) => row.id < before).slice(0, limit));
+    } else if (url.pathname.startsWith('/v1/')) {
+      response.writeHead(404, { 'content-type': 'application/json' });
+      response.end(
+        JSON.stringify({
+          code: 'not_found',
+          message: 'Not here.',
+          consequence: '',
+          action: '',
+        }),
+      );
+    } else {
+      const file = normalize(join(pages, url.pathname === '/' ? 'index.html' : url.pathname));
+      try {
+        const bytes = await readFile(file);
+        response
+          .writeHead(200, {
+            'content-type': TYPES[extname(file)] ?? 'application/octet-stream',
+          })
+          .end(bytes);
+      } catch {
+        response.writeHead(404).end();
+      }
+    }
+  });
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  return {
+    url: `http://127.0.0.1:${server.address().port}/`,
+    listeners: () => streams.size,
+    stop() {
+      clearInterval(timer);
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}

@@ -1,0 +1,144 @@
+// How large the pages are, how often they draw, and how long a frame takes with much to show.
+
+import assert from 'node:assert/strict';
+import { readFile, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { start } from './fake.mjs';
+import { go, open, step } from './steps.mjs';
+
+/** All of the pages, and what comes with the first of them. */
+const SCRIPT_LIMIT = 200_000;
+const FIRST_LIMIT = 110_000;
+const FRAME_LIMIT_MS = 50;
+
+/** Tasks of the page's main thread while `work` is done, in milliseconds of processor time: other load does not count. */
+async function tasks(page, work) {
+  const session = await page.context().newCDPSession(page);
+  const events = [];
+  session.on('Tracing.dataCollected', ({ value }) => events.push(...value));
+  const ended = new Promise((done) => session.once('Tracing.tracingComplete', done));
+  await session.send('Tracing.start', {
+    transferMode: 'ReportEvents',
+    traceConfig: {
+      includedCategories: ['toplevel', 'devtools.timeline', '__metadata'],
+    },
+  });
+  await work();
+  await session.send('Tracing.end');
+  await ended;
+  await session.detach();
+  const mains = new Set(
+    events
+      .filter((one) => one.name === 'thread_name' && one.args.name === 'CrRendererMain')
+      .map((one) => `${one.pid} ${one.tid}`),
+  );
+  const found = events
+    .filter((one) => one.ph === 'X' && /RunTask/.test(one.name) && mains.has(`${one.pid} ${one.tid}`))
+    .map((one) => (one.tdur ?? one.dur) / 1000);
+  assert.ok(found.length > 50, `only ${found.length} tasks were seen`);
+  return found.sort((one, other) => other - one);
+}
+
+export async function size(pages) {
+  await step('the script is small', async () => {
+    const names = (await readdir(join(pages, 'assets'))).filter((name) => name.endsWith('.js'));
+    const sizes = await Promise.all(names.map(async (name) => (await stat(join(pages, 'assets', name))).size));
+    const bytes = sizes.reduce((sum, one) => sum + one, 0);
+    assert.ok(bytes > 0 && bytes < SCRIPT_LIMIT, `${bytes} bytes`);
+    const html = await readFile(join(pages, 'index.html'), 'utf8');
+    assert.ok(!/https?:\/\//.test(html), 'nothing comes from elsewhere');
+    const first = names.reduce((sum, name, index) => sum + (html.includes(name) ? sizes[index] : 0), 0);
+    assert.ok(first > 0 && first < FIRST_LIMIT, `${first} bytes at first`);
+    return `${first} bytes at first, ${bytes} in all`;
+  });
+}
+
+export async function load(browser, pages) {
+  // It tells five times as much as a real one does.
+  const fake = await start({ pages, everyMs: 50 });
+  try {
+    const page = await open(browser, fake.url);
+    await page.getByText('200 of 200').waitFor();
+
+    await step('however much is told, it draws four times a second, and nothing while hidden', async () => {
+      const drawn = () =>
+        page.evaluate(
+          () =>
+            new Promise((done) => {
+              const frames = new Set();
+              const watch = new MutationObserver(() => frames.add(Math.round(performance.now() / 20)));
+              watch.observe(document.querySelector('ul.cards'), {
+                subtree: true,
+                childList: true,
+                characterData: true,
+                attributes: true,
+              });
+              setTimeout(() => {
+                watch.disconnect();
+                done(frames.size);
+              }, 3000);
+            }),
+        );
+      const shown = await drawn();
+      assert.ok(shown >= 2 && shown <= 13, `${shown} times in 3 s`);
+      const hide = (state) =>
+        page.evaluate((to) => {
+          Object.defineProperty(document, 'visibilityState', {
+            value: to,
+            configurable: true,
+          });
+          document.dispatchEvent(new Event('visibilitychange'));
+        }, state);
+      await hide('hidden');
+      const hidden = await drawn();
+      assert.equal(hidden, 0, 'drawn while hidden');
+      assert.equal(fake.listeners(), 0, 'nothing is listened to while hidden');
+      await hide('visible');
+      assert.ok((await drawn()) >= 2, 'drawn again');
+      return `${(shown / 3).toFixed(1)} Hz`;
+    });
+
+    await step('200 drives keep frames short', async () => {
+      const found = await tasks(page, async () => {
+        for (let turn = 0; turn < 20; turn += 1) {
+          await page.mouse.move(700, 500);
+          await page.mouse.wheel(0, 700);
+          await page.waitForTimeout(150);
+        }
+      });
+      assert.ok(found[0] < FRAME_LIMIT_MS, `longest: ${found.slice(0, 5).map((ms) => ms.toFixed(1))} ms`);
+      return `longest task ${found[0].toFixed(1)} ms`;
+    });
+
+    await step('10,000 rows keep frames short', async () => {
+      await go(page, '#/activity');
+      await page.getByRole('article').first().waitFor();
+      const feed = page.locator('.scroller');
+      const found = await tasks(page, async () => {
+        // To the end, page by page, as they are fetched.
+        for (let turn = 0; turn < 200; turn += 1) {
+          const end = await feed.evaluate((one) => {
+            const before = one.scrollHeight;
+            one.scrollTop = before;
+            return before;
+          });
+          await page.waitForTimeout(40);
+          if (end >= 10_000 * 58) break;
+        }
+        for (let turn = 0; turn < 30; turn += 1) {
+          await feed.evaluate((one, at) => (one.scrollTop = (one.scrollHeight * at) / 30), turn);
+          await page.waitForTimeout(30);
+        }
+      });
+      const rows = await feed.evaluate((one) => Math.round(one.scrollHeight / 58));
+      assert.ok(rows >= 10_000, `${rows} rows`);
+      assert.ok((await page.getByRole('article').count()) < 100, 'only what can be seen is in the page');
+      assert.ok(found[0] < FRAME_LIMIT_MS, `longest: ${found.slice(0, 5).map((ms) => ms.toFixed(1))} ms`);
+      return `longest task ${found[0].toFixed(1)} ms`;
+    });
+    assert.deepEqual(page.errors, []);
+    await page.context().close();
+  } finally {
+    fake.stop();
+  }
+}

@@ -1,0 +1,134 @@
+// Everything by the keyboard alone, with the focus in sight.
+
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { go, step } from './steps.mjs';
+
+const focused = (page) =>
+  page.evaluate(() => {
+    const at = document.activeElement;
+    const style = getComputedStyle(at);
+    const name = at.getAttribute('aria-label') || at.labels?.[0]?.textContent || at.textContent || at.title || '';
+    const box = at.getBoundingClientRect();
+    return {
+      tag: at.tagName.toLowerCase(),
+      type: at.type ?? '',
+      name: name.trim().replace(/\s+/g, ' '),
+      seen: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2 && box.width > 0,
+      disabled: at.disabled === true,
+    };
+  });
+
+/** Goes on by Tab until something has that name. Everything on the way shows that it has the focus. */
+async function tab(page, name, key = 'Tab') {
+  const way = [];
+  for (let turn = 0; turn < 80; turn += 1) {
+    await page.keyboard.press(key);
+    const at = await focused(page);
+    way.push(`${at.tag} ${at.name}`);
+    if (at.tag !== 'body') assert.ok(at.seen, `the focus on ${at.tag} "${at.name}" is not in sight`);
+    if (name instanceof RegExp ? name.test(at.name) : at.name === name) return at;
+  }
+  assert.fail(`${name} is not reached: ${way.join(', ')}`);
+}
+
+export async function keys(page, { a }) {
+  await step('a second drive is made by the keyboard alone', async () => {
+    await mkdir(join(a.dir, 'disk'));
+    await go(page, '#/drives');
+    await tab(page, 'Add drive');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { level: 1, name: 'Add drive' }).waitFor();
+    assert.equal((await focused(page)).tag, 'h1', 'the focus has gone along');
+    await tab(page, /^S3 bucket/);
+    await page.keyboard.press('ArrowUp');
+    assert.ok(await page.getByLabel('Disk or folder').isChecked());
+    await tab(page, 'Continue');
+    await page.keyboard.press('Enter');
+    await tab(page, 'Folder');
+    await page.keyboard.type(join(a.dir, 'disk'));
+    await page.keyboard.press('Enter');
+    await page
+      .getByText(/can use this store safely|one computer at a time/)
+      .first()
+      .waitFor();
+    await tab(page, 'Continue');
+    await page.keyboard.press('Enter');
+    await tab(page, 'Name');
+    await page.keyboard.type('second');
+    await tab(page, 'Size');
+    await page.keyboard.press('Control+A');
+    await page.keyboard.type('64 MB');
+    await page.keyboard.press('Enter');
+    await tab(page, /^Encrypt everything/);
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await tab(page, 'Mount at');
+    await page.keyboard.type(join(a.dir, 'second'));
+    await page.keyboard.press('Enter');
+    await tab(page, 'Make and open drive');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'second is ready' }).waitFor();
+    assert.equal((await a.status('second')).mountpoint, join(a.dir, 'second'));
+  });
+
+  await step('a dialog takes the focus, and gives it back', async () => {
+    await go(page, '#/drive/second');
+    await page.getByRole('button', { name: 'Take snapshot' }).waitFor();
+    await tab(page, 'Take snapshot');
+    await page.keyboard.press('Enter');
+    assert.equal((await focused(page)).name, 'Name');
+    for (let turn = 0; turn < 8; turn += 1) {
+      await page.keyboard.press('Tab');
+      const inside = await page.evaluate(
+        () => document.activeElement === document.body || document.activeElement.closest('dialog') !== null,
+      );
+      assert.ok(inside, 'the focus has left the dialog');
+    }
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.equal((await focused(page)).name, 'Take snapshot');
+  });
+
+  await step('every button and link of every screen is reached', async () => {
+    let reached = 0;
+    for (const hash of ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/add']) {
+      await go(page, hash);
+      // What the screen asks for first is there.
+      await page.waitForTimeout(800);
+      const all = await page.evaluate(
+        () =>
+          [...document.querySelectorAll('a[href], button, input, select, summary')].filter(
+            (one) =>
+              !one.disabled &&
+              one.getClientRects().length > 0 &&
+              !one.matches('[tabindex="-1"]') &&
+              one.type !== 'radio',
+          ).length,
+      );
+      // Once around: it begins wherever the focus is, and comes by the browser's own frame.
+      for (let turn = 0; turn < all + 20; turn += 1) {
+        await page.keyboard.press('Tab');
+        await page.evaluate(() => {
+          document.activeElement.dataset.reached = '1';
+        });
+      }
+      const missed = await page.evaluate(() =>
+        [...document.querySelectorAll('a[href], button, input, select, summary')]
+          .filter(
+            (one) =>
+              !one.disabled &&
+              one.getClientRects().length > 0 &&
+              !one.matches('[tabindex="-1"]') &&
+              one.type !== 'radio' &&
+              !one.dataset.reached,
+          )
+          .map((one) => one.outerHTML.slice(0, 120)),
+      );
+      assert.deepEqual(missed, [], hash);
+      reached += all;
+    }
+    return `${reached} of them`;
+  });
+}

@@ -1,0 +1,83 @@
+// A computer: directories of its own, and so a daemon of its own. What it has mounted is given back at the end.
+
+import { spawn } from 'node:child_process';
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+const bin = (name) => join(process.env.HOLDALL_BIN ?? new URL('../../target/debug', import.meta.url).pathname, name);
+
+/** Runs a program to its end. */
+export function run(program, args, { env = process.env, input } = {}) {
+  return new Promise((done, fail) => {
+    const child = spawn(program, args, {
+      env,
+      stdio: ['pipe', 'pipe', 'pipe'],
+    });
+    let [out, err] = ['', ''];
+    child.stdout.on('data', (text) => (out += text));
+    child.stderr.on('data', (text) => (err += text));
+    child.on('error', fail);
+    child.on('close', (code) => done({ code, out, err }));
+    // It may have ended before it has read anything.
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(input ?? '');
+  });
+}
+
+export class Machine {
+  constructor(parent, name) {
+    this.dir = join(parent, name);
+    this.mnt = join(this.dir, 'mnt');
+    this.env = {
+      ...process.env,
+      HOLDALL_STATE_DIR: join(this.dir, 'state'),
+      HOLDALL_CACHE_DIR: join(this.dir, 'cache'),
+      HOLDALL_RUNTIME_DIR: join(this.dir, 'run'),
+      // No test has anything to do with the keyring of whoever runs it.
+      DBUS_SESSION_BUS_ADDRESS: 'unix:path=/nowhere',
+      HOME: this.dir,
+      // Wherever the programs are, these are the pages.
+      HOLDALL_WEB_DIR: new URL('../../ui/dist', import.meta.url).pathname,
+    };
+  }
+
+  async start() {
+    await mkdir(this.dir, { recursive: true });
+    await this.ok('drive', 'list');
+    return this;
+  }
+
+  /** Runs a command. */
+  holdall(...args) {
+    return run(bin('holdall'), [...args, '--json'], { env: this.env });
+  }
+
+  /** Runs a command that must succeed; what it gives. */
+  async ok(...args) {
+    const { code, out, err } = await this.holdall(...args);
+    if (code !== 0) throw new Error(`holdall ${args.join(' ')}: ${code}\n${err}${out}`);
+    return out.trim() === '' ? null : JSON.parse(out);
+  }
+
+  status(name) {
+    return this.ok('drive', 'status', name);
+  }
+
+  /** Where a browser gets in. */
+  async web() {
+    return (await this.ok('web')).url;
+  }
+
+  async log() {
+    return readFile(join(this.env.HOLDALL_STATE_DIR, 'daemon.log'), 'utf8').catch(() => '');
+  }
+
+  /** Whatever is open is closed, and the daemon ended; also where a test has failed. */
+  async end() {
+    const list = await this.ok('drive', 'list').catch(() => []);
+    for (const { name } of list ?? []) await this.holdall('drive', 'close', name);
+    await this.holdall('daemon', 'stop');
+    await this.holdall('doctor', '--repair');
+    await this.holdall('daemon', 'stop');
+  }
+}

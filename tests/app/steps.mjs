@@ -1,0 +1,67 @@
+// What every part of the test uses: steps with names, waiting, and what is demanded of each screen.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { AXE } from './browser.mjs';
+
+const axe = readFileSync(AXE, 'utf8');
+/** Far longer than anything here takes; whatever is not done by then hangs. */
+export const PATIENCE_MS = Number(process.env.HOLDALL_PATIENCE_MS ?? 90_000);
+
+/** Waits until it is so; what it gives. */
+export async function until(what, look) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() > end) throw new Error(`waited in vain: ${what}`);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+/** A page of that look, that may say nothing on its console and do nothing that its policy forbids. */
+export async function open(browser, url, options = {}) {
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 860 },
+    reducedMotion: 'reduce',
+    ...options,
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.errors = [];
+  page.on('pageerror', (error) => page.errors.push(String(error)));
+  page.on('console', (said) => {
+    // A request that is refused, or a network that is down, is told by the browser too.
+    if (said.type() === 'error' && !/Failed to load resource|net::ERR/.test(said.text())) page.errors.push(said.text());
+  });
+  await page.goto(url);
+  return page;
+}
+
+export const go = async (page, hash) => {
+  await page.evaluate((to) => {
+    location.hash = to;
+  }, hash);
+  await page.locator('h1').waitFor();
+};
+
+/** No serious violation on this screen, in whatever state it is. */
+export async function accessible(page, where) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
+  const told = violations.map(
+    ({ id, impact, nodes }) => `${impact}: ${id}: ${nodes.map((node) => node.html).join(' | ')}`,
+  );
+  const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  assert.equal(serious.length, 0, `${where}:\n${told.join('\n')}`);
+  assert.deepEqual(page.errors, [], where);
+  return violations.length;
+}
+
+let begun = 0;
+export async function step(name, work) {
+  begun = Date.now();
+  process.stdout.write(`app: ${name} ... `);
+  const said = await work();
+  console.log(`ok${said ? `, ${said}` : ''} (${((Date.now() - begun) / 1000).toFixed(1)} s)`);
+}

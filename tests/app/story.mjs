@@ -1,0 +1,546 @@
+// One person's story with a drive, in a real browser: from nothing to two versions of it.
+
+import assert from 'node:assert/strict';
+import { mkdir, open as openFile, readFile, readdir } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { accessible, go, open, step, until } from './steps.mjs';
+
+const PASSPHRASE = 'tangerine paperclip';
+const MB = 1024 * 1024;
+
+/** A file that is on the disk when this returns. */
+export async function save(path, content) {
+  const file = await openFile(path, 'w');
+  await file.writeFile(content);
+  await file.sync();
+  await file.close();
+}
+
+export async function wizard(page, { stand, a }, shot) {
+  await step('an empty start says what to do', async () => {
+    await page.getByRole('heading', { name: 'No drives yet' }).waitFor();
+    await accessible(page, 'Drives, empty');
+    await shot('empty');
+    await page.getByRole('link', { name: 'Add your first drive' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Add drive' }).waitFor();
+    await accessible(page, 'wizard, store');
+  });
+
+  await step('a wrong key is told with its cause, before anything is made', async () => {
+    await page.getByLabel('S3 bucket').check();
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByLabel('Another S3 server').check();
+    await page.getByLabel('Server address').fill(stand.proxy);
+    await page.getByLabel('Bucket', { exact: true }).fill(stand.bucket);
+    await page.getByLabel('Folder in the bucket').fill('work');
+    await page.getByLabel('Access key ID').fill(stand.access_key);
+    await page.getByLabel('Secret access key').fill('battery-staple');
+    assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled());
+    await page.getByRole('button', { name: 'Test connection' }).click();
+    await page.getByText('No drive can be made here with this login').waitFor();
+    await page.getByText('These credentials may not write').waitFor();
+    assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled());
+    await accessible(page, 'wizard, refused');
+  });
+
+  await step('a draft outlives the page, and no secret does', async () => {
+    await page.reload();
+    await page.getByText('Your draft is back').waitFor();
+    assert.equal(await page.getByLabel('Server address').inputValue(), stand.proxy);
+    assert.equal(await page.getByLabel('Secret access key').inputValue(), '');
+    const kept = await page.evaluate(() => JSON.stringify(localStorage) + JSON.stringify(sessionStorage));
+    assert.ok(!kept.includes('battery-staple') && kept.includes(stand.access_key), kept);
+  });
+
+  await step('the test says what the store can do', async () => {
+    await page.getByLabel('Secret access key').fill(stand.secret_key);
+    await page.getByRole('button', { name: 'Test connection' }).click();
+    await page.getByText('several computers can use this store safely').waitFor();
+    await page.getByText('How that was found out').click();
+    await accessible(page, 'wizard, tested');
+    await shot('add-tested');
+  });
+
+  await step('the wizard leads to a mounted drive', async () => {
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByLabel('Name').fill('work');
+    await page.getByLabel('Size').fill('4 MB');
+    assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled(), 'too small');
+    await page.getByLabel('Size').fill('512 MB');
+    await accessible(page, 'wizard, drive');
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByLabel('Passphrase', { exact: true }).fill(PASSPHRASE);
+    await page.getByLabel('The same again').fill('tangerine');
+    assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled(), 'not the same');
+    await page.getByLabel('The same again').fill(PASSPHRASE);
+    await accessible(page, 'wizard, protection');
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByLabel('Mount at').fill(a.mnt);
+    await accessible(page, 'wizard, place');
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await accessible(page, 'wizard, summary');
+    await shot('add-summary');
+    await page.getByRole('button', { name: 'Make and open drive' }).click();
+
+    await page.getByRole('heading', { name: 'Write down the recovery key' }).waitFor();
+    const groups = await page.locator('ol.groups code').allTextContents();
+    assert.ok(groups.length >= 6, groups.join());
+    await accessible(page, 'wizard, recovery key');
+    await shot('add-recovery-key');
+    await page.getByRole('button', { name: 'I have written it down' }).click();
+    const fields = page.getByLabel(/^Group \d+$/);
+    for (const index of [0, 1]) await fields.nth(index).fill('wrong');
+    assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled(), 'a wrong key');
+    for (const index of [0, 1]) {
+      const number = Number(
+        (
+          await page
+            .locator('label', { hasText: /^Group/ })
+            .nth(index)
+            .textContent()
+        ).replace(/\D/g, ''),
+      );
+      await fields.nth(index).fill(groups[number - 1].toLowerCase());
+    }
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByRole('heading', { name: 'work is ready' }).waitFor();
+    await accessible(page, 'wizard, done');
+    await shot('add-done');
+    const mounts = await readFile('/proc/mounts', 'utf8');
+    assert.ok(mounts.includes(` ${a.mnt} ext4`), 'it is mounted');
+    const kept = await page.evaluate(() => JSON.stringify(localStorage) + JSON.stringify(sessionStorage));
+    assert.ok(!kept.includes(PASSPHRASE) && !kept.includes(groups[1]) && !kept.includes('holdall.draft'), kept);
+  });
+}
+
+export async function files(page, { a }) {
+  await step('what is saved is uploaded, and only then it is green', async () => {
+    await mkdir(join(a.mnt, 'photos'), { recursive: true });
+    await mkdir(join(a.mnt, 'letters/2026'), { recursive: true });
+    for (let index = 0; index < 12; index += 1) await save(join(a.mnt, `photos/${index}.jpg`), randomBytes(2 * MB));
+    await save(join(a.mnt, 'letters/2026/plan.txt'), 'north\n');
+    await mkdir(join(a.mnt, 'films'));
+    await save(join(a.mnt, 'films/one.mkv'), randomBytes(70 * MB));
+    await go(page, '#/drives');
+    await a.ok('drive', 'sync', 'work');
+    await page.getByText('Everything uploaded').waitFor();
+    await accessible(page, 'Drives');
+  });
+}
+
+/** What a canvas shows of each cell: the colour at a spot where each state has its own. */
+async function drawn(page) {
+  return page.evaluate(() => {
+    const canvas = document.querySelector('canvas[data-columns]');
+    const { columns, pitch, gap, cells } = Object.fromEntries(
+      Object.entries(canvas.dataset).map(([key, value]) => [key, Number(value)]),
+    );
+    const context = canvas.getContext('2d');
+    const style = getComputedStyle(canvas);
+    const probe = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const states = ['absent', 'cached', 'pinned', 'dirty', 'uploading', 'failed'];
+    const colours = Object.fromEntries(
+      states.map((state) => {
+        probe.fillStyle = style.getPropertyValue(`--cell-${state}`).trim();
+        probe.fillRect(0, 0, 1, 1);
+        return [[...probe.getImageData(0, 0, 1, 1).data].join(), state];
+      }),
+    );
+    const side = pitch - gap;
+    const all = context.getImageData(0, 0, canvas.width, canvas.height);
+    return Array.from({ length: cells }, (_, index) => {
+      const x = (index % columns) * pitch;
+      const y = Math.floor(index / columns) * pitch;
+      // Every pixel of the cell: whichever of the colours is there.
+      const counts = {};
+      for (let dy = 0; dy < side; dy += 1) {
+        for (let dx = 0; dx < side; dx += 1) {
+          const at = ((y + dy) * all.width + x + dx) * 4;
+          const state = colours[[...all.data.slice(at, at + 4)].join()];
+          if (state) counts[state] = (counts[state] ?? 0) + 1;
+        }
+      }
+      return Object.entries(counts).sort((one, other) => other[1] - one[1])[0]?.[0] ?? 'nothing';
+    });
+  });
+}
+
+/** What is drawn is what the command line tells; it follows within a second or two. */
+async function sameMap(page, a) {
+  await page.locator('canvas[data-columns]').waitFor();
+  return until('the map shows what there is', async () => {
+    const [shown, told] = [await drawn(page), await a.ok('drive', 'map', 'work')];
+    return JSON.stringify(shown) === JSON.stringify(told.cells) && shown;
+  });
+}
+
+export async function detail(page, { a }, shot) {
+  await step('the drive shows what the command line tells', async () => {
+    await page.getByRole('link', { name: 'work', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'work' }).waitFor();
+    const cells = await sameMap(page, a);
+    await page.getByRole('button', { name: 'Show as table' }).click();
+    await accessible(page, 'Drive');
+    await shot('drive');
+    return `${cells.length} cells`;
+  });
+
+  await step('a check reads everything', async () => {
+    await page.getByRole('button', { name: 'Check now' }).click();
+    await page
+      .getByText(/All is well: \d+ objects were read/)
+      .first()
+      .waitFor();
+  });
+
+  await step('room is given back, and what is kept stays', async () => {
+    await page.getByRole('button', { name: 'Free up space' }).click();
+    const dialog = page.getByRole('dialog');
+    await accessible(page, 'Free up space');
+    await dialog.getByRole('button', { name: 'Free up space' }).click();
+    await page.getByText(/were freed/).waitFor();
+    await until('the map has fewer cells here', async () => (await drawn(page)).includes('absent'));
+    await sameMap(page, a);
+  });
+}
+
+export async function keep(page, { a }, shot) {
+  await step('a folder is kept, after its size was told', async () => {
+    await go(page, '#/keep/work');
+    await page.getByRole('heading', { name: 'Nothing kept offline' }).waitFor();
+    const photos = page.getByRole('treeitem', { name: /^photos/ });
+    await photos.waitFor();
+    await accessible(page, 'Keep offline, empty');
+    await photos.focus();
+    await page.keyboard.press('ArrowRight');
+    await page.getByRole('treeitem', { name: /^0\.jpg/ }).waitFor();
+    await page.keyboard.press('ArrowLeft');
+    await page.keyboard.press(' ');
+    assert.equal(await photos.getAttribute('aria-checked'), 'true');
+    await page.getByText(/^Keeps 24 MB, of which/).waitFor();
+
+    // What does not fit is not begun.
+    await a.ok('limits', '--cache', '64M');
+    const films = page.getByRole('treeitem', { name: /^films/ });
+    await films.click();
+    await page.getByText(/do not fit/).waitFor();
+    assert.ok(await page.getByRole('button', { name: 'Keep offline', exact: true }).isDisabled());
+    await accessible(page, 'Keep offline, too much');
+    await films.click();
+    await a.ok('limits', '--cache', 'auto');
+    await page.getByText(/^Keeps 24 MB, of which/).waitFor();
+    assert.deepEqual(await a.ok('pins'), [], 'nothing is kept before it is confirmed');
+    await accessible(page, 'Keep offline, chosen');
+    await page.getByRole('button', { name: 'Keep offline' }).click();
+    await page.getByText('Ready for offline: 12 of 12').waitFor();
+    await page.getByRole('treeitem', { name: /^photos.*Always keep/ }).waitFor();
+    await accessible(page, 'Keep offline');
+    await shot('keep');
+    const [pin] = await a.ok('pins');
+    assert.equal(pin.state, 'Always keep');
+  });
+
+  await step('the map shows what is kept', async () => {
+    await go(page, '#/drive/work');
+    const cells = await sameMap(page, a);
+    const states = [...new Set(cells)].sort();
+    assert.ok(states.includes('pinned') && states.includes('absent'), states.join());
+    await shot('map');
+    return states.join(', ');
+  });
+}
+
+/** Without it what was saved is uploaded within half a minute. */
+const uploadNow = (page) => page.getByRole('button', { name: 'Upload now' }).first().click();
+
+export async function network(page, { a, stand }, shot) {
+  await step('without a network it says Offline, and what waits', async () => {
+    await go(page, '#/drive/work');
+    await stand.cut();
+    await save(join(a.mnt, 'letters/2026/by-train.txt'), randomBytes(3 * MB));
+    await uploadNow(page);
+    await go(page, '#/drives');
+    const card = page.getByRole('listitem').filter({ hasText: 'work' });
+    await card.getByText('Offline', { exact: true }).waitFor();
+    await card.getByText(/only on this computer$/).waitFor();
+    await card.getByText('Your files are safe on this computer; uploads wait.').waitFor();
+    assert.equal(await card.getByText('Everything uploaded').count(), 0, 'green while something is unsent');
+    await page
+      .getByRole('navigation')
+      .getByText(/^Offline/)
+      .waitFor();
+    await accessible(page, 'Drives, offline');
+    await shot('offline');
+    // What is kept is there all the same.
+    assert.equal((await readFile(join(a.mnt, 'photos/3.jpg'))).length, 2 * MB);
+    await card.getByRole('link', { name: 'Details of work' }).click();
+    await page.getByRole('heading', { name: 'Upload queue' }).waitFor();
+    await accessible(page, 'Drive, offline');
+    await shot('drive-offline');
+  });
+
+  await step('with the network back it is uploaded', async () => {
+    await stand.restore();
+    await uploadNow(page);
+    await page.getByText('Nothing waits: everything is uploaded').waitFor();
+    await go(page, '#/drives');
+    await page.getByText('Everything uploaded').waitFor();
+    await page.getByRole('navigation').getByText('All changes uploaded').waitFor();
+  });
+}
+
+export async function snapshot(page, { a }, shot) {
+  await step('a snapshot is taken and looked at', async () => {
+    await go(page, '#/drive/work');
+    await page.getByRole('button', { name: 'Take snapshot' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name').fill('before');
+    await accessible(page, 'Take snapshot');
+    await dialog.getByRole('button', { name: 'Take snapshot' }).click();
+    await page.getByRole('cell', { name: 'before', exact: true }).waitFor();
+    await save(join(a.mnt, 'letters/2026/plan.txt'), 'south\n');
+    await page.getByRole('button', { name: 'Browse snapshot before' }).click();
+    const asked = page.getByRole('dialog');
+    await accessible(page, 'Browse snapshot');
+    await asked.getByRole('button', { name: /browse/i }).click();
+    await asked.waitFor({ state: 'detached' });
+    const at = await until('the snapshot is mounted', async () => {
+      const mounts = (await readFile('/proc/mounts', 'utf8')).split('\n').map((line) => line.split(' ')[1]);
+      for (const mount of mounts.filter((one) => one?.startsWith(a.dir))) {
+        const text = await readFile(join(mount, 'letters/2026/plan.txt'), 'utf8').catch(() => '');
+        if (text === 'north\n') return mount;
+      }
+    });
+    await shot('snapshots');
+    return at;
+  });
+
+  await step('a snapshot becomes a drive, and a drive is removed from this computer', async () => {
+    await page.getByRole('button', { name: 'Clone snapshot before' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name of the new drive').fill('then');
+    await dialog.getByRole('button', { name: 'Make drive' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await go(page, '#/drive/then');
+    await page.getByRole('button', { name: 'Open then' }).click();
+    const at = await until('it is mounted', async () => (await a.status('then')).mountpoint);
+    assert.equal(await readFile(join(at, 'letters/2026/plan.txt'), 'utf8'), 'north\n');
+    await a.ok('drive', 'close', 'then', '--wait');
+    await page.getByRole('button', { name: 'Remove drive from this computer' }).click();
+    await accessible(page, 'Remove');
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove drive from this computer' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Drives' }).waitFor();
+    await until('it is gone', async () => (await a.ok('drive', 'list')).every((drive) => drive.name !== 'then'));
+    await go(page, '#/drive/work');
+    await page.getByRole('button', { name: 'Close work' }).waitFor();
+  });
+
+  await step('the drive goes on where it was', async () => {
+    await page.getByRole('button', { name: 'Close work' }).click();
+    await page.getByRole('button', { name: 'Open work' }).click();
+    await until('the drive is open again', async () => (await a.status('work')).state === 'Ready');
+    const { mountpoint } = await a.status('work');
+    assert.equal(await readFile(join(mountpoint, 'letters/2026/plan.txt'), 'utf8'), 'south\n');
+    a.mnt = mountpoint;
+    await page.getByRole('button', { name: 'Delete snapshot before' }).click();
+    await accessible(page, 'Delete snapshot');
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete snapshot' }).click();
+    await page.getByText('None yet. A snapshot keeps').waitFor();
+  });
+}
+
+export async function fork(page, { a, b, stand, dir }, shot) {
+  await step('another device takes the drive over, and this one has a fork', async () => {
+    await stand.cut();
+    await save(join(a.mnt, 'letters/2026/sketch.txt'), 'from a\n');
+    await uploadNow(page);
+    // The other device has its own way to the server, and a browser of its own.
+    await b.start();
+    const there = await open(page.context().browser(), await b.web());
+    await there.getByRole('link', { name: 'Add your first drive' }).click();
+    await there.getByLabel('S3 bucket').check();
+    await there.getByRole('button', { name: 'Continue' }).click();
+    await there.getByLabel('Another S3 server').check();
+    await there.getByLabel('Server address').fill(stand.server);
+    await there.getByLabel('Bucket', { exact: true }).fill(stand.bucket);
+    await there.getByLabel('Folder in the bucket').fill('work');
+    await there.getByLabel('Access key ID').fill(stand.access_key);
+    await there.getByLabel('Secret access key').fill(stand.secret_key);
+    await there.getByRole('button', { name: 'Test connection' }).click();
+    await there.getByText('several computers can use this store safely').waitFor();
+    await there.getByRole('button', { name: 'Continue' }).click();
+    await there.getByLabel('Use a drive that is there already').check();
+    await there.getByLabel('Name').fill('work');
+    await there.getByRole('button', { name: 'Continue' }).click();
+    await there.getByRole('textbox', { name: 'Passphrase' }).fill('tangerine');
+    await there.getByRole('button', { name: 'Continue' }).click();
+    await there.getByLabel('Mount at').fill(b.mnt);
+    await there.getByRole('button', { name: 'Continue' }).click();
+    await there.getByRole('button', { name: 'Add and open drive' }).click();
+
+    // A wrong passphrase is told at its step, and leads back to where it is typed.
+    await there.getByRole('heading', { name: 'It stopped at: Find the drive' }).waitFor();
+    await there.getByText('Code: passphrase_wrong').waitFor();
+    await accessible(there, 'wizard, failed');
+    await there.getByRole('button', { name: 'Change what was entered' }).click();
+    await there.getByRole('textbox', { name: 'Passphrase' }).fill(PASSPHRASE);
+    await there.getByRole('button', { name: 'Continue' }).click();
+    await there.getByRole('button', { name: 'Continue' }).click();
+    await there.getByRole('button', { name: 'Add and open drive' }).click();
+
+    // The drive is known here now, and held over there.
+    await there.getByRole('heading', { name: 'It stopped at: Open and mount' }).waitFor();
+    await there.getByText('Code: held').waitFor();
+    await there.getByRole('link', { name: 'Go to the drive' }).click();
+    await there.getByRole('button', { name: 'Open work' }).click();
+    const dialog = there.getByRole('dialog');
+    await accessible(there, 'held');
+    await there.screenshot({ path: join(dir, 'held.png') });
+    await dialog.getByRole('button', { name: 'Take over' }).click();
+    await there.getByRole('button', { name: 'Close work' }).waitFor();
+    b.mnt = await until('it is mounted there', async () => (await b.status('work')).mountpoint);
+    assert.deepEqual(there.errors, []);
+    await there.context().close();
+    await save(join(b.mnt, 'letters/2026/postcard.txt'), 'from b\n');
+    await b.ok('drive', 'close', 'work', '--wait');
+    await stand.restore();
+    await uploadNow(page);
+    await go(page, '#/drives');
+    await page.getByRole('listitem').getByText('Conflict', { exact: true }).waitFor();
+    await accessible(page, 'Drives, conflict');
+    await shot('conflict');
+  });
+
+  await step('both versions are kept', async () => {
+    await go(page, '#/forks');
+    await page.getByRole('button', { name: 'Keep both' }).waitFor();
+    await accessible(page, 'Forks');
+    await shot('forks');
+    await page.getByRole('button', { name: 'Keep both' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name of the drive').fill('work-mine');
+    await accessible(page, 'Keep both');
+    await dialog.getByRole('button', { name: 'Make it a drive' }).click();
+    await page.getByRole('heading', { name: 'No forks' }).waitFor();
+    await go(page, '#/drives');
+    for (const name of ['work', 'work-mine']) {
+      await page.getByRole('button', { name: `Open ${name}`, exact: true }).click();
+      await page.getByRole('button', { name: `Close ${name}`, exact: true }).waitFor();
+    }
+    for (const name of ['work', 'work-mine'])
+      await until('it is mounted', async () => (await a.status(name)).mountpoint);
+    const [theirs, mine] = [await a.status('work'), await a.status('work-mine')];
+    assert.deepEqual((await readdir(join(theirs.mountpoint, 'letters/2026'))).sort(), [
+      'by-train.txt',
+      'plan.txt',
+      'postcard.txt',
+    ]);
+    assert.deepEqual((await readdir(join(mine.mountpoint, 'letters/2026'))).sort(), [
+      'by-train.txt',
+      'plan.txt',
+      'sketch.txt',
+    ]);
+  });
+}
+
+export async function settings(page, { a }) {
+  await step('settings are what the daemon obeys', async () => {
+    await go(page, '#/settings');
+    const network = page.getByRole('region', { name: 'Network' });
+    await network.getByLabel('Limit uploads').first().check();
+    await network.getByRole('textbox', { name: 'Limit uploads' }).fill('lots');
+    assert.ok(await network.getByRole('button', { name: 'Save' }).isDisabled(), 'no size');
+    await network.getByRole('textbox', { name: 'Limit uploads' }).fill('5 MB');
+    await network.getByRole('button', { name: 'Save' }).click();
+    await network.getByText('Saved').waitFor();
+    assert.equal((await a.ok('limits')).up_bytes_per_s, 5 * MB);
+    await network.getByRole('checkbox', { name: 'Limit uploads' }).uncheck();
+    await network.getByRole('button', { name: 'Save' }).click();
+    await until('the limit is gone', async () => (await a.ok('limits')).up_bytes_per_s === null);
+
+    await page.getByRole('button', { name: 'Look now' }).click();
+    await page.getByRole('region', { name: 'Diagnostics' }).getByRole('listitem').first().waitFor();
+    await page.getByRole('button', { name: 'Collect report' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('combobox', { name: 'File' }).waitFor();
+    await accessible(page, 'report');
+    await page.keyboard.press('Escape');
+  });
+}
+
+export async function down(page, { a }, shot) {
+  await step('a daemon that is gone is told, with how to start it', async () => {
+    await go(page, '#/drives');
+    await a.ok('daemon', 'stop');
+    await page.getByRole('heading', { name: 'Background service is not running' }).waitFor();
+    await accessible(page, 'daemon down');
+    await shot('down');
+
+    // Started again at the same port, it asks who this is; the new address lets this browser in.
+    const port = new URL(page.url()).port;
+    const { url } = await a.ok('web', '--port', port);
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('heading', { name: "This page's session has ended" }).waitFor();
+    await accessible(page, 'session ended');
+    await page.goto(url);
+    await page.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+  });
+}
+
+export async function activity(page) {
+  await step('what happened is listed, and filtered', async () => {
+    await go(page, '#/activity');
+    await page.getByRole('article').first().waitFor();
+    await page.getByLabel('Kind').selectOption('Conflict');
+    await page.getByRole('article').filter({ hasText: 'Conflict' }).first().waitFor();
+    await until('nothing else is shown', async () => {
+      const kinds = await page.getByRole('article').locator('p.small span:first-child').allTextContents();
+      return kinds.length > 0 && kinds.every((kind) => kind === 'Conflict');
+    });
+    await page.getByLabel('Kind').selectOption('All');
+    await page.getByLabel('Drive', { exact: true }).selectOption('second');
+    await page.getByRole('article').filter({ hasText: 'second' }).first().waitFor();
+    await accessible(page, 'Activity');
+    await page.getByLabel('Drive', { exact: true }).selectOption('All');
+  });
+}
+
+export async function again(page, { a, b, stand }) {
+  await step('the other version is used; the fork is looked at, and deleted', async () => {
+    const letters = async () => readdir(join((await a.status('work')).mountpoint, 'letters/2026'));
+    await go(page, '#/drive/work');
+    await page.getByRole('button', { name: 'Close work' }).waitFor();
+    await stand.cut();
+    await save(join((await a.status('work')).mountpoint, 'letters/2026/draft.txt'), 'from a, again\n');
+    await uploadNow(page);
+    await b.ok('drive', 'open', 'work', '--at', join(b.dir, 'again'), '--take-over', '--yes');
+    await save(join(b.dir, 'again/letters/2026/final.txt'), 'from b, again\n');
+    await b.ok('drive', 'close', 'work', '--wait');
+    await stand.restore();
+    await uploadNow(page);
+
+    await go(page, '#/forks');
+    await page.getByRole('button', { name: 'Use the other version' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close and open' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.ok((await letters()).includes('final.txt') && !(await letters()).includes('draft.txt'));
+
+    // The fork is still there, and whole.
+    await page.getByRole('button', { name: 'Open it to look' }).click();
+    await page.getByRole('button', { name: 'Close it' }).waitFor();
+    const [fork] = await a.ok('drive', 'forks', 'work');
+    assert.ok((await readdir(join(fork.mountpoint, 'letters/2026'))).includes('draft.txt'));
+    await accessible(page, 'Forks, one that is open');
+
+    await page.getByRole('button', { name: 'Delete the fork' }).click();
+    const dialog = page.getByRole('dialog');
+    const verb = dialog.getByRole('button', { name: 'Delete the fork for ever' });
+    assert.ok(await verb.isDisabled(), 'not before its name is typed');
+    await dialog.getByLabel('Type work to go on').fill('work');
+    await accessible(page, 'Delete the fork');
+    await verb.click();
+    await page.getByRole('heading', { name: 'No forks' }).waitFor();
+    assert.deepEqual(await a.ok('drive', 'forks', 'work'), []);
+  });
+}

@@ -1,0 +1,64 @@
+//! How the pages reach the daemon: one interface, and an implementation for each way there.
+//!
+//! A backend knows neither requests nor shapes; `client.ts` does. It ends every failure as a [`Refused`], so that a screen
+//! has one thing to show: the cause, what it means for the data, and what to do.
+
+import type { Code, Failure, Progress } from './shapes';
+
+export type Method = 'GET' | 'POST' | 'DELETE';
+
+/** What goes with a request that may take long. */
+export interface Following {
+  /** Called with how far it is. */
+  onProgress?: (progress: Progress) => void;
+  /** Ends the wait. What would be left half done goes on to its end in the daemon. */
+  signal?: AbortSignal;
+}
+
+/** How a stream is. */
+export type StreamState = 'live' | 'down' | 'no-session';
+
+export interface StreamListener {
+  onData: (data: unknown) => void;
+  /** Said whenever it changes; a stream that is down is tried again until it is closed. */
+  onState: (state: StreamState) => void;
+}
+
+export interface Backend {
+  /** Asks one thing, and gives the document or the result. Rejects with [`Refused`]. */
+  call(method: Method, path: string, body?: unknown, following?: Following): Promise<unknown>;
+  /** Listens until the returned function is called. */
+  stream(path: string, listener: StreamListener): () => void;
+  /** Starts the daemon where that can be done from here. */
+  startDaemon?: () => Promise<void>;
+  /** Shows a folder in the file manager, where that can be done from here. */
+  openFolder?: (path: string) => Promise<void>;
+  /** Has a person save a text, where that is not the browser's own business. */
+  saveText?: (name: string, text: string) => Promise<void>;
+  /** Tries a stream that is down at once. */
+  retry(): void;
+}
+
+/** A request that failed. */
+export class Refused extends Error {
+  constructor(readonly failure: Failure) {
+    super(failure.message);
+    this.name = 'Refused';
+  }
+
+  get code(): Code | 'no_session' {
+    return this.failure.code;
+  }
+}
+
+/** What any error is to a person: the daemon's own words, or what can be said without it. */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof Refused) return error.failure;
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: 'failed', message, consequence: '', action: '' };
+}
+
+/** Whether somebody ended the wait. */
+export function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === 'AbortError';
+}

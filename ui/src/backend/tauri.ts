@@ -1,0 +1,72 @@
+//! The daemon by way of the desktop app, whose own process holds the connection: `invoke("call")` for requests, and
+//! `invoke("listen")` with a channel of messages for streams.
+
+import { Refused, type Backend, type Following, type Method, type StreamListener, type StreamState } from './backend';
+import type { Failure, Progress } from './shapes';
+
+/** What Tauri puts into the page (`withGlobalTauri`); its package would bring no more than this. */
+export interface TauriCore {
+  invoke(command: string, args?: Record<string, unknown>): Promise<unknown>;
+  Channel: new () => { onmessage: (message: never) => void };
+}
+
+type Message = { data: unknown } | { state: StreamState };
+
+/** Tauri's functions, where this page is in its window. */
+export function tauri(): TauriCore | undefined {
+  return (globalThis as { __TAURI__?: { core?: TauriCore } }).__TAURI__?.core;
+}
+
+export class TauriBackend implements Backend {
+  #next = 1;
+
+  constructor(readonly core: TauriCore) {}
+
+  async call(method: Method, path: string, body?: unknown, { onProgress, signal }: Following = {}): Promise<unknown> {
+    const id = this.#next++;
+    const progress = new this.core.Channel();
+    progress.onmessage = (said: Progress) => onProgress?.(said);
+    const end = () => void this.core.invoke('end_call', { id });
+    signal?.addEventListener('abort', end);
+    try {
+      return await this.core.invoke('call', { id, method, path, body: body ?? null, progress });
+    } catch (error) {
+      if (signal?.aborted) throw new DOMException('aborted', 'AbortError');
+      throw typeof error === 'object' && error !== null && 'code' in error ? new Refused(error as Failure) : error;
+    } finally {
+      signal?.removeEventListener('abort', end);
+    }
+  }
+
+  stream(path: string, { onData, onState }: StreamListener): () => void {
+    const id = this.#next++;
+    const channel = new this.core.Channel();
+    let open = true;
+    channel.onmessage = (message: Message) => {
+      if (!open) return;
+      if ('state' in message) onState(message.state);
+      else onData(message.data);
+    };
+    void this.core.invoke('listen', { id, path, channel }).catch(() => onState('down'));
+    return () => {
+      open = false;
+      void this.core.invoke('end_call', { id });
+    };
+  }
+
+  startDaemon = async (): Promise<void> => {
+    await this.core.invoke('start_daemon');
+  };
+
+  openFolder = async (path: string): Promise<void> => {
+    await this.core.invoke('open_folder', { path });
+  };
+
+  saveText = async (name: string, text: string): Promise<void> => {
+    await this.core.invoke('save_text', { name, text });
+  };
+
+  retry(): void {
+    void this.core.invoke('retry');
+  }
+}

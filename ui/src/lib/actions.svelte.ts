@@ -1,0 +1,46 @@
+//! What can be done to a drive from several places, and the questions that come up when it is.
+
+import { client } from '../app';
+import { Refused } from '../backend/backend';
+import type { Failure } from '../backend/shapes';
+import { Doing } from './resource.svelte';
+import { announcer } from './announce.svelte';
+import { t } from './text';
+
+/** One drive's buttons. */
+export class DriveActions {
+  readonly doing = new Doing();
+  /** What is being done, for its button. */
+  what = $state<'open' | 'close' | 'pause' | 'resume' | 'upload' | null>(null);
+  /** Another device has the drive: it is asked whether to take it over. */
+  held = $state.raw<Failure | null>(null);
+
+  constructor(readonly name: () => string) {}
+
+  open = (options: { take_over?: boolean; read_only?: boolean } = {}) => {
+    this.held = null;
+    return this.#run('open', async () => {
+      try {
+        const opened = await client.open(this.name(), options);
+        announcer.say(t('said.opened', { name: this.name(), path: opened.mountpoint }));
+      } catch (error) {
+        if (error instanceof Refused && error.code === 'held') this.held = error.failure;
+        else throw error;
+      }
+    });
+  };
+
+  close = () => this.#run('close', () => client.close(this.name()), t('said.closed', { name: this.name() }));
+  pause = () => this.#run('pause', () => client.pause(this.name()), t('said.paused', { name: this.name() }));
+  resume = () => this.#run('resume', () => client.resume(this.name()), t('said.resumed', { name: this.name() }));
+  upload = () => this.#run('upload', () => client.uploadNow(this.name()), t('said.upload', { name: this.name() }));
+
+  async #run(what: NonNullable<DriveActions['what']>, work: () => Promise<unknown>, said?: string): Promise<void> {
+    this.what = what;
+    await this.doing.run(async () => {
+      await work();
+      if (said) announcer.say(said);
+    });
+    this.what = null;
+  }
+}

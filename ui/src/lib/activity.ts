@@ -1,0 +1,31 @@
+//! Kinds of what happened, and how each looks.
+
+import type { ActivityKind, Tone } from '../backend/shapes';
+import type { IconName } from '../parts/Icon.svelte';
+import type { TextKey } from './text';
+
+export interface Look {
+  kind: ActivityKind | 'other';
+  word: TextKey;
+  icon: IconName;
+  tone: Tone;
+}
+
+export const KINDS: readonly Look[] = [
+  { kind: 'opened', word: 'activity.opened', icon: 'drive', tone: 'quiet' },
+  { kind: 'closed', word: 'activity.closed', icon: 'closed', tone: 'quiet' },
+  { kind: 'uploaded', word: 'activity.uploaded', icon: 'up', tone: 'safe' },
+  { kind: 'snapshot', word: 'activity.snapshot', icon: 'camera', tone: 'quiet' },
+  { kind: 'pin', word: 'activity.pin', icon: 'keep', tone: 'busy' },
+  { kind: 'conflict', word: 'activity.conflict', icon: 'fork', tone: 'waiting' },
+  { kind: 'network', word: 'activity.network', icon: 'offline', tone: 'waiting' },
+  { kind: 'drive', word: 'activity.added', icon: 'plus', tone: 'quiet' },
+  { kind: 'attention', word: 'activity.attention', icon: 'alert', tone: 'attention' },
+];
+
+const OTHER: Look = { kind: 'other', word: 'activity.other', icon: 'info', tone: 'quiet' };
+
+/** A later daemon may know more kinds. */
+export function lookOf(kind: string): Look {
+  return KINDS.find((one) => one.kind === kind) ?? OTHER;
+}

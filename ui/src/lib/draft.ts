@@ -1,0 +1,107 @@
+//! What has been typed into the wizard so far. It outlives the page; secrets do not: they are in [`Typed`], which is never
+//! written anywhere.
+
+export interface Draft {
+  step: number;
+  kind: 's3' | 'dav' | 'file' | '';
+  provider: 'aws' | 'other';
+  endpoint: string;
+  bucket: string;
+  prefix: string;
+  region: string;
+  accessKey: string;
+  address: string;
+  login: 'password' | 'token';
+  user: string;
+  directory: string;
+  existing: boolean;
+  name: string;
+  size: string;
+  encrypt: boolean;
+  unlockBy: 'passphrase' | 'recovery';
+  mountpoint: string;
+  cache: string;
+  acceptWeak: boolean;
+}
+
+export interface Typed {
+  secretKey: string;
+  password: string;
+  token: string;
+  passphrase: string;
+  again: string;
+  recovery: string;
+}
+
+export const nothingTyped = (): Typed => ({
+  secretKey: '',
+  password: '',
+  token: '',
+  passphrase: '',
+  again: '',
+  recovery: '',
+});
+
+export const emptyDraft = (): Draft => ({
+  step: 0,
+  kind: '',
+  provider: 'aws',
+  endpoint: '',
+  bucket: '',
+  prefix: '',
+  region: '',
+  accessKey: '',
+  address: '',
+  login: 'password',
+  user: '',
+  directory: '',
+  existing: false,
+  name: '',
+  size: '100 GB',
+  encrypt: true,
+  unlockBy: 'passphrase',
+  mountpoint: '',
+  cache: '',
+  acceptWeak: false,
+});
+
+const KEY = 'holdall.draft';
+
+export function load(storage: Pick<Storage, 'getItem'>): Draft {
+  const draft = emptyDraft();
+  try {
+    const kept = JSON.parse(storage.getItem(KEY) ?? '{}') as Record<string, unknown>;
+    // Only what is known and of its type: an older version may have written it.
+    for (const [name, value] of Object.entries(draft)) {
+      if (typeof kept[name] === typeof value) Object.assign(draft, { [name]: kept[name] });
+    }
+  } catch {
+    return emptyDraft();
+  }
+  return draft;
+}
+
+export function save(storage: Pick<Storage, 'setItem'>, draft: Draft): void {
+  try {
+    const known = Object.keys(emptyDraft());
+    storage.setItem(
+      KEY,
+      JSON.stringify(Object.fromEntries(Object.entries(draft).filter(([name]) => known.includes(name)))),
+    );
+  } catch {
+    // Then it lasts as long as the page does.
+  }
+}
+
+export function forget(storage: Pick<Storage, 'removeItem'>): void {
+  try {
+    storage.removeItem(KEY);
+  } catch {
+    // Nothing was kept either.
+  }
+}
+
+/** What a drive may be called: a part of a path, as the daemon has it. */
+export function validName(name: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name);
+}

@@ -1,0 +1,68 @@
+//! Numbers and times as people read them. `now` is an argument.
+
+import { t } from './text';
+
+const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Bytes in steps of 1024, with at most three digits: `1.2 GB`. */
+export function bytes(value: number): string {
+  let unit = 0;
+  let scaled = Math.max(0, value);
+  // 999.6 KB would be read as 1000 KB.
+  while (scaled >= 999.5 && unit < UNITS.length - 1) {
+    scaled /= 1024;
+    unit += 1;
+  }
+  const text = unit === 0 || scaled >= 99.95 ? scaled.toFixed(0) : scaled.toFixed(1);
+  return `${text.replace(/\.0$/, '')} ${UNITS[unit] ?? ''}`;
+}
+
+export function rate(bytesPerSecond: number): string {
+  return t('unit.per_second', { size: bytes(bytesPerSecond) });
+}
+
+/** Bytes that a person writes: `20G`, `1.5 TB`, `500k`. `undefined` where it is none. */
+export function parseBytes(text: string): number | undefined {
+  const match = /^\s*(\d+(?:[.,]\d+)?)\s*([kmgtp]?)(?:i?b)?\s*$/i.exec(text);
+  if (!match) return undefined;
+  const power = ['', 'k', 'm', 'g', 't', 'p'].indexOf((match[2] ?? '').toLowerCase());
+  return Math.round(Number((match[1] ?? '').replace(',', '.')) * 1024 ** power);
+}
+
+/** How long ago, coarsely: it is read at a glance and need not be redrawn every second. */
+export function ago(ms: number): string {
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 1) return t('time.now');
+  if (minutes < 60) return t('time.minutes_ago', { count: minutes });
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return t('time.hours_ago', { count: hours });
+  return t('time.days_ago', { count: Math.floor(hours / 24) });
+}
+
+/** How long, of which two parts matter: `4 min`, `2 h 5 min`. */
+export function duration(seconds: number): string {
+  if (seconds < 60) return t('time.seconds', { count: Math.max(1, Math.round(seconds)) });
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return t('time.minutes', { count: minutes });
+  return t('time.hours', { hours: Math.floor(minutes / 60), minutes: minutes % 60 });
+}
+
+/** A time of today by its hour, else with its day. */
+export function moment(at: string | Date, now: Date): string {
+  const time = typeof at === 'string' ? new Date(at) : at;
+  if (Number.isNaN(time.getTime())) return '';
+  const hour = time.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+  if (time.toDateString() === now.toDateString()) return hour;
+  const year = time.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' as const };
+  return `${time.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', ...year })}, ${hour}`;
+}
+
+export function percent(part: number, whole: number): number {
+  return whole <= 0 ? 0 : Math.min(100, Math.max(0, (part / whole) * 100));
+}
+
+/** With a capital and a full stop: findings are parts of sentences. */
+export function sentence(text: string, end = '.'): string {
+  const whole = text.trim();
+  return whole === '' ? '' : whole[0]?.toUpperCase() + whole.slice(1) + (/[.?!]$/.test(whole) ? '' : end);
+}

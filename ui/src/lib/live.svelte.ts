@@ -1,0 +1,95 @@
+//! What the daemon says of all drives at any time, as long as somebody looks.
+
+import type { Backend, StreamState } from '../backend/backend';
+import type { Card, Overview } from '../backend/shapes';
+import { Pace } from './pace';
+import { kept } from './same';
+
+const LAST = 'holdall.last';
+
+export type Connection = 'connecting' | StreamState;
+
+export class Live {
+  overview = $state.raw<Overview | null>(null);
+  connection = $state<Connection>('connecting');
+  /** When what is shown was true, while it is not what holds now. */
+  staleSince = $state<number | null>(null);
+  /** How often something was drawn: what the tests of the pace count. */
+  drawn = 0;
+  #close: (() => void) | undefined;
+  #pace = new Pace<Overview>((overview) => this.#show(overview));
+  #at = 0;
+
+  constructor(
+    readonly backend: Backend,
+    readonly storage: Pick<Storage, 'getItem' | 'setItem'> = localStorage,
+  ) {}
+
+  start(): () => void {
+    this.#recall();
+    const look = () => {
+      const hidden = document.visibilityState === 'hidden';
+      this.#pace.hidden = hidden;
+      // While hidden nothing is listened to, and so nothing is computed in the daemon either.
+      if (hidden) this.#leave();
+      else this.#listen();
+    };
+    document.addEventListener('visibilitychange', look);
+    addEventListener('pagehide', this.#remember);
+    look();
+    return () => {
+      document.removeEventListener('visibilitychange', look);
+      removeEventListener('pagehide', this.#remember);
+      this.#leave();
+      this.#pace.stop();
+    };
+  }
+
+  card(name: string): Card | undefined {
+    return this.overview?.drives.find((card) => card.name === name);
+  }
+
+  #listen(): void {
+    this.#close ??= this.backend.stream('/v1/overview', {
+      onData: (data) => this.#pace.push(data as Overview),
+      onState: (state) => {
+        this.connection = state;
+        if (state !== 'live') this.staleSince ??= this.#at || null;
+      },
+    });
+  }
+
+  #leave(): void {
+    this.#close?.();
+    this.#close = undefined;
+    this.#remember();
+  }
+
+  #show(overview: Overview): void {
+    this.drawn += 1;
+    this.#at = Date.now();
+    this.staleSince = null;
+    const before = this.overview?.drives ?? [];
+    this.overview = { ...overview, drives: kept(before, overview.drives, (card) => card.name) };
+  }
+
+  #remember = (): void => {
+    if (!this.overview || this.staleSince !== null) return;
+    try {
+      this.storage.setItem(LAST, JSON.stringify({ at: this.#at, overview: this.overview }));
+    } catch {
+      // Without it the next page begins with placeholders.
+    }
+  };
+
+  #recall(): void {
+    try {
+      const last = JSON.parse(this.storage.getItem(LAST) ?? 'null') as { at: number; overview: Overview } | null;
+      if (!last || !Array.isArray(last.overview.drives)) return;
+      this.overview = last.overview;
+      this.staleSince = this.#at = last.at;
+    } catch {
+      // What cannot be read is not shown.
+    }
+  }
+}

@@ -1,0 +1,13 @@
+//! Counts changes of the look (light, dark, contrast), after which canvases have to be drawn again.
+
+class Look {
+  version = $state(0);
+
+  constructor() {
+    for (const query of ['(prefers-color-scheme: dark)', '(prefers-contrast: more)']) {
+      matchMedia(query).addEventListener('change', () => (this.version += 1));
+    }
+  }
+}
+
+export const look = new Look();

@@ -1,0 +1,75 @@
+//! Something that is asked for, and how that stands: never asked, on its way, here, here but old, refused.
+
+import { failureOf, isAbort } from '../backend/backend';
+import type { Failure } from '../backend/shapes';
+
+export class Resource<T> {
+  data = $state.raw<T | null>(null);
+  failure = $state.raw<Failure | null>(null);
+  loading = $state(false);
+  at = $state<number | null>(null);
+  #asked = 0;
+
+  constructor(readonly ask: () => Promise<T>) {}
+
+  /** Asks again. An answer that a later question has overtaken is dropped. */
+  refresh = async (): Promise<void> => {
+    const asked = ++this.#asked;
+    this.loading = true;
+    try {
+      const data = await this.ask();
+      if (asked !== this.#asked) return;
+      if (JSON.stringify(data) !== JSON.stringify(this.data)) this.data = data;
+      this.failure = null;
+      this.at = Date.now();
+    } catch (error) {
+      if (asked === this.#asked && !isAbort(error)) this.failure = failureOf(error);
+    } finally {
+      if (asked === this.#asked) this.loading = false;
+    }
+  };
+
+  /** Asks now and every so often, one question at a time, while somebody can see the answers. */
+  every(ms: number): () => void {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let stopped = false;
+    let busy = false;
+    const turn = async () => {
+      clearTimeout(timer);
+      if (stopped || busy || document.visibilityState === 'hidden') return;
+      busy = true;
+      await this.refresh();
+      busy = false;
+      if (!stopped) timer = setTimeout(() => void turn(), ms);
+    };
+    const look = () => void turn();
+    document.addEventListener('visibilitychange', look);
+    void turn();
+    return () => {
+      stopped = true;
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', look);
+    };
+  }
+}
+
+/** Something that is being done because a person has asked for it. */
+export class Doing {
+  busy = $state(false);
+  failure = $state.raw<Failure | null>(null);
+
+  /** Does it, and gives what came of it; `undefined` where it failed, which is then shown. */
+  run = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
+    if (this.busy) return undefined;
+    this.busy = true;
+    this.failure = null;
+    try {
+      return await work();
+    } catch (error) {
+      if (!isAbort(error)) this.failure = failureOf(error);
+      return undefined;
+    } finally {
+      this.busy = false;
+    }
+  };
+}

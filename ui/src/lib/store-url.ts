@@ -1,0 +1,80 @@
+//! The address of a store, made of what a person has typed into the wizard.
+
+import type { StoreCredentials } from '../backend/shapes';
+import type { Draft, Typed } from './draft';
+import { t } from './text';
+
+/** Where a drive's data is to live; `undefined` while something that it needs is missing. */
+export function storeUrl(draft: Draft): string | undefined {
+  switch (draft.kind) {
+    case 's3': {
+      const bucket = draft.bucket.trim();
+      if (bucket === '' || (draft.provider === 'other' && draft.endpoint.trim() === '')) return undefined;
+      const query = new URLSearchParams();
+      if (draft.provider === 'other') query.set('endpoint', withScheme(draft.endpoint.trim()));
+      if (draft.region.trim() !== '') query.set('region', draft.region.trim());
+      else if (draft.provider === 'other') query.set('region', 'us-east-1');
+      const prefix = path(draft.prefix);
+      const asked = query.toString();
+      return `s3://${bucket}${prefix === '' ? '' : `/${prefix}`}${asked === '' ? '' : `?${asked}`}`;
+    }
+    case 'dav': {
+      const address = draft.address.trim();
+      return address === '' ? undefined : withScheme(address);
+    }
+    case 'file': {
+      const directory = draft.directory.trim();
+      return directory.startsWith('/') && directory.length > 1 ? `file://${path(directory, true)}` : undefined;
+    }
+    default:
+      return undefined;
+  }
+}
+
+function withScheme(address: string): string {
+  return /^\w+:\/\//.test(address) ? address : `https://${address}`;
+}
+
+/** A path as it is in a URL. */
+function path(text: string, absolute = false): string {
+  const parts = text
+    .trim()
+    .split('/')
+    .filter((part) => part !== '');
+  return (absolute ? '/' : '') + parts.map((part) => encodeURIComponent(part)).join('/');
+}
+
+/** Who asks there; `undefined` where nothing was typed, so that what is kept already is used. */
+export function credentials(draft: Draft, typed: Typed): StoreCredentials | undefined {
+  if (draft.kind === 's3' && typed.secretKey !== '') {
+    return { kind: 's3', access_key: draft.accessKey.trim(), secret_key: typed.secretKey.trim() };
+  }
+  if (draft.kind === 'dav' && draft.login === 'token' && typed.token !== '') {
+    return { kind: 'bearer', token: typed.token.trim() };
+  }
+  if (draft.kind === 'dav' && draft.login === 'password' && typed.password !== '') {
+    return { kind: 'password', user: draft.user.trim(), password: typed.password };
+  }
+  return undefined;
+}
+
+/** Whether two addresses are in the same place of logins: a bucket of one server, or one WebDAV server's path. */
+export function sameLogin(login: string, store: string): boolean {
+  if (login.startsWith('s3://') !== store.startsWith('s3://')) return false;
+  if (!login.startsWith('s3://')) return store.startsWith(login.replace(/\?.*$/, '').replace(/\/$/, ''));
+  const place = (address: string) => {
+    const [, bucket = '', query = ''] = /^s3:\/\/([^/?]+)[^?]*\??(.*)$/.exec(address) ?? [];
+    return `${bucket} ${new URLSearchParams(query).get('endpoint') ?? ''}`;
+  };
+  return place(login) === place(store);
+}
+
+/** A store as people read it: the bucket or path, and the server where it is not the usual one. */
+export function storeName(store: string): string {
+  if (!store.startsWith('s3://')) return decodeURI(store.replace(/\?.*$/, ''));
+  const [, bucket = '', query = ''] = /^s3:\/\/([^?]*)\??(.*)$/.exec(store) ?? [];
+  const endpoint = new URLSearchParams(query).get('endpoint')?.replace(/^https?:\/\//, '');
+  return endpoint
+    ? t('store.at', { store: `s3://${decodeURI(bucket)}`, server: endpoint })
+    : `s3://${decodeURI(bucket)}`;
+}

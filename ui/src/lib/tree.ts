@@ -1,0 +1,121 @@
+//! The folder tree of Keep offline: what is ticked, what that would change, and how one moves through it by keys.
+
+import type { FolderEntry } from '../backend/shapes';
+
+export type Tick = 'on' | 'off' | 'some';
+
+/** What a person has asked for so far, by path: `true` to keep, `false` to keep no more. Nothing of it is done yet. */
+export type Wishes = ReadonlyMap<string, boolean>;
+
+export const ROOT = '';
+
+export function join(folder: string, name: string): string {
+  return folder === ROOT ? name : `${folder}/${name}`;
+}
+
+export function parent(path: string): string | undefined {
+  if (path === ROOT) return undefined;
+  const cut = path.lastIndexOf('/');
+  return cut < 0 ? ROOT : path.slice(0, cut);
+}
+
+function within(path: string, folder: string): boolean {
+  return folder === ROOT || path === folder || path.startsWith(`${folder}/`);
+}
+
+/** Whether a path is kept because of a pin at it or above it. */
+export function kept(path: string, pins: readonly string[]): boolean {
+  return pins.some((pin) => within(path, pin));
+}
+
+/** How the box of a path stands, with what was wished. */
+export function tick(path: string, pins: readonly string[], wishes: Wishes): Tick {
+  const left = after(pins, wishes);
+  if (kept(path, left)) return 'on';
+  return left.some((pin) => within(pin, path)) ? 'some' : 'off';
+}
+
+/** The pins that there would be. */
+export function after(pins: readonly string[], wishes: Wishes): string[] {
+  const left = pins.filter((pin) => wishes.get(pin) !== false);
+  return [...new Set([...left, ...[...wishes].filter(([, keep]) => keep).map(([path]) => path)])];
+}
+
+/** The wishes once the box of `path` was used. One is taken back by using it again. */
+export function toggle(path: string, pins: readonly string[], wishes: Wishes): Wishes {
+  const next = new Map(wishes);
+  if (tick(path, pins, wishes) === 'on') {
+    next.delete(path);
+    // Wishes below it, which it had covered, go too.
+    for (const [other, keep] of wishes) if (keep && within(other, path)) next.delete(other);
+    for (const pin of pins) if (within(pin, path)) next.set(pin, false);
+  } else {
+    for (const other of wishes.keys()) if (within(other, path)) next.delete(other);
+    if (!pins.includes(path)) next.set(path, true);
+  }
+  return next;
+}
+
+/** A box that is on because of a folder above it cannot be used: a pin covers what is below it. */
+export function coveredBy(path: string, pins: readonly string[], wishes: Wishes): string | undefined {
+  return after(pins, wishes).find((pin) => pin !== path && within(path, pin));
+}
+
+export function changes(wishes: Wishes): { keep: string[]; release: string[] } {
+  const of = (wanted: boolean) => [...wishes].filter(([, keep]) => keep === wanted).map(([path]) => path);
+  return { keep: of(true), release: of(false) };
+}
+
+export interface Row {
+  path: string;
+  entry: FolderEntry;
+  level: number;
+  open: boolean;
+  /** Its place among what is in the same folder. */
+  position: number;
+  count: number;
+}
+
+/** The rows that are shown, from what is known of each open folder. */
+export function rows(known: ReadonlyMap<string, readonly FolderEntry[]>, open: ReadonlySet<string>): Row[] {
+  const found: Row[] = [];
+  const walk = (folder: string, level: number) => {
+    const entries = known.get(folder) ?? [];
+    entries.forEach((entry, index) => {
+      const path = join(folder, entry.name);
+      const isOpen = entry.kind === 'folder' && open.has(path);
+      found.push({ path, entry, level, open: isOpen, position: index + 1, count: entries.length });
+      if (isOpen) walk(path, level + 1);
+    });
+  };
+  walk(ROOT, 1);
+  return found;
+}
+
+export type Move = { to: number } | { open: string } | { close: string } | undefined;
+
+/** What a key does in a tree, as people know it from file managers. */
+export function move(key: string, at: number, shown: readonly Row[]): Move {
+  const row = shown[at];
+  if (!row) return shown.length > 0 ? { to: 0 } : undefined;
+  switch (key) {
+    case 'ArrowDown':
+      return { to: Math.min(at + 1, shown.length - 1) };
+    case 'ArrowUp':
+      return { to: Math.max(at - 1, 0) };
+    case 'Home':
+      return { to: 0 };
+    case 'End':
+      return { to: shown.length - 1 };
+    case 'ArrowRight':
+      if (row.entry.kind !== 'folder') return undefined;
+      return row.open ? { to: Math.min(at + 1, shown.length - 1) } : { open: row.path };
+    case 'ArrowLeft': {
+      if (row.open) return { close: row.path };
+      const above = shown.findIndex((other) => other.path === parent(row.path));
+      return above < 0 ? undefined : { to: above };
+    }
+    default:
+      return undefined;
+  }
+}

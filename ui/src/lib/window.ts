@@ -1,0 +1,18 @@
+//! Which rows of a long list are drawn: those that can be seen, and some around them.
+
+export interface Rows {
+  first: number;
+  /** One past the last. */
+  end: number;
+  /** Height of what is above and below, in pixels. */
+  above: number;
+  below: number;
+}
+
+/** `top` is how far the list's beginning is above the top of what can be seen. */
+export function visible(count: number, rowPx: number, top: number, heightPx: number, spare = 12): Rows {
+  const clamp = (row: number) => Math.max(0, Math.min(count, row));
+  const first = clamp(Math.floor(top / rowPx) - spare);
+  const end = Math.max(first, clamp(Math.ceil((top + heightPx) / rowPx) + spare));
+  return { first, end, above: first * rowPx, below: (count - end) * rowPx };
+}

@@ -1,0 +1,195 @@
+//! The wizard's state: what was typed, what the store said, and how far the making of the drive is.
+
+import { client, live } from '../app';
+import { Refused, failureOf } from '../backend/backend';
+import type { Created, Failure, Opened, Progress, StoreLogin, StoreTested } from '../backend/shapes';
+import { forget, load, nothingTyped, save, validName, type Draft } from './draft';
+import { parseBytes } from './format';
+import { credentials, sameLogin, storeUrl } from './store-url';
+
+export const STEPS = ['kind', 'store', 'drive', 'protection', 'place', 'summary'] as const;
+export type Step = (typeof STEPS)[number];
+/** What is done at the end, one after the other. */
+export type Stage = 'create' | 'recovery' | 'limit' | 'open' | 'done';
+
+/** As the daemon has it: ext4 with a journal needs about this. */
+const SIZE_MIN = 16 * 1024 * 1024;
+
+export class Wizard {
+  draft = $state<Draft>(load(localStorage));
+  typed = $state(nothingTyped());
+  /** Something of an earlier visit is back. */
+  resumed = $state(false);
+  logins = $state.raw<StoreLogin[]>([]);
+
+  tested = $state.raw<StoreTested | null>(null);
+  #testedAs = $state('');
+  testing = $state(false);
+  testProgress = $state.raw<Progress | null>(null);
+  testFailure = $state.raw<Failure | null>(null);
+
+  stage = $state<Stage | null>(null);
+  /** Where it failed, and why. */
+  failed = $state.raw<{ stage: Stage; failure: Failure } | null>(null);
+  progress = $state.raw<Progress | null>(null);
+  created = $state.raw<Created | null>(null);
+  opened = $state.raw<Opened | null>(null);
+
+  url = $derived(storeUrl(this.draft));
+  login = $derived(
+    this.url === undefined ? undefined : this.logins.find((one) => sameLogin(one.store, this.url ?? '')),
+  );
+  /** What the store said of what is typed now. */
+  verdict = $derived(this.tested && this.#testedAs === this.#asked() ? this.tested : null);
+  step = $derived<Step>(STEPS[this.draft.step] ?? 'kind');
+  sizeBytes = $derived(parseBytes(this.draft.size));
+  taken = $derived(live.overview?.drives.some((card) => card.name === this.draft.name.trim()) ?? false);
+
+  constructor() {
+    // Secrets were not kept: one goes back to where they are typed.
+    const furthest = this.draft.kind === 'file' ? 3 : 1;
+    this.resumed = this.draft.kind !== '';
+    this.draft.step = Math.min(this.draft.step, furthest);
+    void client.logins().then(
+      (logins) => (this.logins = logins),
+      () => undefined,
+    );
+  }
+
+  keep(): void {
+    if (this.stage === null && this.created === null) save(localStorage, this.draft);
+  }
+
+  startAnew(): void {
+    forget(localStorage);
+    location.reload();
+  }
+
+  #asked(): string {
+    return JSON.stringify([this.url, credentials(this.draft, this.typed) ?? null]);
+  }
+
+  /** Whether what this step asks for is there. */
+  complete(step: Step): boolean {
+    const { draft, typed } = this;
+    switch (step) {
+      case 'kind':
+        return draft.kind !== '';
+      case 'store':
+        return this.verdict !== null && this.verdict.usable && (this.verdict.store_mode !== 'none' || draft.acceptWeak);
+      case 'drive':
+        return validName(draft.name.trim()) && !this.taken && (draft.existing || (this.sizeBytes ?? 0) >= SIZE_MIN);
+      case 'protection':
+        return draft.existing || !draft.encrypt || (typed.passphrase !== '' && typed.passphrase === typed.again);
+      case 'place':
+        return (
+          (draft.mountpoint.trim() === '' || draft.mountpoint.trim().startsWith('/')) &&
+          (draft.cache.trim() === '' || (parseBytes(draft.cache) ?? 0) > 0)
+        );
+      case 'summary':
+        return STEPS.slice(0, -1).every((earlier) => this.complete(earlier));
+    }
+  }
+
+  async test(): Promise<void> {
+    const { url } = this;
+    if (url === undefined || this.testing) return;
+    const asked = this.#asked();
+    this.testing = true;
+    this.testFailure = null;
+    this.testProgress = null;
+    this.tested = null;
+    try {
+      const onProgress = (said: Progress) => (this.testProgress = said);
+      this.tested = await client.testStore(url, credentials(this.draft, this.typed), { onProgress });
+      this.#testedAs = asked;
+    } catch (error) {
+      this.testFailure = failureOf(error);
+    } finally {
+      this.testing = false;
+    }
+  }
+
+  /** Makes the drive, or makes it known here; then, unless there is a recovery key to be written down first, mounts it. */
+  async make(): Promise<void> {
+    const { draft, typed, url } = this;
+    if (url === undefined) return;
+    const name = draft.name.trim();
+    const given = credentials(draft, typed);
+    const onProgress = (said: Progress) => (this.progress = said);
+    const made = await this.#at('create', () => {
+      if (draft.existing) {
+        const secret =
+          draft.unlockBy === 'recovery'
+            ? typed.recovery.trim() && { recovery_key: typed.recovery.trim() }
+            : typed.passphrase && { passphrase: typed.passphrase };
+        return client.add(
+          { name, store: url, secrets: secret || {}, ...(given && { credentials: given }) },
+          { onProgress },
+        );
+      }
+      return client.create(
+        {
+          name,
+          store: url,
+          size_bytes: this.sizeBytes ?? 0,
+          encrypt: draft.encrypt,
+          secrets: draft.encrypt ? { passphrase: typed.passphrase } : {},
+          weakest: draft.acceptWeak ? 'none' : 'claim',
+          ...(given && { credentials: given }),
+        },
+        { onProgress },
+      );
+    });
+    if (!made) return;
+    this.created = made;
+    this.typed = nothingTyped();
+    forget(localStorage);
+    if (made.recovery_key) this.stage = 'recovery';
+    else await this.mount();
+  }
+
+  async mount(): Promise<void> {
+    const { draft } = this;
+    const cache = parseBytes(draft.cache);
+    if (cache && !(await this.#at('limit', () => client.setLimits({ cache_bytes: cache })))) return;
+    const at = draft.mountpoint.trim();
+    const opened = await this.#at('open', () => client.open(draft.name.trim(), at === '' ? {} : { at }));
+    if (!opened) return;
+    this.opened = opened;
+    this.stage = 'done';
+  }
+
+  /** Tries again what failed. */
+  again(): Promise<void> {
+    return this.failed?.stage === 'create' ? this.make() : this.mount();
+  }
+
+  /** Back to the steps, to change what was wrong. */
+  change(): void {
+    const code = this.failed?.failure.code;
+    this.stage = null;
+    this.failed = null;
+    const at: Step =
+      code === 'passphrase_needed' || code === 'passphrase_wrong'
+        ? 'protection'
+        : code === 'exists' || code === 'not_found'
+          ? 'drive'
+          : code === 'credentials' || code === 'offline'
+            ? 'store'
+            : 'summary';
+    this.draft.step = STEPS.indexOf(at);
+  }
+
+  async #at<T>(stage: Stage, work: () => Promise<T>): Promise<T | undefined> {
+    this.stage = stage;
+    this.failed = null;
+    this.progress = null;
+    try {
+      return await work();
+    } catch (error) {
+      this.failed = { stage, failure: error instanceof Refused ? error.failure : failureOf(error) };
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,65 @@
+//! A backend that answers as a test says, and remembers what it was asked.
+
+import { Refused, type Backend, type Following, type Method, type StreamListener } from '../src/backend/backend';
+import type { Card, Code, Failure, Overview } from '../src/backend/shapes';
+
+type Answer = (body: unknown, following: Following) => unknown;
+
+export class FakeBackend implements Backend {
+  asked: { what: string; body: unknown }[] = [];
+  streams = new Set<StreamListener>();
+  retried = 0;
+
+  /** Answers by `POST /v1/drives`. */
+  constructor(readonly answers: Record<string, Answer> = {}) {}
+
+  async call(method: Method, path: string, body?: unknown, following: Following = {}): Promise<unknown> {
+    const what = `${method} ${path}`;
+    this.asked.push({ what, body });
+    const answer = this.answers[what];
+    if (!answer) throw refused('not_found', what);
+    return answer(body, following);
+  }
+
+  stream(_path: string, listener: StreamListener): () => void {
+    this.streams.add(listener);
+    return () => this.streams.delete(listener);
+  }
+
+  tell(data: unknown): void {
+    for (const listener of this.streams) listener.onData(data);
+  }
+
+  retry(): void {
+    this.retried += 1;
+  }
+}
+
+export function refused(code: Code, message = 'It went wrong.'): Refused {
+  const failure: Failure = { code, message, consequence: 'Nothing was changed.', action: 'Try again.' };
+  return new Refused(failure);
+}
+
+export function card(name: string, unsent = 0): Card {
+  return {
+    name,
+    state: { word: 'Ready', tone: unsent > 0 ? 'waiting' : 'safe', icon: 'check' },
+    reason: null,
+    consequence: null,
+    action: null,
+    mountpoint: null,
+    local_bytes: 0,
+    used_bytes: 0,
+    size_bytes: 0,
+    unsent_bytes: unsent,
+    safe_since: null,
+    up_rate: 0,
+    down_rate: 0,
+    eta_s: null,
+    progress: null,
+    actions: [],
+  };
+}
+
+export const overview = (...drives: Card[]) =>
+  ({ line: 'A line', tone: 'safe', unsent_bytes: 0, attention: 0, paused_until: null, drives }) as unknown as Overview;

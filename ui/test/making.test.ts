@@ -1,0 +1,117 @@
+import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { Client } from '../src/backend/client';
+import { FakeBackend, refused } from './fake';
+
+const backend = vi.hoisted(() => ({ current: undefined as unknown }));
+vi.mock('../src/app', () => ({
+  get client() {
+    return new Client(backend.current as FakeBackend);
+  },
+  live: { overview: null },
+}));
+const { Wizard } = await import('../src/lib/wizard.svelte');
+
+const tested = { store: 's', store_mode: 'swap', usable: true, findings: [], reasons: [] };
+const created = { uuid: 'u', store_mode: 'swap', recovery_key: 'aaaa-bbbb-cccc' };
+
+describe('the wizard', () => {
+  let fake: FakeBackend;
+
+  beforeEach(() => {
+    localStorage.removeItem('holdall.draft');
+    fake = new FakeBackend({
+      'GET /v1/stores': () => [],
+      'POST /v1/stores/test': () => tested,
+      'POST /v1/drives': () => created,
+      'POST /v1/drives/work/open': () => ({ mountpoint: '/m' }),
+    });
+    backend.current = fake;
+  });
+
+  async function filled() {
+    const wizard = new Wizard();
+    Object.assign(wizard.draft, { kind: 's3', bucket: 'b', accessKey: 'AK', name: 'work', size: '1 GB' });
+    Object.assign(wizard.typed, { secretKey: 's', passphrase: 'p q', again: 'p q' });
+    await wizard.test();
+    return wizard;
+  }
+
+  it('goes on only with what was tested as it is now', async () => {
+    const wizard = await filled();
+    expect(wizard.complete('store')).toBe(true);
+    wizard.typed.secretKey = 'another';
+    expect(wizard.complete('store')).toBe(false);
+    wizard.typed.secretKey = 's';
+    expect(wizard.complete('store')).toBe(true);
+    expect(wizard.complete('summary')).toBe(true);
+    wizard.typed.again = 'p';
+    expect(wizard.complete('summary')).toBe(false);
+  });
+
+  it('asks for a word where a store promises little', async () => {
+    fake.answers['POST /v1/stores/test'] = () => ({ ...tested, store_mode: 'none' });
+    const wizard = await filled();
+    expect(wizard.complete('store')).toBe(false);
+    wizard.draft.acceptWeak = true;
+    expect(wizard.complete('store')).toBe(true);
+    await wizard.make();
+    expect(fake.asked.find((one) => one.what === 'POST /v1/drives')?.body).toMatchObject({ weakest: 'none' });
+  });
+
+  it('mounts nothing before the recovery key is written down, and forgets what was typed', async () => {
+    const wizard = await filled();
+    wizard.keep();
+    await wizard.make();
+    expect(wizard.stage).toBe('recovery');
+    expect(fake.asked.map((one) => one.what)).not.toContain('POST /v1/drives/work/open');
+    expect([wizard.typed.passphrase, wizard.typed.secretKey]).toEqual(['', '']);
+    expect(localStorage.getItem('holdall.draft')).toBeNull();
+    // Nothing writes the draft anew.
+    wizard.keep();
+    expect(localStorage.getItem('holdall.draft')).toBeNull();
+    await wizard.mount();
+    expect([wizard.stage, wizard.opened?.mountpoint]).toEqual(['done', '/m']);
+  });
+
+  it('tells the step that failed, and does not make the drive twice', async () => {
+    const wizard = await filled();
+    let away = true;
+    fake.answers['POST /v1/drives'] = () => ({ ...created, recovery_key: undefined });
+    fake.answers['POST /v1/drives/work/open'] = () => {
+      if (away) throw refused('offline');
+      return { mountpoint: '/m' };
+    };
+    await wizard.make();
+    expect([wizard.failed?.stage, wizard.failed?.failure.code]).toEqual(['open', 'offline']);
+    away = false;
+    await wizard.again();
+    expect(wizard.stage).toBe('done');
+    expect(fake.asked.filter((one) => one.what === 'POST /v1/drives').length).toBe(1);
+  });
+
+  it('leads back to where what was wrong is typed', async () => {
+    for (const [code, step] of [
+      ['passphrase_wrong', 'protection'],
+      ['exists', 'drive'],
+      ['credentials', 'store'],
+      ['full', 'summary'],
+    ] as const) {
+      const wizard = await filled();
+      fake.answers['POST /v1/drives'] = () => {
+        throw refused(code);
+      };
+      await wizard.make();
+      expect(wizard.failed?.stage).toBe('create');
+      wizard.change();
+      expect([wizard.step, wizard.stage]).toEqual([step, null]);
+    }
+  });
+
+  it('takes a draft up where secrets are typed', () => {
+    localStorage.setItem('holdall.draft', JSON.stringify({ step: 5, kind: 's3' }));
+    const wizard = new Wizard();
+    expect([wizard.step, wizard.resumed]).toEqual(['store', true]);
+    localStorage.setItem('holdall.draft', JSON.stringify({ step: 5, kind: 'file' }));
+    expect(new Wizard().step).toBe('protection');
+  });
+});

@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import type { FolderEntry } from '../src/backend/shapes';
+import { changes, coveredBy, move, parent, rows, tick, toggle, type Wishes } from '../src/lib/tree';
+
+const entry = (name: string, kind: FolderEntry['kind'] = 'folder'): FolderEntry =>
+  ({ name, kind, bytes: 1, local_bytes: 0, state: 'online_only', pinned_by: null }) as FolderEntry;
+const none: Wishes = new Map();
+
+describe('boxes', () => {
+  it('stand between on and off where something below is kept', () => {
+    expect(tick('a', ['a/b'], none)).toBe('some');
+    expect(tick('a/b', ['a/b'], none)).toBe('on');
+    expect(tick('a/b/c', ['a/b'], none)).toBe('on');
+    expect(tick('ab', ['a'], none)).toBe('off');
+    expect(tick('anything', [''], none)).toBe('on');
+  });
+
+  it('are taken back by being used again', () => {
+    const once = toggle('a', [], none);
+    expect(changes(once)).toEqual({ keep: ['a'], release: [] });
+    expect(changes(toggle('a', [], once))).toEqual({ keep: [], release: [] });
+    const released = toggle('a', ['a'], none);
+    expect(changes(released)).toEqual({ keep: [], release: ['a'] });
+    expect(changes(toggle('a', ['a'], released))).toEqual({ keep: [], release: [] });
+  });
+
+  it('cover what is below them', () => {
+    const below = toggle('a/b', [], none);
+    const above = toggle('a', [], below);
+    expect(changes(above)).toEqual({ keep: ['a'], release: [] });
+    expect(coveredBy('a/b', [], above)).toBe('a');
+    expect(coveredBy('a', [], above)).toBeUndefined();
+  });
+
+  it('let go what is pinned below them', () => {
+    const wishes = toggle('a', ['a', 'a/b'], none);
+    expect(changes(wishes).release.sort()).toEqual(['a', 'a/b']);
+    expect(tick('a', ['a', 'a/b'], wishes)).toBe('off');
+  });
+});
+
+describe('the tree', () => {
+  const known = new Map([
+    ['', [entry('a'), entry('z', 'file')]],
+    ['a', [entry('b'), entry('c', 'file')]],
+  ]);
+
+  it('shows what is open', () => {
+    expect(rows(known, new Set()).map((row) => row.path)).toEqual(['a', 'z']);
+    const shown = rows(known, new Set(['a']));
+    expect(shown.map((row) => [row.path, row.level, row.position, row.count])).toEqual([
+      ['a', 1, 1, 2],
+      ['a/b', 2, 1, 2],
+      ['a/c', 2, 2, 2],
+      ['z', 1, 2, 2],
+    ]);
+  });
+
+  it('is moved through by keys', () => {
+    const shut = rows(known, new Set());
+    const open = rows(known, new Set(['a']));
+    expect(move('ArrowRight', 0, shut)).toEqual({ open: 'a' });
+    expect(move('ArrowRight', 0, open)).toEqual({ to: 1 });
+    expect(move('ArrowLeft', 0, open)).toEqual({ close: 'a' });
+    expect(move('ArrowLeft', 2, open)).toEqual({ to: 0 });
+    expect(move('ArrowRight', 3, open)).toBeUndefined();
+    expect(move('ArrowDown', 3, open)).toEqual({ to: 3 });
+    expect(move('ArrowUp', 0, open)).toEqual({ to: 0 });
+    expect(move('End', 0, open)).toEqual({ to: 3 });
+    expect(move('x', 0, open)).toBeUndefined();
+    expect([parent('a/b'), parent('a'), parent('')]).toEqual(['a', '', undefined]);
+  });
+});
