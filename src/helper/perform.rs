@@ -68,11 +68,13 @@ impl Perform {
         if operation.len() > OPERATION_BYTES_MAX || descriptors.len() > FDS_MAX {
             return Err(not_understood("the message is too large"));
         }
-        let operation: Privileged = serde_json::from_str(&operation)
-            .map_err(|error| not_understood(&format!("this version of the helper does not know it: {error}")))?;
+        let operation: Privileged = serde_json::from_str(&operation).map_err(|error| {
+            not_understood(&format!("this version of the helper does not know it: {error}"))
+        })?;
         // The bus's word, never the message's.
         let bus = zbus::fdo::DBusProxy::new(connection).await?;
-        let uid = bus.get_connection_unix_user(BusName::from(sender.clone())).await.map_err(zbus::Error::from)?;
+        let uid =
+            bus.get_connection_unix_user(BusName::from(sender.clone())).await.map_err(zbus::Error::from)?;
         let too_many = || PerformError::TooMany(format!("too many operations of user {uid} are under way"));
         let share = self.callers.enter(uid).ok_or_else(too_many)?;
 

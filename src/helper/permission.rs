@@ -19,7 +19,9 @@ pub(super) enum Action {
 impl Action {
     pub(super) fn of(operation: &Privileged) -> Self {
         match operation {
-            Privileged::LoadNbd | Privileged::NbdAttach { .. } | Privileged::LoopAttach { .. } => Action::Attach,
+            Privileged::LoadNbd | Privileged::NbdAttach { .. } | Privileged::LoopAttach { .. } => {
+                Action::Attach
+            }
             Privileged::MakeFileSystem { .. }
             | Privileged::Check { .. }
             | Privileged::GrowUnmounted { .. }

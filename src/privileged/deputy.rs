@@ -169,7 +169,9 @@ impl Deputy {
             // A group of its own, which is killed as one; a terminal's ^C is not for it.
             Rights::Own => command.process_group(0),
             Rights::Sudo { asks: true } => command.arg("--").arg(&self.program),
-            Rights::Sudo { asks: false } | Rights::Helper { .. } => command.args(["-n", "--"]).arg(&self.program),
+            Rights::Sudo { asks: false } | Rights::Helper { .. } => {
+                command.args(["-n", "--"]).arg(&self.program)
+            }
         };
         command.arg(SUBCOMMAND).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| match (rights, error.kind()) {

@@ -126,6 +126,11 @@ impl Refused {
                 "Nothing was touched.",
                 "Open the drive as the user whose it is, at a directory of that user's.",
             ),
+            Refused::TooMany { .. } => (
+                Code::State,
+                SAFE,
+                "Close a drive, or run `holdall doctor --repair` if there are not so many.",
+            ),
             Refused::ToolMissing { package, .. } => {
                 let action = format!("apt-get install {package}");
                 return failure(Code::Failed, self.to_string(), SAFE, &action);

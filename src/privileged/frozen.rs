@@ -9,8 +9,8 @@
 //! abandoned one finds its answer unwanted and thaws.
 
 use super::deputy::Running;
-use super::{mountinfo, wire};
 use super::{DeviceNumber, Outcome, PrivilegedError, Refused, Target};
+use super::{mountinfo, wire};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;

@@ -125,7 +125,8 @@ mod tests {
         let mounts = [root, mount];
         assert!(is_safe_to_look_at(&mounts, Path::new("/mnt/a b\\")), "it is on the root");
         assert!(!is_safe_to_look_at(&mounts, Path::new("/mnt/a b\\/inner")));
-        let disk = br"40 35 0:52 / /run/d rw,nosuid - fuse.holdall holdall rw,user_id=1000,group_id=7,max_read=9";
+        let disk =
+            br"40 35 0:52 / /run/d rw,nosuid - fuse.holdall holdall rw,user_id=1000,group_id=7,max_read=9";
         assert_eq!(parse(disk).unwrap().fuse_user, Some(FuseUser { uid: 1000, gid: 7 }));
         let ext4 = br"40 35 8:1 / /x rw - ext4 /dev/sda1 rw,user_id=1000,group_id=7";
         assert_eq!(parse(ext4).unwrap().fuse_user, None);

@@ -20,10 +20,11 @@ pub(super) struct Request {
 }
 
 impl Request {
-    fn admit(&self, fds: &[OwnedFd]) -> Result<(), Refused> {
+    /// What comes back is held until the task is done.
+    fn admit(&self, fds: &[OwnedFd]) -> Result<Option<OwnedFd>, Refused> {
         match (self.caller, &self.task) {
             (Some(caller), Task::Privileged(operation)) => admit::admit(caller, operation, fds),
-            (Some(_), Task::Look(_)) | (None, _) => Ok(()),
+            (Some(_), Task::Look(_)) | (None, _) => Ok(None),
         }
     }
 }
@@ -66,7 +67,7 @@ pub fn main() -> ExitCode {
     if let Task::Privileged(Privileged::Freeze { target, mountpoint, hold_ms }) = &request.task {
         match request.admit(&fds) {
             // It ends by its own clock: to be killed would leave the file system frozen.
-            Ok(()) => frozen::serve(&socket, target, mountpoint, Duration::from_millis(*hold_ms)),
+            Ok(_held) => frozen::serve(&socket, target, mountpoint, Duration::from_millis(*hold_ms)),
             // Nobody may be there to hear it.
             Err(refused) => drop(wire::send(&socket, &Err::<Outcome, _>(refused), &[])),
         }
@@ -79,7 +80,7 @@ pub fn main() -> ExitCode {
         eprintln!("the daemon cannot be watched: {error}");
         return ExitCode::FAILURE;
     }
-    let answer = request.admit(&fds).and_then(|()| match request.task {
+    let answer = request.admit(&fds).and_then(|_held| match request.task {
         Task::Privileged(operation) => perform(&operation, &fds),
         Task::Look(look) => perform_look(&look),
     });

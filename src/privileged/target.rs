@@ -39,15 +39,16 @@ impl Target {
     /// Refuses a device that is not, or no longer, the drive's.
     pub fn verify(&self) -> Result<(), Refused> {
         // What sysfs says of a name is true of the device of that name in /dev, and of no other path that ends so.
-        let holds = self.is_device() && match &self.proof {
-            Proof::Identifier(identifier) => {
-                let said = std::fs::read_to_string(self.sysfs("backend"));
-                said.is_ok_and(|said| said.trim_end_matches('\n') == identifier)
-            }
-            Proof::Backing(file) => {
-                holdall_fuse::loopdev::backing_file(&self.device).is_some_and(|said| said == *file)
-            }
-        };
+        let holds = self.is_device()
+            && match &self.proof {
+                Proof::Identifier(identifier) => {
+                    let said = std::fs::read_to_string(self.sysfs("backend"));
+                    said.is_ok_and(|said| said.trim_end_matches('\n') == identifier)
+                }
+                Proof::Backing(file) => {
+                    holdall_fuse::loopdev::backing_file(&self.device).is_some_and(|said| said == *file)
+                }
+            };
         if holds { Ok(()) } else { Err(Refused::NotOurs { what: self.device.clone() }) }
     }
 
@@ -78,9 +79,10 @@ impl Target {
 
     /// Whether it is named as the kernel's nbd and loop devices are.
     fn is_device(&self) -> bool {
-        let number = self.device.to_str().and_then(|path| {
-            path.strip_prefix("/dev/nbd").or_else(|| path.strip_prefix("/dev/loop"))
-        });
+        let number = self
+            .device
+            .to_str()
+            .and_then(|path| path.strip_prefix("/dev/nbd").or_else(|| path.strip_prefix("/dev/loop")));
         number.is_some_and(|number| {
             !number.is_empty() && number.len() <= 7 && number.bytes().all(|byte| byte.is_ascii_digit())
         })
@@ -124,7 +126,9 @@ mod tests {
     fn only_a_device_by_its_own_name_is_one() {
         let named = |device: &str| Target { device: device.into(), proof: Proof::Backing("/".into()) };
         assert!(named("/dev/loop0").is_device() && named("/dev/nbd15").is_device());
-        for device in ["/dev/loop", "/dev/loop-control", "/dev/sda", "/tmp/loop0", "/dev/../tmp/loop0", "loop0"] {
+        for device in
+            ["/dev/loop", "/dev/loop-control", "/dev/sda", "/tmp/loop0", "/dev/../tmp/loop0", "loop0"]
+        {
             assert!(!named(device).is_device(), "{device}");
         }
         for device in ["/dev/loop0/", "/dev/loop0/../sda", "/dev/loop+0", "/dev/./loop0"] {

@@ -71,7 +71,9 @@ fn rights(root: bool, helper: bool) -> Finding {
     let (detail, action) = match (root, helper) {
         (true, _) => ("This daemon is root's, and attaches and mounts drives itself.", None),
         (false, true) => ("The helper on the system bus attaches and mounts drives.", None),
-        (false, false) if sudo => ("There is no helper on the system bus: sudo attaches and mounts drives.", None),
+        (false, false) if sudo => {
+            ("There is no helper on the system bus: sudo attaches and mounts drives.", None)
+        }
         (false, false) => (
             "There is neither the helper on the system bus nor sudo: no drive can be attached.",
             Some("Install the package holdall (its helper needs a running dbus), or sudo."),
