@@ -79,6 +79,7 @@ fn become_it(user: FuseUser) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::privileged::DeviceNumber;
     use std::fs::File;
 
     #[test]
@@ -90,6 +91,37 @@ mod tests {
         assert!(matches!(own_directory(&opened, facts.st_uid + 1), Err(Refused::NotYours { .. })));
         let file = OwnedFd::from(File::create(directory.path().join("file")).unwrap());
         assert!(matches!(own_directory(&file, facts.st_uid), Err(Refused::NotYours { .. })));
+    }
+
+    /// Root's device over a file in a user's directory stays root's, also when a disk of the user's is mounted over that directory.
+    #[test]
+    fn a_device_is_known_by_the_file_system_under_it_and_not_by_a_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(directory.path().join("disk")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let losetup = |arguments: &[&std::ffi::OsStr]| {
+            let output = std::process::Command::new("/sbin/losetup").args(arguments).output().unwrap();
+            assert!(output.status.success(), "wants root and loop: {output:?}");
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        let path = losetup(&["--find".as_ref(), "--show".as_ref(), directory.path().join("disk").as_ref()]);
+        let path = Path::new(&path);
+        let device = OwnedFd::from(File::open(path).unwrap());
+        let user = FuseUser { uid: 1000, gid: 1000 };
+        let on = |major, minor| {
+            let (number, point) = (DeviceNumber { major, minor }, directory.path().to_owned());
+            let mount = Mount { id: 1, number, point, fs_type: "fuse.holdall".into(), fuse_user: Some(user) };
+            is_on(&device, path, &mount, user)
+        };
+        let number = rustix::fs::fstat(&file).unwrap().st_dev;
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let (there, elsewhere) = (on(major, minor), on(major, minor + 1));
+        drop(device);
+        losetup(&["--detach".as_ref(), path.as_ref()]);
+        assert_eq!(there, Ok(()));
+        assert!(matches!(elsewhere, Err(Refused::NotYours { .. })), "{elsewhere:?}");
+        // Nobody else's rights were changed by asking.
+        assert!(rustix::process::geteuid().is_root());
     }
 
     /// What is decided about is the directory that was opened, whatever its name leads to by then.
