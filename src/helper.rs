@@ -10,7 +10,8 @@
 //! starts a process for each operation ([`crate::privileged::main`]), which decides once more, by what the kernel says,
 //! whether the device, the file and the directory are the caller's, and does the one thing. The helper itself touches no device, so
 //! that nothing it does can hang. It remembers nothing: it may end, be replaced or be killed at any time, and what
-//! its processes do goes on. After a minute without work it ends; the bus starts it again.
+//! its processes do goes on. After a minute without work, and with no drive attached, it ends; the bus starts it again. While a drive is
+//! attached it stays, for a computer that shuts down starts nothing any more, and drives have to be closed then.
 
 use crate::privileged::{self, helper::NAME, helper::PATH};
 use callers::Callers;
@@ -56,6 +57,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             .build()
             .await?;
         callers.idle(IDLE_LIMIT).await;
+        // A look at /sys: it waits for no device.
+        while privileged::is_anything_attached() {
+            callers.idle(IDLE_LIMIT).await;
+        }
         // From now on the bus starts another one for whoever comes; who came before is served.
         connection.release_name(NAME).await?;
         callers.idle(LAST_CALLS).await;

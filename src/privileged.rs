@@ -34,6 +34,7 @@ mod tools;
 mod tuning;
 mod wire;
 
+pub(crate) use admit::is_anything_attached;
 pub use deputy::Deputy;
 pub(crate) use deputy::{ended, reap};
 pub use failure::PrivilegedError;

@@ -81,7 +81,7 @@ impl Perform {
         let action = Action::of(&operation);
         let may_ask = header.primary().flags().contains(Flags::AllowInteractiveAuth);
         let allowed = permission::is_allowed(connection, sender.as_str(), action, may_ask).await;
-        match allowed {
+        match permission::decide(action, allowed) {
             Ok(true) => {}
             Ok(false) => return Err(PerformError::NotAuthorized(refusal(action, uid))),
             Err(error) => {

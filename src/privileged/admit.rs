@@ -20,7 +20,7 @@ use std::path::Path;
 mod evidence;
 mod owner;
 
-use owner::{devices_of, disk, user_of};
+use owner::{disk, owner, user_of};
 
 /// The block devices that one user may have: more drives than a daemon has open, and few enough that nobody fills the kernel.
 const DEVICES_MAX: usize = 128;
@@ -95,6 +95,20 @@ fn not_yours(what: &Path) -> Refused {
 /// The kernel is given no other socket to talk to than a daemon's.
 fn streams(fds: &[OwnedFd]) -> Result<(), Refused> {
     if fds.iter().all(is_stream) { Ok(()) } else { Err(Refused::NoDescriptor) }
+}
+
+/// Whether a device is anybody's. If that cannot be seen, there may be one.
+pub(crate) fn is_anything_attached() -> bool {
+    devices(|_| true).map_or(true, |number| number > 0)
+}
+
+/// How many devices there are of those users.
+fn devices(whose: impl Fn(u32) -> bool) -> Result<usize, Refused> {
+    let directory = Path::new("/sys/block");
+    let entries = std::fs::read_dir(directory).map_err(Refused::system("look into", directory))?;
+    let proofs = entries.flatten().filter_map(|entry| proof_of(&Path::new("/dev").join(entry.file_name())));
+    let mounts = mountinfo::read()?;
+    Ok(proofs.filter_map(|proof| owner(&proof, &mounts)).filter(|&user| whose(user)).count())
 }
 
 fn has_room(caller: u32) -> Result<(), Refused> {

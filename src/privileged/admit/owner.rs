@@ -18,13 +18,12 @@ pub(super) fn disk<'a>(backing: &Path, mounts: &'a [Mount]) -> Option<(&'a Mount
     Some((mount, mount.fuse_user?))
 }
 
-/// How many of the devices are the user's.
-pub(super) fn devices_of(user: u32, devices: impl Iterator<Item = Proof>, mounts: &[Mount]) -> usize {
-    let is_theirs = |proof: &Proof| match proof {
-        Proof::Identifier(identifier) => user_of(identifier) == Some(user),
-        Proof::Backing(backing) => disk(backing, mounts).is_some_and(|(_, mounter)| mounter.uid == user),
-    };
-    devices.filter(is_theirs).count()
+/// The user whose a device is, if it is anybody's.
+pub(super) fn owner(proof: &Proof, mounts: &[Mount]) -> Option<u32> {
+    match proof {
+        Proof::Identifier(identifier) => user_of(identifier),
+        Proof::Backing(backing) => disk(backing, mounts).map(|(_, mounter)| mounter.uid),
+    }
 }
 
 #[cfg(test)]
@@ -43,7 +42,7 @@ mod tests {
     }
 
     fn owner(backing: &str, mounts: &[Mount]) -> Option<u32> {
-        disk(Path::new(backing), mounts).map(|(_, user)| user.uid)
+        super::owner(&Proof::Backing(backing.into()), mounts)
     }
 
     #[test]
@@ -75,16 +74,9 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_counted_for_each_user() {
-        let mounts = [mount("/a", "fuse.holdall", Some(1000)), mount("/b", "fuse.holdall", Some(1001))];
-        let drive = uuid::Uuid::from_u128(1);
-        let devices = || {
-            let nbd = Identifier { drive, user: 1000 }.to_string();
-            [Proof::Backing("/a/disk".into()), Proof::Backing("/b/disk".into()), Proof::Identifier(nbd)]
-                .into_iter()
-        };
-        assert_eq!(devices_of(1000, devices(), &mounts), 2);
-        assert_eq!(devices_of(1001, devices(), &mounts), 1);
-        assert_eq!(devices_of(0, devices(), &mounts), 0);
+    fn an_nbd_device_is_whose_identifier_it_has() {
+        let nbd = |identifier: String| super::owner(&Proof::Identifier(identifier), &[]);
+        assert_eq!(nbd(Identifier { drive: uuid::Uuid::from_u128(1), user: 1000 }.to_string()), Some(1000));
+        assert_eq!(nbd("another program's".into()), None);
     }
 }
