@@ -64,9 +64,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("       0 B  {}", "·".repeat(64)));
         assert_eq!(lines[1], "    64 MiB  ■■○↑");
-        assert_eq!(lines[3], "·  Online only, or empty                about 64 MiB");
-        assert_eq!(lines[4], "■  Available on this computer           about 2 MiB");
-        assert_eq!(lines[8], "!  Not taken by the store, tried again  about 0 B");
+        assert_eq!(lines[3], "·  Online only, or empty         about 64 MiB");
+        assert_eq!(lines[4], "■  Available on this computer    about 2 MiB");
+        assert_eq!(lines[8], "!  Upload failed, tried again    about 0 B");
         assert_eq!(lines.len(), 9);
     }
 }
