@@ -24,6 +24,16 @@ desktop *options:
 app *part:
     tests/app/run {{part}}
 
+# The Debian packages, in target/package: holdall, and holdall-app where its source is.
+package:
+    cd ui && npm run --silent build
+    cargo build --workspace --release --locked --bins
+    packaging/package
+
+# The packages of a debug build in a clean root: installed, used without sudo, removed (root).
+packages:
+    tests/packages/run
+
 # Bans, licences, sources and advisories of what it is built of.
 audit:
     packaging/audit

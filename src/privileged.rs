@@ -1,25 +1,28 @@
 //! What needs root's rights, as one enum, and who does it.
 //!
-//! The daemon runs as its user. Each [`Privileged`] operation is done by a process of its own, the same program started
-//! again (see [`deputy`]): directly where the daemon is root's, through sudo where it is not. There are two reasons to
-//! have a process for root too. These system calls may wait for I/O that the daemon itself serves, so it must be able to
+//! The daemon runs as its user. Each [`Privileged`] operation is done by a process of its own (see [`deputy`]): by the same
+//! program started again where the daemon is root's; by the helper on the system bus where that is installed ([`helper`]);
+//! else by the same program through sudo. There are two reasons to have a process for root too. These system calls may wait for I/O that the daemon itself serves, so it must be able to
 //! go on; and what hangs can be killed at a deadline, which a thread cannot.
 //!
 //! **Nothing is believed.** An operation names its block device as a [`Target`], with what the kernel must say of that
 //! device (the nbd identifier, the loop device's file) for it to be the drive's: a number that was given to somebody else
 //! meanwhile is refused. Paths that a user controls are not resolved with root's rights: the file under a loop device and
-//! the mount point arrive as open descriptors. That is what another way to gain the rights (polkit) can build on: it
-//! replaces how [`deputy`] starts the process and nothing else.
+//! the mount point arrive as open descriptors. Who has sudo is root anyway; who has the helper is not, and has done only
+//! to what is his (`admit.rs`).
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+mod admit;
 pub mod deputy;
 mod elsewhere;
 mod ext4;
 mod failure;
 mod frozen;
+pub mod helper;
 pub mod holders;
+mod identifier;
 mod kernel;
 pub(crate) mod mountinfo;
 mod mounting;
@@ -31,13 +34,15 @@ mod tools;
 mod tuning;
 mod wire;
 
+pub(crate) use admit::is_anything_attached;
 pub use deputy::Deputy;
 pub(crate) use deputy::{ended, reap};
 pub use failure::PrivilegedError;
 pub(crate) use frozen::open as open_mounted;
 pub use frozen::{FreezeEnded, Frozen};
 pub use holders::Holder;
-pub use perform::main;
+pub use identifier::Identifier;
+pub use perform::{begin, main};
 pub use refused::Refused;
 pub use superblock::{Content, Superblock};
 pub use target::{DeviceNumber, Proof, Target};

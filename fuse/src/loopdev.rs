@@ -97,7 +97,20 @@ pub fn attach(backing: BorrowedFd<'_>, read_only: bool) -> Result<PathBuf, LoopE
 /// kernel would answer success and detach it at some later time. Others that have it open for a moment are waited for,
 /// for `patience`. A device that is not attached is no error.
 pub fn detach(path: &Path, patience: Duration) -> Result<(), LoopError> {
+    detach_open(path, open(path, OFlags::RDONLY)?, patience)
+}
+
+/// The same of a device over `backing`. One over another file, which has got the number since, is left alone; that is no
+/// error either. While it is open its number cannot be given away.
+pub fn detach_from(path: &Path, backing: &Path, patience: Duration) -> Result<(), LoopError> {
     let device = open(path, OFlags::RDONLY)?;
+    if backing_file(path).is_none_or(|file| file != backing) {
+        return Ok(());
+    }
+    detach_open(path, device, patience)
+}
+
+fn detach_open(path: &Path, device: OwnedFd, patience: Duration) -> Result<(), LoopError> {
     let identity = rustix::fs::fstat(&device).map_err(system("fstat", path))?.st_rdev;
     if let Some(mountpoint) = mounted_at(identity) {
         return Err(LoopError::Mounted { device: path.to_owned(), mountpoint });
@@ -150,6 +163,13 @@ pub fn backing_file(device: &Path) -> Option<PathBuf> {
         bytes.pop();
     }
     Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+/// The number (major, minor) of the file system that the file under the loop device lies on. It is asked for in this thread's
+/// name: EACCES where that is another user's FUSE, ENOTCONN where nobody serves it any more.
+pub fn file_system_of(device: &OwnedFd) -> Result<(u32, u32), Errno> {
+    let number = ioctl::backing_device(device)?;
+    Ok((rustix::fs::major(number), rustix::fs::minor(number)))
 }
 
 /// Sets how far the kernel reads ahead on the device.

@@ -62,7 +62,15 @@ fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
 
     bench.unmount_ext4();
     assert!(matches!(runtime.block_on(disk.unmount()), Err(OneFileError::Mount(MountError::Busy(_)))));
-    loopdev::detach(&path, PATIENCE).unwrap();
+    // One that has another file by now is another's.
+    loopdev::detach_from(&path, std::path::Path::new("/another/disk"), PATIENCE).unwrap();
+    assert_eq!(loopdev::over(&disk.file()).unwrap(), std::slice::from_ref(&path));
+    let number = std::fs::metadata(disk.file()).unwrap().dev();
+    let opened = File::open(&path).unwrap().into();
+    let lies_on = (rustix::fs::major(number), rustix::fs::minor(number));
+    assert_eq!(loopdev::file_system_of(&opened), Ok(lies_on));
+    drop(opened);
+    loopdev::detach_from(&path, &disk.file(), PATIENCE).unwrap();
     loopdev::detach(&path, PATIENCE).unwrap();
     runtime.block_on(disk.unmount()).unwrap();
     bench.assert_nothing_left();

@@ -1,7 +1,7 @@
 //! A drive as an nbd device: one connection to the kernel, over a socket pair.
 
 use super::{AttachError, DEVICE_DEADLINE, MODULE_DEADLINE, Served, Site, Step};
-use crate::privileged::{Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
+use crate::privileged::{Identifier, Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
 use holdall_core::device::BlockDevice;
 use holdall_nbd::kernel;
 use holdall_nbd::server::{Export, Server, Session};
@@ -26,8 +26,8 @@ pub(super) struct Connections {
 }
 
 /// By what a drive's device is known.
-pub(super) fn identifier(uuid: Uuid) -> String {
-    format!("holdall:{uuid}")
+fn identifier(uuid: Uuid) -> String {
+    Identifier { drive: uuid, user: rustix::process::geteuid().as_raw() }.to_string()
 }
 
 /// Whether the kernel has nbd, or gets it by loading the module.

@@ -117,8 +117,8 @@ fn take(site: &Site, directory: &Path) -> Option<Handover> {
 }
 
 fn options(site: &Site) -> Options {
-    // Root's loop device opens the file of a user's daemon, and FUSE lets nobody else in without this.
-    Options { allow_other: !site.deputy.is_root(), ..Options::default() }
+    // Through sudo root's loop device opens the file of a user's daemon, and FUSE lets nobody else in without this.
+    Options { allow_other: site.deputy.needs_allow_other(), ..Options::default() }
 }
 
 impl Disk {

@@ -1,7 +1,7 @@
 //! Starts the process that performs an operation, and kills it at its deadline.
 
 use super::perform::{Request, Task};
-use super::{Frozen, Look, Outcome, Privileged, PrivilegedError, Refused, SUBCOMMAND, wire};
+use super::{Frozen, Look, Outcome, Privileged, PrivilegedError, Refused, SUBCOMMAND, helper, wire};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long a killed process is waited for. One that does not go waits in the kernel for a device's answer.
 const DEATH_PATIENCE: Duration = Duration::from_millis(500);
+
+/// The same for a process that ends itself, by an alarm that counts in seconds.
+const ALARM_PATIENCE: Duration = Duration::from_millis(2500);
 
 /// Has operations performed, in a process for each.
 #[derive(Clone, Debug)]
@@ -33,10 +36,16 @@ pub struct Deputy {
 enum Rights {
     /// This process has them.
     Own,
-    /// By sudo, which may ask on this terminal.
-    SudoAsks,
-    /// By sudo without a question.
-    Sudo,
+    /// By the helper on the system bus; where there is none, by sudo.
+    Helper {
+        /// Whether sudo may ask on this terminal.
+        sudo_asks: bool,
+    },
+    /// By sudo.
+    Sudo {
+        /// Whether it may ask on this terminal.
+        asks: bool,
+    },
 }
 
 impl Deputy {
@@ -53,10 +62,8 @@ impl Deputy {
     pub fn program(program: &Path) -> Self {
         let rights = if rustix::process::geteuid().is_root() {
             Rights::Own
-        } else if io::stderr().is_terminal() {
-            Rights::SudoAsks
         } else {
-            Rights::Sudo
+            Rights::Helper { sudo_asks: io::stderr().is_terminal() }
         };
         Deputy { program: program.to_owned(), own: program.to_owned(), sudo: "sudo".into(), rights }
     }
@@ -71,6 +78,17 @@ impl Deputy {
         self.rights == Rights::Own
     }
 
+    /// Whether a helper is there to be asked, and has to be.
+    pub fn has_helper(&self) -> bool {
+        matches!(self.rights, Rights::Helper { .. }) && helper::is_known()
+    }
+
+    /// Whether root's loop device opens a user's file in root's name, which the user's mount has to allow. The helper asks in
+    /// the user's name.
+    pub(crate) fn needs_allow_other(&self) -> bool {
+        !self.is_root() && !self.has_helper()
+    }
+
     /// Performs an operation with root's rights. `fds` go along where the operation says so. Blocks until it is done,
     /// or the deadline is over: then it may have been done or not.
     pub fn perform(
@@ -80,9 +98,7 @@ impl Deputy {
         deadline: Duration,
     ) -> Result<Outcome, PrivilegedError> {
         let doing = operation.describe();
-        let mut process =
-            self.start(self.rights, Task::Privileged(operation.clone()), fds, doing, deadline)?;
-        process.finish(deadline)
+        self.begin(operation.clone(), fds, doing, deadline)?.finish(deadline)
     }
 
     /// Does what needs no rights but may wait for the drive. Blocks until it is done, or the deadline is over.
@@ -107,10 +123,32 @@ impl Deputy {
             hold_ms: u64::try_from(hold.as_millis()).unwrap_or(u64::MAX),
         };
         let doing = operation.describe();
-        let mut process = self.start(self.rights, Task::Privileged(operation), &[], doing, deadline)?;
+        let mut process = self.begin(operation, &[], doing, deadline)?;
         // Dropping the process hangs up, which thaws.
         process.answer(deadline)?;
         Ok(Frozen::new(process, target.clone(), mountpoint.to_owned()))
+    }
+
+    /// Has an operation begun by whoever has the rights.
+    fn begin(
+        &self,
+        operation: Privileged,
+        fds: &[BorrowedFd<'_>],
+        doing: &'static str,
+        deadline: Duration,
+    ) -> Result<Running, PrivilegedError> {
+        let Rights::Helper { sudo_asks } = self.rights else {
+            return self.start(self.rights, Task::Privileged(operation), fds, doing, deadline);
+        };
+        match helper::start(&operation, fds, doing, deadline)? {
+            Some(helper::Started { socket, process }) => {
+                Ok(Running { socket, process: Some(Process::Helpers(process)), doing, by_sudo: false })
+            }
+            None => {
+                let rights = Rights::Sudo { asks: sudo_asks };
+                self.start(rights, Task::Privileged(operation), fds, doing, deadline)
+            }
+        }
     }
 
     fn start(
@@ -125,24 +163,27 @@ impl Deputy {
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
         let mut command = match rights {
             Rights::Own => Command::new(&self.own),
-            Rights::Sudo | Rights::SudoAsks => Command::new(&self.sudo),
+            Rights::Sudo { .. } | Rights::Helper { .. } => Command::new(&self.sudo),
         };
         match rights {
             // A group of its own, which is killed as one; a terminal's ^C is not for it.
-            Rights::Own => drop(command.process_group(0)),
-            Rights::Sudo => drop(command.args(["-n", "--"]).arg(&self.program)),
-            Rights::SudoAsks => drop(command.arg("--").arg(&self.program)),
-        }
+            Rights::Own => command.process_group(0),
+            Rights::Sudo { asks: true } => command.arg("--").arg(&self.program),
+            Rights::Sudo { asks: false } | Rights::Helper { .. } => {
+                command.args(["-n", "--"]).arg(&self.program)
+            }
+        };
         command.arg(SUBCOMMAND).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| match (rights, error.kind()) {
-            (Rights::Sudo | Rights::SudoAsks, io::ErrorKind::NotFound) => PrivilegedError::NoSudo { doing },
+            (Rights::Sudo { .. }, io::ErrorKind::NotFound) => PrivilegedError::NoSudo { doing },
             _ => failed(error),
         })?;
         // The parent's end of the process's standard input lives in the command.
         drop(command);
-        let running = Running { socket, child: Some(child), doing, by_sudo: rights != Rights::Own };
+        let process = Some(Process::Child(child));
+        let running = Running { socket, process, doing, by_sudo: rights != Rights::Own };
         let deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-        match wire::send(&running.socket, &Request { task, deadline_ms }, fds) {
+        match wire::send(&running.socket, &Request { task, deadline_ms, caller: None }, fds) {
             // It has gone already, and the answer's absence will be explained by what it said.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(running),
             sent => sent.map(|()| running).map_err(failed),
@@ -154,9 +195,37 @@ impl Deputy {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) socket: UnixStream,
-    child: Option<Child>,
+    /// None once it is done with.
+    process: Option<Process>,
     doing: &'static str,
     by_sudo: bool,
+}
+
+/// Whose child it is.
+#[derive(Debug)]
+enum Process {
+    /// Ours.
+    Child(Child),
+    /// The helper's: it can be waited for, and ends itself at its deadline.
+    Helpers(OwnedFd),
+}
+
+impl Process {
+    /// Waits until it has ended.
+    fn ended(&self, patience: Duration) -> bool {
+        match self {
+            Process::Child(child) => ended(child, patience),
+            Process::Helpers(process) => has_ended(process, patience),
+        }
+    }
+
+    /// It is done with.
+    fn leave(self) {
+        match self {
+            Process::Child(child) => reap(child),
+            Process::Helpers(_) => {}
+        }
+    }
 }
 
 impl Running {
@@ -184,9 +253,9 @@ impl Running {
             }
             answer => {
                 // It has nothing more to do, and what it holds (a device, a socket) must be free when we go on.
-                if let Some(child) = self.child.take() {
-                    ended(&child, DEATH_PATIENCE);
-                    reap(child);
+                if let Some(process) = self.process.take() {
+                    process.ended(DEATH_PATIENCE);
+                    process.leave();
                 }
                 answer
             }
@@ -195,7 +264,11 @@ impl Running {
 
     /// Kills it; false if the kernel will let it go only later.
     fn kill(&mut self) -> bool {
-        let Some(mut child) = self.child.take() else { return true };
+        let mut child = match self.process.take() {
+            Some(Process::Child(child)) => child,
+            Some(Process::Helpers(process)) => return has_ended(&process, ALARM_PATIENCE),
+            None => return true,
+        };
         // What is root's through sudo has its own alarm, if this is refused.
         let _ = match Pid::from_raw(child.id().cast_signed()) {
             Some(group) if !self.by_sudo => rustix::process::kill_process_group(group, Signal::KILL),
@@ -208,8 +281,12 @@ impl Running {
 
     /// Why there is no answer.
     fn died(&mut self) -> PrivilegedError {
-        let Some(mut child) = self.child.take() else {
-            return PrivilegedError::Died { doing: self.doing, said: String::new() };
+        let mut child = match self.process.take() {
+            Some(Process::Child(child)) => child,
+            Some(Process::Helpers(_)) | None => {
+                let said = "`journalctl -u holdall-helper` tells more".to_owned();
+                return PrivilegedError::Died { doing: self.doing, said };
+            }
         };
         let stderr = child.stderr.take();
         // It has closed its end, so it has ended, or is about to, unless a device keeps it.
@@ -227,10 +304,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(child) = self.child.take() {
+        if let Some(process) = self.process.take() {
             // It sees that nobody is there any more.
             let _ = self.socket.shutdown(std::net::Shutdown::Both);
-            reap(child);
+            process.leave();
         }
     }
 }
@@ -251,11 +328,15 @@ fn printed(pipe: std::process::ChildStderr, otherwise: &str) -> String {
 pub(crate) fn ended(child: &Child, patience: Duration) -> bool {
     let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return false };
     let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    has_ended(&process, patience)
+}
+
+fn has_ended(process: &OwnedFd, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout)) {
+        match rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => {}
             polled => return polled.is_ok_and(|ready| ready > 0),
         }
@@ -290,7 +371,7 @@ mod tests {
             std::fs::write(&sudo, script).unwrap();
             std::fs::set_permissions(&sudo, std::fs::Permissions::from_mode(0o700)).unwrap();
         }
-        Deputy { own: program.clone(), program, sudo, rights: Rights::Sudo }
+        Deputy { own: program.clone(), program, sudo, rights: Rights::Sudo { asks: false } }
     }
 
     fn perform(deputy: &Deputy) -> PrivilegedError {

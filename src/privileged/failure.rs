@@ -23,8 +23,24 @@ pub enum PrivilegedError {
         /// Whether its process still waits in the kernel, and will end when the device answers or is taken away.
         stuck: bool,
     },
+    /// The helper is there, and polkit does not allow it to have this done for this user, here.
+    #[error("could not {doing}: {said}")]
+    NotAuthorized {
+        /// What.
+        doing: &'static str,
+        /// What the helper said.
+        said: String,
+    },
+    /// The helper is there, and does not do it.
+    #[error("could not {doing}: the helper on the system bus failed: {said}")]
+    Helper {
+        /// What.
+        doing: &'static str,
+        /// What it, or the bus, said.
+        said: String,
+    },
     /// There is no sudo.
-    #[error("could not {doing}: it takes root's rights, and sudo is not installed")]
+    #[error("could not {doing}: it takes root's rights, and neither Holdall's helper nor sudo is installed")]
     NoSudo {
         /// What.
         doing: &'static str,
@@ -72,8 +88,18 @@ impl PrivilegedError {
                 "Run `holdall doctor`; close the drive, or wait until the store can be reached.",
             ),
             PrivilegedError::NoSudo { .. } => {
-                (Code::Privileges, SAFE, "Install the package sudo, or run holdalld as root.")
+                (Code::Privileges, SAFE, "Install the package holdall, which has the helper, or sudo.")
             }
+            PrivilegedError::NotAuthorized { .. } => (
+                Code::Privileges,
+                SAFE,
+                "Log in at this computer's own screen, or have its administrator run `adduser YOU holdall`.",
+            ),
+            PrivilegedError::Helper { .. } => (
+                Code::Privileges,
+                SAFE,
+                "Run `journalctl -u holdall-helper` to see why, mend that, then try again.",
+            ),
             PrivilegedError::SudoRefused { .. } => (
                 Code::Privileges,
                 SAFE,
@@ -95,6 +121,16 @@ impl Refused {
             Refused::NotOurs { .. } => {
                 (Code::State, "Nothing was touched that is not Holdall's.", "Run `holdall doctor`.")
             }
+            Refused::NotYours { .. } => (
+                Code::Privileges,
+                "Nothing was touched.",
+                "Open the drive as the user whose it is, at a directory of that user's.",
+            ),
+            Refused::TooMany { .. } => (
+                Code::State,
+                SAFE,
+                "Close a drive, or run `holdall doctor --repair` if there are not so many.",
+            ),
             Refused::ToolMissing { package, .. } => {
                 let action = format!("apt-get install {package}");
                 return failure(Code::Failed, self.to_string(), SAFE, &action);

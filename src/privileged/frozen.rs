@@ -9,8 +9,8 @@
 //! abandoned one finds its answer unwanted and thaws.
 
 use super::deputy::Running;
-use super::wire;
 use super::{DeviceNumber, Outcome, PrivilegedError, Refused, Target};
+use super::{mountinfo, wire};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -169,17 +169,19 @@ pub(super) fn shut_down(target: &Target, mountpoint: &Path) -> Result<(), Refuse
 
 /// The root directory of the target's file system at `mountpoint`.
 pub(crate) fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
-    use rustix::fs::{Mode, OFlags};
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     target.verify()?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory =
-        rustix::fs::open(mountpoint, flags, Mode::empty()).map_err(Refused::system("open", mountpoint))?;
+    let not_ours = || Refused::NotOurs { what: mountpoint.to_owned() };
+    // Nothing is opened where the drive is not mounted. Should its place be exchanged now, no link leads elsewhere.
+    let mounts = mountinfo::read()?;
+    let number = target.number()?;
+    mountinfo::at(&mounts, mountpoint).filter(|mount| mount.number == number).ok_or_else(not_ours)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat2(CWD, mountpoint, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        .map_err(Refused::system("open", mountpoint))?;
     let device = rustix::fs::fstat(&directory).map_err(Refused::system("fstat", mountpoint))?.st_dev;
-    let number = DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
-    if number != target.number()? {
-        return Err(Refused::NotOurs { what: mountpoint.to_owned() });
-    }
-    Ok(directory)
+    let found = DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
+    if found == number { Ok(directory) } else { Err(not_ours()) }
 }
 
 fn ioctl(directory: &OwnedFd, request: libc::Ioctl, mut argument: u32) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! Nothing that a process holds is stat'ed, for it may lie on a mount that hangs: a descriptor tells its mount by the
 //! `mnt_id` in fdinfo, and of the rest the link's text is compared.
 
-use super::mountinfo::Mount;
+use super::mountinfo::{self, Mount};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -58,8 +58,7 @@ fn open_file(process: &Path, mount: &Mount) -> Option<PathBuf> {
     let descriptors = std::fs::read_dir(process.join("fdinfo")).ok()?;
     descriptors.flatten().find_map(|entry| {
         let facts = std::fs::read_to_string(entry.path()).ok()?;
-        let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?;
-        if id.trim().parse() != Ok(mount.id) {
+        if mountinfo::id_in(&facts) != Some(mount.id) {
             return None;
         }
         std::fs::read_link(process.join("fd").join(entry.file_name())).ok()

@@ -52,6 +52,7 @@ pub(super) fn nbd_detach(target: &Target, force: bool) -> Result<(), Refused> {
     let (index, _) = nbd_device(target)?;
     // Held until the device is told to go: nobody can mount it in between. A mount in another namespace is seen, too.
     let _exclusive = if force { None } else { Some(open_exclusive(target)?) };
+    target.verify()?;
     Nbd::open().and_then(|mut nbd| nbd.disconnect(index)).map_err(refused)
 }
 
@@ -90,7 +91,10 @@ pub(super) fn loop_resize(target: &Target) -> Result<(), Refused> {
 
 pub(super) fn loop_detach(target: &Target) -> Result<(), Refused> {
     target.verify()?;
-    loopdev::detach(&target.device, RELEASE_PATIENCE).map_err(|error| match error {
+    let Proof::Backing(file) = &target.proof else {
+        return Err(Refused::NotOurs { what: target.device.clone() });
+    };
+    loopdev::detach_from(&target.device, file, RELEASE_PATIENCE).map_err(|error| match error {
         LoopError::Mounted { device, .. } => Refused::Busy { what: device, holders: mounts_of(target) },
         LoopError::StillOpen(device) => Refused::Busy { what: device, holders: mounts_of(target) },
         other => loop_refused(other, &target.device),

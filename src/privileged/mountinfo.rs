@@ -3,6 +3,7 @@
 
 use super::{DeviceNumber, Refused};
 use std::ffi::OsString;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,17 @@ pub(crate) struct Mount {
     pub point: PathBuf,
     /// Its type.
     pub fs_type: String,
+    /// Of a FUSE file system who mounted it, as the kernel has it: nobody else may use it, unless it says so.
+    pub fuse_user: Option<FuseUser>,
+}
+
+/// Who mounted a FUSE file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FuseUser {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
 }
 
 /// All mounts that this process sees, in the order in which they were made.
@@ -34,6 +46,17 @@ pub(crate) fn of(process: &Path) -> Result<Vec<Mount>, Refused> {
 /// What one sees at `point`: the last mount there.
 pub(crate) fn at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == point)
+}
+
+/// The identity of the mount on which something is open.
+pub(crate) fn mount_of(fd: impl AsRawFd) -> Option<u64> {
+    let facts = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    id_in(&facts)
+}
+
+/// The mount that a file in fdinfo names.
+pub(crate) fn id_in(facts: &str) -> Option<u64> {
+    facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
 /// Whether a look at `path` asks only this computer's own disks: not another drive of ours, which may wait for us (nbd,
@@ -58,8 +81,20 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let id = text(fields.next()?)?.parse().ok()?;
     let number = text(fields.nth(1)?)?.parse().ok()?;
     let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-    let fs_type = text(fields.skip_while(|field| *field != b"-").nth(1)?)?;
-    Some(Mount { id, number, point, fs_type })
+    let mut fields = fields.skip_while(|field| *field != b"-");
+    let fs_type = text(fields.nth(1)?)?;
+    // Behind the source.
+    let options = fields.nth(1).and_then(text).unwrap_or_default();
+    let fuse_user = if fs_type.starts_with("fuse") { fuse_user(&options) } else { None };
+    Some(Mount { id, number, point, fs_type, fuse_user })
+}
+
+fn fuse_user(options: &str) -> Option<FuseUser> {
+    let number = |name: &str| {
+        let value = options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='))?;
+        value.parse().ok()
+    };
+    Some(FuseUser { uid: number("user_id")?, gid: number("group_id")? })
 }
 
 /// Undoes the octal escapes of space, tab, newline and backslash.
@@ -90,6 +125,11 @@ mod tests {
         let mounts = [root, mount];
         assert!(is_safe_to_look_at(&mounts, Path::new("/mnt/a b\\")), "it is on the root");
         assert!(!is_safe_to_look_at(&mounts, Path::new("/mnt/a b\\/inner")));
+        let disk =
+            br"40 35 0:52 / /run/d rw,nosuid - fuse.holdall holdall rw,user_id=1000,group_id=7,max_read=9";
+        assert_eq!(parse(disk).unwrap().fuse_user, Some(FuseUser { uid: 1000, gid: 7 }));
+        let ext4 = br"40 35 8:1 / /x rw - ext4 /dev/sda1 rw,user_id=1000,group_id=7";
+        assert_eq!(parse(ext4).unwrap().fuse_user, None);
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"1 2 3 4 5"), None);
     }

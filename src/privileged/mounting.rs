@@ -8,11 +8,13 @@
 use super::mountinfo::{self, Mount};
 use super::{DeviceNumber, Refused, Target, elsewhere, holders};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
+use rustix::process::fchdir;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -93,10 +95,29 @@ fn unmount_elsewhere(number: DeviceNumber, how: UnmountFlags) -> Result<(), Refu
 }
 
 /// Nothing being mounted there is no error: another unmount may have taken it along.
+///
+/// The directories above a mount point may be its user's, who can exchange them meanwhile for a link to somebody else's.
+/// So the directory that it is in is held, by a path without links, and the mount is looked at from there. The mount
+/// itself cannot be held: it would be in use.
 fn unmount_one(mount: &Mount, how: UnmountFlags) -> Result<(), Errno> {
+    let (Some(parent), Some(name)) = (mount.point.parent(), mount.point.file_name()) else {
+        return Err(Errno::INVAL);
+    };
+    let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let parent = openat2(CWD, parent, place | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let there = openat(&parent, name, place, Mode::empty())?;
+    // Of what the kernel has in memory: the drive is not asked.
+    let look = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let is_it = statx(&there, "", look, StatxFlags::MNT_ID)?.stx_mnt_id == mount.id;
+    drop(there);
+    if !is_it {
+        return Ok(());
+    }
+    // umount(2) takes no directory to begin at; this process, or the thread that entered another namespace, has its own.
+    fchdir(&parent)?;
     let deadline = Instant::now() + BUSY_PATIENCE;
     loop {
-        match rustix::mount::unmount(&mount.point, UnmountFlags::NOFOLLOW | how) {
+        match rustix::mount::unmount(name, UnmountFlags::NOFOLLOW | how) {
             Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(BUSY_INTERVAL),
             Ok(()) | Err(Errno::INVAL) => return Ok(()),
             Err(errno) => return Err(errno),

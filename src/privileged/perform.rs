@@ -1,10 +1,10 @@
 //! The process that performs one operation and ends.
 
 use super::{Look, Outcome, Privileged, Refused, Usage};
-use super::{ext4, frozen, kernel, mounting, tuning, wire};
+use super::{admit, ext4, frozen, kernel, mounting, tuning, wire};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,6 +15,18 @@ pub(super) struct Request {
     pub(super) task: Task,
     /// After so long it ends itself: who started it through sudo may not kill it.
     pub(super) deadline_ms: u64,
+    /// For whom the helper has it done, who may have done less than root. Nobody: whoever asks has root's rights.
+    pub(super) caller: Option<u32>,
+}
+
+impl Request {
+    /// What comes back is held until the task is done.
+    fn admit(&self, fds: &[OwnedFd]) -> Result<Option<OwnedFd>, Refused> {
+        match (self.caller, &self.task) {
+            (Some(caller), Task::Privileged(operation)) => admit::admit(caller, operation, fds),
+            (Some(_), Task::Look(_)) | (None, _) => Ok(None),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,6 +34,19 @@ pub(super) struct Request {
 pub(super) enum Task {
     Privileged(Privileged),
     Look(Look),
+}
+
+/// Has the process at the socket's other end, which has been started with [`super::SUBCOMMAND`], do an operation of somebody's who
+/// is not root.
+pub fn begin(
+    socket: &UnixStream,
+    operation: Privileged,
+    caller: u32,
+    fds: &[BorrowedFd<'_>],
+    deadline_ms: u64,
+) -> std::io::Result<()> {
+    let task = Task::Privileged(operation);
+    wire::send(socket, &Request { task, deadline_ms, caller: Some(caller) }, fds)
 }
 
 /// What the daemon's program does under its hidden subcommand [`super::SUBCOMMAND`]: performs the operation that comes
@@ -35,13 +60,17 @@ pub fn main() -> ExitCode {
     let (socket, request, fds) = match received {
         Ok(received) => received,
         Err(error) => {
-            eprintln!("holdalld starts this by itself, with a socket as its standard input: {error}");
+            eprintln!("this is started by itself, with a socket as its standard input: {error}");
             return ExitCode::from(2);
         }
     };
     if let Task::Privileged(Privileged::Freeze { target, mountpoint, hold_ms }) = &request.task {
-        // It ends by its own clock: to be killed would leave the file system frozen.
-        frozen::serve(&socket, target, mountpoint, Duration::from_millis(*hold_ms));
+        match request.admit(&fds) {
+            // It ends by its own clock: to be killed would leave the file system frozen.
+            Ok(_held) => frozen::serve(&socket, target, mountpoint, Duration::from_millis(*hold_ms)),
+            // Nobody may be there to hear it.
+            Err(refused) => drop(wire::send(&socket, &Err::<Outcome, _>(refused), &[])),
+        }
         return ExitCode::SUCCESS;
     }
     end_after(Duration::from_millis(request.deadline_ms));
@@ -51,10 +80,10 @@ pub fn main() -> ExitCode {
         eprintln!("the daemon cannot be watched: {error}");
         return ExitCode::FAILURE;
     }
-    let answer = match request.task {
+    let answer = request.admit(&fds).and_then(|_held| match request.task {
         Task::Privileged(operation) => perform(&operation, &fds),
         Task::Look(look) => perform_look(&look),
-    };
+    });
     match wire::send(&socket, &answer, &[]) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever asked has given up.

@@ -15,6 +15,18 @@ pub enum Refused {
         /// What.
         what: PathBuf,
     },
+    /// The device, the directory or the file is not the user's who asks the helper for it.
+    #[error("{} is not yours: you can have done only to your own drives, and only on your own directories", what.display())]
+    NotYours {
+        /// What.
+        what: PathBuf,
+    },
+    /// The user has as many block devices as one may have.
+    #[error("you have {devices} block devices already, which is as many as one user may have")]
+    TooMany {
+        /// How many.
+        devices: usize,
+    },
     /// A program is not installed.
     #[error("{tool} is not installed; it is in the package {package}")]
     ToolMissing {
@@ -74,7 +86,7 @@ pub enum Refused {
         mountpoint: PathBuf,
     },
     /// The operation came with the wrong descriptors.
-    #[error("the operation lacks a descriptor")]
+    #[error("the operation lacks a descriptor, or has one of another kind")]
     NoDescriptor,
     /// A system call failed.
     #[error("{call} on {}: {said}", path.display())]

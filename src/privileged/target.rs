@@ -38,15 +38,17 @@ pub struct DeviceNumber {
 impl Target {
     /// Refuses a device that is not, or no longer, the drive's.
     pub fn verify(&self) -> Result<(), Refused> {
-        let holds = match &self.proof {
-            Proof::Identifier(identifier) => {
-                let said = std::fs::read_to_string(self.sysfs("backend"));
-                said.is_ok_and(|said| said.trim_end_matches('\n') == identifier)
-            }
-            Proof::Backing(file) => {
-                holdall_fuse::loopdev::backing_file(&self.device).is_some_and(|said| said == *file)
-            }
-        };
+        // What sysfs says of a name is true of the device of that name in /dev, and of no other path that ends so.
+        let holds = self.is_device()
+            && match &self.proof {
+                Proof::Identifier(identifier) => {
+                    let said = std::fs::read_to_string(self.sysfs("backend"));
+                    said.is_ok_and(|said| said.trim_end_matches('\n') == identifier)
+                }
+                Proof::Backing(file) => {
+                    holdall_fuse::loopdev::backing_file(&self.device).is_some_and(|said| said == *file)
+                }
+            };
         if holds { Ok(()) } else { Err(Refused::NotOurs { what: self.device.clone() }) }
     }
 
@@ -73,6 +75,17 @@ impl Target {
     /// A file of the device's directory in sysfs.
     pub fn sysfs(&self, file: &str) -> PathBuf {
         Path::new("/sys/block").join(self.name()).join(file)
+    }
+
+    /// Whether it is named as the kernel's nbd and loop devices are.
+    fn is_device(&self) -> bool {
+        let number = self
+            .device
+            .to_str()
+            .and_then(|path| path.strip_prefix("/dev/nbd").or_else(|| path.strip_prefix("/dev/loop")));
+        number.is_some_and(|number| {
+            !number.is_empty() && number.len() <= 7 && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
     }
 
     fn name(&self) -> &OsStr {
@@ -106,6 +119,20 @@ mod tests {
         for proof in [Proof::Identifier("holdall:1".into()), Proof::Backing("/run/disk".into())] {
             let target = Target { device: device.clone(), proof };
             assert!(matches!(target.verify(), Err(Refused::NotOurs { .. })));
+        }
+    }
+
+    #[test]
+    fn only_a_device_by_its_own_name_is_one() {
+        let named = |device: &str| Target { device: device.into(), proof: Proof::Backing("/".into()) };
+        assert!(named("/dev/loop0").is_device() && named("/dev/nbd15").is_device());
+        for device in
+            ["/dev/loop", "/dev/loop-control", "/dev/sda", "/tmp/loop0", "/dev/../tmp/loop0", "loop0"]
+        {
+            assert!(!named(device).is_device(), "{device}");
+        }
+        for device in ["/dev/loop0/", "/dev/loop0/../sda", "/dev/loop+0", "/dev/./loop0"] {
+            assert!(!named(device).is_device(), "{device}");
         }
     }
 

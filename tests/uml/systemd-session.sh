@@ -31,5 +31,5 @@ exec 3>&-
 systemctl restart holdall@0
 test "$(cat $at/file | tr '\n' ' ')" = 'begun upgraded replaced '
 systemctl stop holdall@0
-! grep " $at " /proc/mounts
+test -z "$(grep " $at " /proc/mounts)"
 test "$(systemctl show holdall@0 --property Result --value)" = success

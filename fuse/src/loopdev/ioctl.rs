@@ -96,10 +96,19 @@ pub(super) fn set_capacity(device: &OwnedFd) -> Result<()> {
 
 /// Whether the device does direct I/O; the kernel drops the wish silently where it cannot.
 pub(super) fn is_direct(device: &OwnedFd) -> Result<bool> {
+    Ok(status(device)?.flags & LO_FLAGS_DIRECT_IO != 0)
+}
+
+/// The device number of the file system that the device's file lies on. The file system is asked, in this thread's name.
+pub(super) fn backing_device(device: &OwnedFd) -> Result<u64> {
+    Ok(status(device)?.device)
+}
+
+fn status(device: &OwnedFd) -> Result<Info> {
     let mut info = Info::ZERO;
     // SAFETY: the kernel writes one loop_info64.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) })?;
-    Ok(info.flags & LO_FLAGS_DIRECT_IO != 0)
+    Ok(info)
 }
 
 /// Sets the block device's read-ahead.

@@ -19,9 +19,10 @@ pub(super) fn check(site: &Site) -> Vec<Finding> {
         nbd,
         "/dev/loop-control is missing: drives cannot be attached by loop.",
     ));
-    if !root && !nbd {
+    if site.deputy.needs_allow_other() && !nbd {
         findings.push(allow_other());
     }
+    findings.push(rights(root, site.deputy.has_helper()));
     findings
 }
 
@@ -60,6 +61,29 @@ fn feature(subject: &str, ok: bool, otherwise: bool, missing: &str) -> Finding {
         ok: ok || otherwise,
         detail: if ok { format!("The kernel has {subject}.") } else { missing.to_owned() },
         action: (!ok).then(|| format!("modprobe {subject}")),
+        repaired: false,
+    }
+}
+
+/// By whom drives are attached and mounted.
+fn rights(root: bool, helper: bool) -> Finding {
+    let sudo = find_tool("sudo").is_some();
+    let (detail, action) = match (root, helper) {
+        (true, _) => ("This daemon is root's, and attaches and mounts drives itself.", None),
+        (false, true) => ("The helper on the system bus attaches and mounts drives.", None),
+        (false, false) if sudo => {
+            ("There is no helper on the system bus: sudo attaches and mounts drives.", None)
+        }
+        (false, false) => (
+            "There is neither the helper on the system bus nor sudo: no drive can be attached.",
+            Some("Install the package holdall (its helper needs a running dbus), or sudo."),
+        ),
+    };
+    Finding {
+        subject: "rights".to_owned(),
+        ok: action.is_none(),
+        detail: detail.to_owned(),
+        action: action.map(str::to_owned),
         repaired: false,
     }
 }

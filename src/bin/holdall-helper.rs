@@ -1,0 +1,7 @@
+//! The helper on the system bus.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holdall::helper::main()
+}

@@ -1,0 +1,254 @@
+//! What a user may have done to what, where the rights are the helper's and not the user's own.
+//!
+//! The caller's uid is what the bus says; everything else in a request is a claim. **Whose a device is, the kernel says**,
+//! so that nothing has to be remembered that a crash could lose or an upgrade could forget: an nbd device carries the
+//! [`super::Identifier`] that this very code has let through, and under a loop device lies the file of a one-file disk, whose
+//! mount carries who mounted it. A user's own mount namespace proves nothing: all of this is read in ours.
+//!
+//! It is decided in the process that performs the operation, just before it does, by the same rules for the device as for
+//! everyone ([`super::Target::verify`]). **What is done by a device's name is done while the device is held open**: a number
+//! that is in use is given to nobody else, so that no device can be put in the place of the one that was looked at.
+
+use super::mountinfo::{self, Mount};
+use super::{DeviceNumber, Privileged, Proof, Refused, Target};
+use evidence::{become_user, is_on, is_stream, one_file_disk, own_directory};
+use holdall_fuse::loopdev;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use std::path::Path;
+
+mod evidence;
+mod owner;
+
+use owner::{disk, owner, user_of};
+
+/// The block devices that one user may have: more drives than a daemon has open, and few enough that nobody fills the kernel.
+const DEVICES_MAX: usize = 128;
+
+/// Refuses what is not `caller`'s. What comes back is held until the operation is done. What the kernel asks the caller's own
+/// file system for is from now on asked in the caller's name, where the operation needs that: FUSE answers nobody else.
+pub(super) fn admit(
+    caller: u32,
+    operation: &Privileged,
+    fds: &[OwnedFd],
+) -> Result<Option<OwnedFd>, Refused> {
+    match operation {
+        Privileged::LoadNbd => Ok(None),
+        Privileged::NbdAttach { identifier, .. } => {
+            if user_of(identifier) != Some(caller) {
+                return Err(Refused::NotYours { what: identifier.into() });
+            }
+            streams(fds)?;
+            has_room(caller)?;
+            Ok(None)
+        }
+        Privileged::NbdReconfigure { target, .. } => {
+            streams(fds)?;
+            own(target, caller)?;
+            Ok(None)
+        }
+        Privileged::LoopAttach { backing, .. } => {
+            let user = one_file_disk(fds.first().ok_or(Refused::NoDescriptor)?, backing, caller)?;
+            has_room(caller)?;
+            become_user(user, backing)?;
+            Ok(None)
+        }
+        Privileged::LoopResize { target } => {
+            let held = own(target, caller)?;
+            let Proof::Backing(backing) = &target.proof else { return Err(not_yours(&target.device)) };
+            let mounts = mountinfo::read()?;
+            let (_, user) = disk(backing, &mounts).ok_or_else(|| not_yours(backing))?;
+            become_user(user, backing)?;
+            Ok(held)
+        }
+        Privileged::MakeFileSystem { target, uid, .. } if *uid != caller => Err(not_yours(&target.device)),
+        Privileged::Mount { target, .. } => {
+            own_directory(fds.first().ok_or(Refused::NoDescriptor)?, caller)?;
+            hold(target, caller)
+        }
+        Privileged::MakeFileSystem { target, .. }
+        | Privileged::Probe { target }
+        | Privileged::Check { target }
+        | Privileged::GrowUnmounted { target }
+        | Privileged::Grow { target } => hold(target, caller),
+        Privileged::Unmount { number, mountpoint, .. } => {
+            own_number(*number, mountpoint, caller)?;
+            Ok(None)
+        }
+        // A loop device goes when its last user has closed it, so it is not held; the detach looks at its name again.
+        Privileged::LoopDetach { target }
+        | Privileged::NbdDetach { target, .. }
+        | Privileged::Tune { target }
+        | Privileged::Freeze { target, .. }
+        | Privileged::Thaw { target, .. }
+        | Privileged::ShutDown { target, .. } => {
+            own(target, caller)?;
+            Ok(None)
+        }
+    }
+}
+
+fn not_yours(what: &Path) -> Refused {
+    Refused::NotYours { what: what.to_owned() }
+}
+
+/// The kernel is given no other socket to talk to than a daemon's.
+fn streams(fds: &[OwnedFd]) -> Result<(), Refused> {
+    if fds.iter().all(is_stream) { Ok(()) } else { Err(Refused::NoDescriptor) }
+}
+
+/// Whether a device is anybody's. If that cannot be seen, there may be one.
+pub(crate) fn is_anything_attached() -> bool {
+    devices(|_| true).map_or(true, |number| number > 0)
+}
+
+/// How many devices there are of those users.
+fn devices(whose: impl Fn(u32) -> bool) -> Result<usize, Refused> {
+    let directory = Path::new("/sys/block");
+    let entries = std::fs::read_dir(directory).map_err(Refused::system("look into", directory))?;
+    let proofs = entries.flatten().filter_map(|entry| proof_of(&Path::new("/dev").join(entry.file_name())));
+    let mounts = mountinfo::read()?;
+    Ok(proofs.filter_map(|proof| owner(&proof, &mounts)).filter(|&user| whose(user)).count())
+}
+
+fn has_room(caller: u32) -> Result<(), Refused> {
+    if devices(|user| user == caller)? < DEVICES_MAX {
+        Ok(())
+    } else {
+        Err(Refused::TooMany { devices: DEVICES_MAX })
+    }
+}
+
+/// The device is what it is said to be, and the caller's. A loop device, of which the kernel has to be asked, stays open.
+fn own(target: &Target, caller: u32) -> Result<Option<OwnedFd>, Refused> {
+    target.verify()?;
+    match &target.proof {
+        Proof::Identifier(identifier) if user_of(identifier) == Some(caller) => Ok(None),
+        Proof::Identifier(_) => Err(not_yours(&target.device)),
+        Proof::Backing(backing) => {
+            let mounts = mountinfo::read()?;
+            let of_caller = disk(backing, &mounts).filter(|(_, user)| user.uid == caller);
+            let (mount, user): (&Mount, _) = of_caller.ok_or_else(|| not_yours(&target.device))?;
+            let device = open(target)?;
+            is_on(&device, &target.device, mount, user)?;
+            Ok(Some(device))
+        }
+    }
+}
+
+/// The same, and the device is held in any case.
+fn hold(target: &Target, caller: u32) -> Result<Option<OwnedFd>, Refused> {
+    match own(target, caller)? {
+        Some(device) => Ok(Some(device)),
+        None => open(target).map(Some),
+    }
+}
+
+/// Opens the device that it is, and not one that has got its number since.
+fn open(target: &Target) -> Result<OwnedFd, Refused> {
+    let opened = rustix::fs::open(&target.device, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let device = opened.map_err(Refused::system("open", &target.device))?;
+    target.verify().map(|()| device)
+}
+
+/// The same as [`own`] of a device that is given by its number: what is to be unmounted has nothing else to be known by.
+fn own_number(number: DeviceNumber, mountpoint: &Path, caller: u32) -> Result<Option<OwnedFd>, Refused> {
+    // Its directory in /sys/block, by its name: nbd0, loop7.
+    let directory = std::fs::read_link(format!("/sys/dev/block/{number}"));
+    let name = directory.ok().and_then(|link| Some(link.file_name()?.to_owned()));
+    let device = name.map(|name| Path::new("/dev").join(name));
+    let target = device.and_then(|device| Some(Target { proof: proof_of(&device)?, device }));
+    own(&target.ok_or_else(|| not_yours(mountpoint))?, caller)
+}
+
+/// What the kernel says of a device, if it is one of the two kinds.
+fn proof_of(device: &Path) -> Option<Proof> {
+    if let Some(backing) = loopdev::backing_file(device) {
+        return Some(Proof::Backing(backing));
+    }
+    let unknown = Target { device: device.to_owned(), proof: Proof::Identifier(String::new()) };
+    let said = std::fs::read_to_string(unknown.sysfs("backend")).ok()?;
+    Some(Proof::Identifier(said.trim_end_matches('\n').to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privileged::Identifier;
+    use holdall_fuse::onefile;
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
+    use uuid::Uuid;
+
+    const ANN: u32 = 1000;
+
+    fn is_refused(operation: &Privileged, fds: &[OwnedFd]) -> bool {
+        matches!(admit(ANN, operation, fds), Err(Refused::NotYours { .. } | Refused::NotOurs { .. }))
+    }
+
+    fn attach(identifier: &str) -> Privileged {
+        Privileged::NbdAttach { identifier: identifier.to_owned(), size_bytes: 4096, server_flags: 0 }
+    }
+
+    #[test]
+    fn an_nbd_device_is_made_under_ones_own_name_only() {
+        let drive = Uuid::from_u128(1);
+        let sockets = || UnixStream::pair().unwrap().0.into();
+        assert!(admit(ANN, &attach(&Identifier { drive, user: ANN }.to_string()), &[sockets()]).is_ok());
+        for user in [0, 1001] {
+            assert!(is_refused(&attach(&Identifier { drive, user }.to_string()), &[sockets()]));
+        }
+        assert!(is_refused(&attach(&format!("holdall:{drive}")), &[sockets()]));
+        assert!(is_refused(&attach("something"), &[sockets()]));
+    }
+
+    #[test]
+    fn the_kernel_gets_no_other_sockets_than_a_daemons() {
+        let mine = attach(&Identifier { drive: Uuid::from_u128(1), user: ANN }.to_string());
+        let file = OwnedFd::from(File::open("/dev/null").unwrap());
+        let datagram = OwnedFd::from(std::os::unix::net::UnixDatagram::unbound().unwrap());
+        let remote = OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        for other in [file, datagram, remote] {
+            assert!(matches!(admit(ANN, &mine, &[other]), Err(Refused::NoDescriptor)));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_one_file_disk_gets_no_loop_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(onefile::FILE_NAME);
+        let file = OwnedFd::from(File::create(&path).unwrap());
+        let attach = Privileged::LoopAttach { backing: path, read_only: false };
+        assert!(is_refused(&attach, &[file]));
+        assert!(matches!(admit(ANN, &attach, &[]), Err(Refused::NoDescriptor)));
+    }
+
+    #[test]
+    fn a_device_that_is_nobodys_and_a_path_that_is_no_device_are_refused() {
+        for device in ["/dev/loop999999", "/dev/sda", "/tmp/loop0"] {
+            let target = Target { device: device.into(), proof: Proof::Backing("/run/d/disk".into()) };
+            let (uid, at) = (ANN, OwnedFd::from(File::open("/").unwrap()));
+            let label = String::new();
+            for operation in [
+                Privileged::LoopDetach { target: target.clone() },
+                Privileged::NbdDetach { target: target.clone(), force: true },
+                Privileged::MakeFileSystem { target: target.clone(), label, uid, gid: uid },
+                Privileged::Check { target: target.clone() },
+                Privileged::Freeze { target: target.clone(), mountpoint: "/".into(), hold_ms: 1 },
+                Privileged::ShutDown { target: target.clone(), mountpoint: "/".into() },
+                Privileged::Mount { target: target.clone(), read_only: false },
+            ] {
+                assert!(is_refused(&operation, std::slice::from_ref(&at)), "{device}: {operation:?}");
+            }
+        }
+        let number = DeviceNumber { major: 0, minor: 1 };
+        assert!(is_refused(&Privileged::Unmount { number, mountpoint: "/proc".into(), lazy: false }, &[]));
+    }
+
+    #[test]
+    fn the_root_of_a_new_file_system_is_the_callers() {
+        let target = Target { device: "/dev/loop0".into(), proof: Proof::Backing("/run/d/disk".into()) };
+        let root = Privileged::MakeFileSystem { target, label: String::new(), uid: 0, gid: 0 };
+        assert!(is_refused(&root, &[]));
+    }
+}

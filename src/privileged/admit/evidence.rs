@@ -1,0 +1,142 @@
+//! What the kernel is asked of the things that a caller hands over or names.
+
+use super::not_yours;
+use super::owner::disk;
+use crate::privileged::Refused;
+use crate::privileged::mountinfo::{self, FuseUser, Mount};
+use holdall_fuse::loopdev;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{capabilities, set_capabilities, set_keep_capabilities};
+use std::path::{Path, PathBuf};
+
+/// The open file is that of a one-file disk of the caller's, by the very name under which it is given. The disk itself is
+/// not asked: who serves it may never answer.
+pub(super) fn one_file_disk(file: &OwnedFd, backing: &Path, caller: u32) -> Result<FuseUser, Refused> {
+    let descriptor = descriptor(file);
+    let name = std::fs::read_link(&descriptor).map_err(Refused::system("readlink", &descriptor))?;
+    let mounts = mountinfo::read()?;
+    let (mount, user) = disk(backing, &mounts).ok_or_else(|| not_yours(backing))?;
+    let is_it = name == backing && mountinfo::mount_of(file.as_fd()) == Some(mount.id);
+    if is_it && user.uid == caller { Ok(user) } else { Err(not_yours(backing)) }
+}
+
+/// The file under the open loop device lies on that mount. Its name alone proves little: somebody may have mounted a disk over
+/// a directory of his in which there is a file of that name with a loop device of root's.
+pub(super) fn is_on(device: &OwnedFd, path: &Path, mount: &Mount, user: FuseUser) -> Result<(), Refused> {
+    // In the user's name, on a thread of its own: this one goes on as root.
+    let asked = || become_it(user).and_then(|()| loopdev::file_system_of(device));
+    let said = std::thread::scope(|scope| scope.spawn(asked).join().expect("what asks does not panic"));
+    match said {
+        Ok(number) if number == (mount.number.major, mount.number.minor) => Ok(()),
+        // A disk whose daemon is gone says nothing any more; that of another user says EACCES, and a file that is no disk's answers.
+        Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
+        Ok(_) | Err(Errno::ACCESS) => Err(not_yours(path)),
+        Err(Errno::NXIO) => Err(Refused::NotOurs { what: path.to_owned() }),
+        Err(errno) => Err(Refused::system("LOOP_GET_STATUS64", path)(errno)),
+    }
+}
+
+pub(super) fn own_directory(directory: &OwnedFd, caller: u32) -> Result<(), Refused> {
+    let path = descriptor(directory);
+    let facts = rustix::fs::fstat(directory).map_err(Refused::system("fstat", &path))?;
+    let is_directory = rustix::fs::FileType::from_raw_mode(facts.st_mode).is_dir();
+    if is_directory && facts.st_uid == caller {
+        return Ok(());
+    }
+    Err(not_yours(&std::fs::read_link(&path).unwrap_or(path)))
+}
+
+/// A connected end of a socket pair, or of a Unix socket: the kernel's nbd client should talk to nobody else.
+pub(super) fn is_stream(fd: &OwnedFd) -> bool {
+    sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(fd) == Ok(SocketType::STREAM)
+}
+
+fn descriptor(fd: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
+}
+
+/// This process goes on as the user, with root's capabilities. It has one thread, and one operation to do.
+pub(super) fn become_user(user: FuseUser, backing: &Path) -> Result<(), Refused> {
+    become_it(user).map_err(Refused::system("setresuid", backing))
+}
+
+/// The same of the calling thread.
+fn become_it(user: FuseUser) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    let sets = capabilities(None)?;
+    set_keep_capabilities(true)?;
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    // They stay permitted, and have to be taken up again.
+    set_capabilities(None, sets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privileged::DeviceNumber;
+    use std::fs::File;
+
+    #[test]
+    fn only_ones_own_directory_is_mounted_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let facts = rustix::fs::stat(directory.path()).unwrap();
+        let opened = OwnedFd::from(File::open(directory.path()).unwrap());
+        assert_eq!(own_directory(&opened, facts.st_uid), Ok(()));
+        assert!(matches!(own_directory(&opened, facts.st_uid + 1), Err(Refused::NotYours { .. })));
+        let file = OwnedFd::from(File::create(directory.path().join("file")).unwrap());
+        assert!(matches!(own_directory(&file, facts.st_uid), Err(Refused::NotYours { .. })));
+    }
+
+    /// Root's device over a file in a user's directory stays root's, also when a disk of the user's is mounted over that directory.
+    #[test]
+    fn a_device_is_known_by_the_file_system_under_it_and_not_by_a_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(directory.path().join("disk")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let losetup = |arguments: &[&std::ffi::OsStr]| {
+            let output = std::process::Command::new("/sbin/losetup").args(arguments).output().unwrap();
+            assert!(output.status.success(), "wants root and loop: {output:?}");
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        let path = losetup(&["--find".as_ref(), "--show".as_ref(), directory.path().join("disk").as_ref()]);
+        let path = Path::new(&path);
+        let device = OwnedFd::from(File::open(path).unwrap());
+        let user = FuseUser { uid: 1000, gid: 1000 };
+        let on = |major, minor| {
+            let (number, point) = (DeviceNumber { major, minor }, directory.path().to_owned());
+            let mount = Mount { id: 1, number, point, fs_type: "fuse.holdall".into(), fuse_user: Some(user) };
+            is_on(&device, path, &mount, user)
+        };
+        let number = rustix::fs::fstat(&file).unwrap().st_dev;
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let (there, elsewhere) = (on(major, minor), on(major, minor + 1));
+        drop(device);
+        losetup(&["--detach".as_ref(), path.as_ref()]);
+        assert_eq!(there, Ok(()));
+        assert!(matches!(elsewhere, Err(Refused::NotYours { .. })), "{elsewhere:?}");
+        // Nobody else's rights were changed by asking.
+        assert!(rustix::process::geteuid().is_root());
+    }
+
+    /// What is decided about is the directory that was opened, whatever its name leads to by then.
+    #[test]
+    fn a_directory_that_was_exchanged_for_a_link_is_still_the_one_that_was_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("mine");
+        std::fs::create_dir(&path).unwrap();
+        let caller = rustix::fs::stat(&path).unwrap().st_uid;
+        let opened = OwnedFd::from(File::open(&path).unwrap());
+        std::fs::rename(&path, directory.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("/etc", &path).unwrap();
+        assert_eq!(own_directory(&opened, caller), Ok(()));
+        // And one that was opened through a link is what the link led to.
+        let led = OwnedFd::from(File::open(&path).unwrap());
+        assert!(matches!(own_directory(&led, caller + 1), Err(Refused::NotYours { .. })));
+    }
+}
