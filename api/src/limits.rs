@@ -24,6 +24,24 @@ pub struct Limits {
     /// Until when uploads and background downloads of all drives are paused; `null` where they are not.
     #[serde(default)]
     pub paused_until: Option<String>,
+    /// The hours in which uploads and background downloads wait; `null` where there are none.
+    #[serde(default)]
+    pub quiet: Option<QuietHours>,
+    /// Whether it is such an hour now.
+    #[serde(default)]
+    pub quiet_now: bool,
+}
+
+/// Hours in which uploads and background downloads wait, by this computer's clock. What is read is still fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuietHours {
+    /// When they begin, in minutes from midnight.
+    pub from_minute: u16,
+    /// When they end. Not after `from_minute`, it is on the next day.
+    pub until_minute: u16,
+    /// The days on which they begin, Monday first. Without any there are no quiet hours.
+    pub days: [bool; 7],
 }
 
 /// What is done on a network that counts what it carries, such as a phone's.
@@ -70,4 +88,7 @@ pub struct SetLimits {
     /// For how long uploads and background downloads of all drives are paused from now on, a month at most; 0 ends the pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_for_ms: Option<u64>,
+    /// Hours in which uploads and background downloads wait; without any day there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<QuietHours>,
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 pub mod drive;
 pub mod pins;
+pub mod quiet;
 pub mod store;
 
 use drive::DriveCommand;
@@ -174,6 +175,7 @@ Examples:
   holdall limits
   holdall limits --up 500K --down 2M
   holdall limits --up off
+  holdall limits --quiet \"mon-fri 08:00-18:00\"
   holdall limits --on-metered go-on
   holdall limits --indexers full
   holdall limits --pause 1h";
@@ -199,6 +201,9 @@ pub struct LimitsArguments {
     /// Pause uploads and background downloads of all drives for so long, such as 1h; off ends that
     #[arg(long, value_name = "TIME")]
     pub pause: Option<Pause>,
+    /// Hours in which they wait, such as 08:00-18:00 or "mon-fri 22:00-06:00"; off is none
+    #[arg(long, value_name = "HOURS")]
+    pub quiet: Option<quiet::Quiet>,
 }
 
 /// How long a pause is, in ms; 0 ends it.

@@ -1,6 +1,6 @@
 //! `holdall drive`: each command is a request, and words for its result.
 
-use crate::api::{self, Checked, ChunkMap, Code, Collected, DriveStatus, Snapshot, Synced};
+use crate::api::{self, Checked, ChunkMap, Code, Collected, DriveStatus, Queued, Snapshot, Synced};
 use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
 use crate::cli::client::{Client, segment};
 use crate::cli::failure::{CliError, NOTHING_DONE};
@@ -66,6 +66,14 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
             let value = client.get(&format!("/v1/drives/{}", segment(name))).await?;
             let words = |drive: &DriveStatus, paint| status::details(drive, Timestamp::now(), paint);
             output.result(&value, words).map(drop)
+        }
+        DriveCommand::Queue(drive) => {
+            let value = client.get(&route(&drive.name, "queue")).await?;
+            output.result(&value, |queue: &Vec<Queued>, _| show::queue::queue(&drive.name, queue)).map(drop)
+        }
+        DriveCommand::UploadNow(drive) => {
+            let value = client.post(&route(&drive.name, "upload-now"), &json!({})).await?;
+            output.done(&value, &format!("What waits of {} is being uploaded", drive.name))
         }
         DriveCommand::Map(drive) => {
             let value = client.get(&route(&drive.name, "map")).await?;

@@ -100,14 +100,17 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         DriveCommand::Sync(_) => {
             ("What was uploaded stays. The rest is safe on this computer and is uploaded later.", SEE_STATUS)
         }
-        DriveCommand::List | DriveCommand::Status { .. } | DriveCommand::Map(_) => (NOTHING_DONE, ""),
+        DriveCommand::List | DriveCommand::Status { .. } | DriveCommand::Map(_) | DriveCommand::Queue(_) => {
+            (NOTHING_DONE, "")
+        }
         DriveCommand::Check(_) => ("Nothing was changed; the check is not complete.", ""),
         DriveCommand::Gc(_) => {
             ("What was deleted was not needed by any version. The rest can be deleted later.", "")
         }
-        DriveCommand::Pause(_) | DriveCommand::Resume(_) | DriveCommand::Resize { .. } => {
-            ("It may have been done already.", SEE_STATUS)
-        }
+        DriveCommand::UploadNow(_)
+        | DriveCommand::Pause(_)
+        | DriveCommand::Resume(_)
+        | DriveCommand::Resize { .. } => ("It may have been done already.", SEE_STATUS),
         DriveCommand::Snapshot(SnapshotCommand::List(_)) => (NOTHING_DONE, ""),
         DriveCommand::Snapshot(SnapshotCommand::Create { .. } | SnapshotCommand::Delete { .. }) => (
             "It may have been done already. The drive itself is unchanged.",

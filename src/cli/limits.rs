@@ -2,6 +2,7 @@
 
 use crate::api::{Indexers, Limits, OnMetered, SetLimits};
 use crate::cli::args::LimitsArguments;
+use crate::cli::args::quiet::Quiet;
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
 use crate::sizes::format_bytes;
@@ -9,7 +10,7 @@ use crate::sizes::format_bytes;
 /// Shows the limits, after changing those that were given.
 pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
-    let LimitsArguments { up, down, cache, indexers, on_metered, pause } = *arguments;
+    let LimitsArguments { up, down, cache, indexers, on_metered, pause, quiet } = *arguments;
     let changes = SetLimits {
         up_bytes_per_s: up.map(|rate| rate.0),
         down_bytes_per_s: down.map(|rate| rate.0),
@@ -17,6 +18,7 @@ pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(
         indexers: indexers.map(Into::into),
         on_metered: on_metered.map(Into::into),
         pause_for_ms: pause.map(|pause| pause.0),
+        quiet: quiet.map(|quiet| quiet.0),
     };
     let value = match changes == SetLimits::default() {
         true => client.get("/v1/limits").await?,
@@ -38,12 +40,18 @@ fn shown(limits: &Limits) -> String {
         Indexers::Slow => "slow (they read the beginnings of many files)",
         Indexers::Full => "full",
     };
+    let quiet = match (limits.quiet, limits.quiet_now) {
+        (None, _) => "none".to_owned(),
+        (Some(hours), false) => Quiet(hours).to_string(),
+        (Some(hours), true) => format!("{} (now: uploads wait)", Quiet(hours)),
+    };
     let rows = [
         ("up", rate(limits.up_bytes_per_s)),
         ("down", rate(limits.down_bytes_per_s)),
         ("cache of each drive", limits.cache_bytes.map_or("half of the disk".to_owned(), format_bytes)),
         ("indexers", indexers.to_owned()),
         ("on metered networks", metered.to_owned()),
+        ("quiet hours", quiet),
         ("pause", limits.paused_until.as_ref().map_or("off".to_owned(), |until| format!("until {until}"))),
     ];
     rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
@@ -64,10 +72,13 @@ mod tests {
             metered: Some(true),
             waiting: true,
             paused_until: None,
+            quiet: Some("mon-fri 08:00-18:00".parse::<Quiet>().expect("hours").0),
+            quiet_now: true,
         };
         let text = shown(&limits);
         assert!(text.contains("2.0 MiB/s") || text.contains("2 MiB/s"), "{text}");
         assert!(text.contains("20 GiB") || text.contains("20.0 GiB"), "{text}");
         assert!(text.contains("no limit") && text.contains("wait for another one"), "{text}");
+        assert!(text.contains("mon-fri 08:00-18:00 (now: uploads wait)"), "{text}");
     }
 }

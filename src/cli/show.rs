@@ -8,6 +8,7 @@ use std::time::Duration;
 
 pub mod map;
 pub mod pins;
+pub mod queue;
 pub mod status;
 pub mod store;
 pub mod table;

@@ -234,6 +234,7 @@ impl Drive {
             false => match *self.stores.limits().waiting().borrow() {
                 Some(Waits::Metered) => Some("metered network"),
                 Some(Waits::Paused) => Some("all drives are paused for a while"),
+                Some(Waits::Quiet) => Some("quiet hours"),
                 None => None,
             },
         }

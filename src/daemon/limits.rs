@@ -3,7 +3,7 @@
 use super::failure::{self, failure};
 use super::registry;
 use super::status::{now_ms, time};
-use crate::api::{self, Code, Failure, Indexers, OnMetered, SetLimits};
+use crate::api::{self, Code, Failure, Indexers, OnMetered, QuietHours, SetLimits};
 use holdall_core::store::pace::{Pacer, RATE_MIN, Way};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 mod metered;
+mod quiet;
 
 /// What is remembered (`limits.json`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,14 @@ struct Saved {
     /// Unix time in ms.
     #[serde(default)]
     paused_until: Option<u64>,
+    #[serde(default)]
+    quiet: Option<QuietHours>,
+}
+
+impl Saved {
+    fn is_quiet(&self) -> bool {
+        self.quiet.is_some_and(|hours| quiet::holds(&hours, quiet::now()))
+    }
 }
 
 /// Why uploads and background downloads of all drives wait.
@@ -40,6 +49,8 @@ pub enum Waits {
     Metered,
     /// A person has paused them for a while.
     Paused,
+    /// It is an hour in which a person wants none.
+    Quiet,
 }
 
 /// The longest pause. What is to last longer is a pause of the drives themselves.
@@ -60,8 +71,8 @@ pub struct Limits {
     metered: watch::Sender<Option<bool>>,
     /// Why uploads and background downloads wait, if they do.
     waiting: watch::Sender<Option<Waits>>,
-    /// A pause has begun, or was changed.
-    paused: Notify,
+    /// What goes by the clock was changed: a pause, or the quiet hours.
+    clocked: Notify,
 }
 
 impl Limits {
@@ -78,7 +89,7 @@ impl Limits {
             saved: Mutex::new(saved),
             metered: watch::Sender::new(None),
             waiting: watch::Sender::new(None),
-            paused: Notify::new(),
+            clocked: Notify::new(),
         };
         limits.apply(saved);
         Arc::new(limits)
@@ -116,6 +127,8 @@ impl Limits {
             metered: *self.metered.borrow(),
             waiting: *self.waiting.borrow() == Some(Waits::Metered),
             paused_until: saved.paused_until.filter(|until| *until > now_ms()).map(time),
+            quiet: saved.quiet,
+            quiet_now: saved.is_quiet(),
         }
     }
 
@@ -130,13 +143,14 @@ impl Limits {
                 indexers: changes.indexers.unwrap_or(saved.indexers),
                 on_metered: changes.on_metered.unwrap_or(saved.on_metered),
                 paused_until: changed_pause(saved.paused_until, changes.pause_for_ms)?,
+                quiet: quiet::changed(saved.quiet, changes.quiet)?,
             };
             let bytes =
                 serde_json::to_vec_pretty(&changed).expect("a structure of plain fields becomes JSON");
             registry::replace(&self.path, &bytes).map_err(|error| failure::local(&error))?;
             *saved = changed;
             self.apply(changed);
-            self.paused.notify_one();
+            self.clocked.notify_one();
         }
         Ok(self.shown())
     }
@@ -150,18 +164,19 @@ impl Limits {
         .await;
     }
 
-    /// Ends pauses, for as long as the daemon runs.
+    /// Begins and ends what goes by the clock, for as long as the daemon runs.
     pub async fn follow_clock(self: Arc<Self>) {
         loop {
             let saved = *self.saved.lock();
             self.apply(saved);
             let left = saved.paused_until.map(|until| Duration::from_millis(until.saturating_sub(now_ms())));
-            match left.filter(|left| !left.is_zero()) {
+            let left = left.filter(|left| !left.is_zero()).or(saved.quiet.map(|_| CLOCK_EVERY));
+            match left {
                 Some(left) => tokio::select! {
-                    () = self.paused.notified() => {}
+                    () = self.clocked.notified() => {}
                     () = tokio::time::sleep(left.min(CLOCK_EVERY)) => {}
                 },
-                None => self.paused.notified().await,
+                None => self.clocked.notified().await,
             }
         }
     }
@@ -172,6 +187,7 @@ impl Limits {
         let is_metered = saved.on_metered == OnMetered::Pause && *self.metered.borrow() == Some(true);
         let waiting = match saved.paused_until.is_some_and(|until| until > now_ms()) {
             true => Some(Waits::Paused),
+            false if saved.is_quiet() => Some(Waits::Quiet),
             false => is_metered.then_some(Waits::Metered),
         };
         self.waiting.send_if_modified(|before| std::mem::replace(before, waiting) != waiting);
@@ -267,6 +283,27 @@ mod tests {
         let change = SetLimits { on_metered: Some(OnMetered::GoOn), ..SetLimits::default() };
         limits.set(change).expect("it is saved");
         assert!(waiting.borrow().is_none());
+    }
+
+    #[tokio::test]
+    async fn quiet_hours_are_remembered_and_end() {
+        let state = tempfile::tempdir().expect("a temporary directory");
+        let limits = Limits::load(state.path());
+        let quiet = |days| SetLimits {
+            quiet: Some(QuietHours { from_minute: 600, until_minute: 600, days: [days; 7] }),
+            ..SetLimits::default()
+        };
+        let following = tokio::spawn(limits.clone().follow_clock());
+        // The whole of every day.
+        assert!(limits.set(quiet(true)).expect("it is saved").quiet_now);
+        assert_eq!(*Limits::load(state.path()).waiting().borrow(), Some(Waits::Quiet));
+        assert_eq!(limits.set(quiet(false)).expect("it is saved").quiet, None);
+        let mut waiting = limits.waiting();
+        waiting.wait_for(Option::is_none).await.expect("it goes on");
+        following.abort();
+        let mut late = quiet(true);
+        late.quiet.as_mut().expect("it has hours").until_minute = 1440;
+        assert_eq!(limits.set(late).expect_err("no such time").code, Code::Usage);
     }
 
     #[tokio::test]

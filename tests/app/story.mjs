@@ -459,6 +459,25 @@ export async function settings(page, { a }) {
     await network.getByRole('button', { name: 'Save' }).click();
     await until('the limit is gone', async () => (await a.ok('limits')).up_bytes_per_s === null);
 
+    const hours = 'Wait with uploads and background downloads at certain hours';
+    await network.getByRole('checkbox', { name: hours }).check();
+    // Saturday, around the clock.
+    for (const day of ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday']) {
+      await network.getByRole('checkbox', { name: day }).uncheck();
+    }
+    assert.ok(await network.getByRole('button', { name: 'Save' }).isDisabled(), 'no day');
+    await network.getByRole('checkbox', { name: 'Saturday' }).check();
+    await network.getByLabel('From').fill('22:30');
+    await network.getByLabel('until', { exact: true }).fill('06:00');
+    await accessible(page, 'quiet hours');
+    await network.getByRole('button', { name: 'Save' }).click();
+    const saturday = [false, false, false, false, false, true, false];
+    await until('they are kept', async () => (await a.ok('limits')).quiet?.from_minute === 22 * 60 + 30);
+    assert.deepEqual((await a.ok('limits')).quiet.days, saturday);
+    await network.getByRole('checkbox', { name: hours }).uncheck();
+    await network.getByRole('button', { name: 'Save' }).click();
+    await until('they are gone', async () => (await a.ok('limits')).quiet === null);
+
     await page.getByRole('button', { name: 'Look now' }).click();
     await page.getByRole('region', { name: 'Diagnostics' }).getByRole('listitem').first().waitFor();
     await page.getByRole('button', { name: 'Collect report' }).click();

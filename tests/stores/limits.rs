@@ -85,7 +85,11 @@ fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
     // Told to go on, it goes on everywhere.
     change(3);
     is(true);
-    a.ok(&["limits", "--on-metered", "go-on"]);
+    // The whole day, and every day.
+    a.ok(&["limits", "--on-metered", "go-on", "--quiet", "00:00-24:00"]);
+    let status = a.ok(&["drive", "status", "d"]);
+    assert_eq!((status["state"].as_str(), status["reason"].as_str()), (Some("Paused"), Some("quiet hours")));
+    a.ok(&["limits", "--quiet", "off"]);
     is(false);
     a.ok(&["drive", "close", "d", "--wait"]);
 }
@@ -98,6 +102,7 @@ fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
     let (_server, _proxy, url, a) = with_drive(&bench);
     a.refused(&["limits", "--up", "1K"], 2, "usage");
     a.refused(&["limits", "--up", "fast"], 2, "usage");
+    a.refused(&["limits", "--quiet", "at night"], 2, "usage");
     let limits = a.ok(&["limits", "--up", "2M", "--down", "2M"]);
     assert_eq!(
         (limits["up_bytes_per_s"].as_u64(), limits["down_bytes_per_s"].as_u64()),

@@ -4,6 +4,7 @@ import { cellAt, changed, grid, runs, totals } from '../src/lib/chunkmap';
 import { ago, bytes, duration, moment, parseBytes, percent } from '../src/lib/format';
 import { ceiling, counted, points, samples, SHOWN_MS } from '../src/lib/history';
 import { Pace, type Timers } from '../src/lib/pace';
+import { minuteOf, timeOf, weekdays } from '../src/lib/quiet';
 import { asked, groups, matches } from '../src/lib/recovery';
 import { kept } from '../src/lib/same';
 import { visible } from '../src/lib/window';
@@ -243,6 +244,14 @@ describe('traffic', () => {
     expect(points(shown, (one) => one.up, { nowMs: 120_000, top, width: 100, height: 50 })).toMatch(
       /^50\.0,(\d|[1-4]\d)\.\d$/,
     );
+  });
+});
+
+describe('quiet hours', () => {
+  it('are picked as times of the day', () => {
+    expect([0, 65, 1439].map(timeOf)).toEqual(['00:00', '01:05', '23:59']);
+    expect(['00:00', '23:59', ''].map(minuteOf)).toEqual([0, 1439, undefined]);
+    expect(weekdays().map((day) => day.short)).toEqual(['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']);
   });
 });
 

@@ -15,6 +15,11 @@ use std::time::{Duration, Instant};
 /// How long a file system may take to come, or to write what it has and go.
 const DAEMON_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long it may take to mount.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+const START_TRIES: u32 = 3;
+
 /// nbdkit's file plugin, serving one file at a Unix socket.
 pub struct Nbdkit {
     child: Child,
@@ -111,17 +116,30 @@ fn unmount(place: &Path) {
 struct Daemon(Child);
 
 impl Daemon {
-    /// Starts it, and waits until `ready`.
+    /// Starts it, and waits until `ready`. s3fs ends or hangs at its start now and then: it gets more than one try.
     fn start(command: &mut Command, log: &Path, ready: impl Fn() -> bool) -> Result<Self, Failure> {
+        for _ in 1..START_TRIES {
+            match Self::try_start(command, log, &ready) {
+                Err(failure) => eprintln!("once more: {failure}"),
+                started => return started,
+            }
+        }
+        Self::try_start(command, log, &ready)
+    }
+
+    fn try_start(command: &mut Command, log: &Path, ready: impl Fn() -> bool) -> Result<Self, Failure> {
         let (said, errors) = (std::fs::File::create(log)?, std::fs::File::options().append(true).open(log)?);
         let spawned = command.stdin(Stdio::null()).stdout(said).stderr(errors).spawn();
         let name = command.get_program().to_string_lossy().into_owned();
         let spawned = spawned.map_err(|error| format!("{name}: {error}; it is in the package {name}"))?;
         let mut daemon = Self(spawned);
-        let deadline = Instant::now() + DAEMON_LIMIT;
+        let deadline = Instant::now() + START_LIMIT;
         while !ready() {
-            if daemon.0.try_wait()?.is_some() || Instant::now() > deadline {
-                return Err(format!("{name} does not mount: {}", std::fs::read_to_string(log)?).into());
+            let ended = daemon.0.try_wait()?.map(|status| status.to_string());
+            if ended.is_some() || Instant::now() > deadline {
+                let how = ended.unwrap_or_else(|| format!("nothing for {START_LIMIT:?}"));
+                let said = std::fs::read_to_string(log)?;
+                return Err(format!("{name} does not mount: {how}: {said}").into());
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -59,6 +59,14 @@ pub enum DriveCommand {
     /// Show which parts of a drive are on this computer
     #[command(after_help = "Example:\n  holdall drive map work")]
     Map(Drive),
+    /// Show what is being uploaded, and what waits for that
+    #[command(
+        after_help = "Example:\n  holdall drive queue work --json | jq '.[] | select(.last_error != null)'"
+    )]
+    Queue(Drive),
+    /// Upload at once what waits, and try again what the store did not take; waits for nothing
+    #[command(after_help = "Example:\n  holdall drive upload-now work")]
+    UploadNow(Drive),
     /// Read everything that a drive has in its store, and check it
     ///
     /// This downloads the whole drive. Nothing is changed. Exits with 7 if something is damaged.

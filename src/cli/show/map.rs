@@ -46,7 +46,7 @@ impl Look {
             Cell::Pinned => ("◆", "Always kept on this computer", Hue::Good),
             Cell::Dirty => ("○", "Waiting to upload", Hue::Busy),
             Cell::Uploading => ("↑", "Uploading", Hue::Busy),
-            Cell::Failed => ("!", "Not taken by the store, tried again", Hue::Bad),
+            Cell::Failed => ("!", "Upload failed, tried again", Hue::Bad),
         };
         Look { glyph, word, hue }
     }
@@ -66,6 +66,7 @@ mod tests {
         assert_eq!(lines[1], "    64 MiB  ■■○↑");
         assert_eq!(lines[3], "·  Online only, or empty         about 64 MiB");
         assert_eq!(lines[4], "■  Available on this computer    about 2 MiB");
-        assert_eq!(lines.len(), 8);
+        assert_eq!(lines[8], "!  Upload failed, tried again    about 0 B");
+        assert_eq!(lines.len(), 9);
     }
 }

@@ -9,6 +9,9 @@ use holdall_core::{drive, family, fork};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
+/// How one gives up what is only here.
+const UNSENT_OR_ELSE: &str = ", or give --discard-unsent";
+
 impl Drive {
     /// Grows the drive, mounted or not.
     pub async fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<(), Failure> {
@@ -36,8 +39,22 @@ impl Drive {
 
     /// Forgets the drive here. What a power cut has left of it is done when that is asked for again.
     pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<(), Failure> {
-        let open = self.open.lock().await;
-        self.remove_locked(&open, request).await
+        let mut open = self.open.lock().await;
+        // It is closed, and what it has is being uploaded.
+        let draining = open.as_ref().filter(|opened| opened.draining);
+        let was_draining = draining.is_some();
+        if let Some(opened) = draining {
+            if !request.discard_unsent && opened.volume.has_unsent() {
+                return Err(self.only_here(opened.volume.status().unpushed_bytes, UNSENT_OR_ELSE));
+            }
+            self.finish(&mut open).await;
+        }
+        let removed = self.remove_locked(&open, request).await;
+        drop(open);
+        if removed.is_err() && was_draining {
+            self.upload_at_start();
+        }
+        removed
     }
 
     /// The same, for whoever has it locked: nobody can open it from then on until it is gone.
@@ -52,8 +69,8 @@ impl Drive {
         }
         self.check_closed(open)?;
         if !request.discard_unsent {
-            self.check_nothing_aside(", or give --discard-unsent")?;
-            self.check_nothing_unsent(", or give --discard-unsent").await?;
+            self.check_nothing_aside(UNSENT_OR_ELSE)?;
+            self.check_nothing_unsent(UNSENT_OR_ELSE).await?;
         }
         let told = self.tell_all_former().await;
         if !request.discard_unsent {

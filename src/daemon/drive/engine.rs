@@ -305,15 +305,17 @@ impl Drive {
             let _ = opened.volume.release().await;
         }
         self.put_down(opened).await;
-        match unsent {
-            false => Ok(()),
-            true => Err(failure(
-                Code::Unsent,
-                format!("{} of changes are only on this computer.", crate::sizes::format_bytes(bytes)),
-                "Nothing was changed. They would be lost.",
-                format!("Run holdall drive sync {} first{}.", self.name, or_else),
-            )),
-        }
+        if unsent { Err(self.only_here(bytes, or_else)) } else { Ok(()) }
+    }
+
+    /// Why it is not given up: so many bytes are nowhere else.
+    pub(super) fn only_here(&self, bytes: u64, or_else: &str) -> Failure {
+        failure(
+            Code::Unsent,
+            format!("{} of changes are only on this computer.", crate::sizes::format_bytes(bytes)),
+            "Nothing was changed. They would be lost.",
+            format!("Run holdall drive sync {} first{}.", self.name, or_else),
+        )
     }
 }
 

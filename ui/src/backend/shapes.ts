@@ -18,6 +18,7 @@ export type Checked = Schemas['Checked'];
 export type Collected = Schemas['Collected'];
 export type Evicted = Schemas['Evicted'];
 export type Limits = Schemas['Limits'];
+export type QuietHours = Schemas['QuietHours'];
 export type SetLimits = Schemas['SetLimits'];
 export type StoreTested = Schemas['StoreTested'];
 export type StoreCredentials = Schemas['StoreCredentials'];

@@ -1583,6 +1583,16 @@ export interface components {
              */
             paused_until: string | null;
             /**
+             * @description The hours in which uploads and background downloads wait; `null` where there are none.
+             * @default null
+             */
+            quiet: components["schemas"]["QuietHours"] | null;
+            /**
+             * @description Whether it is such an hour now.
+             * @default false
+             */
+            quiet_now: boolean;
+            /**
              * Format: uint64
              * @description Bytes per second to stores; `null` is no limit.
              */
@@ -1832,6 +1842,21 @@ export interface components {
         };
         /** @description What waits to be uploaded. */
         QueuedKind: "segment" | "root" | "head" | "changes";
+        /** @description Hours in which uploads and background downloads wait, by this computer's clock. What is read is still fetched. */
+        QuietHours: {
+            /** @description The days on which they begin, Monday first. Without any there are no quiet hours. */
+            days: boolean[];
+            /**
+             * Format: uint16
+             * @description When they begin, in minutes from midnight.
+             */
+            from_minute: number;
+            /**
+             * Format: uint16
+             * @description When they end. Not after `from_minute`, it is on the next day.
+             */
+            until_minute: number;
+        };
         /** @description Removes a drive from this device. */
         Remove: {
             /**
@@ -1960,6 +1985,8 @@ export interface components {
              * @description For how long uploads and background downloads of all drives are paused from now on, a month at most; 0 ends the pause.
              */
             pause_for_ms?: number | null;
+            /** @description Hours in which uploads and background downloads wait; without any day there are none. */
+            quiet?: components["schemas"]["QuietHours"] | null;
             /**
              * Format: uint64
              * @description Bytes per second to stores; 0 takes the limit away.

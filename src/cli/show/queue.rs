@@ -1,0 +1,49 @@
+//! What waits to be uploaded.
+
+use super::table::Table;
+use crate::api::{Queued, QueuedKind};
+use crate::sizes::format_bytes;
+
+/// What is on its way, and what waits.
+pub fn queue(name: &str, queue: &[Queued]) -> String {
+    if queue.is_empty() {
+        return format!("Nothing of {name} waits to be uploaded");
+    }
+    let mut table = Table::new(["WHAT", "SIZE", "TRIES", "NEXT TRY", "LAST ERROR"]);
+    for queued in queue {
+        let (kind, now) = match queued.kind {
+            QueuedKind::Segment => ("data", "now"),
+            QueuedKind::Root => ("version", "now"),
+            QueuedKind::Head => ("commit", "now"),
+            QueuedKind::Changes => ("changes", "after these"),
+        };
+        table.row([
+            kind.to_owned(),
+            format_bytes(queued.bytes),
+            queued.tries.to_string(),
+            queued.next_try_at.clone().unwrap_or_else(|| now.to_owned()),
+            queued.last_error.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_says_how_often_it_was_tried() {
+        assert_eq!(queue("work", &[]), "Nothing of work waits to be uploaded");
+        let segment = Queued {
+            kind: QueuedKind::Segment,
+            bytes: 8 << 20,
+            tries: 3,
+            last_error: Some("The store is away.".to_owned()),
+            next_try_at: Some("2026-11-20T12:00:00Z".to_owned()),
+        };
+        let text = queue("work", &[segment]);
+        let row = text.lines().nth(1).unwrap().trim_end();
+        assert_eq!(row, "data  8 MiB  3      2026-11-20T12:00:00Z  The store is away.");
+    }
+}
