@@ -45,7 +45,7 @@ impl Committer {
         (publish, again): (watch::Sender<PushState>, Arc<Notify>),
     ) -> Self {
         // Counting goes on behind the root, whoever wrote it: names are told apart by their random part anyway.
-        let namer = Namer { drive: head.drive, epoch: head.epoch, seq: root.seq };
+        let namer = Namer { drive: head.drive, epoch: head.epoch, seq: root.seq.into() };
         Self { objects, device, namer, head, etag, root, keeps: None, publish, again }
     }
 
@@ -89,12 +89,12 @@ impl Committer {
         let Head { root, root_hash, parent, epoch, .. } = self.head;
         let next = self.next_head(HeadState::Held, root, root_hash, parent);
         self.swap(Head { epoch: Epoch(epoch.0 + 1), ..next }).await?;
-        self.namer = Namer { drive: self.head.drive, epoch: self.head.epoch, seq: self.root.seq };
+        self.namer = Namer { drive: self.head.drive, epoch: self.head.epoch, seq: self.root.seq.into() };
         Ok(())
     }
 
-    pub(super) fn namer(&mut self) -> &mut Namer {
-        &mut self.namer
+    pub(super) fn namer(&self) -> &Namer {
+        &self.namer
     }
 
     /// Puts an immutable object, and comes back only when it is there.

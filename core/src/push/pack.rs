@@ -9,6 +9,7 @@ use crate::runs::RunMap;
 use crate::seal::Sealer;
 use crate::units::{BlockRange, Epoch};
 use bytes::Bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
 /// Runs of zeros in one segment at most: their directory stays far below its cap.
@@ -36,14 +37,15 @@ impl Packed {
 pub(super) struct Namer {
     pub drive: Uuid,
     pub epoch: Epoch,
-    pub seq: u64,
+    /// The number of the last one.
+    pub seq: AtomicU64,
 }
 
 impl Namer {
     /// A name that was never used.
-    pub fn next(&mut self) -> ObjectId {
-        self.seq += 1;
-        ObjectId { drive: self.drive, epoch: self.epoch, seq: self.seq, unique: crate::entropy::u128() }
+    pub fn next(&self) -> ObjectId {
+        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
+        ObjectId { drive: self.drive, epoch: self.epoch, seq, unique: crate::entropy::u128() }
     }
 }
 
@@ -101,7 +103,7 @@ impl Batch {
     /// The next segment; `None` when all is packed.
     pub async fn next(
         &mut self,
-        namer: &mut Namer,
+        namer: &Namer,
         sealer: &Sealer,
         geometry: &Geometry,
     ) -> Result<Option<Packed>, PushError> {

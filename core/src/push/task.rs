@@ -17,13 +17,13 @@ use crate::units::Lsn;
 use crate::volume::VolumeLimits;
 use data_encoding::HEXLOWER;
 use futures_util::FutureExt;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, FuturesOrdered, StreamExt};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-/// Segments on their way at once: 8 MiB each in memory.
+/// Segments on their way at once: 8 MiB each in memory, and as much is sealed meanwhile.
 const PUTS_AT_ONCE: usize = 4;
 
 pub(super) struct Task {
@@ -274,23 +274,33 @@ impl Task {
         }
     }
 
-    async fn put_segments(&mut self, batch: &mut Batch) -> Result<Vec<(TailSegment, Directory)>, PushError> {
-        let geometry = self.committer.root().geometry;
-        let sealer = self.committer.objects().sealer().clone();
-        let mut packed = Vec::new();
+    /// Puts what a batch makes, in its order: the next segments are sealed while others are on their way.
+    async fn put_segments(&self, batch: &mut Batch) -> Result<Vec<(TailSegment, Directory)>, PushError> {
+        let mut puts = FuturesOrdered::new();
         let mut done = Vec::new();
         loop {
-            self.give_way().await;
-            let next = batch.next(self.committer.namer(), &sealer, &geometry).await?;
-            let last = next.is_none();
-            packed.extend(next);
-            if packed.len() == PUTS_AT_ONCE || last {
-                done.extend(self.put_all(std::mem::take(&mut packed)).await);
+            let sealing = self.seal_next(batch);
+            tokio::pin!(sealing);
+            let next = loop {
+                tokio::select! { biased;
+                    next = &mut sealing => break next?,
+                    Some(put) = puts.next(), if !puts.is_empty() => done.push(put),
+                }
+            };
+            let Some(packed) = next else { break };
+            while puts.len() >= PUTS_AT_ONCE {
+                done.extend(puts.next().await);
             }
-            if last {
-                return Ok(done);
-            }
+            puts.push_back(self.put_one(packed).boxed());
         }
+        done.extend(puts.collect::<Vec<_>>().await);
+        Ok(done)
+    }
+
+    async fn seal_next(&self, batch: &mut Batch) -> Result<Option<Packed>, PushError> {
+        self.give_way().await;
+        let (objects, geometry) = (self.committer.objects(), self.committer.root().geometry);
+        batch.next(self.committer.namer(), objects.sealer(), &geometry).await
     }
 
     pub(super) async fn put_all(&self, packed: Vec<Packed>) -> Vec<(TailSegment, Directory)> {
