@@ -1,3 +1,6 @@
 import { vitePreprocess } from '@sveltejs/vite-plugin-svelte';
 
-export default { preprocess: vitePreprocess({ style: false }), compilerOptions: { runes: true } };
+export default {
+  preprocess: vitePreprocess({ style: false }),
+  compilerOptions: { runes: true, cssHash: ({ hash, css }) => `h${hash(css).slice(0, 3)}` },
+};

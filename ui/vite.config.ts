@@ -12,7 +12,7 @@ export default defineConfig({
   resolve: { alias: { $texts: catalogue } },
   // Pages are served below `/` by the daemon and by Tauri, and nothing of them is inlined: their content security
   // policy allows no `data:`.
-  build: { target: 'es2022', assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  build: { target: 'es2022', assetsInlineLimit: 0, modulePreload: false, cssCodeSplit: false },
   server: { fs: { allow: ['..'] } },
   test: { include: ['test/**/*.test.ts'], setupFiles: ['test/setup.ts'] },
 });

@@ -26,6 +26,7 @@ mod aside;
 mod burst;
 mod compact;
 mod files;
+mod marks;
 mod record;
 mod recover;
 mod scan;

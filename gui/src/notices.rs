@@ -4,6 +4,7 @@
 use crate::card::{needs_person, reason};
 use crate::texts::{counted, said, text};
 use holdall_api::{DriveState, DriveStatus, PinState};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ const TOGETHER: Duration = Duration::from_secs(2);
 const AWAY_FOR: Duration = Duration::from_secs(20);
 
 /// What a notice is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A drive needs a person.
     Attention,
@@ -23,6 +25,11 @@ pub enum Kind {
     PinComplete,
     /// A server cannot be reached.
     Network,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Attention, Kind::Conflict, Kind::PinComplete, Kind::Network];
 }
 
 /// Something to show.

@@ -20,9 +20,7 @@ impl Autostart {
     }
 
     fn resolve(get: impl Fn(&str) -> Option<OsString>) -> Option<Autostart> {
-        let absolute = |variable| get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-        let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
-        Some(Autostart { file: config.join("autostart").join(FILE) })
+        Some(Autostart { file: configuration(get)?.join("autostart").join(FILE) })
     }
 
     /// Whether the app is started with the desktop.
@@ -46,6 +44,12 @@ impl Autostart {
             _ => Ok(()),
         }
     }
+}
+
+/// Where a user's configuration is. `None` where there is no home.
+pub fn configuration(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |variable| get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))
 }
 
 /// Desktops have their own ways to switch an entry off.

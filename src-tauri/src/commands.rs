@@ -8,8 +8,11 @@ use crate::page::ToPage;
 use crate::save;
 use crate::shell::Shell;
 use holdall::api::{Code, Failure, Progress};
+use holdall_gui::notices::Kind;
 use holdall_gui::texts::{said, text};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tauri::ipc::{Channel, InvokeResponseBody};
@@ -119,6 +122,20 @@ pub async fn set_autostart(on: bool) -> Result<(), Failure> {
         false => autostart.switch_off(),
     };
     done.map_err(|error| failed(error.to_string()))
+}
+
+/// Which kinds of notifications are shown.
+#[command]
+pub fn notices(shell: Shared<'_>) -> BTreeMap<Kind, bool> {
+    shell.wishes.all()
+}
+
+/// Has notifications of a kind shown, or not any more.
+#[command]
+pub async fn set_notice(shell: Shared<'_>, kind: Kind, on: bool) -> Result<(), Failure> {
+    let failed =
+        |why: io::Error| failure(Code::Failed, said("app.notices.failed", &[("why", &why.to_string())]));
+    shell.wishes.set(kind, on).map_err(failed)
 }
 
 /// The page wants to hear what the shell has to say.

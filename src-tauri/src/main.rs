@@ -25,6 +25,7 @@ mod save;
 mod shell;
 mod tray;
 mod window;
+mod wishes;
 
 /// WebKitGTK's way of drawing that leaves windows empty with some graphics drivers. A value of one's own is kept.
 const RENDERER_VARIABLE: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
@@ -97,11 +98,13 @@ fn run(paths: Paths, first: First, in_background: bool) -> tauri::Result<()> {
             commands::call,
             commands::end_call,
             commands::listen,
+            commands::notices,
             commands::open_folder,
             commands::quit,
             commands::retry,
             commands::save_text,
             commands::set_autostart,
+            commands::set_notice,
             commands::start_daemon,
             commands::stay,
             commands::tell_page,

@@ -30,7 +30,7 @@ pub fn begin(app: &AppHandle, shell: &Arc<Shell>) {
             tokio::join!(overview(&shell), events(&shell, &notices, began));
         }
     });
-    tauri::async_runtime::spawn(notify(app.clone(), notices, began));
+    tauri::async_runtime::spawn(notify(app.clone(), shell.clone(), notices, began));
 }
 
 async fn overview(shell: &Shell) {
@@ -68,12 +68,12 @@ async fn events(shell: &Shell, notices: &Mutex<Notices>, began: Instant) {
     .await;
 }
 
-async fn notify(app: AppHandle, notices: Arc<Mutex<Notices>>, began: Instant) {
+async fn notify(app: AppHandle, shell: Arc<Shell>, notices: Arc<Mutex<Notices>>, began: Instant) {
     let Some(notifier) = Notifier::connect(&app).await else { return };
     loop {
         tokio::time::sleep(NOTICES_EVERY).await;
         let due = notices.lock().take(began.elapsed());
-        for notice in due {
+        for notice in due.into_iter().filter(|notice| shell.wishes.are_wanted(notice.kind)) {
             notifier.show(&notice).await;
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::calls::Calls;
 use crate::page::Page;
+use crate::wishes::Wishes;
 use holdall::paths::Paths;
 use holdall_gui::{Overview, Tone, TrayMenu};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,8 @@ pub struct Shell {
     pub calls: Calls,
     /// The page.
     pub page: Page,
+    /// Which notifications are wanted.
+    pub wishes: Wishes,
     /// Wakes streams that wait before they are tried again.
     pub retry: Notify,
     /// What is known of all drives.
@@ -33,6 +36,7 @@ impl Shell {
             paths,
             calls: Calls::default(),
             page: Page::default(),
+            wishes: Wishes::from_environment(),
             retry: Notify::new(),
             known: watch::Sender::new(Known::default()),
             begun: watch::Sender::new(false),

@@ -146,6 +146,12 @@ impl Drive {
         self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned())
     }
 
+    /// Where it was mounted when the service ended, while it waits to be taken up again.
+    pub fn waits_at(&self) -> Option<std::path::PathBuf> {
+        let was = self.config.lock().open.as_ref().map(|open| open.mountpoint.clone());
+        was.filter(|_| self.place.read().is_none())
+    }
+
     /// Writes down what has happened to it.
     pub(super) fn note(&self, kind: ActivityKind, message: impl Into<String>) {
         self.registry.activity().note(Some(&self.name), kind, message);

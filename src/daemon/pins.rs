@@ -9,11 +9,16 @@ use crate::daemon::drive::Drive;
 use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a drive that was open when the service ended is waited for.
+const TAKING_UP: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Drives {
     /// Always keeps files here.
     pub async fn pin(&self, request: api::PinPaths, work: Work) -> Result<Vec<Pin>, Failure> {
-        let asked = self.asked(request.paths, request.drive)?;
+        let asked = self.asked(request.paths, request.drive).await?;
         let mut pins = Vec::new();
         for (drive, what) in &asked {
             pins.extend(drive.pin(what, request.dry_run, &work).await?);
@@ -31,7 +36,7 @@ impl Drives {
     /// Keeps them no more.
     pub async fn unpin(&self, request: api::NamedPaths) -> Result<Vec<Pin>, Failure> {
         let mut pins = Vec::new();
-        for (drive, what) in self.asked(request.paths, request.drive)? {
+        for (drive, what) in self.asked(request.paths, request.drive).await? {
             pins.extend(drive.unpin(&what).await?);
         }
         Ok(pins)
@@ -45,7 +50,7 @@ impl Drives {
     /// Takes files out of the cache.
     pub async fn evict(&self, request: api::NamedPaths, work: Work) -> Result<Evicted, Failure> {
         let mut sum = Evicted { bytes_freed: 0, stayed_bytes: 0 };
-        for (drive, what) in self.asked(request.paths, request.drive)? {
+        for (drive, what) in self.asked(request.paths, request.drive).await? {
             let evicted = drive.evict(&what, &work).await?;
             sum.bytes_freed += evicted.bytes_freed;
             sum.stayed_bytes += evicted.stayed_bytes;
@@ -58,19 +63,23 @@ impl Drives {
         if !(1..=100).contains(&request.percent) {
             return Err(failure::request("A file is ready by 1 to 100 percent."));
         }
-        let (drive, path) = self.on_drive(&request.path)?;
+        let (drive, path) = self.on_drive(&request.path).await?;
         let timeout = request.timeout_ms.map(Duration::from_millis);
         drive.wait_for(&path, request.percent, timeout, &work).await
     }
 
     /// Which drives, and what of them.
-    fn asked(&self, paths: Vec<String>, drive: Option<String>) -> Result<Vec<(Arc<Drive>, What)>, Failure> {
+    async fn asked(
+        &self,
+        paths: Vec<String>,
+        drive: Option<String>,
+    ) -> Result<Vec<(Arc<Drive>, What)>, Failure> {
         match (drive, paths.is_empty()) {
             (Some(name), true) => Ok(vec![(self.get(&name)?, What::Drive)]),
             (None, false) => {
                 let mut asked: Vec<(Arc<Drive>, Vec<String>)> = Vec::new();
                 for path in paths {
-                    let (drive, below) = self.on_drive(&path)?;
+                    let (drive, below) = self.on_drive(&path).await?;
                     match asked.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &drive)) {
                         Some((_, paths)) if paths.contains(&below) => {}
                         Some((_, paths)) => paths.push(below),
@@ -83,8 +92,20 @@ impl Drives {
         }
     }
 
-    /// The drive that a path is on, and the path below the drive's root. The path itself is not looked at.
-    fn on_drive(&self, path: &str) -> Result<(Arc<Drive>, String), Failure> {
+    /// The drive that a path is on, and the path below the drive's root. One that is being taken up is waited for.
+    async fn on_drive(&self, path: &str) -> Result<(Arc<Drive>, String), Failure> {
+        let begun = Instant::now();
+        while let Some(drive) = self.all().into_iter().find(|drive| waits_at(drive, Path::new(path))) {
+            if begun.elapsed() > TAKING_UP {
+                return Err(failure::not_taken_up(&drive.name));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.on_mounted(path)
+    }
+
+    /// The same among those that are mounted. The path itself is not looked at.
+    fn on_mounted(&self, path: &str) -> Result<(Arc<Drive>, String), Failure> {
         let drives = self.all();
         let mounted: Vec<_> = drives.iter().filter_map(|drive| Some((drive, drive.mountpoint()?))).collect();
         let typed = Path::new(path);
@@ -99,4 +120,9 @@ impl Drives {
         let below = if below.is_empty() { "." } else { &*below };
         Ok(((*drive).clone(), below.to_owned()))
     }
+}
+
+/// Whether the path is on a drive that waits to be taken up.
+fn waits_at(drive: &Drive, path: &Path) -> bool {
+    drive.waits_at().is_some_and(|root| path.starts_with(root))
 }

@@ -142,6 +142,15 @@ async function tray({ a, session, page, panel }) {
     assert.deepEqual(await readdir(join(a.dir, '.config/autostart')), []);
   });
 
+  await step('it is told which notifications are wanted', async () => {
+    const kept = join(a.dir, '.config/holdall/app.json');
+    await page.click('a store cannot be reached');
+    await until('the choice is kept', () => exists(kept));
+    assert.deepEqual(JSON.parse(await readFile(kept, 'utf8')), { silent: ['network'] });
+    await page.click('a store cannot be reached');
+    await until('it is taken back', async () => JSON.parse(await readFile(kept, 'utf8')).silent.length === 0);
+  });
+
   await step('closing the window leaves the icon, which brings it back; so does starting the app again', async () => {
     await session.shown();
     await session.close();

@@ -181,8 +181,9 @@ fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
     world.reads(&b);
     // And so is the daemon alone.
     b.ok(&["daemon", "stop"]);
-    let is_mounted = || !b.ok(&["drive", "status", "d"])["mountpoint"].is_null();
-    wait_until("the drive is taken up", is_mounted).unwrap();
+    // Who names files right then waits until the drive is taken up.
+    assert_eq!(b.ok(&["pin", &kept])[0]["path"], "kept");
+    assert!(!b.ok(&["drive", "status", "d"])["mountpoint"].is_null());
     b.ok(&["evict", "--drive", "d"]);
     world.reads(&b);
     world.ready(&b);

@@ -168,6 +168,7 @@ describe('the daemon by way of the desktop app', () => {
         if (command === 'open_folder') throw failure;
         if (command === 'tell_page')
           (args?.['channel'] as { onmessage: (message: unknown) => void }).onmessage({ go: '#/settings' });
+        if (command === 'notices') return { network: false };
         return command === 'autostart' ? true : '/home/ann/Downloads/key.txt';
       },
     };
@@ -176,6 +177,7 @@ describe('the daemon by way of the desktop app', () => {
     desktop.hear((message) => said.push(message));
     expect(said).toEqual([{ go: '#/settings' }]);
     expect(await desktop.autostart()).toBe(true);
+    expect(await desktop.notices()).toEqual({ network: false });
     expect(await saveText('key.txt', 'k')).toBe('/home/ann/Downloads/key.txt');
     await expect(openFolder('/etc')).rejects.toMatchObject({ failure });
     await desktop.stay();

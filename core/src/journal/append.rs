@@ -2,6 +2,7 @@
 
 use super::burst::Burst;
 use super::files::{FileSet, LiveFile};
+use super::marks::Marks;
 use super::record::{self, Header, Operation, RECORD_BLOCKS_MAX, SYNC_ALIGN};
 use super::{Entry, Journal, JournalError, Place, Record};
 use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
@@ -113,6 +114,7 @@ impl Writer<'_> {
         let live = appender.files.current();
         live.last = lsn;
         live.end = offset + record::record_len(data.len() as u64);
+        live.marks.note((live.last, live.end));
         appender.prev_crc = crc;
         let place = match operation {
             Operation::Data(_) => Place::Data { file, offset: offset + record::HEADER_BYTES },
@@ -190,6 +192,7 @@ impl Appender {
             end: record::FILE_HEADER_BYTES,
             synced: first.prev(),
             group: None,
+            marks: Marks::default(),
         });
         Ok(())
     }

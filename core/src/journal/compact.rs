@@ -6,6 +6,7 @@
 //! erased; a crash at any point leaves the one or the other, or both, which are the same.
 
 use super::files::{self, LiveFile};
+use super::marks::Marks;
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, HEADER_BYTES, Header, RECORD_BLOCKS_MAX};
 use super::{Journal, JournalError, JournalFile, Operation, Place, Record};
 use crate::planted::{self, Bug};
@@ -128,7 +129,18 @@ impl Journal {
         }
         let FileHeader { seq, incarnation, prev_crc, first, .. } = header;
         let (last, group) = (group.last, Some(group));
-        Ok(LiveFile { file, seq, incarnation, prev_crc, first, last, end, synced: last, group })
+        Ok(LiveFile {
+            file,
+            seq,
+            incarnation,
+            prev_crc,
+            first,
+            last,
+            end,
+            synced: last,
+            group,
+            marks: Marks::default(),
+        })
     }
 
     async fn write_records(

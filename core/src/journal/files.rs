@@ -1,5 +1,6 @@
 //! The journal's files: live ones in order, spare ones to go on with, and retired ones that a reader still holds.
 
+use super::marks::Marks;
 use super::record::{FILE_HEADER_BYTES, FileHeader, Group};
 use super::{Journal, JournalError};
 use crate::disk::{Disk, DiskFile};
@@ -39,6 +40,8 @@ pub(super) struct LiveFile {
     pub synced: Lsn,
     /// Set where it is a compacted group.
     pub group: Option<Group>,
+    /// Where records end that this process has appended.
+    pub marks: Marks,
 }
 
 /// All files.
@@ -182,12 +185,7 @@ impl Journal {
     pub fn bytes_after(&self, lsn: Lsn) -> u64 {
         let appender = self.appender.lock();
         let bytes = |live: &LiveFile| {
-            let whole = live.end - FILE_HEADER_BYTES;
-            match live.last.0.saturating_sub(lsn.0.max(live.first.prev().0)) {
-                0 => 0,
-                // Within a file the share of its records is close enough for a progress bar.
-                records => whole * records / (live.last.0 + 1 - live.first.0),
-            }
+            live.marks.bytes_after(lsn, (live.first.prev(), FILE_HEADER_BYTES), (live.last, live.end))
         };
         appender.files.live().map(bytes).sum()
     }

@@ -11,6 +11,7 @@
 use super::append::Appender;
 use super::burst::Burst;
 use super::files::{self, FileSet, LiveFile};
+use super::marks::Marks;
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, RECORD_ALIGN, RECORD_BYTES_MAX};
 use super::scan::{self, Wanted};
 use super::{Dirty, Journal, JournalError, JournalFile, Limits, aside};
@@ -242,7 +243,18 @@ async fn find_end(
         let (first, last, end) = (header.first, walked.last, walked.end);
         (next, prev_crc) = (last.next(), walked.crc);
         let FileHeader { seq, incarnation, prev_crc, group, .. } = header;
-        live.push(LiveFile { file, seq, incarnation, prev_crc, first, last, end, synced: last, group });
+        live.push(LiveFile {
+            file,
+            seq,
+            incarnation,
+            prev_crc,
+            first,
+            last,
+            end,
+            synced: last,
+            group,
+            marks: Marks::default(),
+        });
     }
     for file in others {
         durable = durable.max(durable_claimed_without_header(file, uuid, next.prev())?);

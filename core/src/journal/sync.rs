@@ -5,6 +5,7 @@
 //! and written to a fresh file. If that fails too, the journal stops: a flush never lies.
 
 use super::files::{self, LiveFile};
+use super::marks::Marks;
 use super::record::{self, FileHeader, HEADER_BYTES, Header};
 use super::scan::Cursor;
 use super::{Entry, Journal, JournalError, JournalFile, Operation, Place};
@@ -168,6 +169,7 @@ impl Journal {
             end: end.next_multiple_of(record::SYNC_ALIGN),
             synced: first.prev(),
             group: None,
+            marks: Marks::default(),
         });
         self.point_to(&mut appender, &file, &moved);
         Ok(file)

@@ -15,6 +15,12 @@ pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
     failure(Code::NotFound, format!("{path} is on no open drive."), NOTHING_CHANGED, action)
 }
 
+/// A path on a drive that was open when the service ended.
+pub fn not_taken_up(name: &str) -> Failure {
+    let action = format!("Try again in a moment. holdall drive status \"{name}\" says what it waits for.");
+    state(format!("The drive {name} was open when the service ended, and is being taken up again."), action)
+}
+
 /// A drive whose files cannot be named.
 pub fn not_mounted(name: &str) -> Failure {
     state(format!("The drive {name} is not mounted."), format!("Run holdall drive open {name}."))

@@ -34,6 +34,10 @@ export interface Leaving {
 /** What the app around the page says. */
 export type FromDesktop = { go: string } | { quit: Leaving } | { failed: { title: string; failure: Failure } };
 
+/** What the desktop is asked to tell of. */
+export const NOTICES = ['attention', 'conflict', 'pin_complete', 'network'] as const;
+export type NoticeKind = (typeof NOTICES)[number];
+
 /** The app around the page: a window, and an icon in the tray. */
 export interface Desktop {
   /** Hears what it says, from now on. */
@@ -44,6 +48,9 @@ export interface Desktop {
   /** Whether it starts when a person logs in. */
   autostart(): Promise<boolean>;
   setAutostart(on: boolean): Promise<void>;
+  /** Which notifications it shows. */
+  notices(): Promise<Record<NoticeKind, boolean>>;
+  setNotice(kind: NoticeKind, on: boolean): Promise<void>;
 }
 
 export interface Backend {

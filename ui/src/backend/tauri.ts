@@ -7,6 +7,7 @@ import {
   type Desktop,
   type Following,
   type Method,
+  type NoticeKind,
   type StreamListener,
   type StreamState,
 } from './backend';
@@ -93,6 +94,10 @@ export class TauriBackend implements Backend {
     autostart: async () => (await this.core.invoke('autostart')) === true,
     setAutostart: async (on) => {
       await this.#refusing('set_autostart', { on });
+    },
+    notices: async () => (await this.core.invoke('notices')) as Record<NoticeKind, boolean>,
+    setNotice: async (kind, on) => {
+      await this.#refusing('set_notice', { kind, on });
     },
   };
 

@@ -1399,7 +1399,7 @@ export interface components {
             /** @description Whether it can be chosen. */
             enabled: boolean;
             /**
-             * @description What is chosen by it: "window", "settings", "attention", "pause:1h", "pause:tomorrow", "resume", "quit", or
+             * @description What is chosen by it: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or
              *     "drive:ACTION:NAME" with one of show, folder, open, close, pause, resume, upload_now.
              */
             id: string;

@@ -1,0 +1,68 @@
+//! Where the records of a file end, coarsely: how many bytes lie behind one of them is told without a look at the file. Pure.
+
+use crate::units::Lsn;
+
+/// So many bytes lie between two marks at least: 64 KiB of memory for a file of 256 MiB.
+const STEP_BYTES: u64 = 64 << 10;
+
+/// A record, and where it ends.
+pub(super) type Mark = (Lsn, u64);
+
+/// Marks of one file, in order.
+#[derive(Default)]
+pub(super) struct Marks(Vec<Mark>);
+
+impl Marks {
+    /// A record was appended.
+    pub fn note(&mut self, (lsn, end): Mark) {
+        if self.0.last().is_none_or(|(_, before)| end.saturating_sub(*before) >= STEP_BYTES) {
+            self.0.push((lsn, end));
+        }
+    }
+
+    /// Bytes of the records behind `lsn`. Between two marks the share of their records is close enough for a progress bar.
+    pub fn bytes_after(&self, lsn: Lsn, begin: Mark, end: Mark) -> u64 {
+        if lsn >= end.0 {
+            return 0;
+        }
+        let lsn = lsn.max(begin.0);
+        let at = self.0.partition_point(|(mark, _)| *mark <= lsn);
+        let below = if at == 0 { begin } else { self.0[at - 1] };
+        let above = self.0.get(at).copied().filter(|(mark, _)| *mark <= end.0).unwrap_or(end);
+        let (records, behind) = (above.0.0 - below.0.0, above.0.0 - lsn.0);
+        let part = above.1.saturating_sub(below.1) * behind / records.max(1);
+        end.1.saturating_sub(above.1) + part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    #[test]
+    fn what_lies_behind_a_record_is_told_whatever_the_sizes_of_others_are() {
+        let (mut marks, mut end) = (Marks::default(), 4 * KIB);
+        let begin = (Lsn(10), end);
+        let mut ends = vec![end];
+        // Many small records, then few large ones.
+        for number in 1..=1100 {
+            end += if number <= 1000 { 4 * KIB } else { 512 * KIB };
+            marks.note((Lsn(10 + number), end));
+            ends.push(end);
+        }
+        let last = (Lsn(1110), end);
+        for (number, at) in ends.iter().enumerate() {
+            let told = marks.bytes_after(Lsn(10 + number as u64), begin, last);
+            assert!(told.abs_diff(end - at) <= STEP_BYTES, "{number}: {told} beside {}", end - at);
+        }
+        assert_eq!(marks.bytes_after(Lsn(0), begin, last), end - begin.1, "those before are elsewhere");
+        assert_eq!(marks.bytes_after(Lsn(2000), begin, last), 0);
+        assert_eq!(
+            Marks::default().bytes_after(Lsn(15), (Lsn(10), 0), (Lsn(20), 100)),
+            50,
+            "nothing is known"
+        );
+    }
+}
