@@ -26,9 +26,7 @@ app *part:
 
 # The Debian packages, in target/package: holdall, and holdall-app where its source is.
 package:
-    cd ui && npm run --silent build
-    cargo build --workspace --release --locked --bins
-    packaging/package
+    packaging/package --build
 
 # The packages of a debug build in a clean root: installed, used without sudo, removed (root).
 packages:
