@@ -1,11 +1,13 @@
 //! Real programs on one mounted drive, one after another, and then the whole tree on another computer: contents, modes,
 //! owners, times, links, holes, attributes and access lists.
 
-use crate::bench::{Bench, Random, run, sh};
+use crate::bench::{Bench, Machine, Random, run, sh};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::time::Instant;
 
 /// Everything that a file system keeps of its files, as text that can be compared.
 fn everything(root: &Path) -> String {
@@ -194,6 +196,18 @@ fn fill(on: &Path) {
 
 const GARBAGE: usize = 64 << 20;
 
+/// What was written is carried from the journal to the cache behind it: waits until that comes to no more.
+fn settled(machine: &Machine) {
+    let last = Cell::new((0, Instant::now()));
+    machine.status_when("the cache has what was written", |now| {
+        let cached = now["cached_bytes"].as_u64().unwrap();
+        if cached != last.get().0 {
+            last.set((cached, Instant::now()));
+        }
+        cached > GARBAGE as u64 && last.get().1.elapsed().as_secs() >= 3
+    });
+}
+
 #[test]
 fn real_programs_find_on_a_drive_what_they_left_there_also_on_another_computer() {
     let bench = Bench::new();
@@ -203,10 +217,10 @@ fn real_programs_find_on_a_drive_what_they_left_there_also_on_another_computer()
     machine.ok(&[&create[..], &["--passphrase-file", &passphrase, "--recovery-key-out", &key]].concat());
     machine.open(&[]);
     let on = machine.mountpoint();
-    let mut begun = std::time::Instant::now();
+    let mut begun = Instant::now();
     let mut done = |what: &str| {
         println!("{what}: {:?}", begun.elapsed());
-        begun = std::time::Instant::now();
+        begun = Instant::now();
     };
     git(&bench, &on);
     done("git");
@@ -226,6 +240,7 @@ fn real_programs_find_on_a_drive_what_they_left_there_also_on_another_computer()
     let garbage = on.join("garbage");
     fs::write(&garbage, Random(1).bytes(GARBAGE)).unwrap();
     machine.ok(&["drive", "sync", "d"]);
+    settled(&machine);
     let before = (machine.status(), machine.ok(&["drive", "gc", "d"]));
     fs::remove_file(&garbage).unwrap();
     // ext4 trims what is free by its journal.
