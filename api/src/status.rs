@@ -81,6 +81,9 @@ pub struct DriveStatus {
     pub size_bytes: u64,
     /// Bytes on this device.
     pub cached_bytes: u64,
+    /// Bytes that were saved here and are in the journal alone yet. With those of the cache they are about what is here.
+    #[serde(default)]
+    pub unapplied_bytes: u64,
     /// Bytes that the cache may take.
     pub cache_limit_bytes: u64,
     /// Bytes of the drive that are not in the store.
@@ -147,6 +150,14 @@ pub struct DriveStatus {
     pub forks: Vec<Fork>,
     /// The daemon's process.
     pub daemon_pid: u32,
+}
+
+impl DriveStatus {
+    /// Bytes that are on this computer, about: what was rewritten a moment ago counts twice.
+    pub fn local_bytes(&self) -> u64 {
+        let most = if self.used_bytes > 0 { self.used_bytes.max(self.cached_bytes) } else { u64::MAX };
+        (self.cached_bytes + self.unapplied_bytes).min(most)
+    }
 }
 
 /// What the cache of a drive holds. The four make `cached_bytes`; what is several of them counts for the first.

@@ -115,7 +115,7 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
         consequence,
         action,
         mountpoint: status.mountpoint.clone(),
-        local_bytes: status.cached_bytes,
+        local_bytes: status.local_bytes(),
         used_bytes: status.used_bytes,
         size_bytes: status.size_bytes,
         unsent_bytes,

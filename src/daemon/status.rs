@@ -150,6 +150,7 @@ impl Drive {
             root: None,
             size_bytes: 0,
             cached_bytes: 0,
+            unapplied_bytes: 0,
             cache_limit_bytes: 0,
             dirty_bytes: 0,
             unpushed_bytes: 0,
@@ -187,6 +188,7 @@ impl Drive {
         let mut status = self.blank();
         status.size_bytes = now.size_bytes;
         status.cached_bytes = now.cached_bytes;
+        status.unapplied_bytes = now.unapplied_bytes;
         status.cache_limit_bytes = now.cache_limit_bytes;
         status.dirty_bytes = now.dirty_bytes;
         status.unpushed_bytes = now.unpushed_bytes;

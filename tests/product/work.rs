@@ -1,9 +1,8 @@
 //! Real programs on one mounted drive, one after another, and then the whole tree on another computer: contents, modes,
 //! owners, times, links, holes, attributes and access lists.
 
-use crate::bench::{Bench, Machine, Random, run, sh};
+use crate::bench::{Bench, Random, run, sh};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
-use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -196,18 +195,6 @@ fn fill(on: &Path) {
 
 const GARBAGE: usize = 64 << 20;
 
-/// What was written is carried from the journal to the cache behind it: waits until that comes to no more.
-fn settled(machine: &Machine) {
-    let last = Cell::new((0, Instant::now()));
-    machine.status_when("the cache has what was written", |now| {
-        let cached = now["cached_bytes"].as_u64().unwrap();
-        if cached != last.get().0 {
-            last.set((cached, Instant::now()));
-        }
-        cached > GARBAGE as u64 && last.get().1.elapsed().as_secs() >= 3
-    });
-}
-
 #[test]
 fn real_programs_find_on_a_drive_what_they_left_there_also_on_another_computer() {
     let bench = Bench::new();
@@ -240,7 +227,7 @@ fn real_programs_find_on_a_drive_what_they_left_there_also_on_another_computer()
     let garbage = on.join("garbage");
     fs::write(&garbage, Random(1).bytes(GARBAGE)).unwrap();
     machine.ok(&["drive", "sync", "d"]);
-    settled(&machine);
+    machine.status_when("the cache has what was written", |now| now["unapplied_bytes"] == 0);
     let before = (machine.status(), machine.ok(&["drive", "gc", "d"]));
     fs::remove_file(&garbage).unwrap();
     // ext4 trims what is free by its journal.

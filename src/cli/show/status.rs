@@ -165,7 +165,7 @@ fn size(drive: &DriveStatus) -> String {
 }
 
 fn here(drive: &DriveStatus) -> String {
-    let mut text = format_bytes(drive.cached_bytes);
+    let mut text = format_bytes(drive.local_bytes());
     if drive.cache_limit_bytes > 0 {
         text.push_str(&format!(" of at most {}", format_bytes(drive.cache_limit_bytes)));
     }

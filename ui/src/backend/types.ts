@@ -1375,6 +1375,12 @@ export interface components {
             store_mode: components["schemas"]["StoreMode"];
             /**
              * Format: uint64
+             * @description Bytes that were saved here and are in the journal alone yet. With those of the cache they are about what is here.
+             * @default 0
+             */
+            unapplied_bytes: number;
+            /**
+             * Format: uint64
              * @description Bytes of journal that wait for the store.
              */
             unpushed_bytes: number;
