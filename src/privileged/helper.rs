@@ -106,9 +106,10 @@ impl Trouble {
         let zbus::Error::MethodError(name, said, _) = error else {
             // There is no bus to be asked, or none that answers.
             return match error {
-                zbus::Error::InputOutput(_) | zbus::Error::Address(_) | zbus::Error::Handshake(_) => {
-                    Trouble::NoHelper
-                }
+                zbus::Error::InputOutput(_)
+                | zbus::Error::Connection(..)
+                | zbus::Error::Address(_)
+                | zbus::Error::Handshake(_) => Trouble::NoHelper,
                 error => Trouble::Failed(error.to_string()),
             };
         };

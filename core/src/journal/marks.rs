@@ -10,21 +10,15 @@ pub(super) type Mark = (Lsn, u64);
 
 /// Marks of one file, in order.
 #[derive(Default)]
-pub(super) struct Marks {
-    marks: Vec<Mark>,
-    last: Option<Mark>,
-}
+pub(super) struct Marks(Vec<Mark>);
 
 impl Marks {
     /// A record was appended.
     pub fn note(&mut self, (lsn, end): Mark) {
-        let far = |before: &Mark| end.saturating_sub(before.1) >= STEP_BYTES;
-        if self.marks.last().is_none_or(far) {
-            // Where it begins: it may be a large one behind small ones.
-            self.marks.extend(self.last.take());
-            self.marks.push((lsn, end));
-        } else {
-            self.last = Some((lsn, end));
+        match &mut self.0[..] {
+            // The last one moves on, as long as it is near to the one before: then a large record behind small ones begins at one.
+            [.., (_, before), last] if end.saturating_sub(*before) < STEP_BYTES => *last = (lsn, end),
+            _ => self.0.push((lsn, end)),
         }
     }
 
@@ -34,9 +28,9 @@ impl Marks {
             return 0;
         }
         let lsn = lsn.max(begin.0);
-        let at = self.marks.partition_point(|(mark, _)| *mark <= lsn);
-        let below = if at == 0 { begin } else { self.marks[at - 1] };
-        let above = self.marks.get(at).copied().filter(|(mark, _)| *mark <= end.0).unwrap_or(end);
+        let at = self.0.partition_point(|(mark, _)| *mark <= lsn);
+        let below = if at == 0 { begin } else { self.0[at - 1] };
+        let above = self.0.get(at).copied().filter(|(mark, _)| *mark <= end.0).unwrap_or(end);
         let (records, behind) = (above.0.0 - below.0.0, above.0.0 - lsn.0);
         let part = above.1.saturating_sub(below.1) * behind / records.max(1);
         end.1.saturating_sub(above.1) + part
