@@ -275,6 +275,8 @@ impl Task {
     }
 
     /// Puts what a batch makes, in its order: the next segments are sealed while others are on their way.
+    /// All of them are in the store when it returns, so a root that is written then names nothing that is not. Where sealing
+    /// fails, those on their way are given up: no root has named them, and a collection takes what has arrived.
     async fn put_segments(&self, batch: &mut Batch) -> Result<Vec<(TailSegment, Directory)>, PushError> {
         let mut puts = FuturesOrdered::new();
         let mut done = Vec::new();
