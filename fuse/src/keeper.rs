@@ -21,6 +21,9 @@ const DISKS_LIMIT: usize = 64;
 /// Who is connected and says nothing holds up the others.
 const PEER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The keeper serves one after the other, so whoever asks outwaits some who say nothing. The disk is safe meanwhile.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(30);
+
 const PUT: u8 = b'P';
 const TAKE: u8 = b'T';
 const FORGET: u8 = b'F';
@@ -97,8 +100,8 @@ fn ask(keeper: &Path, what: u8, mountpoint: &Path) -> io::Result<UnixStream> {
     let path = mountpoint.as_os_str().as_bytes();
     let length = u16::try_from(path.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut peer = UnixStream::connect(keeper)?;
-    peer.set_read_timeout(Some(PEER_PATIENCE))?;
-    peer.set_write_timeout(Some(PEER_PATIENCE))?;
+    peer.set_read_timeout(Some(KEEPER_PATIENCE))?;
+    peer.set_write_timeout(Some(KEEPER_PATIENCE))?;
     peer.write_all(&[what])?;
     peer.write_all(&length.to_le_bytes())?;
     peer.write_all(path)?;

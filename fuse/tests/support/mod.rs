@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// For what takes milliseconds, on a computer that may stall.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Fails with the name of what is missing.
 pub fn require(programs: &[(&str, &str)]) {

@@ -1,12 +1,19 @@
 //! A server's process.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to answer.
 const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// The first port of a [`free_address`]: above those of well-known services.
+const FIRST_PORT: u32 = 10_000;
+
+/// A program with this many servers meets none of the program's whose process is the next.
+const PORTS_APART: u32 = 101;
 
 /// A server that runs until this is dropped, or its owner has died.
 pub struct Process {
@@ -41,6 +48,8 @@ impl Process {
             assert!(Instant::now() < deadline, "{name} does not listen at {address}");
             std::thread::sleep(Duration::from_millis(20));
         }
+        let ended = process.child.try_wait().unwrap();
+        assert!(ended.is_none(), "{name} ended, and something else listens at {address}: {ended:?}");
         process
     }
 
@@ -65,9 +74,24 @@ impl Drop for Process {
     }
 }
 
-/// A loopback address that nobody uses now.
+/// A loopback address that nobody uses now. Its port is below those that the system hands out: between this call and the
+/// server's start neither a proxy at [`any_port`] nor a connection's own end can come to sit there.
 pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let end = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(32_768);
+    assert!(end > FIRST_PORT, "the system hands out all ports from {end} on");
+    // Programs that test at the same time begin far from each other.
+    let begin = std::process::id().wrapping_mul(PORTS_APART);
+    for _ in FIRST_PORT..end {
+        let offset = begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST_PORT + offset % (end - FIRST_PORT);
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap()));
+        if TcpStream::connect(address).is_err() {
+            return address;
+        }
+    }
+    panic!("no port from {FIRST_PORT} to {end} is free");
 }
 
 /// A loopback address whose port the system chooses when it is bound.
