@@ -24,6 +24,7 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 mod activity;
+mod awake;
 mod diagnostics;
 mod drive;
 mod drives;

@@ -301,6 +301,11 @@ pub fn sh(directory: &Path, script: &str) -> String {
     run("bash", &["-c", &script])
 }
 
+/// Bytes that do not get smaller, from a seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    Random(seed).bytes(len)
+}
+
 /// Looks again and again.
 pub fn wait_until(what: impl Display, mut done: impl FnMut() -> bool) -> Result<(), ()> {
     let begun = Instant::now();

@@ -1,7 +1,7 @@
 //! Stores and disks that go away, fill up or rot, under an open drive: its status says why and what waits, nothing hangs
 //! that need not, nothing is lost, and once the cause is gone the drive goes on by itself.
 
-use crate::bench::{Bench, Machine, Random, Tmpfs, kill, wait_until};
+use crate::bench::{Bench, Machine, Tmpfs, kill, noise, wait_until};
 use crate::writer::{Writer, verify};
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,11 +24,6 @@ fn write_synced(path: &Path, content: &[u8]) {
     let mut file = File::create(path).unwrap();
     file.write_all(content).unwrap();
     file.sync_all().unwrap();
-}
-
-/// Bytes that do not get smaller, from a seed.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    Random(seed).bytes(len)
 }
 
 /// Everything is in the store: another computer has it.

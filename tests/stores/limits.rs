@@ -1,34 +1,10 @@
 //! What may be taken of the network, with a NetworkManager that says so.
 
-use crate::bench::{Bench, wait_until};
+use crate::bench::{Bench, noise, wait_until};
+use crate::bus::Bus;
 use crate::person::Person;
 use crate::s3::with_drive;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
-
-/// A system bus of the test's own.
-struct Bus {
-    daemon: Child,
-    address: String,
-}
-
-impl Bus {
-    fn start() -> Self {
-        let command = ["--session", "--nofork", "--print-address=1"];
-        let mut daemon = Command::new("dbus-daemon").args(command).stdout(Stdio::piped()).spawn().unwrap();
-        let mut address = String::new();
-        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        Self { daemon, address: address.trim().to_owned() }
-    }
-}
-
-impl Drop for Bus {
-    fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
-    }
-}
 
 /// As much of NetworkManager as is asked.
 struct NetworkManager {
@@ -52,11 +28,11 @@ impl NetworkManager {
 fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
     let bench = Bench::new();
     let bus = Bus::start();
-    let network = zbus::blocking::connection::Builder::address(bus.address.as_str()).unwrap();
+    let network = bus.connection();
     let network = network.name("org.freedesktop.NetworkManager").unwrap();
     let path = "/org/freedesktop/NetworkManager";
     let network = network.serve_at(path, NetworkManager { metered: 1 }).unwrap().build().unwrap();
-    let a = Person::new(&bench, "a", &[("DBUS_SYSTEM_BUS_ADDRESS", &bus.address)]);
+    let a = Person::new(&bench, "a", &[("DBUS_SYSTEM_BUS_ADDRESS", bus.address())]);
     let store = format!("file://{}", bench.text("store"));
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
     let is = |waiting: bool| {
@@ -109,14 +85,7 @@ fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
         (Some(RATE), Some(RATE))
     );
     a.open();
-    let noise: Vec<u8> = {
-        let mut state = 1_u64;
-        let mut next = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        };
-        (0..BYTES).map(|_| next()).collect()
-    };
+    let noise = noise(1, BYTES as usize);
     let file = a.machine.mountpoint().join("noise");
     // It cannot be done faster; how much longer it takes is the machine's affair.
     let least = (BYTES - RATE / 10) as f64 / RATE as f64;

@@ -8,8 +8,10 @@
 
 #[path = "../product/bench.rs"]
 mod bench;
+mod bus;
 mod person;
 
+mod awake;
 mod away;
 mod keyring;
 mod limits;

@@ -21,26 +21,27 @@ pub fn files(bench: &Bench) {
     std::fs::write(bench.path("passphrase"), format!("{PASSPHRASE}\n")).unwrap();
 }
 
-/// A server, and a person who has a drive `d` on it, by way of a proxy.
-pub fn with_drive(bench: &Bench) -> (S3Server, FaultProxy, String, Person) {
+/// A server, a proxy before it, and what is a drive's address by way of that.
+pub fn with_server(bench: &Bench) -> (S3Server, FaultProxy, String) {
     files(bench);
     let server = S3Server::start();
     let proxy = FaultProxy::start(server.address());
     let url = url("http", proxy.address(), "d");
-    let person = Person::new(bench, "a", &[]);
+    (server, proxy, url)
+}
+
+/// Has a person create a drive `d` there.
+pub fn create(bench: &Bench, person: &Person, url: &str) {
     let from = bench.text("ini");
-    person.ok(&[
-        "drive",
-        "create",
-        "d",
-        "--store",
-        &url,
-        "--size",
-        "64M",
-        "--no-encryption",
-        "--credentials-file",
-        &from,
-    ]);
+    let create = ["drive", "create", "d", "--store", url, "--size", "64M", "--no-encryption"];
+    person.ok(&[&create[..], &["--credentials-file", &from]].concat());
+}
+
+/// A server, and a person who has a drive `d` on it, by way of a proxy.
+pub fn with_drive(bench: &Bench) -> (S3Server, FaultProxy, String, Person) {
+    let (server, proxy, url) = with_server(bench);
+    let person = Person::new(bench, "a", &[]);
+    create(bench, &person, &url);
     (server, proxy, url, person)
 }
 

@@ -121,6 +121,10 @@ const GROUPS: [(&str, Group); 7] = [
 
 /// Measures every group, or those that are named, in a fresh directory inside `dir`.
 pub fn measure(plan: &Plan, dir: &Path, only: Option<&[String]>) -> Result<Run, Failure> {
+    let names = GROUPS.map(|(name, _)| name);
+    if let Some(unknown) = only.into_iter().flatten().find(|wanted| !names.contains(&wanted.as_str())) {
+        return Err(format!("there is no group {unknown}; there are {}", names.join(", ")).into());
+    }
     let scratch = tempfile::Builder::new().prefix("holdall-bench.").tempdir_in(dir)?;
     // As the kernel names it in its list of mounts.
     let scratch_path = scratch.path().canonicalize()?;

@@ -7,12 +7,14 @@ use super::opened::OpenDrive;
 use super::upload::with_progress;
 use crate::api::{ActivityKind, Code, Failure};
 use crate::attach;
+use crate::daemon::awake::StaysAwake;
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
 use crate::sizes::format_bytes;
-use holdall_core::push::PushError;
+use holdall_core::push::{PushError, Pusher};
 use holdall_core::volume::Volume;
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use tokio::sync::MutexGuard;
 
 /// How long requests in flight may take at a hand-over.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a closed drive tries to upload what its store did not take.
+/// How often a closed drive tries to upload what its store did not take, and looks whether it gets on.
 const DRAIN_EVERY: Duration = Duration::from_secs(2);
 /// What it means that nobody waits for a close any more.
 const GOES_ON_UNMOUNTED: &str =
@@ -31,6 +33,7 @@ impl Drive {
     pub async fn close(self: &Arc<Self>, wait: bool, work: Work) -> Result<(), Failure> {
         let volume = {
             let mut open = self.open.lock().await;
+            let _awake = StaysAwake::because(format!("“{}” is being closed", self.name));
             self.unmount(&mut open).await?;
             match &mut *open {
                 Some(open) => {
@@ -121,7 +124,27 @@ impl Drive {
     pub(super) fn drain_in_background(self: &Arc<Self>, open: &mut OpenDrive) {
         if !std::mem::replace(&mut open.draining, true) {
             let (drive, volume) = (self.clone(), open.volume.clone());
-            tokio::spawn(async move { drive.drain(volume).await });
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = drive.drain(volume.clone()) => {}
+                    () = drive.stay_awake_for(&volume) => {}
+                }
+            });
+        }
+    }
+
+    /// Keeps the computer awake while what a closed drive has left gets on: the next computer is waited for that.
+    async fn stay_awake_for(&self, volume: &Volume) {
+        let Some(is_stuck) = volume.pusher().map(Pusher::is_stuck) else { return pending().await };
+        let mut awake = None;
+        loop {
+            if is_stuck() {
+                awake = None;
+            } else if awake.is_none() {
+                let why = format!("What was written to “{}” is being uploaded", self.name);
+                awake = Some(StaysAwake::because(why));
+            }
+            tokio::time::sleep(DRAIN_EVERY).await;
         }
     }
 
