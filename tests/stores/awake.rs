@@ -88,6 +88,7 @@ fn a_computer_stays_awake_while_a_closed_drive_is_uploaded_and_no_longer() {
     logind.get_mut().asked.clear();
     a.open();
     a.ok(&["drive", "close", "d", "--wait"]);
-    wait_until("it is asked for less", || logind.get().asked.iter().any(|(_, mode)| mode == "delay")).unwrap();
+    wait_until("it is asked for less", || logind.get().asked.iter().any(|(_, mode)| mode == "delay"))
+        .unwrap();
     until("the computer may sleep at last", &[]);
 }
