@@ -77,6 +77,7 @@ async function whole(chromium, dir) {
     });
     await story.activity(page);
     await story.settings(page, all);
+    await story.security(page, all);
     await story.down(page, all, shot);
     assert.deepEqual(page.errors, []);
   } catch (error) {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { mkdir, open as openFile, readFile, readdir } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { Machine } from './machine.mjs';
 import { accessible, go, open, step, until } from './steps.mjs';
 
 const PASSPHRASE = 'tangerine paperclip';
@@ -485,6 +486,73 @@ export async function settings(page, { a }) {
     await dialog.getByRole('combobox', { name: 'File' }).waitFor();
     await accessible(page, 'report');
     await page.keyboard.press('Escape');
+  });
+}
+
+export async function security(page, { a, stand, dir }) {
+  const region = page.getByRole('region', { name: 'Security' });
+
+  await step('a new passphrase is the one that counts', async () => {
+    await go(page, '#/settings');
+    await region.getByRole('button', { name: 'Change passphrase' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Drive').selectOption('work');
+    await dialog.getByLabel('New passphrase').fill('marmalade');
+    await dialog.getByLabel('The same again').fill('marmelade');
+    const verb = dialog.getByRole('button', { name: 'Change passphrase' });
+    assert.ok(await verb.isDisabled(), 'not the same');
+    await dialog.getByLabel('The same again').fill('marmalade');
+    await accessible(page, 'Change passphrase');
+    await verb.click();
+    await region.getByText('The passphrase of work was changed.').waitFor();
+
+    const third = await new Machine(dir, 'third').start();
+    try {
+      const [login, secret] = [join(third.dir, 'login'), join(third.dir, 'secret')];
+      await save(login, `${stand.access_key}:${stand.secret_key}\n`);
+      const { store } = await a.status('work');
+      const add = ['drive', 'add', 'work', '--store', store, '--credentials-file', login, '--passphrase-file', secret];
+      await save(secret, `${PASSPHRASE}\n`);
+      const refused = await third.holdall(...add);
+      assert.equal(JSON.parse(refused.err || refused.out).code, 'passphrase_wrong');
+      await save(secret, 'marmalade\n');
+      await third.ok(...add);
+    } finally {
+      await third.end();
+    }
+  });
+
+  await step('who logs out can log in again, and what waited is uploaded', async () => {
+    await region.getByRole('button', { name: /^Log out of/ }).click();
+    await accessible(page, 'Log out');
+    await page.getByRole('dialog').getByRole('button', { name: 'Log out' }).click();
+    await region.getByText('None. Adding a drive keeps its credentials here.').waitFor();
+    assert.deepEqual(await a.ok('store', 'list'), []);
+
+    await go(page, '#/drive/work');
+    await save(join((await a.status('work')).mountpoint, 'letters/2026/late.txt'), 'late\n');
+    await uploadNow(page);
+    await page.getByRole('button', { name: 'Log in' }).click();
+    const dialog = page.getByRole('dialog');
+    const verb = dialog.getByRole('button', { name: 'Log in' });
+    assert.ok(await verb.isDisabled(), 'nothing was typed');
+    await dialog.getByLabel('Access key ID').fill(stand.access_key);
+    await dialog.getByLabel('Secret access key').fill('battery-staple');
+    await verb.click();
+    await dialog.getByRole('alert').waitFor();
+    await accessible(page, 'Log in');
+    await dialog.getByLabel('Secret access key').fill(stand.secret_key);
+    await verb.click();
+    await dialog.waitFor({ state: 'detached' });
+    await page.getByText('Nothing waits: everything is uploaded').waitFor();
+    assert.equal((await a.ok('store', 'list')).length, 1);
+
+    // Another key for a store that is in use.
+    await go(page, '#/settings');
+    await region.getByRole('button', { name: /^Change the login of/ }).click();
+    assert.equal(await dialog.getByLabel('Access key ID').inputValue(), stand.access_key);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
   });
 }
 

@@ -54,6 +54,8 @@ export class Client {
   unpin = (what: { paths?: string[]; drive?: string }) => this.post<api.Pin[]>('/v1/pins/remove', what);
 
   logins = () => this.get<api.StoreLogin[]>('/v1/stores');
+  logIn = (store: string, credentials: api.StoreCredentials) =>
+    this.post<api.StoreLogin>('/v1/stores/login', { store, credentials });
   logOut = (store: string) => this.post<api.StoreLogin>('/v1/stores/logout', { store });
   testStore = (store: string, credentials: api.StoreCredentials | undefined, following?: Following) =>
     this.post<api.StoreTested>('/v1/stores/test', { store, credentials }, following);
