@@ -73,6 +73,9 @@ pub struct DriveStatus {
     /// Whether a person has switched uploads and background downloads of it off.
     #[serde(default)]
     pub paused: bool,
+    /// Whether its store refuses access: uploads and downloads wait for other credentials.
+    #[serde(default)]
+    pub needs_login: bool,
     /// The writer's generation.
     pub epoch: u64,
     /// The current version.

@@ -22,10 +22,24 @@ pub struct Fork {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// The size of the block device, as the fork has it; 0 where that is not known.
+    #[serde(default)]
+    pub size_bytes: u64,
     /// Where it is mounted.
     pub mountpoint: Option<String>,
     /// Whether it is still mounted as the drive was, since programs use it. Closing the drive sets it apart.
     pub in_place: bool,
+}
+
+/// The version of a drive that its store has.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Version {
+    /// The device that has written it.
+    pub device: String,
+    /// When it was uploaded.
+    pub committed_at: String,
+    /// The size of the block device.
+    pub size_bytes: u64,
 }
 
 /// Makes a fork an ordinary drive of this device.

@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 mod commit;
@@ -113,6 +114,8 @@ pub struct PushState {
     pub epoch: Epoch,
     /// When the last commit was made, Unix time in ms.
     pub committed_ms: u64,
+    /// Since when something waits that is not in the store, to about a second; `None` while nothing does.
+    pub waiting_since: Option<Instant>,
     /// Whether a batch is on its way.
     pub pushing: bool,
     /// Bytes of the drive in the batch that were put, and all of them.
@@ -222,6 +225,7 @@ impl Pusher {
                 .then(|| "the store did not answer when the drive was opened".into()),
             is_taken: parts.etag.is_some(),
             stopped: None,
+            waiting_since: None,
             fork: parts.fork.clone(),
         };
         let (publish, state) = watch::channel(state);

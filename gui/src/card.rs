@@ -199,7 +199,8 @@ fn actions(status: &DriveStatus) -> Vec<Action> {
         };
     }
     let mut actions = Vec::new();
-    if status.unpushed_bytes > 0 && !status.paused && status.state != DriveState::Paused {
+    let uploads = !status.paused && !matches!(status.state, DriveState::Paused | DriveState::ReadOnly);
+    if status.unpushed_bytes > 0 && uploads {
         actions.push(Action::UploadNow);
     }
     if status.state != DriveState::ReadOnly {

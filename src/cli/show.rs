@@ -192,6 +192,7 @@ mod tests {
             base: "root/ab/0b7e-01-02-abcdef0123".to_owned(),
             records: 3,
             bytes: 12 << 20,
+            size_bytes: 1 << 30,
             mountpoint: None,
             in_place: false,
         };

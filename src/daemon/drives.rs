@@ -206,7 +206,7 @@ impl Drives {
     pub async fn resume_all(&self) {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
         self.all().iter().for_each(|drive| drive.tell_former_stores());
-        self.all().iter().for_each(|drive| drive.upload_at_start());
+        self.all().iter().for_each(|drive| drive.upload_in_background());
     }
 
     /// Ends with all drives: handed over to the next daemon, or closed.

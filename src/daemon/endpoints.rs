@@ -130,6 +130,7 @@ pub fn all() -> Vec<Endpoint> {
         post::<ReplicaStatus, _, _>("/v1/drives/{name}/replicas", "Has a further store keep what a drive's store has", routes::add_replica).takes::<AddReplica>(),
         post::<Nothing, _, _>("/v1/drives/{name}/replicas/remove", "Keeps a replica up no more; what it has stays there", routes::remove_replica).takes::<NamedReplica>(),
         post::<Promoted, _, _>("/v1/drives/{name}/replicas/promote", "Makes a replica the drive's store", routes::promote).takes::<Promote>(),
+        get::<Version, _, _>("/v1/drives/{name}/current", "The version of a drive that its store has, asked anew", routes::current),
         get::<Vec<Fork>, _, _>("/v1/drives/{name}/forks", "The forks of a drive that this device has", routes::forks),
         post::<Opened, _, _>("/v1/drives/{name}/forks/{fork}/open", "Mounts a fork", routes::open_fork).takes::<Open>(),
         post::<Created, _, _>("/v1/drives/{name}/forks/{fork}/keep", "Makes a fork an ordinary drive of this device", routes::keep_fork).takes::<Keep>(),

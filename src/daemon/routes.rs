@@ -339,6 +339,10 @@ pub async fn promote(
     on_drive((state, name), async move |drive, _| drive.promote(request).await)
 }
 
+pub async fn current(state: State<Shared>, name: Path<String>) -> Response {
+    on_drive((state, name), async |drive, _| drive.current().await)
+}
+
 pub async fn forks(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     plain(drives.get(&name).map(|drive| drive.forks()))
 }

@@ -10,7 +10,6 @@ use holdall_core::format::root::{Root, Snapshot};
 use holdall_core::push::PushError;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Volume, VolumeStatus};
-use std::time::Instant;
 
 /// What was shown last: the state, why, and since when; and what else is known without the engine.
 pub struct Shown {
@@ -18,7 +17,6 @@ pub struct Shown {
     pub phase: Phase,
     state: DriveState,
     since_ms: u64,
-    unsent_since: Option<Instant>,
     /// Figures of the last time that it was open.
     pub(super) last: Option<DriveStatus>,
 }
@@ -41,13 +39,7 @@ pub enum Phase {
 impl Shown {
     /// A drive that was not looked at yet.
     pub fn closed() -> Self {
-        Self {
-            phase: Phase::Closed,
-            state: DriveState::Closed,
-            since_ms: now_ms(),
-            unsent_since: None,
-            last: None,
-        }
+        Self { phase: Phase::Closed, state: DriveState::Closed, since_ms: now_ms(), last: None }
     }
 }
 
@@ -76,20 +68,27 @@ impl Drive {
         let config = self.config.lock().clone();
         let mut shown = self.shown.lock();
         let mut status = match &volume {
-            Some(volume) => self.of_volume(volume, &mut shown),
+            Some(volume) => self.of_volume(volume, &shown),
             None => shown.last.clone().unwrap_or_else(|| self.blank()),
         };
         let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), self.pause());
+        let is_refused =
+            matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);
+        status.needs_login = is_refused;
         let refused = self.reached.read().as_ref().and_then(|reached| reached.refused());
         match (state, refused) {
             // Waiting does not help: a person has to do something.
             (DriveState::Offline, Some(refused)) if volume.is_some() => {
                 let action = failure::with_address("run holdall store login URL", &config.store);
                 state = DriveState::NeedsAttention;
+                status.needs_login = true;
                 reason = Some(format!("the store refuses access: {refused}; uploads wait: {action}"));
             }
             (DriveState::ReadOnly, _) => {
                 reason = self.looks_because.lock().clone().or(reason);
+                if status.unpushed_bytes > 0 {
+                    reason = reason.map(|reason| format!("{reason}; {WAITS_FOR_LOOK}"));
+                }
             }
             (DriveState::Ready | DriveState::Syncing, _) => {
                 reason = reason.or_else(|| self.pins.warning(&self.name))
@@ -127,7 +126,8 @@ impl Drive {
             status.block_device = Some(place.block_device);
             status.attach = Some(place.attach);
         }
-        if volume.is_some() {
+        let is_of_a_look = volume.as_ref().is_some_and(|volume| volume.pusher().is_none());
+        if volume.is_some() && (!is_of_a_look || shown.last.is_none()) {
             let mut last = status.clone();
             (last.block_device, last.mountpoint, last.attach) = (None, None, None);
             (last.pending_pull_bytes, last.batch_bytes, last.batch_done_bytes) = (0, 0, 0);
@@ -146,6 +146,7 @@ impl Drive {
             reason: None,
             since: time(now_ms()),
             paused: config.paused,
+            needs_login: false,
             epoch: 0,
             root: None,
             size_bytes: 0,
@@ -183,7 +184,7 @@ impl Drive {
         }
     }
 
-    fn of_volume(&self, volume: &Volume, shown: &mut Shown) -> DriveStatus {
+    fn of_volume(&self, volume: &Volume, shown: &Shown) -> DriveStatus {
         let now = volume.status();
         let mut status = self.blank();
         status.size_bytes = now.size_bytes;
@@ -208,9 +209,17 @@ impl Drive {
         };
         status.sent_bytes = now.sent_bytes;
         status.received_bytes = now.received_bytes;
-        shown.unsent_since =
-            (now.unpushed_bytes > 0).then(|| shown.unsent_since.unwrap_or_else(Instant::now));
-        status.oldest_dirty_age_ms = shown.unsent_since.map_or(0, |since| since.elapsed().as_millis() as u64);
+        if now.push.is_none() {
+            let is_left = self.config.lock().unsent;
+            let last = shown.last.as_ref();
+            status.last_commit_at = last.and_then(|last| last.last_commit_at.clone());
+            if is_left {
+                // At least something, as long as nobody has counted it.
+                status.unpushed_bytes = last.map_or(0, |last| last.unpushed_bytes).max(1);
+            }
+        }
+        let since = now.push.as_ref().and_then(|push| push.waiting_since);
+        status.oldest_dirty_age_ms = since.map_or(0, |since| since.elapsed().as_millis() as u64);
         status.cache = split(volume, &now);
         if let Some(push) = &now.push {
             status.uploaded_bytes = push.put_bytes;
@@ -243,6 +252,8 @@ fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
     api::CacheSplit { dirty_bytes, pinned_bytes, metadata_bytes, evictable_bytes: left }
 }
 
+/// Of a version that is only looked at, while the drive has something left to upload.
+const WAITS_FOR_LOOK: &str = "what is only on this computer is uploaded once it is closed";
 /// A journal that fills is announced from here on (per mille of its limit), well before it slows writes.
 const JOURNAL_WARNS: u64 = 600;
 
@@ -322,6 +333,12 @@ pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
 pub fn holder(head: &Head, root: &Root) -> api::Holder {
     let last_commit_at = Some(time(root.committed_ms));
     api::Holder { name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
+}
+
+/// The version that a HEAD names, for whoever compares it with another.
+pub fn current(head: &Head, root: &Root) -> api::Version {
+    let size_bytes = root.geometry.size_blocks * BLOCK_BYTES;
+    api::Version { device: head.device_name.clone(), committed_at: time(root.committed_ms), size_bytes }
 }
 
 /// The version that a HEAD names.

@@ -7,7 +7,8 @@ import { start } from './fake.mjs';
 import { go, open, step } from './steps.mjs';
 
 /** All of the pages, and what comes with the first of them. */
-const SCRIPT_LIMIT = 200_000;
+// A KB has 1024 bytes here, as on the screens.
+const SCRIPT_LIMIT = 200 * 1024;
 const FIRST_LIMIT = 110_000;
 const FRAME_LIMIT_MS = 50;
 
@@ -41,10 +42,7 @@ async function tasks(page, work) {
 
 export async function size(pages) {
   await step('the script is small', async () => {
-    // What only the desktop app shows, no browser loads.
-    const scripts = (await readdir(join(pages, 'assets'))).filter((name) => name.endsWith('.js'));
-    const names = scripts.filter((name) => !name.startsWith('desktop-'));
-    assert.equal(names.length, scripts.length - 1);
+    const names = (await readdir(join(pages, 'assets'))).filter((name) => name.endsWith('.js'));
     const sizes = await Promise.all(names.map(async (name) => (await stat(join(pages, 'assets', name))).size));
     const bytes = sizes.reduce((sum, one) => sum + one, 0);
     assert.ok(bytes > 0 && bytes < SCRIPT_LIMIT, `${bytes} bytes`);

@@ -416,6 +416,8 @@ export async function fork(page, { a, b, stand, dir }, shot) {
   await step('both versions are kept', async () => {
     await go(page, '#/forks');
     await page.getByRole('button', { name: 'Keep both' }).waitFor();
+    // Its own size, and that of what the other device has made of the drive.
+    await until('both sizes are told', async () => (await page.getByText('512 MB', { exact: true }).count()) === 2);
     await accessible(page, 'Forks');
     await shot('forks');
     await page.getByRole('button', { name: 'Keep both' }).click();

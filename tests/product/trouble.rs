@@ -120,6 +120,32 @@ fn what_was_not_uploaded_when_a_drive_was_closed_is_uploaded_by_the_next_daemon(
 }
 
 #[test]
+fn what_waits_is_told_while_another_version_is_looked_at_and_uploaded_afterwards() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    write_synced(&machine.mountpoint().join("letter"), b"north");
+    machine.ok(&["drive", "sync", "d"]);
+    machine.ok(&["drive", "snapshot", "create", "d", "before"]);
+    machine.ok(&["drive", "pause", "d"]);
+    let content = noise(6, 2 << 20);
+    write_synced(&machine.mountpoint().join("letter"), &content);
+    machine.ok(&["drive", "close", "d"]);
+    let left = machine.status()["unpushed_bytes"].as_u64().unwrap();
+    assert!(left > 1 << 20, "{left}");
+
+    machine.open(&["--snapshot", "before"]);
+    assert_eq!(fs::read(machine.mountpoint().join("letter")).unwrap(), b"north");
+    let status = machine.status();
+    assert_eq!((&status["state"], &status["unpushed_bytes"]), (&"ReadOnly".into(), &left.into()), "{status}");
+    assert!(status["reason"].as_str().unwrap().contains("only on this computer"), "{status}");
+    machine.ok(&["drive", "close", "d"]);
+    machine.ok(&["drive", "resume", "d"]);
+    machine.status_when("uploaded", |status| status["unpushed_bytes"] == 0 && status["state"] == "Closed");
+    assert_elsewhere(&bench, |at| assert!(fs::read(at.join("letter")).unwrap() == content));
+}
+
+#[test]
 fn a_full_store_makes_uploads_wait_and_nothing_else() {
     let bench = Bench::new();
     let store = Tmpfs::new(bench.path("store"), 16);

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const FILES: usize = 24;
 const FILE_BYTES: usize = 70_000;
@@ -124,6 +125,42 @@ fn ready(person: &Person, files: usize, bytes: usize) -> Value {
         "{pins}"
     );
     pins[0].clone()
+}
+
+/// How long a reader may be kept waiting for what is not here: a minute, and what a busy computer adds.
+const BOUND: Duration = Duration::from_secs(100);
+
+#[test]
+fn what_is_not_here_gives_an_error_in_bounded_time_offline_and_all_else_goes_on() {
+    let world = World::new();
+    let b = world.other();
+    b.ok(&["pin", &at(&b, "kept")]);
+    world.ready(&b);
+    wait_until("its metadata is here", || b.ok(&["drive", "status", "d"])["state"] == "Ready").unwrap();
+    world.cut();
+    let absent = PathBuf::from(at(&b, "other"));
+    let reader = std::thread::spawn({
+        let absent = absent.clone();
+        move || std::fs::read(absent).map(|bytes| bytes.len())
+    });
+    let begun = Instant::now();
+    // A file manager's work, and a person's.
+    while !reader.is_finished() {
+        world.reads(&b);
+        sh(&b.machine.mountpoint(), "ls -lR >/dev/null; echo late >note; sync note");
+        assert!(begun.elapsed() < BOUND, "it still waits");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert_eq!(reader.join().unwrap().unwrap_err().raw_os_error(), Some(5), "an I/O error");
+    // By now it is known that nobody answers.
+    let begun = Instant::now();
+    assert_eq!(std::fs::read(&absent).unwrap_err().raw_os_error(), Some(5), "an I/O error");
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+
+    world.mend();
+    b.ok(&["drive", "sync", "d"]);
+    assert_eq!(std::fs::read(&absent).unwrap().len(), 4 << 20);
+    b.ok(&["drive", "close", "d", "--wait"]);
 }
 
 #[test]

@@ -132,13 +132,18 @@ impl Task {
         }
     }
 
+    fn waits_since(&mut self, since: Option<Instant>) {
+        self.waiting_since = since;
+        self.publish.send_if_modified(|state| std::mem::replace(&mut state.waiting_since, since) != since);
+    }
+
     fn facts(&mut self) -> Facts {
         let unsent_bytes = match self.journal.appended() > self.committed {
             true => self.journal.bytes_after(self.committed),
             false => 0,
         };
         let since = (unsent_bytes > 0).then(|| self.waiting_since.unwrap_or_else(Instant::now));
-        self.waiting_since = since;
+        self.waits_since(since);
         Facts {
             unsent_bytes,
             oldest_age: since.map_or_else(Default::default, |since| since.elapsed()),
@@ -243,7 +248,7 @@ impl Task {
             self.journal.thaw();
             self.frozen = None;
         }
-        self.waiting_since = (self.journal.appended() > cut).then(Instant::now);
+        self.waits_since((self.journal.appended() > cut).then(Instant::now));
         self.announce();
         match self.map.wants_checkpoint(self.limits.tail_segments) {
             true => self.try_checkpoint().await,

@@ -269,6 +269,7 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
             base: "root/ab/1".to_owned(),
             records: 3,
             bytes: 12 << 20,
+            size_bytes: 1 << 30,
             mountpoint: None,
             in_place: false,
         });

@@ -52,7 +52,7 @@ impl Drive {
         let removed = self.remove_locked(&open, request).await;
         drop(open);
         if removed.is_err() && was_draining {
-            self.upload_at_start();
+            self.upload_in_background();
         }
         removed
     }

@@ -168,7 +168,12 @@ impl Drive {
     async fn finish_if_still(self: &Arc<Self>, volume: &Arc<Volume>) {
         let mut open = self.open.lock().await;
         if open.as_ref().is_some_and(|open| open.attachment.is_none() && Arc::ptr_eq(&open.volume, volume)) {
+            let was_looked_at = open.as_ref().is_some_and(|open| !open.writable);
             self.finish(&mut open).await;
+            drop(open);
+            if was_looked_at {
+                self.upload_in_background();
+            }
         }
     }
 

@@ -154,8 +154,11 @@ impl Drive {
     }
 
     /// Opens one version to look at: it is held in the store while it is open, and what the file system writes to
-    /// replay its own journal is thrown away.
+    /// replay its own journal is thrown away. What a closed drive has left to upload waits meanwhile, and that is remembered.
     pub(super) async fn look(self: &Arc<Self>, label: Option<&str>) -> Result<OpenDrive, Failure> {
+        if self.is_left_to_upload() && !self.config.lock().unsent {
+            self.remember(|config| config.unsent = true)?;
+        }
         let (objects, unlocked) = self.objects().await?;
         let drive_failed = |error: core_drive::DriveError| failure::drive(&error);
         let local = |error: io::Error| failure::local(&error);
@@ -235,9 +238,9 @@ impl Drive {
         if opened.writable && !opened.volume.has_unsent() {
             let _ = tokio::time::timeout(RELEASE_PATIENCE, opened.volume.release()).await;
         }
-        let unsent = opened.writable && opened.volume.has_unsent();
+        let all_sent = opened.writable && !opened.volume.has_unsent();
         self.put_down(opened).await;
-        if self.config.lock().unsent && !unsent {
+        if all_sent && self.config.lock().unsent {
             // Where it cannot be written, the next daemon looks whether anything is left.
             let _ = self.remember(|config| config.unsent = false);
         }
@@ -259,6 +262,14 @@ impl Drive {
         let (head, _, root) = current.map_err(|error| failure::drive(&error))?;
         let held = head.state == HeadState::Held && head.device != self.registry.device().id;
         Ok(held.then(|| status::holder(&head, &root)))
+    }
+
+    /// What its store has of it, asked anew.
+    pub(in crate::daemon) async fn current(&self) -> Result<api::Version, Failure> {
+        let (objects, _) = self.objects().await?;
+        let current = core_drive::current(&objects, self.uuid()).await;
+        let (head, _, root) = current.map_err(|error| failure::drive(&error))?;
+        Ok(status::current(&head, &root))
     }
 
     async fn held_elsewhere(&self, error: &OpenError) -> Failure {

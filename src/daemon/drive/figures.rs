@@ -58,8 +58,8 @@ impl Drive {
         self.may_have_unsent() || self.is_fork_to_upload()
     }
 
-    /// Goes on uploading what a drive has that was closed before all of it was in the store.
-    pub(in crate::daemon) fn upload_at_start(self: &Arc<Self>) {
+    /// Goes on uploading what a closed drive has, if it was closed before all of it was in the store.
+    pub(in crate::daemon) fn upload_in_background(self: &Arc<Self>) {
         if self.is_closed() && self.is_left_to_upload() {
             self.set_phase(Phase::Draining);
             tokio::spawn(self.clone().upload_what_is_left());

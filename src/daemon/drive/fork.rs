@@ -47,14 +47,15 @@ impl Drive {
     }
 
     fn describe_fork(&self, name: &str, fork: &Fork, in_place: bool) -> api::Fork {
-        let (records, bytes) = match &*self.live.read() {
+        let last = self.shown.lock().last.as_ref().map(|last| last.size_bytes);
+        let (records, bytes, size_bytes) = match &*self.live.read() {
             Some(volume) => {
                 let status = volume.status();
                 let committed = status.push.map_or(0, |push| push.committed.0);
-                (status.appended.0.saturating_sub(committed), status.unpushed_bytes)
+                (status.appended.0.saturating_sub(committed), status.unpushed_bytes, status.size_bytes)
             }
             // How many bytes they are nobody knows then.
-            None => (self.unsent_records(), 0),
+            None => (self.unsent_records(), 0, last.unwrap_or_default()),
         };
         api::Fork {
             name: name.to_owned(),
@@ -65,6 +66,7 @@ impl Drive {
             base: fork.base.clone(),
             records,
             bytes,
+            size_bytes,
             mountpoint: self.place.read().as_ref().map(|place| place.mountpoint()),
             in_place,
         }

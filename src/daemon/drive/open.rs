@@ -39,7 +39,9 @@ impl Drive {
             open.check_not_serving()?;
         }
         // Closed, but still uploading: it starts anew from its journal.
-        if let Some(draining) = open.take() {
+        let draining = open.take();
+        let was_uploading = draining.is_some();
+        if let Some(draining) = draining {
             self.put_down(draining).await;
         }
         self.set_phase(Phase::Connecting);
@@ -55,6 +57,9 @@ impl Drive {
                 if open.is_none() {
                     *self.live.write() = None;
                     self.set_phase(Phase::Closed);
+                    if was_uploading {
+                        self.upload_in_background();
+                    }
                 }
                 Err(failure)
             }

@@ -13,6 +13,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often a progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
+/// Clocks that differ by less are the same, as far as answers tell.
+const CLOCKS_AGREE: Duration = Duration::from_secs(2);
+/// Servers refuse signatures that are older or younger (S3's RequestTimeTooSkewed).
+const CLOCK_REFUSED: Duration = Duration::from_mins(15);
+
 /// Tries the store at `url`, telling how far it is where somebody waits.
 pub async fn of(
     stores: &Stores,
@@ -72,6 +77,10 @@ pub fn findings(report: &Report) -> Vec<StoreFinding> {
     let round_trip = Duration::from_micros(report.latency_us).as_secs_f64() * 1000.0;
     let detail = format!("{round_trip:.1} ms there and back, {tls}");
     findings.push(StoreFinding { subject: "connection".to_owned(), ok: true, detail });
+    if let Some(ahead_ms) = report.clock_ahead_ms {
+        let (ok, detail) = clock(ahead_ms);
+        findings.push(StoreFinding { subject: "clock".to_owned(), ok, detail });
+    }
     if let Some(bytes) = report.free_bytes {
         let detail = format!("{} free", crate::sizes::format_bytes(bytes));
         findings.push(StoreFinding { subject: "room".to_owned(), ok: bytes > 0, detail });
@@ -95,15 +104,34 @@ fn rights(report: &Report) -> StoreFinding {
     StoreFinding { subject: "credentials".to_owned(), ok, detail }
 }
 
+/// Whether the store's clock and this computer's agree, and how they do.
+fn clock(ahead_ms: i64) -> (bool, String) {
+    let apart = Duration::from_millis(ahead_ms.unsigned_abs());
+    let which = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    match apart {
+        // Stores tell whole seconds.
+        apart if apart <= CLOCKS_AGREE => (true, "the same time as here".to_owned()),
+        apart => {
+            let by = crate::sizes::format_duration(apart);
+            (apart < CLOCK_REFUSED, format!("{by} {which} this computer's"))
+        }
+    }
+}
+
 fn outcome(race: &Race, refused: bool) -> String {
     let (rounds, ways) = (race.winners.len(), race.ways);
     let most = race.winners.iter().max().copied().unwrap_or_default();
     match (refused, race.overwritten, most) {
         (false, ..) => "the condition is not heeded".to_owned(),
         (true, true, _) => format!("the winner was overwritten in a race of {ways}"),
-        (true, false, 0 | 1) => format!("in each of {rounds} races of {ways}"),
-        (true, false, most) => format!("up to {most} of {ways} won a race"),
+        (true, false, 0 | 1) => format!("in each of {rounds} races of {ways}; winners: {}", winners(race)),
+        (true, false, most) => format!("up to {most} of {ways} won a race; winners: {}", winners(race)),
     }
+}
+
+/// Of each race, in the order in which they were held.
+fn winners(race: &Race) -> String {
+    race.winners.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn now_ms() -> u64 {
@@ -133,8 +161,15 @@ mod tests {
     #[test]
     fn a_race_is_told_as_it_went() {
         let race = |winners: &[u32]| Race { ways: 12, winners: winners.to_vec(), overwritten: false };
-        assert_eq!(outcome(&race(&[1, 1, 0]), true), "in each of 3 races of 12");
-        assert_eq!(outcome(&race(&[1, 7, 1]), true), "up to 7 of 12 won a race");
+        assert_eq!(outcome(&race(&[1, 1, 0]), true), "in each of 3 races of 12; winners: 1 1 0");
+        assert_eq!(outcome(&race(&[1, 7, 1]), true), "up to 7 of 12 won a race; winners: 1 7 1");
         assert_eq!(outcome(&race(&[1, 1, 1]), false), "the condition is not heeded");
+    }
+
+    #[test]
+    fn clocks_that_differ_are_told_and_too_much_is_too_much() {
+        assert_eq!(clock(-1_900), (true, "the same time as here".to_owned()));
+        assert_eq!(clock(-40_000), (true, "40 s behind this computer's".to_owned()));
+        assert_eq!(clock(20 * 60_000), (false, "20 min ahead of this computer's".to_owned()));
     }
 }

@@ -41,6 +41,7 @@ export class Client {
   clone = (of: string, name: string, snapshot: string | null) =>
     this.post<api.Created>(drive(of, '/clone'), { name, snapshot });
 
+  current = (name: string) => this.get<api.Version>(drive(name, '/current'));
   forks = (name: string) => this.get<api.Fork[]>(drive(name, '/forks'));
   openFork = (name: string, of: string) => this.post<api.Opened>(fork(name, of, '/open'), {});
   keepFork = (name: string, of: string, as: string) => this.post<api.Created>(fork(name, of, '/keep'), { name: as });

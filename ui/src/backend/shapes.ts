@@ -22,6 +22,7 @@ export type QuietHours = Schemas['QuietHours'];
 export type SetLimits = Schemas['SetLimits'];
 export type StoreTested = Schemas['StoreTested'];
 export type StoreCredentials = Schemas['StoreCredentials'];
+export type Version = Schemas['Version'];
 export type StoreLogin = Schemas['StoreLogin'];
 export type StoreMode = Schemas['StoreMode'];
 export type Diagnosis = Schemas['Diagnosis'];
