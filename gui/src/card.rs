@@ -128,12 +128,16 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     }
 }
 
-/// Why it is as it is. What the daemon says of a fork ends with a command; here there are buttons for that.
+/// Why it is as it is. What the daemon says of a fork, and of a store that refuses access, ends with a command; here there are buttons
+/// for that.
 pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
     if let Some(fork) = status.forks.iter().find(|fork| fork.in_place)
         && status.state == DriveState::Conflict
     {
         return Some(said("card.conflict.reason", &[("device", &fork.taken_by)]));
+    }
+    if status.needs_login {
+        return Some(text("card.login.reason"));
     }
     let forks = status.forks.iter().map(|fork| fork.taken_by.as_str());
     let names: Vec<_> = forks.chain(status.holder.iter().map(|holder| holder.name.as_str())).collect();
@@ -173,6 +177,7 @@ fn explained(status: &DriveStatus) -> (Option<String>, Option<String>) {
         DriveState::Paused if status.paused => ("card.paused", "card.paused.action"),
         DriveState::Paused => ("card.paused", "card.waits.action"),
         DriveState::Conflict => ("card.conflict", "card.conflict.action"),
+        DriveState::NeedsAttention if status.needs_login => ("card.attention", "card.login.action"),
         DriveState::NeedsAttention => ("card.attention", "card.attention.action"),
         DriveState::Closed if status.unpushed_bytes > 0 => {
             ("card.closed.unsent", "card.closed.unsent.action")

@@ -278,8 +278,7 @@ async function background({ session, panel }) {
     await session.shown();
     await session.close();
     await session.hidden();
-    await panel.click('Quit');
-    assert.equal(await ended, 0);
+    assert.equal(await panel.quit(ended), 0);
   });
 }
 

@@ -99,11 +99,14 @@ export class Session {
       /** Waits until the menu has such an entry; which one. */
       has: (label) =>
         until(`the menu has ${label}`, async () => (await labels()).find((one) => one === label || one.match?.(label))),
-      click: (path) =>
-        until(`${path} is chosen`, async () => {
-          const answer = await tell(`click ${path}`);
-          return answer === 'ok';
-        }),
+      click: (path) => until(`${path} is chosen`, async () => (await tell(`click ${path}`)) === 'ok'),
+      /** Quits an app that then ends with this code: it may be gone before it has answered. */
+      async quit(ended) {
+        let code;
+        void ended.then((is) => (code = is));
+        await until('Quit is chosen', async () => code !== undefined || (await tell('click Quit')) === 'ok');
+        return ended;
+      },
     };
   }
 
