@@ -103,7 +103,8 @@ pub(super) async fn swap_epoch(
 pub(super) async fn let_go(store: &Metered, sealer: &Sealer, taken: &Head, etag: Etag) {
     let (nonce, written_ms) = (crate::entropy::u128(), now_ms());
     let head = Head { state: HeadState::Released, nonce, written_ms, ..taken.clone() };
-    let put = store.put(&head::name(taken.drive), Bytes::from(head.encode(sealer)), When::Matches(etag));
+    let name = head::name(taken.drive);
+    let put = store.put(&name, Bytes::from(head.encode(sealer)), When::Matches(etag));
     match tokio::time::timeout(LET_GO_PATIENCE, put).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(%error, "a drive that could not be opened stays taken"),
