@@ -221,6 +221,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/drives/{name}/current": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** The version of a drive that its store has, asked anew */
+        get: operations["get_drives_name_current"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/drives/{name}/folder": {
         parameters: {
             query?: never;
@@ -1315,6 +1335,11 @@ export interface components {
             /** @description Its name on this device. */
             name: string;
             /**
+             * @description Whether its store refuses access: uploads and downloads wait for other credentials.
+             * @default false
+             */
+            needs_login: boolean;
+            /**
              * Format: uint64
              * @description Age of the oldest of them.
              */
@@ -1522,6 +1547,12 @@ export interface components {
              * @description Changes that are not uploaded.
              */
             records: number;
+            /**
+             * Format: uint64
+             * @description The size of the block device, as the fork has it; 0 where that is not known.
+             * @default 0
+             */
+            size_bytes: number;
             /** @description The device that took the drive over. */
             taken_by: string;
             /** @description Its identity. */
@@ -2111,6 +2142,18 @@ export interface components {
         };
         /** @description What a progress counts. */
         Unit: "bytes" | "items";
+        /** @description The version of a drive that its store has. */
+        Version: {
+            /** @description When it was uploaded. */
+            committed_at: string;
+            /** @description The device that has written it. */
+            device: string;
+            /**
+             * Format: uint64
+             * @description The size of the block device.
+             */
+            size_bytes: number;
+        };
         /** @description Waits until enough of a file, or of all below a directory, is here. It is pulled from the beginning meanwhile, and not pinned. */
         WaitFor: {
             /** @description An absolute path on a mounted drive. */
@@ -2609,6 +2652,38 @@ export interface operations {
                     } | {
                         error: components["schemas"]["Failure"];
                     };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_drives_name_current: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Version"];
                 };
             };
             /** @description It was refused, and nothing was changed */
