@@ -354,7 +354,7 @@ async fn take(
                 Ok(maps) => maps,
                 Err(error) => {
                     let_go(store, objects.sealer(), &head, etag).await;
-                    return Err(error.into());
+                    return Err(error);
                 }
             };
             (root, head, Some(etag), map, differing)
