@@ -136,6 +136,7 @@ mod tests {
             trouble: None,
             is_taken: true,
             stopped: None,
+            waiting_since: None,
             fork: None,
         }
     }
