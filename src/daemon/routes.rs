@@ -339,8 +339,11 @@ pub async fn promote(
     on_drive((state, name), async move |drive, _| drive.promote(request).await)
 }
 
-pub async fn current(state: State<Shared>, name: Path<String>) -> Response {
-    on_drive((state, name), async |drive, _| drive.current().await)
+pub async fn current(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+    match drives.get(&name) {
+        Ok(drive) => plain(drive.current().await),
+        Err(failure) => Refused(failure).into_response(),
+    }
 }
 
 pub async fn forks(State(drives): State<Shared>, Path(name): Path<String>) -> Response {

@@ -137,7 +137,11 @@ fn what_waits_is_told_while_another_version_is_looked_at_and_uploaded_afterwards
     machine.open(&["--snapshot", "before"]);
     assert_eq!(fs::read(machine.mountpoint().join("letter")).unwrap(), b"north");
     let status = machine.status();
-    assert_eq!((&status["state"], &status["unpushed_bytes"]), (&"ReadOnly".into(), &left.into()), "{status}");
+    assert_eq!(
+        (&status["state"], &status["unpushed_bytes"]),
+        (&"Read-only".into(), &left.into()),
+        "{status}"
+    );
     assert!(status["reason"].as_str().unwrap().contains("only on this computer"), "{status}");
     machine.ok(&["drive", "close", "d"]);
     machine.ok(&["drive", "resume", "d"]);
