@@ -283,11 +283,12 @@ async fn an_object_of_a_newer_format_says_so_and_nothing_is_changed() {
         assert!(error.contains(expected), "{directory}: {error}");
         if directory == "head" {
             assert_eq!(everything(place.dir.path()), before);
-            continue;
         }
-        // Whoever knows that version may have the drive.
-        let head = drive::heads(&*place.store, &unlocked.sealer).await.unwrap().remove(0);
-        assert_eq!(head.state, HeadState::Released, "{directory}");
+        if directory == "seg" {
+            // The drive was taken by then: whoever knows that version may have it.
+            let head = drive::heads(&*place.store, &unlocked.sealer).await.unwrap().remove(0);
+            assert_eq!(head.state, HeadState::Released);
+        }
     }
 }
 
