@@ -302,14 +302,17 @@ impl Puller {
     /// Pulls until it succeeds or cannot succeed.
     async fn pull_until_done(&self, blocks: BlockRange, sink: &impl Sink) -> Result<(), PullError> {
         let mut backoff = Backoff::new();
-        let mut damaged = false;
+        let (mut damaged, mut waited) = (false, false);
         loop {
             match self.pull(blocks, sink).await {
                 Ok(()) => {
-                    self.health.send_if_modified(|health| std::mem::take(health) != Health::default());
+                    if waited {
+                        self.is_well();
+                    }
                     return Ok(());
                 }
                 Err(PullError::Read(error)) if error.is_transient() => {
+                    waited = true;
                     self.health.send_modify(|health| health.note(error.to_string()));
                     tokio::time::sleep(backoff.next(crate::retry::hint(&error))).await;
                 }
@@ -324,6 +327,11 @@ impl Puller {
                 }
             }
         }
+    }
+
+    /// The store has answered. (Zeros come without it, and say nothing about it.)
+    fn is_well(&self) {
+        self.health.send_if_modified(|health| std::mem::take(health) != Health::default());
     }
 
     async fn pull(&self, blocks: BlockRange, sink: &impl Sink) -> Result<(), PullError> {
@@ -360,6 +368,7 @@ impl Puller {
         let range = extent(&frames);
         let name = frames[0].segment.name(crate::format::id::ObjectKind::Segment);
         let body = objects.store().get(&name, Some(range.clone())).await.map_err(ReadError::from)?.bytes;
+        self.is_well();
         for frame in &frames {
             let at = (u64::from(frame.offset) - range.start) as usize;
             let data = objects.open_frame(frame, &body[at..at + frame.stored_len as usize])?;
