@@ -55,7 +55,7 @@ pub struct Drive {
     pub(super) name: String,
     pub(super) registry: Arc<Registry>,
     pub(super) stores: Arc<Stores>,
-    /// The store as it was reached last, for those who only look.
+    /// The store as it was reached last; by its engine, while it has one.
     pub(super) reached: RwLock<Option<Arc<Renewable>>>,
     /// What the store was last found to do for the drive. Held to copy it.
     pub(super) mode_now: Mutex<Option<Mode>>,
@@ -174,11 +174,18 @@ impl Drive {
         self.registry.save(&self.name, &config).map_err(|error| failure::local(&error))
     }
 
+    /// Notes how the store was reached. While an engine runs that is its way, by which it is seen whether it is refused.
+    fn has_reached(&self, reached: Arc<Renewable>) {
+        if self.live.read().is_none() {
+            *self.reached.write() = Some(reached);
+        }
+    }
+
     /// The store, and the keys.
     pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let FamilyStore { reached, store, family } = self.stores.family(&self.store_url()).await?;
-        *self.reached.write() = Some(reached);
+        self.has_reached(reached);
         let is_known = {
             let config = self.config.lock();
             config.mode == family.mode && config.family.as_ref() == Some(&family)
@@ -196,7 +203,7 @@ impl Drive {
         let family = known.ok_or_else(|| failure::open(&OpenError::NotSeen, &self.name))?;
         let FamilyStore { reached, store, family } =
             self.stores.known_family(&self.store_url(), family).await?;
-        *self.reached.write() = Some(reached);
+        self.has_reached(reached);
         Ok((store, Unlocked::with_key(family, key)))
     }
 
