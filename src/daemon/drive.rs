@@ -176,8 +176,9 @@ impl Drive {
 
     /// Notes how the store was reached. While an engine runs that is its way, by which it is seen whether it is refused.
     fn has_reached(&self, reached: Arc<Renewable>) {
-        if self.live.read().is_none() {
-            *self.reached.write() = Some(reached);
+        let mut known = self.reached.write();
+        if known.is_none() || self.live.read().is_none() {
+            *known = Some(reached);
         }
     }
 
