@@ -24,10 +24,11 @@ impl Marks {
 
     /// Bytes of the records behind `lsn`. Between two marks the share of their records is close enough for a progress bar.
     pub fn bytes_after(&self, lsn: Lsn, begin: Mark, end: Mark) -> u64 {
+        let lsn = lsn.max(begin.0);
+        // A file that has just been begun has no records.
         if lsn >= end.0 {
             return 0;
         }
-        let lsn = lsn.max(begin.0);
         let at = self.0.partition_point(|(mark, _)| *mark <= lsn);
         let below = if at == 0 { begin } else { self.0[at - 1] };
         let above = self.0.get(at).copied().filter(|(mark, _)| *mark <= end.0).unwrap_or(end);

@@ -24,7 +24,7 @@ use super::room::Room;
 use super::scanning::Scanning;
 use super::seen::Seen;
 use super::survey::Survey;
-use super::take::{begin_fork, let_go, seize, swap_epoch};
+use super::take::{begin_fork, seize, swap_epoch};
 use super::trace::Trace;
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
@@ -350,13 +350,7 @@ async fn take(
                 }
                 taken => taken?,
             };
-            let (map, differing) = match maps {
-                Ok(maps) => maps,
-                Err(error) => {
-                    let_go(store, objects.sealer(), &head, etag).await;
-                    return Err(error);
-                }
-            };
+            let (map, differing) = maps?;
             (root, head, Some(etag), map, differing)
         }
         // Others have written to what this device saw last and does not remember: that cannot be told apart here.

@@ -14,14 +14,10 @@ use crate::store::meter::Metered;
 use crate::store::{Etag, Store, StoreError, When};
 use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
-use std::time::Duration;
 use uuid::Uuid;
 
 /// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
 const SWAP_TRIES: u32 = 5;
-
-/// How long the store may take to be told that a drive is not taken after all.
-const LET_GO_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tries to be ahead of a device that commits all the time. One takes a round trip, a commit three of them at least.
 const SEIZE_TRIES: u32 = 16;
@@ -95,20 +91,6 @@ pub(super) async fn swap_epoch(
                 return Err(OpenError::Held { device_name, epoch, written_ms });
             }
         }
-    }
-}
-
-/// Says that nobody has the drive, after an opening that took it and then could not go on. It is a courtesy to others, and
-/// tried once: this device can take what it has.
-pub(super) async fn let_go(store: &Metered, sealer: &Sealer, taken: &Head, etag: Etag) {
-    let (nonce, written_ms) = (crate::entropy::u128(), now_ms());
-    let head = Head { state: HeadState::Released, nonce, written_ms, ..taken.clone() };
-    let name = head::name(taken.drive);
-    let put = store.put(&name, Bytes::from(head.encode(sealer)), When::Matches(etag));
-    match tokio::time::timeout(LET_GO_PATIENCE, put).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "a drive that could not be opened stays taken"),
-        Err(_) => tracing::warn!("a drive that could not be opened stays taken: the store does not answer"),
     }
 }
 
