@@ -1,30 +1,43 @@
 //! Clients in user space, which follow no file system's manners: requests of any length at any byte, and no flush, ever.
 
+mod peers;
+mod serving;
+
 use crate::bench::{Bench, Machine, Random};
 use holdall_nbd::client::{Client, Options};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 const DRIVE_BYTES: u64 = 16 << 20;
 
-/// A drive that is served on a socket until this is dropped.
+/// A drive that is served until this is dropped.
 struct Served<'a> {
     machine: &'a Machine,
+    /// Where, for those who are given an address.
+    uri: String,
     serving: Child,
 }
 
 impl<'a> Served<'a> {
+    /// On a socket.
     fn begin(machine: &'a Machine) -> Self {
         let socket = machine.dir.join("nbd.sock");
         let _ = std::fs::remove_file(&socket);
-        let arguments = ["drive", "serve", "d", "--socket", socket.to_str().unwrap()];
-        let mut serving = machine.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("nbd+unix"), "{line}");
-        Served { machine, serving }
+        Self::begin_at(machine, &["--socket", socket.to_str().unwrap()])
     }
 
+    fn begin_at(machine: &'a Machine, place: &[&str]) -> Self {
+        let mut command = machine.command(&[&["drive", "serve", "d"], place].concat());
+        let mut serving = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_default();
+        let uri = told["uri"].as_str().unwrap_or_else(|| panic!("not served: {line}")).to_owned();
+        Served { machine, uri, serving }
+    }
+
+    /// One more client, of the socket.
     fn client(&self) -> Client {
         Client::connect_unix(&self.machine.dir.join("nbd.sock"), &Options::default()).unwrap()
     }
@@ -46,14 +59,16 @@ fn with_small_drive(bench: &Bench) -> Machine {
 
 fn whole(client: &mut Client) -> Vec<u8> {
     let piece = 1 << 20;
-    (0..DRIVE_BYTES / piece).flat_map(|at| client.read(at * piece, piece as u32).unwrap()).collect()
+    (0..client.agreement().size_bytes / piece)
+        .flat_map(|at| client.read(at * piece, piece as u32).unwrap())
+        .collect()
 }
 
 fn assert_same(found: &[u8], model: &[u8]) {
+    assert_eq!(found.len(), model.len());
     if let Some(at) = (0..model.len()).find(|at| found[*at] != model[*at]) {
         panic!("byte {at} is {}, and should be {}", found[at], model[at]);
     }
-    assert_eq!(found.len(), model.len());
 }
 
 /// Another computer, from the store alone.
