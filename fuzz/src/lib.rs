@@ -23,7 +23,9 @@ pub struct Target {
     pub memory_bytes: usize,
 }
 
-use targets::{ext4, formats, keys, local, nbd, text, wire};
+// For what is compiled here from the files of other crates.
+use holdall_api as api;
+use targets::{credentials, dav, ext4, files, formats, keys, local, nbd, root_rights, text, wire};
 
 const MIB: usize = 1 << 20;
 
@@ -61,7 +63,41 @@ pub const TARGETS: &[Target] = &[
     Target { name: "drive_json", run: local::drive_json, seeds: local::drive_json_seeds, memory_bytes: MIB },
     // A buffer of 1 MiB, and what the limits allow.
     Target { name: "ext4", run: ext4::ext4, seeds: ext4::ext4_seeds, memory_bytes: 4 * MIB },
+    // What it looks at once, and what it has been given.
+    Target { name: "files", run: files::files, seeds: files::file_seeds, memory_bytes: MIB },
     Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },
+    // Many resources of few letters each.
+    Target { name: "dav_listing", run: dav::listing, seeds: dav::listing_seeds, memory_bytes: 8 * MIB },
+    Target {
+        name: "dav_challenge",
+        run: dav::challenges,
+        seeds: dav::challenge_seeds,
+        memory_bytes: 8 * MIB,
+    },
+    Target {
+        name: "credentials",
+        run: credentials::credentials,
+        seeds: credentials::credential_seeds,
+        memory_bytes: 4 * MIB,
+    },
+    Target {
+        name: "aws_profile",
+        run: credentials::aws_profile,
+        seeds: credentials::aws_profile_seeds,
+        memory_bytes: 4 * MIB,
+    },
+    Target {
+        name: "operation",
+        run: root_rights::operation,
+        seeds: root_rights::operation_seeds,
+        memory_bytes: MIB,
+    },
+    Target {
+        name: "device_content",
+        run: root_rights::device_content,
+        seeds: root_rights::device_content_seeds,
+        memory_bytes: MIB,
+    },
     Target { name: "nbd_server", run: nbd::server, seeds: nbd::server_seeds, memory_bytes: 256 * MIB },
     Target { name: "nbd_client", run: nbd::client, seeds: nbd::client_seeds, memory_bytes: 64 * MIB },
     Target { name: "nbd_codec", run: nbd::codec, seeds: nbd::codec_seeds, memory_bytes: MIB },

@@ -35,6 +35,8 @@ pub fn text(input: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     [
         "file:///srv/holdall",
+        "s3://bucket/a%20b?endpoint=https://host:9000&region=eu-central-1&path_style=false&ca=/etc/ca.pem",
+        "davs://host:8443/dav/a%20b/?ca=/etc/ca.pem",
         "1.5TiB",
         "18446744073709551615",
         "16383P",

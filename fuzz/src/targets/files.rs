@@ -1,0 +1,151 @@
+//! Files of people's: what of them is pulled because their format says that it is read next.
+
+use holdall_core::formats::{HEAD_BYTES, Peek, RANGE_BYTES_MAX, RANGES_MAX, recognise};
+use std::cell::RefCell;
+use std::ops::Range;
+
+const BLOCK: u64 = 4096;
+/// No reader looks at more at once: the first page of a database, a guess.
+const LOOK_BYTES_MAX: u64 = 64 << 10;
+/// Rounds until a reader wants nothing that is missing. Each of them can name another of a chain's links.
+const ROUNDS_MAX: usize = 100;
+
+/// The input's two parts at the two ends of a file that is zeros in between, of which only some is local.
+struct Sparse<'a> {
+    head: &'a [u8],
+    tail: &'a [u8],
+    len: u64,
+    local: RefCell<Vec<Range<u64>>>,
+}
+
+impl<'a> Sparse<'a> {
+    /// The first byte says how long the zeros are, the next two where the input is cut.
+    fn new(input: &'a [u8]) -> Option<Self> {
+        let (&[zeros, high, low], rest) = input.split_first_chunk()?;
+        let (head, tail) = rest.split_at(usize::from(u16::from_be_bytes([high, low])).min(rest.len()));
+        let zeros = if zeros == 0 { 0 } else { 1_u64 << (zeros % 63) };
+        let local = RefCell::new(vec![0..HEAD_BYTES]);
+        Some(Self { head, tail, len: rest.len() as u64 + zeros, local })
+    }
+
+    fn is_local(&self, range: &Range<u64>) -> bool {
+        let local = self.local.borrow();
+        let mut at = range.start / BLOCK * BLOCK;
+        while at < range.end {
+            match local.iter().find(|known| known.contains(&at)) {
+                Some(known) => at = known.end,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn byte(&self, at: u64) -> u8 {
+        let tail_from = self.len - self.tail.len() as u64;
+        let found = match at.checked_sub(tail_from) {
+            Some(at) => self.tail.get(at as usize),
+            None => self.head.get(at as usize),
+        };
+        found.copied().unwrap_or(0)
+    }
+}
+
+impl Peek for Sparse<'_> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn bytes(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
+        assert!(range.end - range.start <= LOOK_BYTES_MAX, "{range:?}");
+        self.is_local(&range).then(|| range.map(|at| self.byte(at)).collect())
+    }
+}
+
+/// What is wanted lies in the file, is bounded, and comes to an end.
+pub fn files(input: &[u8]) {
+    let Some(file) = Sparse::new(input) else { return };
+    for _ in 0..ROUNDS_MAX {
+        let Some(format) = recognise(&file) else { return };
+        let wants = format.wants(&file);
+        assert!(wants.len() <= RANGES_MAX);
+        for want in &wants {
+            assert!(want.start < want.end && want.end <= file.len, "{want:?} of {}", file.len);
+            assert!(want.end - want.start <= RANGE_BYTES_MAX, "{want:?}");
+        }
+        let missing: Vec<_> = wants.into_iter().filter(|want| !file.is_local(want)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let whole = |want: Range<u64>| want.start / BLOCK * BLOCK..want.end.next_multiple_of(BLOCK);
+        file.local.borrow_mut().extend(missing.into_iter().map(whole));
+    }
+    panic!("there is no end to it");
+}
+
+/// One file of each format, in two pieces.
+pub fn file_seeds() -> Vec<Vec<u8>> {
+    let sparse = |zeros: u8, head: &[u8], tail: &[u8]| {
+        [&[zeros][..], &(head.len() as u16).to_be_bytes(), head, tail].concat()
+    };
+    let boxed =
+        |kind: &[u8; 4], body: &[u8]| [&(body.len() as u32 + 8).to_be_bytes(), &kind[..], body].concat();
+    let film = {
+        let media = [&1_u32.to_be_bytes()[..], b"mdat", &((1_u64 << 24) + 16).to_be_bytes()].concat();
+        sparse(24, &[boxed(b"ftyp", b"isom"), media].concat(), &boxed(b"moov", &[7; 300]))
+    };
+    let fragments = {
+        let last = boxed(b"mfro", &[[0; 4], 124_u32.to_be_bytes()].concat());
+        let parts = [
+            boxed(b"ftyp", b"iso5"),
+            boxed(b"moov", &[7; 100]),
+            boxed(b"sidx", &[1; 50]),
+            boxed(b"moof", &[2; 90]),
+        ];
+        sparse(20, &parts.concat(), &boxed(b"mfra", &[vec![3; 100], last].concat()))
+    };
+    let matroska = {
+        // Lengths of four bytes, and one that is unknown.
+        let element = |id: &[u8], body: &[u8]| {
+            let length = (0x1000_0000 | body.len() as u32).to_be_bytes();
+            [id, &length, body].concat()
+        };
+        let cues: &[u8] = &[0x1c, 0x53, 0xbb, 0x6b];
+        let cluster = [0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        let head = |position: u32| {
+            let seek =
+                [element(&[0x53, 0xab], cues), element(&[0x53, 0xac], &position.to_be_bytes())].concat();
+            let seek_head = element(&[0x11, 0x4d, 0x9b, 0x74], &element(&[0x4d, 0xbb], &seek));
+            let header = element(&[0x1a, 0x45, 0xdf, 0xa3], &[1; 20]);
+            [&header[..], &[0x18, 0x53, 0x80, 0x67, 0xff], &seek_head, &cluster].concat()
+        };
+        // Counted from where the segment's body begins, behind the first two headers.
+        let position = head(0).len() - 33 + (1 << 21);
+        sparse(21, &head(position as u32), &element(cues, &[6; 40]))
+    };
+    let database = {
+        let mut page = vec![0; 512];
+        page[..18].copy_from_slice(b"SQLite format 3\0\x02\0");
+        // A leaf of a table with two entries: payload, row, a record's header, and five columns.
+        page[100..112].copy_from_slice(&[13, 0, 0, 0, 2, 0, 0, 0, 0x01, 0x00, 0x01, 0x40]);
+        page[0x100..0x10c].copy_from_slice(&[20, 1, 6, 13, 13, 13, 1, 13, b't', b't', b't', 9]);
+        page[0x140..0x14e].copy_from_slice(&[20, 2, 6, 13, 0, 13, 4, 13, b't', b't', 0, 1, 0, 7]);
+        sparse(30, &page, &[0; 16])
+    };
+    let archive = |offset: u32, bytes: u32, before: &[u8]| {
+        let end =
+            [&b"PK\x05\x06"[..], &[0; 8], &bytes.to_le_bytes(), &offset.to_le_bytes(), &[0; 2]].concat();
+        sparse(18, b"PK\x03\x04\x14\0\0\0", &[before, &end].concat())
+    };
+    let long_archive = {
+        let at = 8_u64 + (1 << 18);
+        let record = [&b"PK\x06\x06"[..], &[0; 36], &100_u64.to_le_bytes(), &50_u64.to_le_bytes()].concat();
+        let locator = [&b"PK\x06\x07"[..], &[0; 4], &at.to_le_bytes(), &[1, 0, 0, 0]].concat();
+        archive(u32::MAX, u32::MAX, &[record, locator].concat())
+    };
+    let document = {
+        let table = b"xref\n0 1\ntrailer << /Prev 9 >>\nstartxref\n";
+        sparse(17, b"%PDF-1.7\nxref trailer << >> startxref", &[&table[..], b"131109\n%%EOF"].concat())
+    };
+    vec![film, fragments, matroska, database, archive(100, 200, &[]), long_archive, document]
+}
