@@ -263,6 +263,45 @@ fn every_documented_request_is_served_and_answers_as_documented() {
 }
 
 #[test]
+fn the_drives_of_a_store_are_told_to_whoever_can_unlock_them() {
+    let daemon = Daemon::start();
+    let store = |name: &str| format!("file://{}", daemon.path(name).display());
+    let find = |store: &str, secrets: Value| {
+        let request = json!({"store": store, "secrets": secrets});
+        daemon.ask("POST", "/v1/stores/drives", Some(&request)).lines().pop().unwrap()
+    };
+    daemon.create("d");
+    daemon.post("/v1/drives/d/clone", &json!({"name": "e"}));
+    daemon.post("/v1/drives/d/remove", &json!({}));
+    let found = find(&store("store"), json!({}))["result"].clone();
+    let told =
+        |key: &str| found.as_array().unwrap().iter().map(|drive| drive[key].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (told("name"), told("known_as")),
+        (vec![json!("d"), json!("e")], vec![json!(null), json!("e")])
+    );
+    assert_eq!((told("held"), told("is_fork")), (vec![json!(false); 2], vec![json!(false); 2]));
+    assert_eq!(found[0]["current"]["size_bytes"], 64 << 20);
+    // What was told is what may be asked for, whatever it is to be called here.
+    daemon.post(
+        "/v1/drives/add",
+        &json!({"name": "again", "store": store("store"), "drive": found[0]["uuid"]}),
+    );
+    assert_eq!(daemon.get("/v1/drives/again")["uuid"], found[0]["uuid"]);
+    assert_eq!(find(&store("store"), json!({}))["result"][0]["known_as"], "again");
+
+    let secrets = json!({"passphrase": "tangerine"});
+    let sealed = json!({"name": "s", "store": store("sealed"), "size_bytes": 64 << 20, "encrypt": true, "secrets": secrets});
+    daemon.post("/v1/drives", &sealed);
+    assert_eq!(find(&store("sealed"), json!({}))["error"]["code"], "passphrase_needed");
+    let wrong = json!({"passphrase": "paperclip"});
+    assert_eq!(find(&store("sealed"), wrong)["error"]["code"], "passphrase_wrong");
+    assert_eq!(find(&store("sealed"), secrets)["result"][0]["name"], "s");
+    std::fs::create_dir(daemon.path("empty")).unwrap();
+    assert_eq!(find(&store("empty"), json!({}))["error"]["code"], "not_found");
+}
+
+#[test]
 fn a_client_that_hangs_up_leaves_nothing_half_done() {
     let daemon = Daemon::start();
     daemon.create("d");

@@ -1,5 +1,6 @@
 //! Stores, and who logs in to them.
 
+use crate::{Secrets, Version};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -135,4 +136,34 @@ pub struct StoreFinding {
     pub ok: bool,
     /// How it went, for people.
     pub detail: String,
+}
+
+/// Asks which drives a store has.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct FindDrives {
+    /// The store.
+    pub store: String,
+    /// What unlocks them, if they are encrypted: their names are sealed too.
+    #[serde(default)]
+    pub secrets: Secrets,
+    /// With these credentials, which are not kept; without, with those that are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<StoreCredentials>,
+}
+
+/// A drive that a store has.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StoreDrive {
+    /// Its identity.
+    pub uuid: String,
+    /// Its name there.
+    pub name: String,
+    /// Whether it is what a device had of another drive when that was taken over.
+    pub is_fork: bool,
+    /// Its current version, and the device that has written it.
+    pub current: Version,
+    /// Whether that device still has it open.
+    pub held: bool,
+    /// What it is called on this device, where it is known.
+    pub known_as: Option<String>,
 }

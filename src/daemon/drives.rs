@@ -7,7 +7,7 @@ use super::limits::Limits;
 use super::overview::Overviews;
 use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
-use super::stores::{self, FamilyStore, Stores, trial};
+use super::stores::{self, FamilyStore, Stores, found, trial};
 use super::web::Web;
 use super::work::Work;
 use crate::api::{self, ActivityKind, Code, Failure, SetLimits};
@@ -16,7 +16,6 @@ use crate::paths::Paths;
 use holdall_core::drive;
 use holdall_core::family;
 use holdall_core::format::family::Mode;
-use holdall_core::format::head::HeadState;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
@@ -305,17 +304,10 @@ impl Drives {
         let secret = secret(request.secrets)?;
         let FamilyStore { store, family, .. } = self.stores.family_of(url, failure::new_family).await?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
-        let heads = drive::all_heads(&*store, &unlocked.sealer).await;
-        let heads = heads.map_err(|error| failure::read(&error))?;
-        let (mut heads, gone): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.state.is_here());
-        let drive = match heads.len() {
-            0 if gone.iter().any(|head| head.state == HeadState::Moved) => {
-                let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
-                return Err(failure::added_where_it_was(to.as_deref(), &request.name));
-            }
-            0 => return Err(failure::family(&family::FamilyError::Unfinished)),
-            1 if request.drive.is_none() => heads.remove(0).drive,
-            _ => self.choose(&store, &unlocked, &heads, &request.name, request.drive.as_deref()).await?,
+        let heads = found::drives_here(&store, &unlocked, &request.name).await?;
+        let drive = match (&heads[..], &request.drive) {
+            ([only], None) => only.drive,
+            (_, asked) => self.choose(&store, &unlocked, &heads, &request.name, asked.as_deref()).await?,
         };
         self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
         self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Added from {url}."));
@@ -470,7 +462,8 @@ fn created(drive: Uuid, mode: Mode, recovery: Option<RecoveryKey>) -> api::Creat
     api::Created { uuid: drive.to_string(), store_mode: stores::told(mode), recovery_key }
 }
 
-fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
+/// What was given to unlock a drive.
+pub(super) fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
     match (secrets.passphrase, secrets.recovery_key) {
         (_, Some(text)) => match RecoveryKey::from_text(&text) {
             Some(key) => Ok(Some(Secret::Recovery(key))),

@@ -100,6 +100,7 @@ pub fn all() -> Vec<Endpoint> {
         post::<StoreLogin, _, _>("/v1/stores/login", "Keeps credentials for a store, after trying them", routes::log_in).takes::<LogIn>(),
         post::<StoreLogin, _, _>("/v1/stores/logout", "Forgets the credentials for a store", routes::log_out).takes::<LogOut>(),
         post::<StoreTested, _, _>("/v1/stores/test", "Tries what a store can do", routes::test_store).takes::<TestStore>(),
+        post::<Vec<StoreDrive>, _, _>("/v1/stores/drives", "Which drives a store has, for whoever adds one of them", routes::find_drives).takes::<FindDrives>(),
         get::<Vec<DriveStatus>, _, _>("/v1/drives", "How all drives are", routes::list),
         post::<Created, _, _>("/v1/drives", "Makes a drive", routes::create).takes::<Create>(),
         post::<Created, _, _>("/v1/drives/add", "Makes a drive known here that is in a store already", routes::add).takes::<Add>(),

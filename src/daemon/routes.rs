@@ -152,6 +152,10 @@ pub async fn test_store(State(drives): State<Shared>, Asked(request): Asked<api:
     work(drives, |drives, work| async move { drives.test_store(request, work).await })
 }
 
+pub async fn find_drives(State(drives): State<Shared>, Asked(request): Asked<api::FindDrives>) -> Response {
+    work(drives, |drives, _| async move { drives.find_drives(request).await })
+}
+
 pub async fn status(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
     match drives.get(&name) {
         Ok(drive) => plain(Ok(drive.status().await)),

@@ -19,6 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
+pub mod found;
 pub mod later;
 pub mod renewable;
 pub mod trial;

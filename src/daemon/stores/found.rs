@@ -1,0 +1,66 @@
+//! Which drives a store has, for whoever adds one of them: their names are sealed, so it takes what unlocks them.
+
+use crate::api::{self, Failure, StoreDrive};
+use crate::daemon::drives::{Drives, secret};
+use crate::daemon::{failure, status, stores};
+use holdall_core::drive;
+use holdall_core::family::{self, Unlocked};
+use holdall_core::fork::is_name_of_fork;
+use holdall_core::format::head::{Head, HeadState};
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::store::Store;
+use holdall_core::store::connect::with_heads;
+use std::sync::Arc;
+
+impl Drives {
+    /// The drives in a store, those that are no forks first. Nothing is kept and nothing is changed.
+    pub async fn find_drives(&self, request: api::FindDrives) -> Result<Vec<StoreDrive>, Failure> {
+        let url = stores::parse(&request.store)?;
+        let secret = secret(request.secrets)?;
+        let credentials = match request.credentials {
+            Some(given) => stores::credentials(&url, given)?,
+            None => self.stores().credentials(&url).await?,
+        };
+        let reached = self.stores().reach(&url, &credentials)?;
+        let described = family::describe(&*reached).await;
+        let family =
+            described.map_err(|error| failure::at_store(failure::new_family(&error), &url.to_string()))?;
+        let store = with_heads(reached, family.mode);
+        let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
+        let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
+        let mut found = Vec::new();
+        for head in drives_here(&store, &unlocked, "NAME").await? {
+            let root = objects.root(head.root, Some(head.root_hash)).await;
+            let root = root.map_err(|error| failure::read(&error))?;
+            let known = self.all().into_iter().find(|known| known.uuid() == head.drive);
+            found.push(StoreDrive {
+                uuid: head.drive.to_string(),
+                is_fork: is_name_of_fork(&root.name),
+                current: status::current(&head, &root),
+                held: head.state == HeadState::Held,
+                known_as: known.map(|known| known.name.clone()),
+                name: root.name,
+            });
+        }
+        found.sort_by(|one, other| (one.is_fork, &one.name).cmp(&(other.is_fork, &other.name)));
+        Ok(found)
+    }
+}
+
+/// The drives that a family has in this store, or why it has none. `name` is what the one that is looked for is to be called.
+pub async fn drives_here(
+    store: &Arc<dyn Store>,
+    unlocked: &Unlocked,
+    name: &str,
+) -> Result<Vec<Head>, Failure> {
+    let heads = drive::all_heads(&**store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;
+    let (here, gone): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.state.is_here());
+    if !here.is_empty() {
+        return Ok(here);
+    }
+    if gone.iter().any(|head| head.state == HeadState::Moved) {
+        let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
+        return Err(failure::added_where_it_was(to.as_deref(), name));
+    }
+    Err(failure::family(&family::FamilyError::Unfinished))
+}
