@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -22,13 +22,15 @@ impl Daemon {
         std::fs::create_dir_all(dir.path().join("web/assets")).unwrap();
         std::fs::write(dir.path().join("web/index.html"), "<!doctype html>the page").unwrap();
         std::fs::write(dir.path().join("web/assets/app-1.js"), "// the script").unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdalld"));
-        let process = in_directories(dir.path(), &mut command).stderr(Stdio::null()).spawn().unwrap();
-        let daemon = Self { dir, process };
-        while UnixStream::connect(daemon.dir.path().join("run/daemon.sock")).is_err() {
-            std::thread::yield_now();
-        }
-        daemon
+        let process = spawn(dir.path());
+        Self { dir, process }
+    }
+
+    /// Another one in its place.
+    fn restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = spawn(self.dir.path());
     }
 
     fn holdall(&self, arguments: &[&str]) -> Result<Value, Value> {
@@ -66,6 +68,15 @@ impl Drop for Daemon {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn spawn(dir: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdalld"));
+    let process = in_directories(dir, &mut command).stderr(Stdio::null()).spawn().unwrap();
+    while UnixStream::connect(dir.join("run/daemon.sock")).is_err() {
+        std::thread::yield_now();
+    }
+    process
 }
 
 fn in_directories<'a>(dir: &Path, command: &'a mut Command) -> &'a mut Command {
@@ -244,6 +255,33 @@ fn whoever_was_in_is_out_when_the_pages_are_served_no_more() {
     // At the same port, but not with the same cookie.
     daemon.holdall(&["web", "--port", &browser.port.to_string()]).unwrap();
     assert_eq!(browser.ask("GET", "/v1/drives", &[]).code(), "session");
+}
+
+#[test]
+fn the_next_daemon_serves_them_where_browsers_have_kept_something() {
+    let mut daemon = Daemon::start();
+    let (port, _) = daemon.invite();
+    daemon.restart();
+    assert_eq!(daemon.invite().0, port);
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    assert_eq!(daemon.invite().0, port);
+
+    // It is somebody else's now: another one is found, and is the last one from then on.
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let (another, _) = daemon.invite();
+    assert_ne!(another, port);
+    drop(taken);
+    daemon.restart();
+    assert_eq!(daemon.invite().0, another);
+
+    // Whatever the file says, they are served.
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    for damaged in ["", "seventy", "1", "70000"] {
+        std::fs::write(daemon.dir.path().join("state/web-port"), damaged).unwrap();
+        daemon.invite();
+        daemon.holdall(&["web", "--stop"]).unwrap();
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServeWeb {
-    /// At this port of 127.0.0.1; without, at the one that is served already, else at any that is free.
+    /// At this port of 127.0.0.1; without, at the one that is served already, else at the last one, else at any that is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }

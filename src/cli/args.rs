@@ -309,7 +309,7 @@ On a computer without a screen:
 /// `web`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct WebArguments {
-    /// The port of 127.0.0.1; without, the one that is served already, else any that is free
+    /// The port of 127.0.0.1; without, the one that is served already, else the last one, else any that is free
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
     /// Open it in the default browser

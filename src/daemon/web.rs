@@ -13,7 +13,7 @@
 
 use super::failure::failure;
 use super::work::Refused;
-use super::{Shared, endpoints, failure as failures, routes};
+use super::{Shared, endpoints, failure as failures, registry, routes};
 use crate::api::{self, Code, Failure};
 use admission::{Asks, Verdict};
 use axum::Router;
@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use peer::OwnPeers;
 use sessions::{Sessions, TOKEN_LIVES};
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::net::TcpListener;
@@ -42,6 +43,10 @@ mod sessions;
 /// What scripts, styles and images may come from: these pages alone. Nothing may frame them, and no form sends anything.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The file in the state directory that has the last port: what a browser keeps for a page, such as a draft, it keeps for the page's
+/// port.
+const LAST_PORT: &str = "web-port";
 
 /// What every answer says.
 const HEADERS: [(HeaderName, &str); 6] = [
@@ -103,16 +108,23 @@ impl Web {
         })
     }
 
-    /// Serves them no more. Whoever was in is out.
+    /// Serves them no more. Whoever was in is out, and the port is free.
     pub async fn end(&self) {
-        *self.serving.lock().await = None;
+        let mut serving = self.serving.lock().await;
+        if let Some(mut ended) = serving.take() {
+            ended.listener.abort();
+            let _ = (&mut ended.listener).await;
+        }
     }
 }
 
 async fn serve(drives: Shared, port: Option<u16>, pages: Arc<Pages>) -> Result<Serving, Failure> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await;
-    let listener = bound.map_err(|error| not_bound(port.unwrap_or(0), &error))?;
+    let last = drives.paths().state.join(LAST_PORT);
+    let listener = bind(port, &last).await?;
     let port = listener.local_addr().map_err(|error| failures::local(&error))?.port();
+    if let Err(error) = registry::replace(&last, format!("{port}\n").as_bytes()) {
+        tracing::warn!(%error, "the next daemon may serve the pages at another port");
+    }
     let (ends, ended) = watch::channel(());
     let door = Arc::new(Door { port, pages: Mutex::new(pages), sessions: Mutex::default(), ended });
     let router = router(drives, door.clone());
@@ -121,6 +133,20 @@ async fn serve(drives: Shared, port: Option<u16>, pages: Arc<Pages>) -> Result<S
         let _ = axum::serve(OwnPeers(listener), router).await;
     });
     Ok(Serving { door, listener, _ends: ends })
+}
+
+/// Listens where it is asked for; else at the last port, unless that is somebody else's by now; else at any.
+async fn bind(asked: Option<u16>, last: &Path) -> Result<TcpListener, Failure> {
+    let at = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    if asked.is_none()
+        && let Ok(text) = std::fs::read_to_string(last)
+        && let Ok(port) = text.trim().parse()
+        && let Ok(listener) = at(port).await
+    {
+        return Ok(listener);
+    }
+    let port = asked.unwrap_or(0);
+    at(port).await.map_err(|error| not_bound(port, &error))
 }
 
 fn not_bound(port: u16, error: &std::io::Error) -> Failure {
