@@ -31,11 +31,34 @@ fn tcp_is_for_this_computer_alone_unless_one_insists() {
         assert!(refused["message"].as_str().unwrap().contains("--insecure"), "{refused}");
         assert_eq!(machine.status()["state"], "Closed", "nothing was begun");
     }
+    // Somebody else listens there.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    assert_eq!(machine.fails(&["drive", "serve", "d", "--tcp", &address]), (1, "failed".into()));
+    assert_eq!(machine.status()["state"], "Closed", "nothing was begun");
     // A name could mean any address by the time it is asked for.
     assert_eq!(machine.fails(&["drive", "serve", "d", "--tcp", "localhost:10809"]), (2, "usage".into()));
     let served = Served::begin_at(&machine, &["--tcp", "0.0.0.0:0", "--insecure"]);
     let mut client = Client::connect_tcp(("127.0.0.1", port(&served.uri)), &Options::default()).unwrap();
     assert_same(&client.read(4096, 1 << 20).unwrap(), &data);
+}
+
+#[test]
+fn a_drive_that_is_served_is_neither_served_again_nor_mounted() {
+    let bench = Bench::new();
+    let machine = with_small_drive(&bench);
+    let served = Served::begin(&machine);
+    let mut client = served.client();
+    client.write(0, &[7; 4096]).unwrap();
+    let again = ["drive", "serve", "d", "--tcp", "127.0.0.1:0"];
+    let at = machine.mountpoint().display().to_string();
+    let mount = ["drive", "open", "d", "--attach", "loop", "--at", &at];
+    for refused in [&again[..], &mount] {
+        assert_eq!(machine.fails(refused), (1, "state".into()), "{refused:?}");
+    }
+    // Its clients notice nothing.
+    assert_eq!(client.read(0, 4096).unwrap(), [7; 4096]);
+    client.flush().unwrap();
 }
 
 #[test]
