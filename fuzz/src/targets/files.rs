@@ -24,7 +24,7 @@ impl<'a> Sparse<'a> {
         let (&[zeros, high, low], rest) = input.split_first_chunk()?;
         let (head, tail) = rest.split_at(usize::from(u16::from_be_bytes([high, low])).min(rest.len()));
         let zeros = if zeros == 0 { 0 } else { 1_u64 << (zeros % 63) };
-        let local = RefCell::new(vec![0..HEAD_BYTES]);
+        let local = RefCell::new(std::iter::once(0..HEAD_BYTES).collect());
         Some(Self { head, tail, len: rest.len() as u64 + zeros, local })
     }
 
