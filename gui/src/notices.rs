@@ -1,5 +1,6 @@
 //! What is worth interrupting a person for: a drive that needs them, a conflict, a pin that is complete, a server that went away. What comes
-//! together is told together; a server is told of once, until it was back.
+//! together is told together; a server is told of once for all drives on it, until it was back. A later notice takes the place of
+//! the one before, so the last one about servers names all that are away.
 
 use crate::card::{needs_person, reason};
 use crate::texts::{counted, said, text};
@@ -67,7 +68,7 @@ struct Before {
 impl Notices {
     /// A drive is so now. What it was when it is seen first is no news, but that it needs a person.
     pub fn see(&mut self, now: Duration, status: &DriveStatus) {
-        let server = (status.state == DriveState::Offline).then(|| server(&status.store).to_owned());
+        let server = (status.state == DriveState::Offline).then(|| server(&status.store));
         let incomplete =
             status.pins.iter().filter(|pin| !pin.is_ready()).map(|pin| pin.path.clone()).collect();
         let next =
@@ -114,18 +115,25 @@ impl Notices {
             .collect();
         let mut notices: Vec<_> =
             due.into_iter().filter_map(|kind| Some(told(kind, self.waiting.remove(&kind)?.1))).collect();
+        notices.extend(self.servers(now));
+        notices
+    }
+
+    /// All servers that stay away, where one of them is news.
+    fn servers(&mut self, now: Duration) -> Option<Notice> {
+        let mut is_news = false;
+        let mut servers = Vec::new();
         for (server, (since, is_told)) in &mut self.away {
-            if !*is_told && now.saturating_sub(*since) >= AWAY_FOR {
-                *is_told = true;
-                notices.push(Notice {
-                    kind: Kind::Network,
-                    title: said("notice.network", &[("server", server)]),
-                    body: text("notice.network.body"),
-                    drive: None,
-                });
+            if now.saturating_sub(*since) >= AWAY_FOR {
+                is_news |= !std::mem::replace(is_told, true);
+                servers.push(server.as_str());
             }
         }
-        notices
+        let first = servers.first().filter(|_| is_news)?;
+        let title = counted("notice.network", servers.len() as u64, &[("server", first)]);
+        let names = (servers.len() > 1).then(|| servers.join(", "));
+        let body = names.into_iter().chain([text("notice.network.body")]).collect::<Vec<_>>().join("\n");
+        Some(Notice { kind: Kind::Network, title, body, drive: None })
     }
 
     fn look_at_servers(&mut self, now: Duration) {
@@ -148,20 +156,37 @@ fn told(kind: Kind, about: Vec<(String, String)>) -> Notice {
         Kind::PinComplete => "notice.pin",
         Kind::Network => "notice.network",
     };
+    // What is the same of several drives is said once, as where their server refuses access.
+    let mut bodies: Vec<(String, Vec<&str>)> = Vec::new();
+    for (drive, text) in &about {
+        match bodies.iter_mut().find(|(known, _)| known == text) {
+            Some((_, drives)) => drives.push(drive),
+            None => bodies.push((text.clone(), vec![drive])),
+        }
+    }
     let bodies: Vec<_> = match drives.len() {
-        1 => about.iter().map(|(_, text)| text.clone()).collect(),
-        _ => about.iter().map(|(drive, text)| format!("{drive}: {text}")).collect(),
+        1 => bodies.into_iter().map(|(text, _)| text).collect(),
+        _ => bodies.into_iter().map(|(text, drives)| format!("{}: {text}", drives.join(", "))).collect(),
     };
     Notice { kind, title: counted(key, count, &[("name", &name)]), body: bodies.join("\n"), drive }
 }
 
-/// What of a store's address is a server: drives on one go and come together.
-fn server(store: &str) -> &str {
+/// What of a store's address is a server: drives on one go and come together, in whatever buckets they are.
+fn server(store: &str) -> String {
     let (scheme, rest) = store.split_once("://").unwrap_or(("", store));
+    let host = |address: &str| address.split(['/', '?']).next().unwrap_or(address).to_owned();
     match scheme {
         // A disk is not away as a server is: each directory for itself.
-        "file" => store,
-        _ => rest.split(['/', '?']).next().unwrap_or(rest),
+        "file" => rest.to_owned(),
+        "s3" => {
+            let query = rest.split_once('?').map_or("", |(_, query)| query);
+            let endpoint = query.split('&').find_map(|pair| pair.strip_prefix("endpoint="));
+            let Some(endpoint) = endpoint else { return text("s3.aws") };
+            // As addresses in addresses are written.
+            let endpoint = endpoint.replace("%3A", ":").replace("%2F", "/");
+            host(endpoint.split_once("://").map_or(&*endpoint, |(_, rest)| rest))
+        }
+        _ => host(rest),
     }
 }
 
@@ -237,27 +262,75 @@ mod tests {
         assert!(told[0].body.contains("photos"));
     }
 
+    /// Drives that are so, each on its store.
+    fn on(notices: &mut Notices, at: u64, state: DriveState, drives: &[(&str, &str)]) {
+        for (name, store) in drives {
+            let mut drive = in_state(name, state);
+            drive.store = (*store).to_owned();
+            notices.see(s(at), &drive);
+        }
+    }
+
+    const NAS: [(&str, &str); 3] = [
+        ("a", "s3://one/a?endpoint=http%3A%2F%2Fnas.example%3A7070&region=us-east-1"),
+        ("b", "s3://one/b?endpoint=http%3A%2F%2Fnas.example%3A7070&region=us-east-1"),
+        ("c", "s3://two?endpoint=http%3A%2F%2Fnas.example%3A7070&path_style=false"),
+    ];
+
     #[test]
     fn a_server_that_stays_away_is_told_once_for_all_its_drives() {
         let mut notices = Notices::default();
-        let away = |notices: &mut Notices, at, state| {
-            for name in ["a", "b"] {
-                notices.see(s(at), &in_state(name, state));
-            }
-        };
-        away(&mut notices, 0, DriveState::Offline);
+        on(&mut notices, 0, DriveState::Offline, &NAS);
         assert_eq!(notices.take(s(19)), []);
         let told = notices.take(s(20));
-        assert_eq!((told.len(), told[0].title.as_str()), (1, "bucket cannot be reached"));
+        assert_eq!((told.len(), told[0].title.as_str()), (1, "nas.example:7070 cannot be reached"));
+        // Drives that find it away later are no news of it.
+        on(
+            &mut notices,
+            50,
+            DriveState::Offline,
+            &[("d", "s3://three?endpoint=http%3A%2F%2Fnas.example%3A7070")],
+        );
         assert_eq!(notices.take(s(100)), []);
         // It was back, and goes again.
-        away(&mut notices, 200, DriveState::Ready);
-        away(&mut notices, 300, DriveState::Offline);
+        notices.forget("d");
+        on(&mut notices, 200, DriveState::Ready, &NAS);
+        on(&mut notices, 300, DriveState::Offline, &NAS);
         assert_eq!(notices.take(s(320)).len(), 1);
         // One that is away for a moment is no news.
-        away(&mut notices, 400, DriveState::Ready);
-        away(&mut notices, 500, DriveState::Offline);
-        away(&mut notices, 510, DriveState::Ready);
+        on(&mut notices, 400, DriveState::Ready, &NAS);
+        on(&mut notices, 500, DriveState::Offline, &NAS);
+        on(&mut notices, 510, DriveState::Ready, &NAS);
         assert_eq!(notices.take(s(600)), []);
+    }
+
+    #[test]
+    fn what_takes_the_place_of_a_notice_tells_of_all_servers_that_are_away() {
+        let mut notices = Notices::default();
+        on(&mut notices, 0, DriveState::Offline, &NAS);
+        assert_eq!(notices.take(s(20)).len(), 1);
+        on(
+            &mut notices,
+            60,
+            DriveState::Offline,
+            &[("d", "s3://four"), ("e", "https://cloud.example/dav/e?ca=/a")],
+        );
+        let told = notices.take(s(80));
+        assert_eq!((told.len(), told[0].title.as_str()), (1, "3 servers cannot be reached"));
+        let first = told[0].body.lines().next();
+        assert_eq!(first, Some("Amazon S3, cloud.example, nas.example:7070"));
+    }
+
+    #[test]
+    fn what_is_the_same_of_several_drives_is_said_once() {
+        let mut notices = Notices::default();
+        for (name, reason) in [("a", "locked out"), ("b", "locked out"), ("c", "disk full")] {
+            let mut drive = in_state(name, DriveState::NeedsAttention);
+            drive.reason = Some(reason.to_owned());
+            notices.see(s(0), &drive);
+        }
+        let told = notices.take(s(5));
+        assert_eq!((told.len(), told[0].title.as_str()), (1, "3 drives need attention"));
+        assert_eq!(told[0].body, "a, b: Locked out.\nc: Disk full.");
     }
 }
