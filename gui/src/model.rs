@@ -160,7 +160,7 @@ pub(crate) mod tests {
         // A MiB each second of the drive, half of it on the wire.
         assert_eq!((card.up_rate, card.eta_s), (512 << 10, Some(120)));
         assert_eq!(card.progress, Some(Done { done_bytes: 10 << 20, total_bytes: total }));
-        assert_eq!(model.overview().line, "Uploading 90 MB, 2 min left");
+        assert_eq!(model.overview().line, "Uploading 90 MiB, 2 min left");
 
         // Nothing more is told: the rate goes down, and the time is not told any more.
         model.tick(at(14_000));

@@ -108,6 +108,6 @@ mod tests {
     fn plurals_are_chosen_and_placeholders_filled() {
         assert_eq!(counted("line.attention", 1, &[]), "1 drive needs attention");
         assert_eq!(counted("line.attention", 3, &[]), "3 drives need attention");
-        assert_eq!(said("line.uploading", &[("size", "1 GB")]), "Uploading 1 GB");
+        assert_eq!(said("line.uploading", &[("size", "1 GiB")]), "Uploading 1 GiB");
     }
 }

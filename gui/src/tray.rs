@@ -199,10 +199,10 @@ mod tests {
     fn quitting_asks_only_where_something_is_only_here() {
         assert_eq!(menu(&[("work", DriveState::Ready, 0)], None).leaving, None);
         let leaving = menu(&[("work", DriveState::Ready, 340 << 20)], None).leaving.unwrap();
-        assert!(leaving.message.starts_with("340 MB are only on this computer."), "{}", leaving.message);
-        assert!(leaving.message.contains("goes on uploading"), "{}", leaving.message);
+        assert!(leaving.message.starts_with("340 MiB exist only on this computer."), "{}", leaving.message);
+        assert!(leaving.message.contains("keeps uploading"), "{}", leaving.message);
         let waiting = menu(&[("work", DriveState::Paused, 1)], None).leaving.unwrap();
-        assert!(waiting.message.contains("nothing of it is uploaded now"), "{}", waiting.message);
+        assert!(waiting.message.contains("uploads are on hold"), "{}", waiting.message);
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         let menu = TrayMenu::down(340 << 20);
         assert_eq!(ids(&menu), ["status", "start", "", "window", "", "quit"]);
         let leaving = menu.leaving.unwrap();
-        assert!(leaving.message.contains("does not run"), "{}", leaving.message);
+        assert!(leaving.message.contains("is not running"), "{}", leaving.message);
         assert_eq!(TrayMenu::down(0).leaving, None);
         assert_eq!(ids(&TrayMenu::connecting()), ["status", "", "window", "", "quit"]);
     }

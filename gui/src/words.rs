@@ -2,12 +2,13 @@
 
 use crate::texts::{counted, said};
 
-const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
+const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/// Bytes in steps of 1024, with at most three digits: `1.2 GB`. The pages write them in the same way.
+/// Bytes in steps of 1024, with at most three digits: `1.2 GiB`. The pages write them in the same way, and so do the command line and
+/// whatever the daemon says.
 pub fn size(bytes: u64) -> String {
     let (mut scaled, mut unit) = (bytes as f64, 0);
-    // 999.6 KB would be read as 1000 KB.
+    // 999.6 KiB would be read as 1000 KiB.
     while scaled >= 999.5 && unit < UNITS.len() - 1 {
         scaled /= 1024.0;
         unit += 1;
@@ -53,12 +54,12 @@ mod tests {
         for (bytes, text) in [
             (0, "0 B"),
             (999, "999 B"),
-            (1000, "1 KB"),
-            (1 << 20, "1 MB"),
-            (1_288_490_189, "1.2 GB"),
-            (150 << 20, "150 MB"),
-            (1023 << 20, "1 GB"),
-            (u64::MAX, "16384 PB"),
+            (1000, "1 KiB"),
+            (1 << 20, "1 MiB"),
+            (1_288_490_189, "1.2 GiB"),
+            (150 << 20, "150 MiB"),
+            (1023 << 20, "1 GiB"),
+            (u64::MAX, "16384 PiB"),
         ] {
             assert_eq!(size(bytes), text, "{bytes}");
         }

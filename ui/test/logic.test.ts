@@ -15,19 +15,20 @@ describe('sizes', () => {
       '0 B',
       '1 B',
       '999 B',
-      '1 KB',
-      '1 KB',
-      '1.5 KB',
-      '1 MB',
-      '5 GB',
+      '1 KiB',
+      '1 KiB',
+      '1.5 KiB',
+      '1 MiB',
+      '5 GiB',
     ]);
   });
 
   it('are written in many ways', () => {
-    expect(['20G', '1.5 TB', '500 kB', '1,5 MiB', '42', ' 7 b '].map(parseBytes)).toEqual([
+    expect(['20G', '20 GB', '1.5 TiB', '500 kb', '1,5 MiB', '42', ' 7 b '].map(parseBytes)).toEqual([
       20 * 1024 ** 3,
+      20e9,
       1.5 * 1024 ** 4,
-      500 * 1024,
+      500e3,
       1.5 * 1024 ** 2,
       42,
       7,

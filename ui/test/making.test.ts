@@ -30,7 +30,7 @@ describe('the wizard', () => {
 
   async function filled() {
     const wizard = new Wizard();
-    Object.assign(wizard.draft, { kind: 's3', bucket: 'b', accessKey: 'AK', name: 'work', size: '1 GB' });
+    Object.assign(wizard.draft, { kind: 's3', bucket: 'b', accessKey: 'AK', name: 'work', size: '1 GiB' });
     Object.assign(wizard.typed, { secretKey: 's', passphrase: 'p q', again: 'p q' });
     await wizard.test();
     return wizard;
@@ -105,6 +105,58 @@ describe('the wizard', () => {
       wizard.change();
       expect([wizard.step, wizard.stage]).toEqual([step, null]);
     }
+  });
+
+  const there = (uuid: string, changes = {}) => ({
+    uuid,
+    name: uuid,
+    is_fork: false,
+    held: false,
+    current: { device: 'desk', committed_at: '2026-11-20T10:00:00Z', size_bytes: 1 },
+    ...changes,
+  });
+
+  async function existing(...found: object[]) {
+    const wizard = await filled();
+    wizard.draft.existing = true;
+    fake.answers['POST /v1/stores/drives'] = () => found;
+    fake.answers['POST /v1/drives/add'] = () => created;
+    expect([wizard.complete('drive'), wizard.complete('protection')]).toEqual([true, false]);
+    await wizard.find();
+    return wizard;
+  }
+
+  it('takes the only drive that a store has, under its own name', async () => {
+    const wizard = await existing(there('photos'));
+    expect([wizard.chosen, wizard.draft.name, wizard.complete('protection')]).toEqual(['photos', 'photos', true]);
+    await wizard.make();
+    expect(fake.asked.find((one) => one.what === 'POST /v1/drives/add')?.body).toMatchObject({
+      name: 'photos',
+      drive: 'photos',
+      secrets: { passphrase: 'p q' },
+    });
+  });
+
+  it('asks which one it is to be where a store has several', async () => {
+    const fork = there('u', { name: 'photos (fork from desk, 2026-11-20)', is_fork: true });
+    const wizard = await existing(there('photos'), there('films'), there('here', { known_as: 'here' }), fork);
+    expect([wizard.chosen, wizard.complete('protection')]).toEqual(['', false]);
+    wizard.choose('films');
+    expect([wizard.draft.name, wizard.complete('protection')]).toEqual(['films', true]);
+    wizard.choose('u');
+    expect(wizard.draft.name).toBe('photos-fork-from-desk-2026-11-20');
+    // With another passphrase it would be another answer.
+    wizard.typed.passphrase = 'q';
+    expect([wizard.drives, wizard.complete('protection')]).toEqual([null, false]);
+  });
+
+  it('says at once what does not unlock a drive', async () => {
+    const wizard = await existing();
+    fake.answers['POST /v1/stores/drives'] = () => {
+      throw refused('passphrase_wrong');
+    };
+    await wizard.find();
+    expect([wizard.findFailure?.code, wizard.complete('protection')]).toEqual(['passphrase_wrong', false]);
   });
 
   it('takes a draft up where secrets are typed', () => {

@@ -60,7 +60,7 @@ pub fn findings(report: &Report) -> Vec<StoreFinding> {
     };
     let seen = report.seen;
     let current = seen.created && seen.replaced && (seen.deleted || !report.rights.delete);
-    found("other devices see changes", current, "at once", "late");
+    found("other computers see changes", current, "at once", "late");
     found("listings", seen.listed, "always current", "late");
     found("parts of objects", report.ranges_exact, "exact", "not what was asked for");
     let races = &report.races;

@@ -61,6 +61,9 @@ export class Client {
   testStore = (store: string, credentials: api.StoreCredentials | undefined, following?: Following) =>
     this.post<api.StoreTested>('/v1/stores/test', { store, credentials }, following);
 
+  findDrives = (store: string, credentials: api.StoreCredentials | undefined, secrets: api.Secrets) =>
+    this.post<api.StoreDrive[]>('/v1/stores/drives', { store, credentials, secrets });
+
   activity = ({
     limit,
     before,

@@ -869,6 +869,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/stores/drives": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Which drives a store has, for whoever adds one of them */
+        post: operations["post_stores_drives"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/stores/login": {
         parameters: {
             query?: never;
@@ -1483,6 +1500,18 @@ export interface components {
             /** @description The cause, one sentence. */
             message: string;
         };
+        /** @description Asks which drives a store has. */
+        FindDrives: {
+            /** @description With these credentials, which are not kept; without, with those that are. */
+            credentials?: components["schemas"]["StoreCredentials"] | null;
+            /**
+             * @description What unlocks them, if they are encrypted: their names are sealed too.
+             * @default {}
+             */
+            secrets: components["schemas"]["Secrets"];
+            /** @description The store. */
+            store: string;
+        };
         /** @description One thing that was looked at. */
         Finding: {
             /** @description What mends it, where something does. */
@@ -1992,7 +2021,7 @@ export interface components {
         ServeWeb: {
             /**
              * Format: uint16
-             * @description At this port of 127.0.0.1; without, at the one that is served already, else at any that is free.
+             * @description At this port of 127.0.0.1; without, at the one that is served already, else at the last one, else at any that is free.
              */
             port?: number | null;
         };
@@ -2071,6 +2100,21 @@ export interface components {
             kind: "bearer";
             /** @description The token. */
             token: string;
+        };
+        /** @description A drive that a store has. */
+        StoreDrive: {
+            /** @description Its current version, and the device that has written it. */
+            current: components["schemas"]["Version"];
+            /** @description Whether that device still has it open. */
+            held: boolean;
+            /** @description Whether it is what a device had of another drive when that was taken over. */
+            is_fork: boolean;
+            /** @description What it is called on this device, where it is known. */
+            known_as: string | null;
+            /** @description Its name there. */
+            name: string;
+            /** @description Its identity. */
+            uuid: string;
         };
         /** @description One thing that was tried. */
         StoreFinding: {
@@ -4021,6 +4065,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StoreLogin"][];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_stores_drives: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FindDrives"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["StoreDrive"][];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
                 };
             };
             /** @description It was refused, and nothing was changed */

@@ -57,7 +57,7 @@ export const emptyDraft = (): Draft => ({
   directory: '',
   existing: false,
   name: '',
-  size: '100 GB',
+  size: '100 GiB',
   encrypt: true,
   unlockBy: 'passphrase',
   mountpoint: '',
@@ -99,6 +99,14 @@ export function forget(storage: Pick<Storage, 'removeItem'>): void {
   } catch {
     // Nothing was kept either.
   }
+}
+
+/** What a drive may be called that is called so elsewhere. */
+export function nameFrom(text: string): string {
+  return text
+    .replace(/[^A-Za-z0-9._-]+/g, '-')
+    .replace(/^[._-]+|-+$/g, '')
+    .slice(0, 64);
 }
 
 /** What a drive may be called: a part of a path, as the daemon has it. */

@@ -2,13 +2,13 @@
 
 import { t } from './text';
 
-const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
-/** Bytes in steps of 1024, with at most three digits: `1.2 GB`. */
+/** Bytes in steps of 1024, with at most three digits: `1.2 GiB`. */
 export function bytes(value: number): string {
   let unit = 0;
   let scaled = Math.max(0, value);
-  // 999.6 KB would be read as 1000 KB.
+  // 999.6 KiB would be read as 1000 KiB.
   while (scaled >= 999.5 && unit < UNITS.length - 1) {
     scaled /= 1024;
     unit += 1;
@@ -21,12 +21,12 @@ export function rate(bytesPerSecond: number): string {
   return t('unit.per_second', { size: bytes(bytesPerSecond) });
 }
 
-/** Bytes that a person writes: `20G`, `1.5 TB`, `500k`. `undefined` where it is none. */
+/** Bytes that a person writes, as the command line has it: `20G` and `20 GiB` are binary, `20 GB` is decimal. `undefined` where it is none. */
 export function parseBytes(text: string): number | undefined {
-  const match = /^\s*(\d+(?:[.,]\d+)?)\s*([kmgtp]?)(?:i?b)?\s*$/i.exec(text);
-  if (!match) return undefined;
-  const power = ['', 'k', 'm', 'g', 't', 'p'].indexOf((match[2] ?? '').toLowerCase());
-  return Math.round(Number((match[1] ?? '').replace(',', '.')) * 1024 ** power);
+  const [, number = '', unit = '', rest = ''] = /^\s*(\d+(?:[.,]\d+)?)\s*([kmgtp]?)(i?b)?\s*$/i.exec(text) ?? [];
+  if (number === '') return undefined;
+  const power = ['', 'k', 'm', 'g', 't', 'p'].indexOf(unit.toLowerCase());
+  return Math.round(Number(number.replace(',', '.')) * (/^b/i.test(rest) ? 1000 : 1024) ** power);
 }
 
 /** How long ago, coarsely: it is read at a glance and need not be redrawn every second. */

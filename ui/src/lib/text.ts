@@ -9,9 +9,12 @@ type Plural = { one: string; other: string };
 const plurals = new Intl.PluralRules('en');
 const numbers = new Intl.NumberFormat('en');
 
-/** A text with its `{placeholders}` filled in. `count` decides which form of a plural it is. */
+/**
+ * A text with its `{placeholders}` filled in. `count` decides which form of a plural it is. What is built has most texts in place of
+ * their keys.
+ */
 export function t(key: TextKey, values: Record<string, string | number> = {}): string {
-  const entry: string | Plural = catalogue[key];
+  const entry: string | Plural = (catalogue as Partial<Catalogue>)[key] ?? key;
   let text;
   if (typeof entry === 'string') {
     text = entry;

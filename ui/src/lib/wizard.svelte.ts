@@ -2,8 +2,17 @@
 
 import { client, live } from '../app';
 import { Refused, failureOf } from '../backend/backend';
-import type { Created, Failure, Opened, Progress, StoreLogin, StoreTested } from '../backend/shapes';
-import { forget, load, nothingTyped, save, validName, type Draft } from './draft';
+import type {
+  Created,
+  Failure,
+  Opened,
+  Progress,
+  Secrets,
+  StoreDrive,
+  StoreLogin,
+  StoreTested,
+} from '../backend/shapes';
+import { forget, load, nameFrom, nothingTyped, save, validName, type Draft } from './draft';
 import { parseBytes } from './format';
 import { credentials, sameLogin, storeUrl } from './store-url';
 
@@ -28,6 +37,14 @@ export class Wizard {
   testProgress = $state.raw<Progress | null>(null);
   testFailure = $state.raw<Failure | null>(null);
 
+  /** The drives that the store has, once what unlocks them was typed. */
+  #found = $state.raw<StoreDrive[] | null>(null);
+  #foundAs = $state('');
+  /** The identity of the one that it is to be. */
+  chosen = $state('');
+  finding = $state(false);
+  findFailure = $state.raw<Failure | null>(null);
+
   stage = $state<Stage | null>(null);
   /** Where it failed, and why. */
   failed = $state.raw<{ stage: Stage; failure: Failure } | null>(null);
@@ -41,9 +58,13 @@ export class Wizard {
   );
   /** What the store said of what is typed now. */
   verdict = $derived(this.tested && this.#testedAs === this.#asked() ? this.tested : null);
+  /** What the store has, by what is typed now. */
+  drives = $derived(this.#found && this.#foundAs === this.#unlockedBy() ? this.#found : null);
   step = $derived<Step>(STEPS[this.draft.step] ?? 'kind');
   sizeBytes = $derived(parseBytes(this.draft.size));
   taken = $derived(live.overview?.drives.some((card) => card.name === this.draft.name.trim()) ?? false);
+
+  named = $derived(validName(this.draft.name.trim()) && !this.taken);
 
   constructor() {
     // Secrets were not kept: one goes back to where they are typed.
@@ -78,9 +99,10 @@ export class Wizard {
       case 'store':
         return this.verdict !== null && this.verdict.usable && (this.verdict.store_mode !== 'none' || draft.acceptWeak);
       case 'drive':
-        return validName(draft.name.trim()) && !this.taken && (draft.existing || (this.sizeBytes ?? 0) >= SIZE_MIN);
+        return draft.existing || (this.named && (this.sizeBytes ?? 0) >= SIZE_MIN);
       case 'protection':
-        return draft.existing || !draft.encrypt || (typed.passphrase !== '' && typed.passphrase === typed.again);
+        if (draft.existing) return this.drives !== null && this.chosen !== '' && this.named;
+        return !draft.encrypt || (typed.passphrase !== '' && typed.passphrase === typed.again);
       case 'place':
         return (
           (draft.mountpoint.trim() === '' || draft.mountpoint.trim().startsWith('/')) &&
@@ -110,6 +132,44 @@ export class Wizard {
     }
   }
 
+  #secrets(): Secrets {
+    const { typed } = this;
+    if (this.draft.unlockBy === 'recovery') return typed.recovery.trim() ? { recovery_key: typed.recovery.trim() } : {};
+    return typed.passphrase ? { passphrase: typed.passphrase } : {};
+  }
+
+  #unlockedBy(): string {
+    return JSON.stringify([this.#asked(), this.#secrets()]);
+  }
+
+  /** Looks which drives the store has. The only one that can be added is the one that is meant. */
+  async find(): Promise<void> {
+    const { url } = this;
+    if (url === undefined || this.finding) return;
+    const as = this.#unlockedBy();
+    this.finding = true;
+    this.findFailure = null;
+    this.#found = null;
+    this.chosen = '';
+    try {
+      const found = await client.findDrives(url, credentials(this.draft, this.typed), this.#secrets());
+      this.#found = found;
+      this.#foundAs = as;
+      const [first, ...more] = found.filter((one) => !one.known_as && !one.is_fork);
+      if (first && more.length === 0) this.choose(first.uuid);
+    } catch (error) {
+      this.findFailure = failureOf(error);
+    } finally {
+      this.finding = false;
+    }
+  }
+
+  /** It is to be this one, under its own name if that can be. */
+  choose(uuid: string): void {
+    this.chosen = uuid;
+    this.draft.name = nameFrom(this.drives?.find((one) => one.uuid === uuid)?.name ?? '');
+  }
+
   /** Makes the drive, or makes it known here; then, unless there is a recovery key to be written down first, mounts it. */
   async make(): Promise<void> {
     const { draft, typed, url } = this;
@@ -119,12 +179,8 @@ export class Wizard {
     const onProgress = (said: Progress) => (this.progress = said);
     const made = await this.#at('create', () => {
       if (draft.existing) {
-        const secret =
-          draft.unlockBy === 'recovery'
-            ? typed.recovery.trim() && { recovery_key: typed.recovery.trim() }
-            : typed.passphrase && { passphrase: typed.passphrase };
         return client.add(
-          { name, store: url, secrets: secret || {}, ...(given && { credentials: given }) },
+          { name, store: url, drive: this.chosen, secrets: this.#secrets(), ...(given && { credentials: given }) },
           { onProgress },
         );
       }
@@ -167,6 +223,7 @@ export class Wizard {
 
   /** Back to the steps, to change what was wrong. */
   change(): void {
+    const { draft } = this;
     const code = this.failed?.failure.code;
     this.stage = null;
     this.failed = null;
@@ -174,11 +231,13 @@ export class Wizard {
       code === 'passphrase_needed' || code === 'passphrase_wrong'
         ? 'protection'
         : code === 'exists' || code === 'not_found'
-          ? 'drive'
+          ? draft.existing
+            ? 'protection'
+            : 'drive'
           : code === 'credentials' || code === 'offline'
             ? 'store'
             : 'summary';
-    this.draft.step = STEPS.indexOf(at);
+    draft.step = STEPS.indexOf(at);
   }
 
   async #at<T>(stage: Stage, work: () => Promise<T>): Promise<T | undefined> {
