@@ -193,13 +193,16 @@ fn explained(status: &DriveStatus) -> (Option<String>, Option<String>) {
 }
 
 fn actions(status: &DriveStatus) -> Vec<Action> {
-    if status.state == DriveState::Connecting {
+    if matches!(status.state, DriveState::Connecting | DriveState::Recovering) {
         return vec![Action::Close];
     }
     if status.mountpoint.is_none() {
-        // One that could not be opened again as it was is still wanted open.
         return match status.state {
             DriveState::Closed => vec![Action::Open],
+            // It is closed, and what only this computer has is on its way, or waits for that.
+            DriveState::Paused if status.paused => vec![Action::Open, Action::Resume],
+            DriveState::Paused | DriveState::Syncing => vec![Action::Open],
+            // One that could not be opened again as it was is still wanted open.
             _ => vec![Action::Open, Action::Close],
         };
     }
@@ -272,7 +275,7 @@ mod tests {
         });
         status.forks = vec![serde_json::from_value(fork).unwrap()];
         let told = reason(&status).unwrap();
-        assert_eq!(told, "vm has taken the drive over. Your changes go on here as a fork.");
+        assert_eq!(told, "vm has taken over the drive. Your changes continue here as a fork.");
         (status.state, status.reason) = (DriveState::ReadOnly, Some("vm has it".to_owned()));
         assert_eq!(reason(&status).as_deref(), Some("vm has it."));
     }
@@ -294,5 +297,10 @@ mod tests {
         assert_eq!(offered(&status), [Open]);
         status.state = DriveState::NeedsAttention;
         assert_eq!(offered(&status), [Open, Close]);
+        // Closed, with something that is not uploaded yet.
+        (status.state, status.paused) = (DriveState::Paused, true);
+        assert_eq!(offered(&status), [Open, Resume]);
+        (status.state, status.paused) = (DriveState::Syncing, false);
+        assert_eq!(offered(&status), [Open]);
     }
 }

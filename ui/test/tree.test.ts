@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { FolderEntry } from '../src/backend/shapes';
-import { changes, coveredBy, move, parent, rows, tick, toggle, type Wishes } from '../src/lib/tree';
+import { changes, coveredBy, move, parent, rows, stateOf, tick, toggle, type Wishes } from '../src/lib/tree';
 
 const entry = (name: string, kind: FolderEntry['kind'] = 'folder'): FolderEntry =>
   ({ name, kind, bytes: 1, local_bytes: 0, state: 'online_only', pinned_by: null }) as FolderEntry;
@@ -69,5 +69,23 @@ describe('the tree', () => {
     expect(move('End', 0, open)).toEqual({ to: 3 });
     expect(move('x', 0, open)).toBeUndefined();
     expect([parent('a/b'), parent('a'), parent('')]).toEqual(['a', '', undefined]);
+  });
+
+  it('tells how a folder is once all that is below it was looked at', () => {
+    const file = (name: string, state: FolderEntry['state']) => ({ ...entry(name, 'file'), state });
+    const inside = (...files: FolderEntry[]) =>
+      new Map([
+        ['a', [{ ...entry('b'), state: null }]],
+        ['a/b', files],
+      ]);
+    const folder = { ...entry('a'), state: null };
+    const how = (...files: FolderEntry[]) => stateOf('a', folder, inside(...files));
+    expect(how(file('x', 'online_only'), file('y', 'online_only'))).toBe('online_only');
+    expect(how(file('x', 'available'))).toBe('available');
+    expect(how(file('x', 'available'), file('y', 'online_only'))).toBe('partly');
+    // Not looked at, or empty: nothing is said of it.
+    expect(how()).toBeNull();
+    expect(stateOf('a', folder, new Map())).toBeNull();
+    expect(stateOf('a', { ...folder, state: 'always_keep' }, inside(file('x', 'available')))).toBe('always_keep');
   });
 });

@@ -36,6 +36,7 @@ export class DriveActions {
   upload = () => this.#run('upload', () => client.uploadNow(this.name()), t('said.upload', { name: this.name() }));
 
   async #run(what: NonNullable<DriveActions['what']>, work: () => Promise<unknown>, said?: string): Promise<void> {
+    if (this.doing.busy) return;
     this.what = what;
     await this.doing.run(async () => {
       await work();

@@ -92,6 +92,19 @@ export function rows(known: ReadonlyMap<string, readonly FolderEntry[]>, open: R
   return found;
 }
 
+/** How an entry is: of a folder that was looked into as what is in it, which only together says something; else as the daemon has it. */
+export function stateOf(
+  path: string,
+  entry: FolderEntry,
+  known: ReadonlyMap<string, readonly FolderEntry[]>,
+): FolderEntry['state'] {
+  const inside = entry.state ? undefined : known.get(path);
+  if (!inside?.length) return entry.state;
+  const states = new Set(inside.map((one) => stateOf(join(path, one.name), one, known)));
+  if (states.has(null)) return null;
+  return states.size === 1 ? ([...states][0] ?? null) : 'partly';
+}
+
 export type Move = { to: number } | { open: string } | { close: string } | undefined;
 
 /** What a key does in a tree, as people know it from file managers. */
