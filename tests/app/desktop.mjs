@@ -125,10 +125,10 @@ async function tray({ a, session, page, panel }) {
 
   await step('it says what is only here, by its look too', async () => {
     await save(join(a.mnt, 'film.bin'), randomBytes(3 * MB));
-    await panel.has(/^Paused by you, .* MB waiting$/);
+    await panel.has(/^Paused by you, .* MiB waiting$/);
     const waiting = await panel.tell('icon');
     assert.notEqual(waiting.pixels, safe.pixels);
-    await page.says('MB waiting');
+    await page.says('MiB waiting');
   });
 
   await step('it starts with the desktop, if that is wanted', async () => {
@@ -202,7 +202,7 @@ async function notices({ a, b, page, panel, store }) {
       return all.length > 0 && all;
     });
     assert.match(notice.title, /work/);
-    assert.match(notice.body, /has taken the drive over/);
+    assert.match(notice.body, /has taken over the drive/);
     assert.equal((await panel.tell('icon')).status, 'NeedsAttention');
     await panel.click('Settings');
     await until('settings are shown', async () => (await page.hash()) === '#/settings');
@@ -231,7 +231,7 @@ async function quitting({ a, page, panel }) {
     await page.says('Quit Holdall?');
     assert.match(
       await page.text(),
-      /MB are only on this computer, and nothing of it is uploaded now\. The background service stays/,
+      /MiB exist only on this computer, and uploads are on hold\. The background service keeps running/,
     );
     await page.click('Keep running');
     await until('the question is gone', async () => !(await page.text()).includes('Quit Holdall?'));

@@ -7,7 +7,6 @@ import { start } from './fake.mjs';
 import { go, open, step } from './steps.mjs';
 
 /** All of the pages, and what comes with the first of them. */
-// A KB has 1024 bytes here, as on the screens.
 const SCRIPT_LIMIT = 200 * 1024;
 const FIRST_LIMIT = 110_000;
 const FRAME_LIMIT_MS = 50;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { go, step } from './steps.mjs';
+import { accessible, go, step, until } from './steps.mjs';
 
 const focused = (page) =>
   page.evaluate(() => {
@@ -42,6 +42,49 @@ async function tab(page, name, key = 'Tab') {
   assert.fail(`${name} is not reached: ${way.join(', ')}`);
 }
 
+/** What Tab comes to; of radio buttons one in each group. */
+const STOPS = 'a[href], button, input:not([type=radio]), select, summary, [tabindex="0"]';
+
+/**
+ * A dialog as everybody can use it, opened by `button` and left open: the focus goes into it, is in sight wherever it is, comes to
+ * everything, does not leave, and is back after Escape. Nothing in it is wrong for a screen reader.
+ */
+export async function dialog(page, button, where) {
+  const asked = page.getByRole('dialog');
+  const open = async () => {
+    await button.focus();
+    await page.keyboard.press('Enter');
+    await asked.waitFor();
+  };
+  await open();
+  await accessible(page, where);
+  const inside = () => page.evaluate(() => document.activeElement.closest('dialog') !== null);
+  assert.ok(await inside(), `${where}: the focus is not in the dialog`);
+  const stops = await asked.locator(STOPS).count();
+  for (let turn = 0; turn < stops + 3; turn += 1) {
+    const at = await focused(page);
+    // Beyond the last of them is the browser's own frame.
+    if (at.tag !== 'body') {
+      assert.ok(await inside(), `${where}: the focus has left the dialog for ${at.tag} "${at.name}"`);
+      if (turn > 0) assert.ok(at.seen, `${where}: the focus on ${at.tag} "${at.name}" is not in sight`);
+    }
+    await page.evaluate(() => {
+      document.activeElement.dataset.tabbed = '1';
+    });
+    await page.keyboard.press('Tab');
+  }
+  const missed = await asked
+    .locator(STOPS)
+    .evaluateAll((all) => all.filter((one) => !one.disabled && !one.dataset.tabbed).map((one) => one.outerHTML));
+  assert.deepEqual(missed, [], `${where}: what the keyboard does not reach`);
+  await page.keyboard.press('Escape');
+  // Once it is closed it has no role any more, but the page may not have heard of that yet.
+  await page.locator('dialog').waitFor({ state: 'detached' });
+  await until(`${where}: the focus is back`, () => button.evaluate((one) => one === document.activeElement));
+  await open();
+  return asked;
+}
+
 export async function keys(page, { a }) {
   await step('a second drive is made by the keyboard alone', async () => {
     await mkdir(join(a.dir, 'disk'));
@@ -68,7 +111,7 @@ export async function keys(page, { a }) {
     await page.keyboard.type('second');
     await tab(page, 'Size');
     await page.keyboard.press('Control+A');
-    await page.keyboard.type('64 MB');
+    await page.keyboard.type('64 MiB');
     await page.keyboard.press('Enter');
     await tab(page, /^Encrypt everything/);
     await page.keyboard.press('ArrowDown');
@@ -76,7 +119,7 @@ export async function keys(page, { a }) {
     await tab(page, 'Mount at');
     await page.keyboard.type(join(a.dir, 'second'));
     await page.keyboard.press('Enter');
-    await tab(page, 'Make and open drive');
+    await tab(page, 'Create and open drive');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'second is ready' }).waitFor();
     assert.equal((await a.status('second')).mountpoint, join(a.dir, 'second'));

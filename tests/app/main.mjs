@@ -52,6 +52,7 @@ async function whole(chromium, dir) {
     await a.start();
     page = await open(chromium, await a.web());
     const shot = pictures(page, screens);
+    const shotOf = (other, name) => pictures(other, screens)(name);
     const all = { a, b, stand: servers, dir };
     await story.wizard(page, all, shot);
     await story.files(page, all);
@@ -59,7 +60,7 @@ async function whole(chromium, dir) {
     await story.keep(page, all, shot);
     await story.network(page, all, shot);
     await story.snapshot(page, all, shot);
-    await story.fork(page, all, shot);
+    await story.fork(page, all, shot, shotOf);
     await story.again(page, all);
     await keys(page, all);
     await step('every screen is there in both looks', async () => {
@@ -77,7 +78,8 @@ async function whole(chromium, dir) {
     });
     await story.activity(page);
     await story.settings(page, all);
-    await story.security(page, all);
+    await story.security(page, all, shot);
+    await story.lose(page, all);
     await story.down(page, all, shot);
     assert.deepEqual(page.errors, []);
   } catch (error) {

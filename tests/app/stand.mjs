@@ -19,12 +19,14 @@ export async function stand() {
   };
   const tell = async (word) => {
     child.stdin.write(`${word}\n`);
-    await line();
+    return line();
   };
   return {
     ...JSON.parse(await line()),
     cut: () => tell('cut'),
     restore: () => tell('restore'),
+    /** A WebDAV server as well: its address, and who may enter. */
+    dav: async () => JSON.parse(await tell('dav')),
     end: () =>
       new Promise((done) => {
         child.on('close', done);

@@ -1,9 +1,11 @@
 //! An S3 server and a proxy in front of it, for tests that are not written in Rust.
 //!
 //! It says where they are, as one line of JSON, and then does what it is told on its standard input, a word on a line:
-//! `cut` (nothing gets through any more) and `restore`. It answers each with `ok`, and ends with its input.
+//! `cut` (nothing gets through any more) and `restore`, which it answers with `ok`; `dav` starts a WebDAV server that asks who one is,
+//! and is answered with where that is, like the first line. It ends with its input.
 #![allow(clippy::unwrap_used, reason = "a test's tool may panic")]
 
+use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 use std::io::{BufRead, Write};
@@ -16,16 +18,24 @@ fn main() {
         server.address(),
         proxy.address(),
     ));
+    let mut servers = Vec::new();
     for line in std::io::stdin().lock().lines() {
+        let mut answer = "ok".to_owned();
         match line.unwrap().as_str() {
             "cut" => {
                 proxy.plan(faults::from(0, Fault::CutBeforeBody));
                 proxy.cut_all();
             }
             "restore" => proxy.plan(faults::none()),
+            "dav" => {
+                let server = DavServer::apache(SignIn::Basic);
+                let address = server.url("/");
+                answer = format!(r#"{{"address": "{address}", "user": "{USER}", "password": "{PASSWORD}"}}"#);
+                servers.push(server);
+            }
             other => panic!("{other}: not a command"),
         }
-        say("ok");
+        say(&answer);
     }
 }
 
