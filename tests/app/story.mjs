@@ -407,6 +407,8 @@ export async function snapshot(page, { a }, shot) {
         if (text === 'north\n') return mount;
       }
     });
+    await page.getByText('Since it was opened').waitFor();
+    await page.getByRole('cell', { name: 'before', exact: true }).waitFor();
     await shot('snapshots');
     return at;
   });
