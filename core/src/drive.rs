@@ -2,11 +2,10 @@
 
 use crate::fence;
 use crate::fork;
-use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Geometry, Lineage, Root, Snapshot};
-use crate::map::{Objects, ReadError};
+use crate::map::{self, Objects, ReadError};
 use crate::push::{Device, Reference, ReferenceKind, now_ms};
 use crate::seal::Sealer;
 use crate::store::{Etag, Store, StoreError, When};
@@ -130,10 +129,8 @@ pub async fn heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, Read
 pub async fn all_heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
     let mut heads = Vec::new();
     for listed in store.list("head/").await? {
-        let bytes = store.get(&listed.name, None).await?.bytes;
-        let head = Head::decode(sealer, &bytes)
-            .map_err(|error: FormatError| ReadError::Format { name: listed.name, error })?;
-        heads.push(head);
+        let decode = |bytes: &[u8]| Head::decode(sealer, bytes);
+        heads.push(map::read(store, &listed.name, None, decode).await?.0);
     }
     Ok(heads)
 }
@@ -157,10 +154,8 @@ pub(crate) async fn last_here(objects: &Objects, drive: Uuid) -> Result<(Head, E
 }
 
 async fn read_head(objects: &Objects, drive: Uuid) -> Result<(Head, Etag), DriveError> {
-    let name = head::name(drive);
-    let fetched = objects.store().get(&name, None).await?;
-    let head = Head::decode(objects.sealer(), &fetched.bytes)
-        .map_err(|error| DriveError::Read(ReadError::Format { name, error }))?;
+    let decode = |bytes: &[u8]| Head::decode(objects.sealer(), bytes);
+    let (head, fetched) = map::read(objects.store().as_ref(), &head::name(drive), None, decode).await?;
     Ok((head, fetched.etag))
 }
 

@@ -20,6 +20,7 @@ mod pages;
 
 pub use checkpoint::Checkpoint;
 pub use diff::differing;
+pub(crate) use pages::read;
 pub use pages::{Objects, PageCache, ReadError};
 
 /// What a run of blocks is.

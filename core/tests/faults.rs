@@ -34,6 +34,7 @@ const ACCESS_IS_REFUSED: StoreFaults = StoreFaults {
     zombie: 0,
     busy: 0,
     away: 0,
+    garbled: 0,
     denied: 1000,
     time: Duration::ZERO,
 };

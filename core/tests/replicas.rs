@@ -524,6 +524,7 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
             zombie: rng.random_range(0..40),
             busy: rng.random_range(0..40),
             away: rng.random_range(0..20),
+            garbled: rng.random_range(0..20),
             denied: 0,
             time: Duration::from_millis(rng.random_range(0..500)),
         };

@@ -59,6 +59,7 @@ const STORE_FAULTS: StoreFaults = StoreFaults {
     busy: 10,
     denied: 0,
     away: 3,
+    garbled: 3,
     time: Duration::from_millis(40),
 };
 
@@ -109,7 +110,8 @@ fn device(index: usize) -> Device {
 impl World {
     fn new(seed: u64) -> Self {
         holdall_core::entropy::seed_this_thread(seed);
-        let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
+        let cipher = if seed % 4 < 2 { Cipher::None } else { Cipher::XChaCha20Poly1305 };
+        let sealer = Arc::new(Sealer::new(cipher, &DataKey([7; 32].into())));
         // Every other seed has a store without compare-and-swap.
         let store = match seed % 2 {
             0 => SimStore::new(seed ^ 1, StoreFaults::default()),

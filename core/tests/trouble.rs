@@ -22,6 +22,7 @@ const STORE_AWAY: StoreFaults = StoreFaults {
     busy: 0,
     denied: 0,
     away: 0,
+    garbled: 0,
     time: Duration::ZERO,
 };
 /// More than a file of the journal holds.

@@ -2,10 +2,12 @@
 //! compared with what names it.
 
 use super::{DriveError, current};
+use crate::format::FormatError;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Root, TailSegment};
-use crate::format::segment::{self, Directory};
+use crate::format::segment;
 use crate::map::{Content, Frame, Map, Objects, ReadError};
+use crate::store::StoreError;
 use crate::units::BlockRange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,33 +102,43 @@ impl Check<'_> {
             (self.progress)(done as u64, total);
             let name = id.name(ObjectKind::Segment);
             self.checked.objects += 1;
-            let body = match self.objects.store().get(&name, None).await {
-                Ok(fetched) => fetched.bytes,
-                Err(error) => {
-                    self.found("a segment", error.into())?;
-                    continue;
-                }
-            };
-            match segment::decode(self.objects.sealer(), &name, &body) {
-                Ok(Directory::Data { .. } | Directory::Map(_)) => {}
-                Err(error) => self.found("a segment's directory", ReadError::Format { name, error })?,
+            let mut wrong = self.look_at(&name, &frames).await;
+            if matches!(&wrong, Ok(found) if !found.is_empty()) {
+                // It may have been damaged on its way.
+                wrong = self.look_at(&name, &frames).await;
             }
-            for frame in frames {
-                let range = frame.offset as usize..frame.offset as usize + frame.stored_len as usize;
-                let opened = match body.get(range) {
-                    Some(sealed) => self.objects.open_frame(&frame, sealed).map(drop),
-                    None => Err(ReadError::Format {
-                        name: id.name(ObjectKind::Segment),
-                        error: crate::format::FormatError::Truncated,
-                    }),
-                };
-                if let Err(error) = opened {
-                    self.found(&format!("blocks {}", frame.blocks), error)?;
+            match wrong {
+                Ok(found) => {
+                    for (what, error) in found {
+                        self.found(&what, ReadError::Format { name: name.clone(), error })?;
+                    }
                 }
-                tokio::task::coop::consume_budget().await;
+                Err(error) => self.found("a segment", error.into())?,
             }
         }
         (self.progress)(total, total);
         Ok(())
+    }
+
+    /// What is wrong with a segment and these frames of it.
+    async fn look_at(
+        &self,
+        name: &str,
+        frames: &BTreeSet<Frame>,
+    ) -> Result<Vec<(String, FormatError)>, StoreError> {
+        let body = self.objects.store().get(name, None).await?.bytes;
+        let mut wrong = Vec::new();
+        if let Err(error) = segment::decode(self.objects.sealer(), name, &body) {
+            wrong.push(("a segment's directory".to_owned(), error));
+        }
+        for frame in frames {
+            let range = frame.offset as usize..frame.offset as usize + frame.stored_len as usize;
+            let sealed = body.get(range).ok_or(FormatError::Truncated);
+            if let Err(error) = sealed.and_then(|sealed| self.objects.open_frame(frame, sealed)) {
+                wrong.push((format!("blocks {}", frame.blocks), error));
+            }
+            tokio::task::coop::consume_budget().await;
+        }
+        Ok(wrong)
     }
 }

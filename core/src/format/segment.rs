@@ -179,6 +179,26 @@ impl Directory {
     }
 }
 
+/// Checks a whole segment: every box that its directory names opens.
+pub fn verify(sealer: &Sealer, name: &str, body: &[u8]) -> Result<(), FormatError> {
+    let open = |purpose, place: &[u8], offset: u32, stored_len: u32, len_max: usize| {
+        let sealed = body.get(offset as usize..offset as usize + stored_len as usize);
+        sealer.open(purpose, name, place, sealed.ok_or(FormatError::Truncated)?, len_max).map(drop)
+    };
+    match decode(sealer, name, body)? {
+        Directory::Data { frames, .. } => frames.iter().try_for_each(|frame| {
+            let FrameEntry { blocks, offset, stored_len } = *frame;
+            open(Purpose::Frame, &frame_place(blocks), offset, stored_len, blocks.byte_len() as usize)
+        }),
+        Directory::Map(pages) => pages.iter().try_for_each(|page| match page.index {
+            Some(index) => {
+                open(Purpose::Page, &index.to_le_bytes(), page.offset, page.stored_len, PAGE_BYTES_MAX)
+            }
+            None => open(Purpose::Usage, &[], page.offset, page.stored_len, PAGE_BYTES_MAX),
+        }),
+    }
+}
+
 /// A directory as it is sealed.
 pub fn encode_plain(directory: &Directory) -> Vec<u8> {
     let mut w = Writer::new();

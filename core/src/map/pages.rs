@@ -9,11 +9,12 @@ use crate::format::root::{BoxRef, Root, TailSegment};
 use crate::format::segment::{self, Directory, HEADER_BYTES, PAGE_BYTES_MAX};
 use crate::format::usage::{self, Usage};
 use crate::seal::{Purpose, Sealer};
-use crate::store::{Store, StoreError};
+use crate::store::{Fetched, Store, StoreError};
 use crate::units::BlockRange;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -167,11 +168,11 @@ impl Objects {
     /// A root, checked against the hash that names it where one is known.
     pub async fn root(&self, id: ObjectId, hash: Option<[u8; 32]>) -> Result<Root, ReadError> {
         let name = id.name(ObjectKind::Root);
-        let object = self.store.get(&name, None).await?.bytes;
-        if hash.is_some_and(|hash| *blake3::hash(&object).as_bytes() != hash) {
-            return Err(ReadError::Format { name, error: FormatError::Seal });
-        }
-        Root::open(&self.sealer, &name, &object).map_err(|error| ReadError::Format { name, error })
+        let open = |object: &[u8]| match hash {
+            Some(hash) if *blake3::hash(object).as_bytes() != hash => Err(FormatError::Seal),
+            _ => Root::open(&self.sealer, &name, object),
+        };
+        Ok(read(&*self.store, &name, None, open).await?.0)
     }
 
     /// A segment's directory, in one ranged request if it is not remembered.
@@ -182,10 +183,9 @@ impl Objects {
         if let Some(Ok(directory)) = remembered.map(|bytes| segment::decode(&self.sealer, &name, &bytes)) {
             return Ok(directory);
         }
-        let bytes = self.store.get(&name, Some(0..front)).await?.bytes;
-        let decoded = segment::decode(&self.sealer, &name, &bytes);
-        let directory = decoded.map_err(|error| ReadError::Format { name, error })?;
-        self.local.put(place, &bytes);
+        let decode = |bytes: &[u8]| segment::decode(&self.sealer, &name, bytes);
+        let (directory, fetched) = read(&*self.store, &name, Some(0..front), decode).await?;
+        self.local.put(place, &fetched.bytes);
         Ok(directory)
     }
 
@@ -214,31 +214,27 @@ impl Objects {
     /// The directory of a segment of which only the id is known.
     pub async fn directory_of(&self, object: ObjectId) -> Result<Directory, ReadError> {
         let name = object.name(ObjectKind::Segment);
-        let bytes = self.store.get(&name, None).await?.bytes;
-        segment::decode(&self.sealer, &name, &bytes).map_err(|error| ReadError::Format { name, error })
+        let decode = |bytes: &[u8]| segment::decode(&self.sealer, &name, bytes);
+        Ok(read(&*self.store, &name, None, decode).await?.0)
     }
 
     /// The blocks of a frame, from its box.
-    pub fn open_frame(&self, frame: &Frame, sealed: &[u8]) -> Result<Vec<u8>, ReadError> {
+    pub fn open_frame(&self, frame: &Frame, sealed: &[u8]) -> Result<Vec<u8>, FormatError> {
         let name = frame.segment.name(ObjectKind::Segment);
         let len = frame.blocks.byte_len() as usize;
-        let opened =
-            self.sealer.open(Purpose::Frame, &name, &segment::frame_place(frame.blocks), sealed, len);
-        match opened {
-            Ok(data) if data.len() == len => Ok(data),
-            Ok(_) => {
-                Err(ReadError::Format { name, error: FormatError::Invalid("a frame has the wrong length") })
-            }
-            Err(error) => Err(ReadError::Format { name, error }),
+        match self.sealer.open(Purpose::Frame, &name, &segment::frame_place(frame.blocks), sealed, len)? {
+            data if data.len() == len => Ok(data),
+            _ => Err(FormatError::Invalid("a frame has the wrong length")),
         }
     }
 
     /// The usage table of a root.
     pub async fn usage(&self, place: BoxRef) -> Result<BTreeMap<ObjectId, Usage>, ReadError> {
         let name = place.object.name(ObjectKind::Segment);
-        let sealed = self.fetch(place).await?;
-        let plain = self.sealer.open(Purpose::Usage, &name, &[], &sealed, PAGE_BYTES_MAX);
-        plain.and_then(|plain| usage::decode(&plain)).map_err(|error| ReadError::Format { name, error })
+        let decode = |sealed: &[u8]| {
+            usage::decode(&self.sealer.open(Purpose::Usage, &name, &[], sealed, PAGE_BYTES_MAX)?)
+        };
+        Ok(read(&*self.store, &name, Some(extent_of(place)), decode).await?.0)
     }
 
     /// A page. Whoever asks for one that is being loaded waits for the same request.
@@ -275,16 +271,33 @@ impl Objects {
         if let Some(page) = self.local.get(place).and_then(|sealed| decode(&sealed).ok()) {
             return Ok(Arc::new(Loaded { place, page }));
         }
-        let sealed = self.fetch(place).await?;
-        let page = decode(&sealed).map_err(|error| ReadError::Format { name, error })?;
-        self.local.put(place, &sealed);
+        let (page, fetched) = read(&*self.store, &name, Some(extent_of(place)), decode).await?;
+        self.local.put(place, &fetched.bytes);
         Ok(Arc::new(Loaded { place, page }))
     }
+}
 
-    async fn fetch(&self, place: BoxRef) -> Result<Bytes, ReadError> {
-        let range = u64::from(place.offset)..u64::from(place.offset) + u64::from(place.stored_len);
-        Ok(self.store.get(&place.object.name(ObjectKind::Segment), Some(range)).await?.bytes)
-    }
+/// Gets an object, or a range of one, and opens it. What does not open may have been damaged on its way: it is fetched once
+/// more before that is believed.
+pub(crate) async fn read<T>(
+    store: &dyn Store,
+    name: &str,
+    range: Option<Range<u64>>,
+    open: impl Fn(&[u8]) -> Result<T, FormatError>,
+) -> Result<(T, Fetched), ReadError> {
+    let fetched = store.get(name, range.clone()).await?;
+    let error = match open(&fetched.bytes) {
+        Ok(opened) => return Ok((opened, fetched)),
+        Err(error) => error,
+    };
+    tracing::warn!(name, %error, "fetching it once more");
+    let fetched = store.get(name, range).await?;
+    let opened = open(&fetched.bytes).map_err(|error| ReadError::Format { name: name.to_owned(), error })?;
+    Ok((opened, fetched))
+}
+
+fn extent_of(place: BoxRef) -> Range<u64> {
+    u64::from(place.offset)..u64::from(place.offset) + u64::from(place.stored_len)
 }
 
 /// Where the front of a segment, up to its directory's end, is remembered, and how long it is. No page begins there.

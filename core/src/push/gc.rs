@@ -19,7 +19,7 @@ use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Condemned, Root};
 use crate::format::segment::{Directory, SegmentBuilder};
-use crate::map::{Content, Frame, Objects, ReadError};
+use crate::map::{self, Content, Frame, Objects, ReadError};
 use crate::planted::{self, Bug};
 use crate::store::StoreError;
 use crate::units::BlockRange;
@@ -237,9 +237,9 @@ impl Task {
     async fn live_pieces(&self, id: ObjectId) -> Result<Vec<(BlockRange, Vec<u8>)>, PushError> {
         let objects = self.committer.objects();
         let name = id.name(ObjectKind::Segment);
-        let body = objects.store().get(&name, None).await.map_err(ReadError::from)?.bytes;
-        let directory = crate::format::segment::decode(objects.sealer(), &name, &body)
-            .map_err(|error| ReadError::Format { name, error })?;
+        let decode = |body: &[u8]| crate::format::segment::decode(objects.sealer(), &name, body);
+        let (directory, fetched) = map::read(objects.store().as_ref(), &name, None, decode).await?;
+        let body = fetched.bytes;
         let Directory::Data { frames, .. } = directory else { return Ok(Vec::new()) };
         let mut live = Vec::new();
         for entry in frames {
@@ -251,7 +251,9 @@ impl Task {
             if ours.is_empty() {
                 continue;
             }
-            let data = objects.open_frame(&frame, &body[offset as usize..(offset + stored_len) as usize])?;
+            let sealed = body.get(offset as usize..(offset + stored_len) as usize).unwrap_or_default();
+            let opened = objects.open_frame(&frame, sealed);
+            let data = opened.map_err(|error| ReadError::Format { name: name.clone(), error })?;
             for run in ours {
                 let from = ((run.start - blocks.start) * crate::units::BLOCK_BYTES) as usize;
                 live.push((run, data[from..from + run.byte_len() as usize].to_vec()));
@@ -340,9 +342,8 @@ pub(crate) async fn reached_from_elsewhere(
         if listed.name == head::name(drive) {
             continue;
         }
-        let bytes = store.get(&listed.name, None).await?.bytes;
-        let head = Head::decode(objects.sealer(), &bytes)
-            .map_err(|error| ReadError::Format { name: listed.name.clone(), error })?;
+        let decode = |bytes: &[u8]| Head::decode(objects.sealer(), bytes);
+        let (head, _) = map::read(store.as_ref(), &listed.name, None, decode).await?;
         if head.state.is_here() {
             reach_version(objects, &head, &mut reached).await?;
         }

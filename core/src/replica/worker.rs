@@ -5,7 +5,9 @@ use super::{Changed, Current, ReplicaError, check_no_primary, prepare, record};
 use crate::format::family::Family;
 use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::map::{Objects, ReadError};
+use crate::format::root::Root;
+use crate::format::segment;
+use crate::map::{self, Objects, ReadError};
 use crate::retry::{self, Backoff};
 use crate::store::pace::in_background;
 use crate::store::{Store, StoreError, When};
@@ -292,7 +294,8 @@ impl Replica {
     }
 }
 
-/// Copies an object of `len` bytes, where that is known. Returns what it was.
+/// Copies an object of `len` bytes, where that is known, after every part of it was opened: what is damaged on its way must not be
+/// taken for a copy. Returns what it was.
 async fn copy(
     store: &Arc<dyn Store>,
     objects: &Arc<Objects>,
@@ -301,7 +304,11 @@ async fn copy(
     len: u64,
 ) -> Result<Object, ReadError> {
     let name = object.1.name(object.0);
-    let body = objects.store().get(&name, None).await?.bytes;
+    let open = |body: &[u8]| match object.0 {
+        ObjectKind::Root => Root::open(objects.sealer(), &name, body).map(drop),
+        ObjectKind::Segment => segment::verify(objects.sealer(), &name, body),
+    };
+    let body = map::read(objects.store().as_ref(), &name, None, open).await?.1.bytes;
     if len > 0 && body.len() as u64 != len {
         let reason = format!("it has {} bytes of {len}", body.len());
         return Err(StoreError::Damaged { name, reason }.into());

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub struct StoreFaults {
     pub busy: u32,
     /// The store goes away for some requests.
     pub away: u32,
+    /// A get's answer is damaged on its way: a bit is another one, or the end is missing. Not if it was the last time.
+    pub garbled: u32,
     /// A request takes up to this long.
     pub time: Duration,
 }
@@ -44,6 +46,8 @@ struct World {
     zombies: Vec<(u64, Change)>,
     requests: u64,
     away_until: u64,
+    /// What was damaged on its way the last time that it was asked for.
+    garbled: BTreeSet<(String, Option<(u64, u64)>)>,
     puts: u64,
     /// Every HEAD that was ever put, in order.
     heads: Vec<Bytes>,
@@ -103,6 +107,7 @@ impl SimStore {
             zombies,
             requests: 0,
             away_until: 0,
+            garbled: BTreeSet::new(),
             puts: 0,
             heads: Vec::new(),
             habits: Habits::GOOD,
@@ -237,6 +242,22 @@ impl World {
         self.rng.random_ratio(per_mille, 1000)
     }
 
+    /// What arrives of a get's answer.
+    fn carry(&mut self, name: &str, range: Option<(u64, u64)>, bytes: Bytes) -> Bytes {
+        let asked = (name.to_owned(), range);
+        if self.garbled.remove(&asked) || bytes.is_empty() || !self.chance(self.faults.garbled) {
+            return bytes;
+        }
+        self.garbled.insert(asked);
+        let at = self.rng.random_range(0..bytes.len());
+        if self.rng.random_ratio(1, 2) {
+            return bytes.slice(..at);
+        }
+        let mut bytes = bytes.to_vec();
+        bytes[at] ^= 1 << self.rng.random_range(0..8);
+        bytes.into()
+    }
+
     fn run_zombies(&mut self) {
         let due = |zombie: &mut (u64, Change)| zombie.0 <= self.requests;
         let due: Vec<_> = self.zombies.extract_if(.., due).collect();
@@ -302,14 +323,16 @@ impl Store for SimStore {
         if ["head/", "claim/"].iter().any(|prefix| name.starts_with(prefix)) {
             self.reach_commits()?;
         }
-        let world = self.world.lock();
+        let world = &mut *self.world.lock();
         let body = world.objects.get(name).ok_or_else(|| StoreError::NotFound { name: name.to_owned() })?;
-        let asked = range.filter(|_| !world.habits.ignores_ranges);
-        let range = asked.unwrap_or(0..body.len() as u64);
+        let asked = range.as_ref().map(|range| (range.start, range.end));
+        let range = range.filter(|_| !world.habits.ignores_ranges);
+        let range = range.unwrap_or(0..body.len() as u64);
         if range.end > body.len() as u64 {
             return Err(StoreError::Damaged { name: name.to_owned(), reason: "it is too short".into() });
         }
-        Ok(Fetched { bytes: body.slice(range.start as usize..range.end as usize), etag: etag(body) })
+        let (bytes, etag) = (body.slice(range.start as usize..range.end as usize), etag(body));
+        Ok(Fetched { bytes: world.carry(name, asked, bytes), etag })
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {

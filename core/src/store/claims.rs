@@ -71,7 +71,9 @@ impl Place {
         let mut parts = name.rsplit('/').next()?.split('-');
         let mut number = |digits: usize| {
             let part = parts.next().filter(|part| part.len() == digits)?;
-            u128::from_str_radix(part, 16).ok()
+            // A sign would be taken too.
+            let is_plain = part.bytes().all(|byte| byte.is_ascii_hexdigit());
+            u128::from_str_radix(part, 16).ok().filter(|_| is_plain)
         };
         let [turn, seq, epoch] = [number(16)? as u64, number(16)? as u64, number(16)? as u64];
         let nonce = number(32)?;
@@ -179,7 +181,7 @@ impl Claims {
             return Err(lost());
         }
         let place = if before.epoch == epoch {
-            Place { seq: current.seq + 1, nonce, ..current }
+            Place { seq: current.seq.checked_add(1).ok_or_else(|| no_turn(drive))?, nonce, ..current }
         } else {
             let turn = self.claim_next(drive, nonce).await?;
             let current = self.current(drive).await?;
@@ -198,8 +200,13 @@ impl Claims {
     /// ours. If this fails, it waits.
     async fn hand_on(&self, drive: &str, turn: u64, current: Option<Place>) {
         let Some(current) = current.filter(|current| current.turn < turn) else { return };
-        let Ok(fetched) = self.inner.get(&current.name(drive), None).await else { return };
-        let _ = self.put_record(drive, Place { turn, seq: 0, ..current }, &fetched.bytes).await;
+        let name = current.name(drive);
+        // Twice: what is damaged on its way must not become the current version, and what is in it only a family's key checks.
+        let (first, second) = (self.inner.get(&name, None).await, self.inner.get(&name, None).await);
+        let (Ok(first), Ok(second)) = (first, second) else { return };
+        if first.bytes == second.bytes {
+            let _ = self.put_record(drive, Place { turn, seq: 0, ..current }, &first.bytes).await;
+        }
     }
 
     /// Puts a record; one that is there already is an earlier try of the same.
