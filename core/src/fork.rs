@@ -19,7 +19,7 @@ use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Root, Snapshot};
 use crate::journal::{Journal, JournalError};
-use crate::map::{Objects, ReadError};
+use crate::map::{self, Objects, ReadError};
 use crate::push::{Device, now_ms};
 use crate::store::{Etag, StoreError, When};
 use crate::units::{Epoch, Lsn};
@@ -78,7 +78,18 @@ pub fn is_for_absent(label: &str) -> bool {
 
 /// What keeps the version that was current, as `head` names it, when a drive was taken over at `epoch`.
 pub(crate) fn deposed_snapshot(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
-    let why = if head.state == HeadState::Held { DEPOSED } else { HANDED_OVER };
+    match head.state {
+        HeadState::Held => snapshot_before(DEPOSED, head, epoch, size_blocks),
+        _ => handed_over(head, epoch, size_blocks),
+    }
+}
+
+/// The same, where its device had let it go.
+pub(crate) fn handed_over(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
+    snapshot_before(HANDED_OVER, head, epoch, size_blocks)
+}
+
+fn snapshot_before(why: &str, head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
     Snapshot {
         label: format!("{why}{}", epoch.0),
         root: head.root,
@@ -171,13 +182,12 @@ async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result
     ids.sort_by_key(|id| Reverse((id.epoch, id.seq)));
     for id in ids {
         let name = id.name(ObjectKind::Root);
-        let object = match objects.store().get(&name, None).await {
-            Err(StoreError::NotFound { .. }) => continue,
-            object => object?.bytes,
+        let open = |object: &[u8]| Root::open(objects.sealer(), &name, object);
+        let (root, object) = match map::read(objects.store().as_ref(), &name, None, open).await {
+            Err(error) if error.is_missing() => continue,
+            read => read?,
         };
-        let hash = *blake3::hash(&object).as_bytes();
-        let root = Root::open(objects.sealer(), &name, &object)
-            .map_err(|error| ReadError::Format { name, error })?;
+        let hash = *blake3::hash(&object.bytes).as_bytes();
         let (cut, crc) = contained(&root, journal);
         let there = journal.first() <= cut.next() && cut <= journal.appended() && cut >= least;
         // The CRC stands for all records up to the cut: a copy of this device's files may have gone another way.

@@ -12,6 +12,7 @@ use crate::format::root::Root;
 use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::Backoff;
+use crate::store::Etag;
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
@@ -55,31 +56,21 @@ impl Task {
     }
 
     async fn try_take(&mut self) -> Result<(), PushError> {
-        let name = head::name(self.committer.head().drive);
-        let (now, etag) = self.committer.read_head(&name).await;
-        let mut backoff = Backoff::new();
-        let (root, map) = loop {
-            let found = match self.found(&now).await {
-                Ok(Some(root)) => self.open_map(&root).await.map(|map| (root, map)),
-                Ok(None) => {
-                    let (device_name, removed) = (now.device_name, now.state == HeadState::Removed);
-                    return Err(PushError::Fenced(Fence { device_name, epoch: now.epoch, removed }));
-                }
-                Err(error) => Err(error),
-            };
-            match found {
-                Ok(found) => break found,
-                Err(ReadError::Store(error)) if error.is_transient() => {
-                    self.committer.wait(&mut backoff, &error).await;
-                }
-                Err(error) => return Err(error.into()),
+        let map = loop {
+            let (now, etag) = self.find_head().await;
+            let (root, map) = self.read_version(&now).await?;
+            if let Some(own) = root.lineage.iter().find(|lineage| lineage.journal == self.journal.uuid()) {
+                (self.committed, self.committed_crc) = (own.cut, own.crc);
+            }
+            let epoch = now.epoch;
+            self.committer.go_on_from((now, etag), root);
+            match self.committer.take().await {
+                // A commit in that same epoch came in between: one of this device's own, which was on its way when a former
+                // process ended, or another's, as HEAD tells now.
+                Err(PushError::Fenced(fence)) if fence.epoch == epoch && !fence.removed => {}
+                taken => break taken.map(|()| map)?,
             }
         };
-        if let Some(own) = root.lineage.iter().find(|lineage| lineage.journal == self.journal.uuid()) {
-            (self.committed, self.committed_crc) = (own.cut, own.crc);
-        }
-        self.committer.go_on_from((now, etag), root);
-        self.committer.take().await?;
         self.map.rebase(map);
         // What was found to be there already is not dirty.
         let frozen = self.journal.freeze();
@@ -89,6 +80,32 @@ impl Task {
         }
         self.announce();
         Ok(())
+    }
+
+    async fn find_head(&self) -> (Head, Etag) {
+        self.committer.read_head(&head::name(self.committer.head().drive)).await
+    }
+
+    /// The version that HEAD names and its map, however long the store is away; fenced, if this device may not go on from it.
+    async fn read_version(&self, now: &Head) -> Result<(Root, Map), PushError> {
+        let mut backoff = Backoff::new();
+        loop {
+            let found = match self.found(now).await {
+                Ok(Some(root)) => self.open_map(&root).await.map(|map| (root, map)),
+                Ok(None) => {
+                    let (device_name, removed) = (now.device_name.clone(), now.state == HeadState::Removed);
+                    return Err(PushError::Fenced(Fence { device_name, epoch: now.epoch, removed }));
+                }
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(found) => return Ok(found),
+                Err(ReadError::Store(error)) if error.is_transient() => {
+                    self.committer.wait(&mut backoff, &error).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     async fn open_map(&self, root: &Root) -> Result<Map, ReadError> {

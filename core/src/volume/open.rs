@@ -24,7 +24,7 @@ use super::room::Room;
 use super::scanning::Scanning;
 use super::seen::Seen;
 use super::survey::Survey;
-use super::take::{begin_fork, seize, swap_epoch};
+use super::take::{begin_fork, give_back, seize, swap_epoch};
 use super::trace::Trace;
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
@@ -35,7 +35,7 @@ use crate::format::head::{self, Head, HeadState};
 use crate::format::id::ObjectId;
 use crate::format::root::Root;
 use crate::journal::{Journal, JournalError};
-use crate::map::{Map, Objects, PageCache, ReadError};
+use crate::map::{self, Map, Objects, PageCache, ReadError};
 use crate::planted::{self, Bug};
 use crate::pull::Puller;
 use crate::push::{Device, Parts, Pusher};
@@ -331,11 +331,13 @@ async fn take(
     let (root, head, etag, map, differing) = match etag {
         Some(etag) => {
             let epoch = Epoch(before.epoch.0 + 1);
-            // Who has let it go may open it while the store is away, and has changes on top of that version then.
-            if before.state == HeadState::Released && before.device != device.id && !begun {
-                keeps = Some(fork::deposed_snapshot(&before, epoch, root.geometry.size_blocks));
-            }
+            // Who has let it go may open it while the store is away, and has changes on top of that version then. An opening of
+            // this device that ended before its first commit has not kept it yet: then the version is still another's.
+            let was_anothers = before.state == HeadState::Released && before.device != device.id;
             let deposes = fork::deposes(&before, device, base.as_ref()) && !begun;
+            if (was_anothers || root.device != device.id) && !begun && !deposes {
+                keeps = Some(fork::handed_over(&before, epoch, root.geometry.size_blocks));
+            }
             let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
                 true => fork::keep_deposed(objects, &before, root, epoch, device).await?,
                 false => (root, (before.root, before.root_hash, before.parent)),
@@ -350,7 +352,13 @@ async fn take(
                 }
                 taken => taken?,
             };
-            let (map, differing) = maps?;
+            let (map, differing) = match maps {
+                Ok(maps) => maps,
+                Err(error) => {
+                    give_back(store, objects.sealer(), &before, &head, etag).await;
+                    return Err(error);
+                }
+            };
             (root, head, Some(etag), map, differing)
         }
         // Others have written to what this device saw last and does not remember: that cannot be told apart here.
@@ -443,13 +451,15 @@ pub(crate) async fn read_head(
     sealer: &Sealer,
     drive: Uuid,
 ) -> Result<(Head, Etag), OpenError> {
-    let name = head::name(drive);
-    let fetched = store.get(&name, None).await?;
-    let head = Head::decode(sealer, &fetched.bytes).and_then(|head| match head.drive == drive {
-        true => Ok(head),
-        false => Err(FormatError::Invalid("it is another drive's HEAD")),
-    });
-    Ok((head.map_err(|error| ReadError::Format { name, error })?, fetched.etag))
+    let decode = |bytes: &[u8]| match Head::decode(sealer, bytes)? {
+        head if head.drive == drive => Ok(head),
+        _ => Err(FormatError::Invalid("it is another drive's HEAD")),
+    };
+    match map::read(store, &head::name(drive), None, decode).await {
+        Ok((head, fetched)) => Ok((head, fetched.etag)),
+        Err(ReadError::Store(error)) => Err(error.into()),
+        Err(damaged) => Err(damaged.into()),
+    }
 }
 
 /// Refuses a drive that is in this store no more. What only this device has of one that has moved becomes a fork here.

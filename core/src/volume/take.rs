@@ -14,10 +14,14 @@ use crate::store::meter::Metered;
 use crate::store::{Etag, Store, StoreError, When};
 use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
 const SWAP_TRIES: u32 = 5;
+
+/// How long the store may take to be told that a drive is not taken after all.
+const GIVE_BACK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tries to be ahead of a device that commits all the time. One takes a round trip, a commit three of them at least.
 const SEIZE_TRIES: u32 = 16;
@@ -91,6 +95,25 @@ pub(super) async fn swap_epoch(
                 return Err(OpenError::Held { device_name, epoch, written_ms });
             }
         }
+    }
+}
+
+/// Leaves a drive that nobody held as it was, after an opening that took it and then could not go on: the device that had let
+/// it go is named again, as the one whose version is to be kept when the drive is taken next. The epoch stays, so that whatever
+/// this opening still has on its way is fenced. It is a courtesy to others, and tried once: this device can take what it has.
+pub(super) async fn give_back(store: &Metered, sealer: &Sealer, before: &Head, taken: &Head, etag: Etag) {
+    if before.state != HeadState::Released {
+        return;
+    }
+    let nonce = crate::entropy::u128();
+    let (device, device_name) = (before.device, before.device_name.clone());
+    let head = Head { state: HeadState::Released, device, device_name, nonce, ..taken.clone() };
+    let name = head::name(taken.drive);
+    let put = store.put(&name, Bytes::from(head.encode(sealer)), When::Matches(etag));
+    match tokio::time::timeout(GIVE_BACK_PATIENCE, put).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "a drive that could not be opened stays taken"),
+        Err(_) => tracing::warn!("a drive that could not be opened stays taken: the store does not answer"),
     }
 }
 
