@@ -1,6 +1,6 @@
 //! One bit for each block of a drive, read and changed without locks, in pages. A page whose bits are all alike has no
-//! memory of its own: a 1 TiB drive that nothing was read from, or that was trimmed from end to end, costs its table
-//! of pages only.
+//! memory of its own, and neither has a part of the table of pages of which all bits are clear: there is room for the drive to
+//! grow, which costs nothing until it does.
 
 use crate::units::BlockRange;
 use std::sync::OnceLock;
@@ -13,10 +13,18 @@ pub const PAGE_BLOCKS: u64 = WORDS as u64 * 64;
 
 type Page = Box<[AtomicU64; WORDS]>;
 
+/// Pages in one part of the table: of a drive's 32 GiB.
+const GROUP: usize = 256;
+
 /// Bits by block index.
 pub struct Bitmap {
-    slots: Box<[Slot]>,
+    pages: u64,
+    /// The table of pages; a part that was never written to is not there.
+    groups: Box<[OnceLock<Box<[Slot; GROUP]>>]>,
 }
+
+/// What stands for a page of a part that is not there; it is only read.
+static NOTHING: Slot = Slot { state: AtomicU8::new(EMPTY), bits: OnceLock::new() };
 
 /// A page. Once it has bits it keeps them, whatever they are.
 #[derive(Default)]
@@ -96,22 +104,39 @@ impl Slot {
 impl Bitmap {
     /// All bits clear, for blocks below `capacity`.
     pub fn new(capacity: u64) -> Self {
-        Self { slots: (0..capacity.div_ceil(PAGE_BLOCKS)).map(|_| Slot::default()).collect() }
+        let pages = capacity.div_ceil(PAGE_BLOCKS);
+        Self { pages, groups: (0..pages.div_ceil(GROUP as u64)).map(|_| OnceLock::new()).collect() }
     }
 
     /// Blocks that there are bits for.
     pub fn capacity(&self) -> u64 {
-        self.slots.len() as u64 * PAGE_BLOCKS
+        self.pages * PAGE_BLOCKS
     }
 
     /// The bit of one block.
     pub fn get(&self, block: u64) -> bool {
-        self.slots[(block / PAGE_BLOCKS) as usize].word(block) & (1 << (block % 64)) != 0
+        self.slot(block / PAGE_BLOCKS).word(block) & (1 << (block % 64)) != 0
+    }
+
+    /// A page, to be read.
+    fn slot(&self, page: u64) -> &Slot {
+        assert!(page < self.pages, "page {page} of {}", self.pages);
+        let group = self.groups[page as usize / GROUP].get();
+        group.map_or(&NOTHING, |group| &group[page as usize % GROUP])
+    }
+
+    /// A page, to be written to.
+    fn slot_mut(&self, page: u64) -> &Slot {
+        assert!(page < self.pages, "page {page} of {}", self.pages);
+        let group = self.groups[page as usize / GROUP]
+            .get_or_init(|| Box::new(std::array::from_fn(|_| Slot::default())));
+        &group[page as usize % GROUP]
     }
 
     /// Sets the bits of a range.
     pub fn set(&self, range: BlockRange) {
-        for (slot, part) in self.parts(range) {
+        for (page, part) in parts(range) {
+            let slot = self.slot_mut(page);
             match slot.view() {
                 View::Full => {}
                 View::Empty | View::Bits(_) if part.count() == PAGE_BLOCKS => slot.fill(true),
@@ -141,7 +166,8 @@ impl Bitmap {
 
     /// Clears every bit.
     pub fn clear_all(&self) {
-        self.slots.iter().for_each(|slot| slot.fill(false));
+        let groups = self.groups.iter().filter_map(OnceLock::get);
+        groups.flat_map(|group| group.iter()).for_each(|slot| slot.fill(false));
     }
 
     /// Whether every bit of a range is set.
@@ -229,11 +255,12 @@ impl Bitmap {
     /// The first blocks of the words that differ from those of `other`, which has the same capacity.
     pub fn differing_words(&self, other: &Bitmap) -> Vec<u64> {
         let mut differing = Vec::new();
-        for (index, (ours, theirs)) in self.slots.iter().zip(&other.slots).enumerate() {
+        for page in 0..self.pages {
+            let (ours, theirs) = (self.slot(page), other.slot(page));
             if let (View::Empty, View::Empty) | (View::Full, View::Full) = (ours.view(), theirs.view()) {
                 continue;
             }
-            let first = index as u64 * PAGE_BLOCKS;
+            let first = page * PAGE_BLOCKS;
             let blocks = (first..first + PAGE_BLOCKS).step_by(64);
             differing.extend(blocks.filter(|block| ours.word(*block) != theirs.word(*block)));
         }
@@ -242,10 +269,9 @@ impl Bitmap {
 
     /// Replaces the 64 bits from `block` (a multiple of 64) on.
     pub fn set_word(&self, block: u64, bits: u64) {
-        if let Some(slot) = self.slots.get((block / PAGE_BLOCKS) as usize)
-            && slot.word(block) != bits
-        {
-            word(slot.bits(), block).store(bits, Ordering::Release);
+        let page = block / PAGE_BLOCKS;
+        if page < self.pages && self.slot(page).word(block) != bits {
+            word(self.slot_mut(page).bits(), block).store(bits, Ordering::Release);
         }
     }
 
@@ -262,18 +288,21 @@ impl Bitmap {
 
     /// Copies the 64 bits from `block` (a multiple of 64) on.
     pub fn word(&self, block: u64) -> u64 {
-        self.slots.get((block / PAGE_BLOCKS) as usize).map_or(0, |slot| slot.word(block))
+        let page = block / PAGE_BLOCKS;
+        if page < self.pages { self.slot(page).word(block) } else { 0 }
     }
 
-    /// The pages of a range, with the part of it in each.
+    /// The pages of a range, to be read, with the part of it in each.
     fn parts(&self, range: BlockRange) -> impl Iterator<Item = (&Slot, BlockRange)> {
-        let first = range.start / PAGE_BLOCKS;
-        let pages = if range.is_empty() { first..first } else { first..(range.end - 1) / PAGE_BLOCKS + 1 };
-        pages.map(move |page| {
-            let blocks = BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS);
-            (&self.slots[page as usize], range.intersect(&blocks))
-        })
+        parts(range).map(|(page, part)| (self.slot(page), part))
     }
+}
+
+/// The pages of a range, with the part of it in each.
+fn parts(range: BlockRange) -> impl Iterator<Item = (u64, BlockRange)> {
+    let first = range.start / PAGE_BLOCKS;
+    let pages = if range.is_empty() { first..first } else { first..(range.end - 1) / PAGE_BLOCKS + 1 };
+    pages.map(move |page| (page, range.intersect(&BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS))))
 }
 
 fn word(page: &Page, block: u64) -> &AtomicU64 {
@@ -344,16 +373,35 @@ mod tests {
             assert_eq!(copy.differing_words(&bitmap), [64], "seed {seed}");
         }
     }
+
+    #[test]
+    fn room_to_grow_costs_nothing_until_it_is_used() {
+        let bitmap = Bitmap::new(1 << 32);
+        let tables = || bitmap.groups.iter().filter(|group| group.get().is_some()).count();
+        let (last, all) =
+            (BlockRange::new((1 << 32) - 70, 70), BlockRange { start: 0, end: bitmap.capacity() });
+        assert!(!bitmap.any(all) && bitmap.count_all() == 0 && !bitmap.all(last));
+        bitmap.clear(all);
+        bitmap.clear_all();
+        assert_eq!((bitmap.run(all), tables()), ((false, all), 0));
+        bitmap.set(last);
+        bitmap.set_word(0, 6);
+        assert_eq!(tables(), 2);
+        assert_eq!(bitmap.runs(all).collect::<Vec<_>>(), [BlockRange::new(1, 2), last]);
+        assert_eq!(bitmap.differing_words(&Bitmap::new(1 << 32)).len(), 3);
+    }
+
     #[test]
     fn pages_that_are_all_alike_take_no_memory() {
         let bitmap = Bitmap::new(10_000 * PAGE_BLOCKS);
         let all = BlockRange { start: 0, end: bitmap.capacity() };
         bitmap.set(all);
         assert_eq!(bitmap.count(all), all.end);
-        assert!(bitmap.slots.iter().all(|slot| slot.bits.get().is_none()));
+        let with_bits = || (0..bitmap.pages).filter(|page| bitmap.slot(*page).bits.get().is_some()).count();
+        assert_eq!(with_bits(), 0);
         bitmap.clear(BlockRange::new(70_000, 1));
         assert_eq!(bitmap.count_all(), all.end - 1);
-        assert_eq!(bitmap.slots.iter().filter(|slot| slot.bits.get().is_some()).count(), 1);
+        assert_eq!(with_bits(), 1);
         bitmap.clear_all();
         assert_eq!(bitmap.count_all(), 0);
     }

@@ -5,9 +5,9 @@
 
 use crate::cache::Cache;
 use crate::journal::Journal;
-use crate::map::{Content, Frame, Map, ReadError};
+use crate::map::{self, Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
-use crate::store::pace::in_background;
+use crate::store::pace::{in_background, is_background};
 use crate::units::BlockRange;
 use crate::volume::room::{NoRoom, Room};
 use futures_util::FutureExt;
@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+mod flights;
 mod queue;
 mod scans;
 mod sink;
@@ -29,6 +30,7 @@ mod streams;
 mod strides;
 mod window;
 
+use flights::{Flights, landed};
 pub use queue::{Class, Job, Queue};
 pub use scans::Scans;
 pub use sink::Fetched;
@@ -62,6 +64,7 @@ pub struct Puller {
     streams: Mutex<(Streams, Strides)>,
     /// Whether reads of what is local matter to a stream.
     is_streaming: AtomicBool,
+    flights: Flights,
     /// Readers come on threads of their own.
     runtime: Handle,
     /// Raised whenever a job ends, so that waiting readers look again.
@@ -98,6 +101,7 @@ impl Puller {
             queue: Mutex::new(Queue::new()),
             streams: Mutex::default(),
             is_streaming: AtomicBool::new(false),
+            flights: Flights::default(),
             runtime: Handle::current(),
             ended: watch::Sender::new(0),
             health: watch::Sender::new(Health::default()),
@@ -302,7 +306,7 @@ impl Puller {
     /// Pulls until it succeeds or cannot succeed.
     async fn pull_until_done(&self, blocks: BlockRange, sink: &impl Sink) -> Result<(), PullError> {
         let mut backoff = Backoff::new();
-        let (mut damaged, mut waited) = (false, false);
+        let mut waited = false;
         loop {
             match self.pull(blocks, sink).await {
                 Ok(()) => {
@@ -315,11 +319,6 @@ impl Puller {
                     waited = true;
                     self.health.send_modify(|health| health.note(error.to_string()));
                     tokio::time::sleep(backoff.next(crate::retry::hint(&error))).await;
-                }
-                // What does not open may have been damaged on its way.
-                Err(PullError::Read(error)) if !damaged && !error.is_missing() => {
-                    tracing::warn!(%error, "fetching it once more");
-                    damaged = true;
                 }
                 Err(error) => {
                     self.health.send_modify(|health| health.note(error.to_string()));
@@ -358,8 +357,21 @@ impl Puller {
                 Content::Frame(_) => {}
             }
         }
+        frames.sort_unstable();
+        frames.dedup();
+        let (flight, frames, theirs) = match sink.is_everybodys() {
+            true => {
+                let (flight, ours, theirs) = self.flights.begin(frames, is_background());
+                (Some(flight), ours, theirs)
+            }
+            false => (None, frames, Vec::new()),
+        };
         let fetches: Vec<_> = requests(frames).into_iter().map(|frames| self.fetch(frames, sink)).collect();
-        futures_util::stream::iter(fetches).buffer_unordered(REQUESTS).try_collect().await
+        let fetched = futures_util::stream::iter(fetches).buffer_unordered(REQUESTS).try_collect().await;
+        // Before others are waited for: they may wait for these.
+        drop(flight);
+        futures_util::future::join_all(theirs.into_iter().map(landed)).await;
+        fetched
     }
 
     /// Fetches frames that lie side by side in one segment, in one ranged request.
@@ -367,11 +379,16 @@ impl Puller {
         let objects = self.map.objects();
         let range = extent(&frames);
         let name = frames[0].segment.name(crate::format::id::ObjectKind::Segment);
-        let body = objects.store().get(&name, Some(range.clone())).await.map_err(ReadError::from)?.bytes;
+        let open = |body: &[u8]| {
+            let open = |frame: &Frame| {
+                let at = (u64::from(frame.offset) - range.start) as usize;
+                objects.open_frame(frame, body.get(at..at + frame.stored_len as usize).unwrap_or_default())
+            };
+            frames.iter().map(open).collect::<Result<Vec<_>, _>>()
+        };
+        let (opened, _) = map::read(objects.store().as_ref(), &name, Some(range.clone()), open).await?;
         self.is_well();
-        for frame in &frames {
-            let at = (u64::from(frame.offset) - range.start) as usize;
-            let data = objects.open_frame(frame, &body[at..at + frame.stored_len as usize])?;
+        for (frame, data) in frames.iter().zip(opened) {
             self.fill(frame, &data, sink).await?;
         }
         Ok(())
@@ -399,14 +416,12 @@ fn cache_failed(error: std::io::Error) -> PullError {
     PullError::Cache(error.to_string())
 }
 
-/// Frames grouped so that each group is one ranged request: same segment, side by side or nearly.
-fn requests(mut frames: Vec<Frame>) -> Vec<Vec<Frame>> {
+/// Frames, in order, grouped so that each group is one ranged request: same segment, side by side or nearly.
+fn requests(frames: Vec<Frame>) -> Vec<Vec<Frame>> {
     /// Fetching so many bytes for nothing is cheaper than another request.
     const GAP_BYTES: u64 = 16 << 10;
     /// One request carries at most so much, so that it can be spread and retried.
     const REQUEST_BYTES_MAX: u64 = 1 << 20;
-    frames.sort_unstable();
-    frames.dedup();
     let mut groups: Vec<Vec<Frame>> = Vec::new();
     for frame in frames {
         if let Some(group) = groups.last_mut() {

@@ -26,6 +26,7 @@ use uuid::Uuid;
 mod commit;
 mod fork;
 mod gc;
+mod lanes;
 mod pack;
 mod policy;
 mod sending;

@@ -358,3 +358,23 @@ fn a_read_by_itself_fetches_one_frame() {
         close(volume).await;
     });
 }
+
+#[test]
+fn readers_that_miss_blocks_of_one_frame_at_the_same_time_cost_one_request() {
+    let large = filled();
+    run(async {
+        let (_, _, volume) = large.open_from_afar(0).await;
+        until_surveyed(&volume).await;
+        let frame_blocks = Geometry::standard(FILLED).frame_blocks;
+        for round in 0..20 {
+            let first = (round * round * 1013 % FILLED) / frame_blocks * frame_blocks;
+            let (before, begun) = (asked(&volume), Instant::now());
+            // Backwards and apart, so that nothing takes them for one read.
+            let blocks = (0..frame_blocks).rev().step_by(5);
+            futures_util::future::join_all(blocks.map(|block| read(&volume, first + block, 1))).await;
+            assert!(since(&volume, before).get <= 1, "round {round}");
+            assert!(begun.elapsed() <= ROUND_TRIP, "round {round}");
+        }
+        close(volume).await;
+    });
+}

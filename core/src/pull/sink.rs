@@ -17,6 +17,10 @@ pub(super) trait Sink: std::marker::Sync {
     fn data(&self, run: BlockRange, data: &[u8]) -> io::Result<()>;
     /// The run is zero.
     fn zero(&self, run: BlockRange) -> io::Result<()>;
+    /// Whether what others pull at the same time comes here too.
+    fn is_everybodys(&self) -> bool {
+        true
+    }
 }
 
 impl Sink for Cache {
@@ -59,6 +63,10 @@ impl Sink for Fetched {
     fn zero(&self, run: BlockRange) -> io::Result<()> {
         self.runs.lock().insert(run.start, (run, None));
         Ok(())
+    }
+
+    fn is_everybodys(&self) -> bool {
+        false
     }
 }
 

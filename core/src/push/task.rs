@@ -1,6 +1,7 @@
 //! The push task: one batch after another.
 
 use super::commit::{Committer, now_ms};
+use super::lanes::Lanes;
 use super::pack::{Batch, Packed};
 use super::policy::{self, Decision, Facts};
 use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, Request, take};
@@ -18,13 +19,11 @@ use crate::volume::VolumeLimits;
 use data_encoding::HEXLOWER;
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesOrdered, StreamExt};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
-
-/// Segments on their way at once: 8 MiB each in memory, and as much is sealed meanwhile.
-const PUTS_AT_ONCE: usize = 4;
 
 pub(super) struct Task {
     pub(super) journal: Arc<Journal>,
@@ -44,6 +43,8 @@ pub(super) struct Task {
     gives_way: bool,
     /// When something was first seen to wait.
     waiting_since: Option<Instant>,
+    // The puts that are under way share it; held for arithmetic.
+    lanes: Mutex<Lanes>,
     pub(super) remembers: Arc<dyn Remembers>,
 }
 
@@ -72,6 +73,7 @@ impl Task {
             frozen: None,
             gives_way: false,
             waiting_since: None,
+            lanes: Mutex::default(),
             remembers: parts.remembers,
         }
     }
@@ -295,7 +297,7 @@ impl Task {
                 }
             };
             let Some(packed) = next else { break };
-            while puts.len() >= PUTS_AT_ONCE {
+            while puts.len() >= self.lanes.lock().at_once() {
                 done.extend(puts.next().await);
             }
             puts.push_back(self.put_one(packed).boxed());
@@ -312,11 +314,14 @@ impl Task {
 
     pub(super) async fn put_all(&self, packed: Vec<Packed>) -> Vec<(TailSegment, Directory)> {
         let puts: Vec<_> = packed.into_iter().map(|packed| self.put_one(packed).boxed()).collect();
-        stream::iter(puts).buffered(PUTS_AT_ONCE).collect().await
+        let at_once = self.lanes.lock().at_once();
+        stream::iter(puts).buffered(at_once).collect().await
     }
 
     async fn put_one(&self, packed: Packed) -> (TailSegment, Directory) {
+        let (begun, lanes) = (Instant::now(), self.lanes.lock().at_once());
         self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
+        self.lanes.lock().ended(packed.body.len() as u64, begun.elapsed(), lanes);
         self.publish.send_modify(|state| {
             state.batch.0 = (state.batch.0 + packed.data_bytes).min(state.batch.1);
             state.put_bytes += packed.data_bytes;

@@ -32,6 +32,11 @@ pub async fn in_background<T>(work: impl Future<Output = T>) -> T {
     BACKGROUND.scope((), work).await
 }
 
+/// Whether the work that runs here was begun [`in_background`].
+pub fn is_background() -> bool {
+    BACKGROUND.try_with(|()| ()).is_ok()
+}
+
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -75,7 +80,7 @@ impl Pacer {
 
     /// The way that a body of the work that runs here is to take.
     pub fn gate(&self, way: Way) -> Gate {
-        let background = BACKGROUND.try_with(|()| ()).is_ok();
+        let background = is_background();
         Gate { pacer: self.clone(), way, background, waiting: None }
     }
 

@@ -1,0 +1,77 @@
+//! How many uploads to have under way: enough to fill the link, few enough that each ends soon. Pure: it is told how long they took.
+//!
+//! Four segments under way are 32 MiB, which is 1 Gbit/s times 250 ms. On a slow link as many would only share it: each would take as many
+//! times as long, a connection that breaks would lose as much more, and nothing would be committed any sooner.
+
+use std::time::Duration;
+
+/// 8 MiB each in memory, and as much is sealed meanwhile.
+const MOST: usize = 4;
+/// A put should take no longer, whatever is put beside it.
+const PUT_TIME: Duration = Duration::from_secs(8);
+/// A smaller body says more about round trips than about the link.
+const BYTES_MIN: u64 = 1 << 20;
+/// What is measured, as a time for so many bytes: a whole segment.
+const SEGMENT_BYTES: f64 = (8 << 20) as f64;
+
+/// The measure.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    /// How long a segment would take by itself. The newest counts half.
+    alone: Option<Duration>,
+}
+
+impl Lanes {
+    /// How many puts may be under way.
+    pub fn at_once(&self) -> usize {
+        match self.alone {
+            None => MOST,
+            Some(alone) => ((PUT_TIME.as_secs_f64() / alone.as_secs_f64()) as usize).clamp(1, MOST),
+        }
+    }
+
+    /// A put of so many bytes has ended after it took so long, at most `lanes` having been under way.
+    pub fn ended(&mut self, bytes: u64, took: Duration, lanes: usize) {
+        if bytes < BYTES_MIN {
+            return;
+        }
+        let alone = took.div_f64(lanes.max(1) as f64).mul_f64(SEGMENT_BYTES / bytes as f64);
+        let alone = alone.max(Duration::from_millis(1));
+        self.alone = Some(self.alone.map_or(alone, |before| (before + alone) / 2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Puts segments over a link of so many bytes per second that all puts share.
+    fn settle(lanes: &mut Lanes, rate: f64) -> usize {
+        for _ in 0..16 {
+            let at_once = lanes.at_once();
+            lanes.ended(8 << 20, Duration::from_secs_f64(SEGMENT_BYTES * at_once as f64 / rate), at_once);
+        }
+        lanes.at_once()
+    }
+
+    #[test]
+    fn a_slow_link_carries_one_segment_at_a_time_and_a_fast_one_four() {
+        const MBIT: f64 = 1e6 / 8.0;
+        let mut lanes = Lanes::default();
+        assert_eq!(lanes.at_once(), MOST, "nothing is known");
+        assert_eq!(settle(&mut lanes, 2.0 * MBIT), 1);
+        assert_eq!(settle(&mut lanes, 20.0 * MBIT), 2);
+        assert_eq!(settle(&mut lanes, 100.0 * MBIT), MOST);
+        assert_eq!(settle(&mut lanes, 5.0 * MBIT), 1, "another network");
+    }
+
+    #[test]
+    fn round_trips_are_no_slow_link() {
+        let mut lanes = Lanes::default();
+        for _ in 0..16 {
+            lanes.ended(4096, Duration::from_secs(30), lanes.at_once());
+            lanes.ended(8 << 20, Duration::from_secs(1), lanes.at_once());
+        }
+        assert_eq!(lanes.at_once(), MOST);
+    }
+}
