@@ -74,7 +74,7 @@ fn main() -> Result<(), Failure> {
     let file = scratch.path().join("file");
     fill(&file)?;
     for count in threads {
-        let options = Options { threads: count, ..Options::default() };
+        let options = Options { threads: count };
         println!("\n{count} threads; plain loop, one-file disk + loop, ratio");
         compare(&file, &scratch.path().join("mnt"), &options)?;
     }

@@ -29,12 +29,8 @@ type Failure = Box<dyn std::error::Error>;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> Result<(), Failure> {
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let mut options = Options::default();
-    args.retain(|arg| {
-        options.allow_other |= arg == "--allow-other";
-        arg != "--allow-other"
-    });
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let options = Options::default();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     let handle = runtime.handle().clone();

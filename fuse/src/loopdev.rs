@@ -41,9 +41,9 @@ pub enum LoopError {
     /// what it should.
     #[error("{0} does not do direct I/O on its file")]
     NotDirect(PathBuf),
-    /// The kernel was not told the file's size: it asks in this process's name, and a user's mount without `allow_other`
-    /// tells nobody else, even where the descriptor was opened by that user and handed over.
-    #[error("{0} has no size: its file was mounted without allow_other by another user")]
+    /// The kernel was not told the file's size: it asks in this process's name, and a user's mount tells
+    /// nobody else, even where the descriptor was opened by that user and handed over.
+    #[error("{0} has no size: its file was mounted by another user")]
     NoSize(PathBuf),
     /// Something on it is mounted.
     #[error("{device} is mounted at {mountpoint}")]

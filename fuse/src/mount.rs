@@ -62,7 +62,7 @@ impl MountError {
 
 /// Mounts a new connection at `dir`, nosuid and nodev, with the kernel checking permissions and asking for at most
 /// `max_read` bytes at a time.
-pub fn mount(dir: &Path, allow_other: bool, max_read: u32) -> Result<Mounted, MountError> {
+pub fn mount(dir: &Path, max_read: u32) -> Result<Mounted, MountError> {
     if connection_at(dir).is_some() {
         return Err(MountError::AlreadyMounted(dir.to_owned()));
     }
@@ -71,9 +71,9 @@ pub fn mount(dir: &Path, allow_other: bool, max_read: u32) -> Result<Mounted, Mo
         return Err(MountError::NotUtf8(mountpoint));
     }
     let fd = if rustix::process::geteuid().is_root() {
-        mount_as_root(&mountpoint, allow_other, max_read)?
+        mount_as_root(&mountpoint, max_read)?
     } else {
-        mount_as_user(&mountpoint, allow_other, max_read)?
+        mount_as_user(&mountpoint, max_read)?
     };
     Ok(Mounted { fd, mountpoint })
 }
@@ -159,15 +159,12 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn mount_as_root(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<OwnedFd, MountError> {
+fn mount_as_root(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError> {
     let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| MountError::system("opening /dev/fuse", error))?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", fd.as_raw_fd());
     data.push_str(&format!(",default_permissions,max_read={max_read}"));
-    if allow_other {
-        data.push_str(",allow_other");
-    }
     let data = CString::new(data).expect("options without a NUL");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
     rustix::mount::mount("holdall", mountpoint, FS_TYPE, flags, Some(data.as_c_str()))
@@ -177,13 +174,10 @@ fn mount_as_root(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<
 
 /// fusermount3 mounts and sends the descriptor back over a socket whose number it finds in its environment (fuse3's
 /// util/fusermount.c). The socket is its standard input, so that nothing has to be done between fork and exec.
-fn mount_as_user(mountpoint: &Path, allow_other: bool, max_read: u32) -> Result<OwnedFd, MountError> {
+fn mount_as_user(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| MountError::system("socketpair", error))?;
     let mut options = String::from("fsname=holdall,subtype=holdall,nosuid,nodev,noatime,default_permissions");
     options.push_str(&format!(",max_read={max_read}"));
-    if allow_other {
-        options.push_str(",allow_other");
-    }
     let child = Command::new("fusermount3")
         .args(["-o", &options, "--"])
         .arg(mountpoint)

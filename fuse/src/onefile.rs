@@ -56,9 +56,6 @@ const ENDED_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Options {
     /// Threads that take requests. A request that is answered at once occupies its thread while its bytes are copied.
     pub threads: usize,
-    /// Whether other users, root among them, may open the file: needed where a user's daemon mounts and root's losetup
-    /// opens. Needs `user_allow_other` in /etc/fuse.conf for a user. The file's mode (0600) still holds.
-    pub allow_other: bool,
 }
 
 impl Default for Options {
@@ -66,7 +63,7 @@ impl Default for Options {
         // Two keep one request on its way in while another one is copied out; beyond four, threads only take turns at
         // the lock of the one queue.
         let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4));
-        Options { threads, allow_other: false }
+        Options { threads }
     }
 }
 
@@ -137,7 +134,7 @@ impl OneFileDisk {
         options: &Options,
         runtime: Handle,
     ) -> Result<Self, OneFileError> {
-        let mounted = mount::mount(dir, options.allow_other, pipe::MOST_BYTES as u32)?;
+        let mounted = mount::mount(dir, pipe::MOST_BYTES as u32)?;
         let parameters = match init::answer(mounted.fd.as_fd(), &mounted) {
             Ok(parameters) => parameters,
             Err(error) => {

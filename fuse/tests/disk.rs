@@ -251,7 +251,7 @@ fn reads_that_wait_for_the_local_disk_do_not_wait_for_each_other() {
     const AT_ONCE: usize = 8;
     let (bench, runtime) = (Bench::new(), runtime());
     let device = Arc::new(SlowDisk::new(AT_ONCE));
-    let options = Options { threads: 2, ..Options::default() };
+    let options = Options { threads: 2 };
     let mut disk =
         OneFileDisk::mount(&bench.disk(), Arc::clone(&device) as _, &options, runtime.handle().clone())
             .unwrap();

@@ -141,11 +141,12 @@ fn one_file(error: &OneFileError) -> (Code, &'static str, &'static str) {
             (Code::State, SAFE, "Run `holdall doctor --repair`, then open it again.")
         }
         OneFileError::Mount(MountError::NoFusermount) => (Code::Failed, SAFE, "apt-get install fuse3"),
-        OneFileError::Mount(MountError::Fusermount(_)) => (
+        OneFileError::Mount(MountError::Fusermount(said)) if said.contains("/dev/fuse") => (
             Code::Privileges,
             SAFE,
-            "Write the line `user_allow_other` into /etc/fuse.conf (as root): root's loop device opens your disk.",
+            "Let everybody open it, as udev does where it runs: `chmod 666 /dev/fuse` as root. Then try again.",
         ),
+        OneFileError::Mount(MountError::Fusermount(_)) => (Code::Privileges, SAFE, "Run `holdall doctor`."),
         OneFileError::Mount(MountError::NotUtf8(_) | MountError::System { .. }) => {
             (Code::Failed, SAFE, "Run `holdall doctor`.")
         }

@@ -47,7 +47,7 @@ pub(super) fn attach(
         .create(&directory)
         .map_err(|error| AttachError::io("make", &directory, error))?;
     let read_only = device.geometry().read_only;
-    let disk = OneFileDisk::mount(&directory, device, &options(site), site.runtime.clone())?;
+    let disk = OneFileDisk::mount(&directory, device, &Options::default(), site.runtime.clone())?;
     site.done(Step::DiskMounted);
     let disk = Disk { disk: Some(disk), directory, read_only };
     disk.keep(site)?;
@@ -73,7 +73,7 @@ pub(super) fn reattach(
     put(site, &handover)?;
     handover.clean = clean;
     let read_only = device.geometry().read_only;
-    let disk = match OneFileDisk::resume(handover, device, &options(site), site.runtime.clone()) {
+    let disk = match OneFileDisk::resume(handover, device, &Options::default(), site.runtime.clone()) {
         Ok(disk) => Disk { disk: Some(disk), directory, read_only },
         Err(OneFileError::Over(_) | OneFileError::CannotResend { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -114,11 +114,6 @@ fn take(site: &Site, directory: &Path) -> Option<Handover> {
             None
         }
     }
-}
-
-fn options(site: &Site) -> Options {
-    // Through sudo root's loop device opens the file of a user's daemon, and FUSE lets nobody else in without this.
-    Options { allow_other: site.deputy.needs_allow_other(), ..Options::default() }
 }
 
 impl Disk {

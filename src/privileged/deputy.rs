@@ -83,12 +83,6 @@ impl Deputy {
         matches!(self.rights, Rights::Helper { .. }) && helper::is_known()
     }
 
-    /// Whether root's loop device opens a user's file in root's name, which the user's mount has to allow. The helper asks in
-    /// the user's name.
-    pub(crate) fn needs_allow_other(&self) -> bool {
-        !self.is_root() && !self.has_helper()
-    }
-
     /// Performs an operation with root's rights. `fds` go along where the operation says so. Blocks until it is done,
     /// or the deadline is over: then it may have been done or not.
     pub fn perform(
@@ -183,7 +177,9 @@ impl Deputy {
         let process = Some(Process::Child(child));
         let running = Running { socket, process, doing, by_sudo: rights != Rights::Own };
         let deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-        match wire::send(&running.socket, &Request { task, deadline_ms, caller: None }, fds) {
+        // Through sudo no more is done than through the helper, and FUSE is asked in this user's name as there.
+        let caller = (rights != Rights::Own).then(|| rustix::process::getuid().as_raw());
+        match wire::send(&running.socket, &Request { task, deadline_ms, caller }, fds) {
             // It has gone already, and the answer's absence will be explained by what it said.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(running),
             sent => sent.map(|()| running).map_err(failed),

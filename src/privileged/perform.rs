@@ -15,7 +15,7 @@ pub(super) struct Request {
     pub(super) task: Task,
     /// After so long it ends itself: who started it through sudo may not kill it.
     pub(super) deadline_ms: u64,
-    /// For whom the helper has it done, who may have done less than root. Nobody: whoever asks has root's rights.
+    /// For whom the helper or sudo has it done, who may have done less than root. Nobody: whoever asks has root's rights.
     pub(super) caller: Option<u32>,
 }
 
