@@ -28,6 +28,8 @@ pub enum Phase {
     Closed,
     /// Being opened.
     Connecting,
+    /// The same, where the service ended while it was open: what was saved then is taken up.
+    Recovering,
     /// Open.
     Open,
     /// Unmounted; what is left is being uploaded.
@@ -72,9 +74,8 @@ impl Drive {
             None => shown.last.clone().unwrap_or_else(|| self.blank()),
         };
         let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), self.pause());
-        let is_refused =
+        status.needs_login =
             matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);
-        status.needs_login = is_refused;
         let refused = self.reached.read().as_ref().and_then(|reached| reached.refused());
         match (state, refused) {
             // Waiting does not help: a person has to do something.
@@ -254,12 +255,17 @@ fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
 
 /// Of a version that is only looked at, while the drive has something left to upload.
 const WAITS_FOR_LOOK: &str = "what is only on this computer is uploaded once it is closed";
-/// A journal that fills is announced from here on (per mille of its limit), well before it slows writes.
-const JOURNAL_WARNS: u64 = 600;
+/// Of a drive that was open when the service ended.
+const RECOVERS: &str = "it was open when the service ended; what was saved then is taken up";
+/// A journal that fills is announced from here on (per mille of its limit), well before it slows writes ...
+pub const JOURNAL_WARNS: u64 = 600;
+/// ... and once more when little is left.
+pub const JOURNAL_IS_NEARLY_FULL: u64 = 900;
 
 fn state(phase: &Phase, volume: Option<&Volume>, paused: Option<&str>) -> (DriveState, Option<String>) {
     match (phase, volume) {
         (Phase::Connecting, _) => (DriveState::Connecting, None),
+        (Phase::Recovering, _) => (DriveState::Recovering, Some(RECOVERS.to_owned())),
         (Phase::Failed(failure), _) => {
             let state = match failure.code {
                 api::Code::Offline => DriveState::Offline,

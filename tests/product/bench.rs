@@ -160,7 +160,9 @@ impl Machine {
     pub fn taken_up(&self) -> Value {
         // A helper of a daemon that was killed may hold its socket for a moment, and answers nobody.
         wait_until("a daemon answers", || self.run(&["drive", "list"]).status.success()).unwrap();
-        self.status_when("taken up", |status| status["state"] != "Connecting")
+        self.status_when("taken up", |status| {
+            !matches!(status["state"].as_str(), Some("Connecting" | "Recovering"))
+        })
     }
 
     pub fn pid(&self) -> i32 {

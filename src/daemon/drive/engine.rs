@@ -275,8 +275,12 @@ impl Drive {
     async fn held_elsewhere(&self, error: &OpenError) -> Failure {
         let failure = failure::open(error, &self.name);
         // What cannot be asked now is not shown.
-        let holder = self.holder().await.ok().flatten().map(Box::new);
-        Failure { holder, ..failure }
+        let holder = self.holder().await.ok().flatten();
+        if holder.is_some() {
+            let blank = self.blank();
+            self.shown.lock().last.get_or_insert(blank).holder.clone_from(&holder);
+        }
+        Failure { holder: holder.map(Box::new), ..failure }
     }
 
     pub(super) async fn put_down(&self, opened: OpenDrive) {

@@ -44,7 +44,7 @@ impl Drive {
         if let Some(draining) = draining {
             self.put_down(draining).await;
         }
-        self.set_phase(Phase::Connecting);
+        self.set_phase(self.phase_of_opening());
         let opened = self.open_and_mount(open, request).await;
         match opened {
             Ok((opened, answer)) => {
@@ -63,6 +63,14 @@ impl Drive {
                 }
                 Err(failure)
             }
+        }
+    }
+
+    /// What an opening is called: a drive that a former service had open is recovered.
+    pub(super) fn phase_of_opening(&self) -> Phase {
+        match self.config.lock().open {
+            Some(_) => Phase::Recovering,
+            None => Phase::Connecting,
         }
     }
 

@@ -21,7 +21,7 @@ impl Drive {
     /// Takes up what a former daemon had open, however long its store is away.
     pub async fn resume(self: &Arc<Self>) {
         let Some(was) = self.config.lock().open.clone() else { return };
-        self.set_phase(Phase::Connecting);
+        self.set_phase(self.phase_of_opening());
         if self.try_resume(&was, None).await.is_ok() {
             return;
         }

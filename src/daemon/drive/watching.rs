@@ -1,8 +1,9 @@
-//! Writes down what happens to an open drive: uploads that are complete, a store that goes away and comes back, a take-over, and what
-//! stops pushing. It waits for news of the engine, and does nothing while there are none.
+//! Writes down what happens to an open drive: uploads that are complete, a store that goes away and comes back, a take-over, what
+//! stops pushing, and a journal that fills. It waits for news of the engine, and does nothing while there are none and nothing waits.
 
 use super::Drive;
 use crate::api::ActivityKind;
+use crate::daemon::status::{JOURNAL_IS_NEARLY_FULL, JOURNAL_WARNS};
 use crate::sizes::format_bytes;
 use crate::words::sentence;
 use holdall_core::push::PushState;
@@ -14,6 +15,10 @@ use tokio::time::Instant;
 
 /// A store that is away for less is not worth a row: networks come and go.
 const AWAY_FOR: Duration = Duration::from_secs(20);
+/// How often the journal is looked at while something in it waits for the store: it takes minutes to fill.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// It counts as emptied below so much of its limit (per mille).
+const JOURNAL_IS_EASY: u64 = 400;
 
 /// What was seen.
 struct Seen {
@@ -24,6 +29,15 @@ struct Seen {
     is_away_told: bool,
     is_forked: bool,
     is_stopped: bool,
+    /// How full the journal was when that was told, per mille of its limit; 0 if there was nothing to tell.
+    filled: u64,
+}
+
+/// Bytes in the journal, and how many there may be.
+#[derive(Clone, Copy)]
+struct Journal {
+    bytes: u64,
+    limit: u64,
 }
 
 impl Drive {
@@ -38,9 +52,17 @@ impl Drive {
                 let is_over = tokio::select! {
                     changed = state.changed() => changed.is_err(),
                     () = seen.away_long_enough() => false,
+                    () = tokio::time::sleep(LOOK_EVERY), if state.borrow().waiting_since.is_some() => false,
                 };
-                let Some(has_unsent) = volume.upgrade().map(|volume| volume.has_unsent()) else { return };
-                let news = seen.news(Instant::now(), &state.borrow_and_update(), has_unsent);
+                let Some((has_unsent, journal)) = volume.upgrade().map(|volume| {
+                    let status = volume.status();
+                    let journal = Journal { bytes: status.journal_bytes, limit: status.journal_limit_bytes };
+                    (volume.has_unsent(), journal)
+                }) else {
+                    return;
+                };
+                let mut news = seen.news(Instant::now(), &state.borrow_and_update(), has_unsent);
+                news.extend(seen.filling(journal));
                 for (kind, message) in news {
                     registry.activity().note(Some(&name), kind, message);
                 }
@@ -61,7 +83,26 @@ impl Seen {
             is_away_told: false,
             is_forked: state.fork.is_some(),
             is_stopped: state.stopped.is_some(),
+            filled: 0,
         }
+    }
+
+    /// Tells of a journal that fills: once well before writes wait, once when they are about to.
+    fn filling(&mut self, journal: Journal) -> Option<(ActivityKind, String)> {
+        let full = journal.bytes * 1000 / journal.limit.max(1);
+        if full < JOURNAL_IS_EASY {
+            self.filled = 0;
+        }
+        let levels = [JOURNAL_IS_NEARLY_FULL, JOURNAL_WARNS];
+        let level = levels.into_iter().find(|level| full >= *level).filter(|level| *level > self.filled)?;
+        self.filled = level;
+        let (bytes, left) =
+            (format_bytes(journal.bytes), format_bytes(journal.limit.saturating_sub(journal.bytes)));
+        let message = format!(
+            "{bytes} wait to be uploaded, and there is room for {left} more on this computer. When it is full, saving waits \
+             until uploads go on; nothing is lost."
+        );
+        Some((ActivityKind::Attention, message))
     }
 
     async fn away_long_enough(&self) {
@@ -151,6 +192,24 @@ mod tests {
         let told = seen.news(Instant::now(), &now, false);
         assert_eq!(told, [(ActivityKind::Uploaded, "All changes are uploaded (6 MiB).".to_owned())]);
         assert_eq!(seen.news(Instant::now(), &now, false), []);
+    }
+
+    #[test]
+    fn a_journal_that_fills_is_told_of_well_before_and_again_when_little_is_left() {
+        let mut seen = Seen::new(&state());
+        let mut at =
+            |share: u64| seen.filling(Journal { bytes: share << 20, limit: 100 << 20 }).map(|(_, text)| text);
+        assert_eq!(at(59), None);
+        let told = at(60).unwrap();
+        assert!(told.starts_with("60 MiB wait") && told.contains("room for 40 MiB more"), "{told}");
+        assert_eq!(
+            (at(61), at(50), at(70)),
+            (None, None, None),
+            "it is told once while it stays about as full"
+        );
+        assert!(at(90).is_some_and(|told| told.contains("10 MiB")));
+        assert_eq!(at(100), None);
+        assert_eq!((at(10), at(60).is_some()), (None, true), "emptied and filled again is news again");
     }
 
     #[test]
