@@ -10,6 +10,7 @@ mod guest;
 #[path = "../support/writer.rs"]
 mod writer;
 
+mod commits;
 mod damage;
 mod fight;
 mod guest_drive;

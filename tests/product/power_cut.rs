@@ -5,6 +5,8 @@
 //! and the page cache; but what the guest had handed to its disk image survives, synced or not. On this computer a disk
 //! that keeps what was not synced in memory lies under the state and the cache, and loses it; there the kernel that
 //! lives on has to be rid of the dead drive first.
+//!
+//! And it goes under a store that is a directory, in the middle of an upload: what was said to be uploaded is in it.
 
 use crate::bench::{Bench, Machine, assert_ext4_clean, kill, run, wait_until};
 use crate::guest::{self, assert_guest};
@@ -233,5 +235,55 @@ fn what_was_fsynced_is_there_after_the_disk_under_the_journal_lost_what_was_not(
 
         power.insert(VolatileDisk::power_on(&bench, seed, early)).mount();
         assert_recovered(&machine, confirmed, &bench.path("image"));
+    }
+}
+
+/// Objects and what is on its way to become one.
+fn files_in(store: &Path) -> usize {
+    let entries = std::fs::read_dir(store).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| if entry.path().is_dir() { files_in(&entry.path()) } else { 1 }).sum()
+}
+
+#[test]
+fn what_was_uploaded_is_in_a_store_whose_disk_lost_what_was_not_synced() {
+    for (seed, early, until) in [(4, 0, 1), (5, 128, 5), (6, 230, 9)] {
+        let bench = Bench::new();
+        File::create(bench.path("platter")).unwrap().set_len(1 << 30).unwrap();
+        let mut power = Some(VolatileDisk::power_on(&bench, seed, early));
+        let disk = power.as_mut().unwrap();
+        run("mkfs.ext4", &["-q", disk.device.to_str().unwrap()]);
+        disk.mount();
+        let (machine, directory) = (bench.machine("a"), bench.path("ext4/store"));
+        let store = format!("file://{}", directory.display());
+        begin(&machine, &store, "loop");
+        machine.ok(&["drive", "resume", "d"]);
+        let daemon = machine.pid();
+        for number in 1..=until {
+            write_synced(&machine.mountpoint(), number).unwrap();
+            machine.ok(&["drive", "sync", "d"]);
+        }
+        let before = files_in(&directory);
+        (until + 1..=FILES).for_each(|number| write_synced(&machine.mountpoint(), number).unwrap());
+        let syncing = machine.begin(&["drive", "sync", "d"]);
+        wait_until("an upload is under way", || files_in(&directory) > before).unwrap();
+        disk.cut();
+        syncing.abandon();
+        reboot(&machine, daemon);
+        drop(power.take());
+
+        power.insert(VolatileDisk::power_on(&bench, seed, early)).mount();
+        // The store alone, on a computer that has nothing else.
+        let other = bench.machine("b");
+        other.ok(&["drive", "add", "d", "--store", &store]);
+        other.assert_checked();
+        other.ok(&["drive", "open", "d", "--read-only", "--at", &other.mountpoint().display().to_string()]);
+        let found = whole_files(&other.mountpoint());
+        assert!(found >= until, "{found} files, where {until} were uploaded");
+        other.close();
+        // And whose drive it is goes on with all that was saved.
+        machine.taken_up();
+        assert_eq!(whole_files(&machine.mountpoint()), FILES);
+        machine.close();
+        machine.assert_checked();
     }
 }

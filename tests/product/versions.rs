@@ -17,25 +17,25 @@ const FILE_BYTES_MAX: u64 = 200_000;
 
 /// A file as it is now, and the count of its changes.
 #[derive(Clone, PartialEq)]
-struct Known {
-    content: Vec<u8>,
+pub struct Known {
+    pub content: Vec<u8>,
     change: u64,
 }
 
 /// A random workload, and what it knows of its files.
-struct Workload {
+pub struct Workload {
     root: PathBuf,
     random: Random,
     /// Whether what is in the first directory is let alone.
-    spares: bool,
+    pub spares: bool,
     changes: u64,
     files: BTreeMap<String, Known>,
     /// What is confirmed: what an fsync covers and nothing has touched since.
-    fsynced: BTreeMap<String, Known>,
+    pub fsynced: BTreeMap<String, Known>,
 }
 
 impl Workload {
-    fn new(root: &Path, seed: u64) -> Self {
+    pub fn new(root: &Path, seed: u64) -> Self {
         for directory in 0..DIRECTORIES {
             fs::create_dir(root.join(format!("dir{directory}"))).unwrap();
         }
@@ -67,7 +67,7 @@ impl Workload {
         }
     }
 
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         match (self.random.below(10), self.any_file()) {
             (0..=2, _) | (_, None) => self.create(),
             (3..=4, Some(name)) => self.overwrite(&name),
@@ -253,7 +253,7 @@ impl Subject<'_> {
 }
 
 /// However the test ends: whoever works beside it would work for ever.
-struct StopAtTheEnd<'a>(&'a AtomicBool);
+pub struct StopAtTheEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtTheEnd<'_> {
     fn drop(&mut self) {
@@ -318,6 +318,6 @@ fn every_version_of_a_drive_without_encryption_is_whole() {
     every_version_is_whole(false, seed(12));
 }
 
-fn seed(usual: u64) -> u64 {
+pub fn seed(usual: u64) -> u64 {
     std::env::var("HOLDALL_SEED").map_or(usual, |seed| seed.parse().unwrap())
 }
