@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// The type that our mounts have in /proc/thread-self/mountinfo.
 pub const FS_TYPE: &str = "fuse.holdall";
@@ -42,7 +42,7 @@ pub enum MountError {
     #[error("fusermount3 is not installed; it is in the package fuse3")]
     NoFusermount,
     /// The setuid helper refused.
-    #[error("fusermount3: {0}")]
+    #[error("a disk of one file could not be mounted: {0}")]
     Fusermount(String),
     /// A system call failed.
     #[error("{call}: {error}")]
@@ -192,7 +192,7 @@ fn mount_as_user(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError
     let output = child.wait_with_output().map_err(|error| MountError::system("wait", error))?;
     match received {
         Ok((_, Some(fd))) if output.status.success() => Ok(fd),
-        _ => Err(MountError::Fusermount(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+        _ => Err(MountError::Fusermount(said_by(&output))),
     }
 }
 
@@ -201,12 +201,17 @@ fn fusermount(args: &[OsString], mountpoint: &Path) -> Result<(), MountError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     // Its exit status does not tell a busy mount from others; umount(2)'s text, which it prints, does.
     if output.stderr.windows(4).any(|word| word.eq_ignore_ascii_case(b"busy")) {
         return Err(MountError::Busy(mountpoint.to_owned()));
     }
-    Err(MountError::Fusermount(said))
+    Err(MountError::Fusermount(said_by(&output)))
+}
+
+/// What it has printed, without its own name in front.
+fn said_by(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.trim().trim_start_matches("fusermount3: ").to_owned()
 }
 
 fn spawn_error(error: io::Error) -> MountError {
