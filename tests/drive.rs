@@ -47,6 +47,8 @@ fn an_encrypted_drive_moves_to_another_computer() {
     assert_eq!(b.fails(&[&add[..], &["--passphrase-file", &wrong]].concat()), (6, "passphrase_wrong".into()));
     b.ok(&[&add[..], &["--recovery-key-file", &key]].concat());
     assert_eq!(b.fails(&["drive", "open", "d"]), (4, "held".into()));
+    let holder = &b.status()["holder"];
+    assert_eq!((&holder["name"], &holder["epoch"]), (&a.status()["holder"]["name"], &1.into()), "{holder}");
     b.open(&["--read-only"]);
     check_files(&b.mountpoint(), 300);
     assert!(std::fs::write(b.mountpoint().join("x"), "x").is_err());
@@ -54,6 +56,7 @@ fn an_encrypted_drive_moves_to_another_computer() {
 
     a.close();
     b.open(&[]);
+    assert_eq!(b.status()["holder"]["epoch"], 2);
     check_files(&b.mountpoint(), 300);
     std::fs::write(b.mountpoint().join("from b"), "b").unwrap();
     b.close();

@@ -67,6 +67,37 @@ fn a_store_that_goes_away_and_comes_back_costs_nothing() {
 }
 
 #[test]
+fn a_journal_that_fills_is_told_of_before_saving_waits() {
+    let bench = Bench::new();
+    // A disk this small has the smallest journal.
+    let tmpfs = Tmpfs::new(bench.path("local"), 2048);
+    let mut machine = bench.machine("a");
+    (machine.state, machine.cache) = (bench.path("local/state"), bench.path("local/cache"));
+    machine.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "512M", "--no-encryption"]);
+    machine.open(&[]);
+    machine.ok(&["drive", "pause", "d"]);
+    let limit = machine.status()["journal_limit_bytes"].as_u64().unwrap();
+    let told = || -> usize {
+        let rows = machine.ok(&["activity"]);
+        let rows = rows.as_array().unwrap();
+        let is_it =
+            |row: &&serde_json::Value| row["message"].as_str().unwrap().contains("wait to be uploaded");
+        rows.iter().filter(|row| row["kind"] == "attention").filter(is_it).count()
+    };
+    write_synced(&machine.mountpoint().join("a"), &noise(1, (limit / 4) as usize));
+    assert_eq!(told(), 0);
+    write_synced(&machine.mountpoint().join("b"), &noise(2, (limit / 2) as usize));
+    wait_until("it is told", || told() == 1).unwrap();
+    status_says(&machine, "Paused", "% full");
+    machine.ok(&["drive", "resume", "d"]);
+    machine.ok(&["drive", "sync", "d"]);
+    machine.status_when("room again", |status| status["reason"].is_null());
+    machine.close();
+    drop(machine);
+    drop(tmpfs);
+}
+
+#[test]
 fn a_drive_is_taken_up_by_the_next_daemon_once_its_store_is_back() {
     let bench = Bench::new();
     let machine = bench.with_drive();
