@@ -92,6 +92,17 @@ pub struct Walk {
     asked: Vec<BlockRange>,
 }
 
+/// A place in a regular file, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileAt {
+    /// The file.
+    pub file: InodeNumber,
+    /// Which of its blocks.
+    pub at: u64,
+    /// How many it has.
+    pub end: u64,
+}
+
 impl Walk {
     /// Nothing is known yet of a drive of that size.
     pub fn new(device_blocks: u64, limits: Limits) -> Self {
@@ -245,6 +256,19 @@ impl Walk {
     pub fn owner_of(&self, block: u64) -> Option<(InodeNumber, u64)> {
         let (inode, at) = self.claims.owner_of(block)?;
         self.kind_of(block).is_none().then_some((InodeNumber(inode), at.into()))
+    }
+
+    /// The same, with where the file ends.
+    pub fn file_at(&self, block: u64) -> Option<FileAt> {
+        let (file, at) = self.owner_of(block)?;
+        let end = self.size_of(file)?.div_ceil(BLOCK_BYTES);
+        Some(FileAt { file, at, end })
+    }
+
+    /// The blocks on the drive of a part of a file, in the order of the file, holes aside.
+    pub fn blocks_of(&self, file: InodeNumber, part: BlockRange) -> Vec<BlockRange> {
+        let block = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
+        self.claims.blocks_within(file.0, block(part.start)..block(part.end))
     }
 
     /// The runs of a regular file, a directory or another inode with blocks, in order: where in the file each begins, in

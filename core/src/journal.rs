@@ -244,6 +244,25 @@ impl Journal {
         self.dirty.recent.read().any(range) || self.dirty.sealing.read().any(range)
     }
 
+    /// `range` in runs, with whether each is not yet in the store.
+    pub fn dirty_runs(&self, range: BlockRange) -> Vec<(BlockRange, bool)> {
+        // Both at once: what is frozen in between is seen in one of them.
+        let (recent, sealing) = (self.dirty.recent.read(), self.dirty.sealing.read());
+        let mut runs: Vec<(BlockRange, bool)> = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let rest = BlockRange { start: at, end: range.end };
+            let ((one, first), (other, second)) = (recent.run(rest), sealing.run(rest));
+            let (run, is_dirty) = (BlockRange { start: at, end: first.end.min(second.end) }, one || other);
+            match runs.last_mut() {
+                Some((last, same)) if *same == is_dirty => last.end = run.end,
+                _ => runs.push((run, is_dirty)),
+            }
+            at = run.end;
+        }
+        runs
+    }
+
     /// Whether a block of `range` is part of what is being pushed.
     pub fn is_sealing(&self, range: BlockRange) -> bool {
         self.dirty.sealing.read().any(range)

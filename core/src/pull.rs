@@ -4,6 +4,7 @@
 //! the map, fetches the frames (neighbours in one ranged request), opens them, and fills what is still absent.
 
 use crate::cache::Cache;
+use crate::ext4::Walk;
 use crate::journal::Journal;
 use crate::map::{self, Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
@@ -12,7 +13,7 @@ use crate::units::BlockRange;
 use crate::volume::room::{NoRoom, Room};
 use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 mod flights;
+mod neighbours;
 mod queue;
 mod scans;
 mod sink;
@@ -31,11 +33,12 @@ mod strides;
 mod window;
 
 use flights::{Flights, landed};
+use neighbours::Neighbours;
 pub use queue::{Class, Job, Queue};
 pub use scans::Scans;
 pub use sink::Fetched;
 use sink::{ForReaders, Sink};
-use streams::Streams;
+use streams::{Part, Space, Streams};
 use strides::Strides;
 
 /// Why a pull did not bring its blocks.
@@ -61,7 +64,9 @@ pub struct Puller {
     // Held to decide, never while pulling.
     queue: Mutex<Queue>,
     // Held to decide; taken before the queue's.
-    streams: Mutex<(Streams, Strides)>,
+    patterns: Mutex<Patterns>,
+    /// Which file has which blocks, as far as that is known.
+    files: Arc<RwLock<Walk>>,
     /// Whether reads of what is local matter to a stream.
     is_streaming: AtomicBool,
     flights: Flights,
@@ -71,6 +76,14 @@ pub struct Puller {
     ended: watch::Sender<u64>,
     /// Raised whenever the store answers or does not.
     health: watch::Sender<Health>,
+}
+
+/// How readers go on.
+#[derive(Default)]
+struct Patterns {
+    streams: Streams,
+    strides: Strides,
+    neighbours: Neighbours,
 }
 
 /// Whether the store answers pulls.
@@ -91,15 +104,23 @@ impl Health {
 }
 
 impl Puller {
-    /// Pulls blocks of `map` into `cache`, on the runtime that it is called on.
-    pub fn new(map: Arc<Map>, cache: Arc<Cache>, journal: Arc<Journal>, room: Arc<Room>) -> Arc<Self> {
+    /// Pulls blocks of `map` into `cache`, on the runtime that it is called on. `files` is whatever is known of the drive's
+    /// files by the time somebody reads.
+    pub fn new(
+        map: Arc<Map>,
+        cache: Arc<Cache>,
+        journal: Arc<Journal>,
+        room: Arc<Room>,
+        files: Arc<RwLock<Walk>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             map,
             cache,
             journal,
             room,
             queue: Mutex::new(Queue::new()),
-            streams: Mutex::default(),
+            patterns: Mutex::default(),
+            files,
             is_streaming: AtomicBool::new(false),
             flights: Flights::default(),
             runtime: Handle::current(),
@@ -139,21 +160,33 @@ impl Puller {
         if !missed && !self.is_streaming.load(Relaxed) {
             return;
         }
-        let most = self.queue.lock().blocks_ahead();
+        // While files are being learnt about nobody can say whose these are, and the next read comes soon.
+        let Some(files) = self.files.try_read() else { return };
+        let place = files.file_at(blocks.start);
+        let most = self.blocks_ahead();
+        let drive = BlockRange::new(0, self.map.size_blocks());
         let (absent, no_more) = {
-            let (streams, strides) = &mut *self.streams.lock();
-            let step = streams.read(blocks, missed, most);
-            let drive = BlockRange::new(0, self.map.size_blocks());
-            let want = step.want.map(|want| want.intersect(&drive));
-            let mut absent = want.map(|want| self.missing(want)).unwrap_or_default();
-            if let Some(want) = want {
-                streams.was_missing(want, absent.iter().map(BlockRange::count).sum());
+            let Patterns { streams, strides, neighbours } = &mut *self.patterns.lock();
+            let (space, part) = match place {
+                Some(at) => {
+                    (Space { file: Some(at.file), end: at.end }, BlockRange::new(at.at, blocks.count()))
+                }
+                None => (Space { file: None, end: drive.end }, blocks),
+            };
+            let step = streams.read(space, part, missed, most);
+            let mut absent = Vec::new();
+            if let Some(want) = step.want {
+                absent = on_drive(&files, want).into_iter().flat_map(|run| self.missing(run)).collect();
+                streams.was_missing(want.blocks.count(), absent.iter().map(BlockRange::count).sum());
             }
-            let next = if want.is_none() { strides.read(blocks) } else { Vec::new() };
+            let mut next = if step.want.is_none() { strides.read(blocks) } else { Vec::new() };
             self.is_streaming.store(streams.is_any_open() || !next.is_empty(), Relaxed);
+            next.extend(place.filter(|_| missed).and_then(|place| neighbours.missed(place, blocks)));
             absent.extend(next.into_iter().flat_map(|next| self.missing(next.intersect(&drive))));
-            (absent, step.no_more)
+            let no_more: Vec<_> = step.no_more.into_iter().flat_map(|part| on_drive(&files, part)).collect();
+            (absent, no_more)
         };
+        drop(files);
         if absent.is_empty() && no_more.is_empty() {
             return;
         }
@@ -163,6 +196,14 @@ impl Puller {
             absent.into_iter().for_each(|run| queue.want(Class::ReadAhead, run));
         }
         self.pump();
+    }
+
+    /// Blocks ahead of a stream that are of use, and do not push what others read out of a small cache.
+    fn blocks_ahead(&self) -> u64 {
+        /// Of the cache's limit: one part in so many.
+        const AHEAD_SHARE: u64 = 16;
+        let room = self.room.limit() / AHEAD_SHARE / crate::units::BLOCK_BYTES;
+        self.queue.lock().blocks_ahead().min(room)
     }
 
     /// Ready when no block of `range` is missing any more (or one was evicted again at once: then the caller looks
@@ -405,6 +446,14 @@ impl Puller {
             }
         }
         Ok(())
+    }
+}
+
+/// Where a part lies.
+fn on_drive(files: &Walk, part: Part) -> Vec<BlockRange> {
+    match part.file {
+        None => vec![part.blocks],
+        Some(file) => files.blocks_of(file, part.blocks),
     }
 }
 

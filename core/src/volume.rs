@@ -136,21 +136,26 @@ impl Volume {
     /// Takes chunks out of the cache, but for what has to stay: what the store does not have, metadata, and what is pinned.
     /// Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[crate::units::ChunkIndex]) -> std::io::Result<u64> {
-        // What was just uploaded may be in the journal only, and would stay here by that.
-        let durable = self.journal.durable();
-        if let Err(error) = keeper::apply(&self.journal, &self.cache, Some(&self.room), durable).await {
-            tracing::debug!(error, "not all of the journal is carried to the cache");
-        }
+        self.apply_durable().await;
         let residents = self.cache.residents();
         let stays =
             |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks) || residents.must_stay(blocks);
         self.cache.evict(chunks, stays).await
     }
 
+    /// Carries what is durable to the cache: what was just uploaded may be in the journal only, and would stay here by that.
+    async fn apply_durable(&self) {
+        let durable = self.journal.durable();
+        if let Err(error) = keeper::apply(&self.journal, &self.cache, Some(&self.room), durable).await {
+            tracing::debug!(error, "not all of the journal is carried to the cache");
+        }
+    }
+
     /// The same for all chunks.
     pub async fn evict_all(&self) -> std::io::Result<u64> {
         /// Each turn makes the bitmap durable.
         const CHUNKS_AT_ONCE: usize = 4096;
+        self.apply_durable().await;
         let (mut from, mut freed) = (0, 0);
         while let Some(data) = self.cache.file().next_data(from)? {
             from = data.end;

@@ -113,6 +113,35 @@ fn it_stays_below_its_limit_and_every_block_reads_back() {
 }
 
 #[test]
+fn extents_are_data_wherever_the_data_is() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        let extents = async |volume: &Arc<Volume>| {
+            let asked = VolumeDevice(volume.clone()).allocation(0..BLOCKS * 4096, 64);
+            let told = asked.wait().await.unwrap();
+            told.into_iter().map(|part| (part.len / 4096, part.zero)).collect::<Vec<_>>()
+        };
+        let expected = [(64, true), (REQUEST, false), (BLOCKS - 64 - REQUEST, true)];
+        volume.pusher().unwrap().set_paused(true);
+        write(&volume, 64, 1).await;
+        assert!(volume.journal().holds_any(BlockRange::new(64, REQUEST)));
+        assert_eq!(extents(&volume).await, expected, "in the journal");
+        while volume.journal().holds_any(BlockRange::new(64, REQUEST)) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert!(volume.status().unpushed_bytes > 0);
+        assert_eq!(extents(&volume).await, expected, "in the cache alone");
+        volume.pusher().unwrap().set_paused(false);
+        volume.pusher().unwrap().sync().await.unwrap();
+        assert_eq!(extents(&volume).await, expected, "in the store");
+        volume.evict_all().await.unwrap();
+        assert_eq!(extents(&volume).await, expected, "in the store alone");
+        bench::close(volume).await;
+    });
+}
+
+#[test]
 fn what_was_just_uploaded_can_go_at_once() {
     let world = World::new();
     run(async {
@@ -124,6 +153,42 @@ fn what_was_just_uploaded_can_go_at_once() {
         assert!(volume.evict(&chunks).await.unwrap() >= REQUEST * 4096);
         assert!(!volume.puller().missing(BlockRange::new(0, REQUEST)).is_empty());
         check(&volume, 0, 1).await;
+        write(&volume, 64, 2).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        assert!(volume.evict_all().await.unwrap() >= REQUEST * 4096, "also by a command for all");
+        assert!(!volume.puller().missing(BlockRange::new(64, REQUEST)).is_empty());
+        check(&volume, 64, 2).await;
+        bench::close(volume).await;
+    });
+}
+
+#[test]
+fn a_scan_of_the_whole_drive_pushes_out_little_of_what_is_read_again_and_again() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        fill(&volume, 1).await;
+        volume.evict_all().await.unwrap();
+        // A quarter of what the cache holds, read every other second.
+        let hot: Vec<u64> = (0..CACHE_BYTES / 4096 / 4).step_by(REQUEST as usize).collect();
+        for _ in 0..3 {
+            for start in &hot {
+                check(&volume, *start, 1).await;
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        let (mut asked, mut local) = (0, 0);
+        let scan = (hot.len() as u64 * REQUEST..BLOCKS).step_by(REQUEST as usize);
+        for (turn, start) in (0..3).flat_map(|_| scan.clone()).enumerate() {
+            check(&volume, start, 1).await;
+            below_limit(&volume);
+            let again = hot[turn % hot.len()];
+            asked += 1;
+            local += u64::from(volume.puller().missing(BlockRange::new(again, REQUEST)).is_empty());
+            check(&volume, again, 1).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(local * 100 >= asked * 95, "{local} of {asked}");
         bench::close(volume).await;
     });
 }

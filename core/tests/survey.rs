@@ -16,6 +16,9 @@ use holdall_core::map::PageCache;
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -429,6 +432,60 @@ fn who_reads_the_beginnings_of_many_files_gets_no_more_than_those() {
 }
 
 #[test]
+fn a_copy_of_many_small_files_costs_few_round_trips_and_little_is_fetched_in_vain() {
+    let world = World::new();
+    let walk = world.walk();
+    let small = |block| walk.file_at(block).filter(|place| place.at == 0 && place.end == 5);
+    let mut files: Vec<u64> = (0..BLOCKS).filter(|block| small(*block).is_some()).collect();
+    assert_eq!(files.len(), FILES);
+    // As a folder lists them: in no order of where they lie.
+    files.shuffle(&mut StdRng::seed_from_u64(4));
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        let (before, begun) = (volume.status().received_bytes, Instant::now());
+        for start in &files {
+            let read = VolumeDevice(volume.clone()).read(start * 4096..(start + 5) * 4096).wait();
+            drop(read.await.unwrap());
+        }
+        let trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
+        assert!(trips < 160.0, "{trips} round trips for {FILES} files");
+        assert!(!volume.status().slows_scan, "who reads all of them does not scan");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let (fetched, data) = (volume.status().received_bytes - before, (FILES * 5 * 4096) as u64);
+        assert!(fetched < data * 11 / 10, "{fetched} bytes for {data}");
+        close(volume).await;
+    });
+}
+
+#[test]
+fn a_film_that_is_read_to_its_end_brings_nothing_of_what_lies_behind_it() {
+    let world = World::new();
+    let walk = world.walk();
+    let film: Vec<_> = walk.runs_of(world.inode("/film.mp4")).unwrap();
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        let begun = Instant::now();
+        let mut blocks = 0;
+        for (_, run) in &film {
+            for start in (run.start..run.end).step_by(32) {
+                let end = (start + 32).min(run.end);
+                drop(VolumeDevice(volume.clone()).read(start * 4096..end * 4096).wait().await.unwrap());
+                blocks += end - start;
+            }
+        }
+        let trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
+        assert!(trips < 8.0, "{trips} round trips for {blocks} blocks");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let fetched = volume.status().fetched_bytes;
+        // Whole frames.
+        assert!(fetched <= (blocks + 32) * 4096, "{fetched} bytes for {blocks} blocks");
+        close(volume).await;
+    });
+}
+
+#[test]
 fn what_was_read_first_comes_by_itself_the_next_time_and_what_is_fetched_in_vain_is_counted() {
     let world = World::new();
     let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1;
@@ -451,6 +508,16 @@ fn what_was_read_first_comes_by_itself_the_next_time_and_what_is_fetched_in_vain
         assert_eq!(volume.status().fetched_bytes, 0, "nobody has asked for it");
         let others = BlockRange::new(middle.end + 64, 16);
         assert!(!are_local(&volume, &[others]));
+        let read = VolumeDevice(volume.clone()).read(others.start * 4096..(others.start + 1) * 4096).wait();
+        drop(read.await.unwrap());
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        volume.evict(&[ChunkIndex(others.start / 16)]).await.unwrap();
+        drop(volume);
+
+        // Also after a crash.
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| are_local(volume, &[others])).await;
+        assert_eq!(volume.status().fetched_bytes, 0, "nobody has asked for it");
         close(volume).await;
     });
 }

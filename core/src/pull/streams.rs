@@ -3,13 +3,19 @@
 //! A run of reads that follow each other, upwards or downwards, is a *stream*. Ahead of it twice as much is wanted as it
 //! has read so far, up to a limit: a reader that stops soon costs little, one that goes on soon fills the link. Reads by
 //! themselves, as a database makes them, open none, so that a random miss fetches one frame.
+//!
+//! Where it is known which file a block belongs to, reads are counted in that file: a stream goes on where the file does, and
+//! ends with it. Elsewhere the drive itself is what is read.
 
+use crate::ext4::InodeNumber;
 use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX};
 
 /// Runs that are followed at once. The one that was read longest ago makes way.
 const STREAMS_MAX: usize = 32;
 /// Blocks read in a row before it counts as a stream (64 KiB), in two reads at least.
 const RUN_MIN: u64 = 16;
+/// Who begins a file with so large a read (128 KiB) is taken to go on: programs that look at a file's head read less.
+const BEGINNING_MIN: u64 = 32;
 /// The kernel has several requests under way, which may come in another order: so far behind or ahead of the expected
 /// block counts as next (256 KiB).
 const DISORDER: u64 = 64;
@@ -23,13 +29,31 @@ const LOCAL_MAX: u64 = 8192;
 /// Blocks of a stream that goes downwards are counted from here.
 const TOP: u64 = DRIVE_BYTES_MAX / BLOCK_BYTES;
 
+/// What is read on and on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// A file; the drive where none is known.
+    pub file: Option<InodeNumber>,
+    /// How many blocks it has.
+    pub end: u64,
+}
+
+/// Blocks of a file, or of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The file; the drive where none is known.
+    pub file: Option<InodeNumber>,
+    /// Its blocks.
+    pub blocks: BlockRange,
+}
+
 /// What a read leads to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// To be pulled ahead, as far as it is missing; it may reach beyond the end of the drive.
-    pub want: Option<BlockRange>,
+    /// To be pulled ahead, as far as it is missing.
+    pub want: Option<Part>,
     /// Was wanted for streams that are over.
-    pub no_more: Vec<BlockRange>,
+    pub no_more: Vec<Part>,
 }
 
 /// The runs of reads of one drive.
@@ -43,6 +67,7 @@ pub struct Streams {
 /// One run of reads.
 #[derive(Debug)]
 struct Stream {
+    space: Space,
     way: Way,
     /// The block expected next.
     next: u64,
@@ -75,47 +100,36 @@ impl Streams {
         self.streams.iter().any(Stream::is_open)
     }
 
-    /// Blocks were read, of which some were missing or none. `most` is how many blocks ahead are of use.
-    pub fn read(&mut self, blocks: BlockRange, missed: bool, most: u64) -> Step {
+    /// Blocks of `space` were read, of which some were missing or none. `most` is how many blocks ahead are of use.
+    pub fn read(&mut self, space: Space, blocks: BlockRange, missed: bool, most: u64) -> Step {
         self.reads += 1;
         let mut step = Step { want: None, no_more: self.forget_idle() };
-        let at = (0..self.streams.len()).rev().find(|at| self.streams[*at].take(blocks));
-        let Some(at) = at else {
-            if missed {
-                step.no_more.extend(self.begin(blocks));
+        let at = (0..self.streams.len()).rev().find(|at| self.streams[*at].take(space, blocks));
+        let mut stream = match at {
+            Some(at) => self.streams.remove(at),
+            None if missed => {
+                let oldest = (self.streams.len() >= STREAMS_MAX).then(|| self.streams.remove(0));
+                step.no_more.extend(oldest.and_then(|oldest| oldest.unread()));
+                Stream::new(space, blocks)
             }
-            return step;
+            None => return step,
         };
-        let mut stream = self.streams.remove(at);
         stream.read_at = self.reads;
-        step.want = stream.extend(most).map(|want| stream.real(want));
+        step.want = stream.extend(most).map(|want| stream.part(want));
         self.streams.push(stream);
         step
     }
 
-    /// Of what the last read led to, so many blocks were missing.
-    pub fn was_missing(&mut self, wanted: BlockRange, missing_blocks: u64) {
+    /// Of the so many blocks that the last read led to, so many were missing.
+    pub fn was_missing(&mut self, wanted_blocks: u64, missing_blocks: u64) {
         let Some(stream) = self.streams.last_mut() else { return };
-        stream.local = if missing_blocks == 0 { stream.local + wanted.count() } else { 0 };
+        stream.local = if missing_blocks == 0 { stream.local + wanted_blocks } else { 0 };
         if stream.local >= LOCAL_MAX {
             self.streams.pop();
         }
     }
 
-    fn begin(&mut self, blocks: BlockRange) -> Option<BlockRange> {
-        let oldest = (self.streams.len() >= STREAMS_MAX).then(|| self.streams.remove(0));
-        self.streams.push(Stream {
-            way: Way::Unknown { read: blocks, ups: 0, downs: 0 },
-            next: blocks.end,
-            run: blocks.count(),
-            ahead: blocks.end,
-            local: 0,
-            read_at: self.reads,
-        });
-        oldest.and_then(|stream| stream.unread())
-    }
-
-    fn forget_idle(&mut self) -> Vec<BlockRange> {
+    fn forget_idle(&mut self) -> Vec<Part> {
         let reads = self.reads;
         let idle = self.streams.iter().take_while(|stream| reads - stream.read_at > READS_IDLE_MAX).count();
         self.streams.drain(..idle).filter_map(|stream| stream.unread()).collect()
@@ -123,12 +137,24 @@ impl Streams {
 }
 
 impl Stream {
+    fn new(space: Space, blocks: BlockRange) -> Self {
+        let is_opening = space.file.is_some() && blocks.start == 0 && blocks.count() >= BEGINNING_MIN;
+        let way = if is_opening { Way::Up } else { Way::Unknown { read: blocks, ups: 0, downs: 0 } };
+        let (next, run) = (blocks.end, blocks.count());
+        Self { space, way, next, run, ahead: next, local: 0, read_at: 0 }
+    }
+
     fn is_open(&self) -> bool {
         matches!(self.way, Way::Up | Way::Down)
     }
 
     /// Whether the read belongs to it, which then moves on.
-    fn take(&mut self, blocks: BlockRange) -> bool {
+    fn take(&mut self, space: Space, blocks: BlockRange) -> bool {
+        if self.space.file != space.file {
+            return false;
+        }
+        // It may have grown.
+        self.space.end = space.end;
         match self.way {
             Way::Unknown { read, ups, downs } => {
                 let Some(way) = extended(read, ups, downs, blocks) else { return false };
@@ -162,12 +188,13 @@ impl Stream {
         }
         let window = (2 * self.run).min(most);
         let step = (window / 4).clamp(RUN_MIN, STEP_MAX);
+        let end = if self.way == Way::Down { TOP } else { self.space.end };
         let until = match self.next + window {
-            beyond if beyond > TOP => TOP,
+            beyond if beyond > end => end,
             until => until / step * step,
         };
         let want = BlockRange { start: self.ahead, end: until };
-        if want.is_empty() {
+        if want.end <= want.start {
             return None;
         }
         self.ahead = until;
@@ -175,12 +202,16 @@ impl Stream {
     }
 
     /// What was wanted for it and not read.
-    fn unread(&self) -> Option<BlockRange> {
+    fn unread(&self) -> Option<Part> {
         let unread = BlockRange { start: self.next, end: self.ahead };
-        (!unread.is_empty()).then(|| self.real(unread))
+        (!unread.is_empty()).then(|| self.part(unread))
     }
 
-    /// From the stream's own direction to the drive's, and back.
+    fn part(&self, blocks: BlockRange) -> Part {
+        Part { file: self.space.file, blocks: self.real(blocks) }
+    }
+
+    /// From the stream's own direction to that of what is read, and back.
     fn real(&self, blocks: BlockRange) -> BlockRange {
         match self.way {
             Way::Down => BlockRange { start: TOP - blocks.end, end: TOP - blocks.start },
@@ -223,12 +254,14 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     const DRIVE: u64 = 1 << 20;
+    const WHOLE: Space = Space { file: None, end: DRIVE };
     const MOST: u64 = 2048;
 
     /// Reads runs of `len` blocks from `starts`, and tells what was wanted.
     fn read(streams: &mut Streams, starts: impl IntoIterator<Item = u64>, len: u64) -> Vec<BlockRange> {
-        let steps = starts.into_iter().map(|start| streams.read(BlockRange::new(start, len), true, MOST));
-        steps.filter_map(|step| step.want).collect()
+        let steps =
+            starts.into_iter().map(|start| streams.read(WHOLE, BlockRange::new(start, len), true, MOST));
+        steps.filter_map(|step| step.want).map(|want| want.blocks).collect()
     }
 
     #[test]
@@ -309,24 +342,58 @@ mod tests {
         let last = *read(&mut streams, (0..3200).step_by(32), 32).last().unwrap();
         let mut no_more = Vec::new();
         for start in (500_000..).step_by(100).take(40) {
-            no_more.extend(streams.read(BlockRange::new(start, 1), true, MOST).no_more);
+            no_more.extend(streams.read(WHOLE, BlockRange::new(start, 1), true, MOST).no_more);
         }
-        assert_eq!(no_more, [BlockRange { start: 3200, end: last.end }]);
+        assert_eq!(no_more, [Part { file: None, blocks: BlockRange { start: 3200, end: last.end } }]);
     }
 
     #[test]
     fn a_stream_through_what_is_local_or_that_nobody_reads_is_closed() {
         let mut streams = Streams::default();
         for start in (0..100_000).step_by(32) {
-            let step = streams.read(BlockRange::new(start, 32), start < 64, MOST);
-            step.want.into_iter().for_each(|want| streams.was_missing(want, 0));
+            let step = streams.read(WHOLE, BlockRange::new(start, 32), start < 64, MOST);
+            step.want.into_iter().for_each(|want| streams.was_missing(want.blocks.count(), 0));
         }
         assert!(!streams.is_any_open());
         read(&mut streams, (0..64).step_by(32), 32);
         assert!(streams.is_any_open());
         for _ in 0..=READS_IDLE_MAX {
-            streams.read(BlockRange::new(900_000, 1), false, MOST);
+            streams.read(WHOLE, BlockRange::new(900_000, 1), false, MOST);
         }
         assert!(!streams.is_any_open());
+    }
+
+    #[test]
+    fn a_stream_ends_with_its_file_and_a_large_read_of_a_beginning_opens_one() {
+        let mut streams = Streams::default();
+        let film = Space { file: Some(InodeNumber(12)), end: 1000 };
+        let mut read = |space, start, len| {
+            streams
+                .read(space, BlockRange::new(start, len), true, MOST)
+                .want
+                .map(|want| (want.file, want.blocks))
+        };
+        let (file, first) = read(film, 0, 64).unwrap();
+        assert_eq!((file, first.start), (film.file, 64));
+        // What another file or the drive has at the same number is nothing of it.
+        assert_eq!(read(Space { file: Some(InodeNumber(13)), ..film }, 64, 1), None);
+        assert_eq!(read(WHOLE, 65, 1), None);
+        let mut ahead = first.end;
+        for start in (64..1000).step_by(32) {
+            for (_, want) in read(film, start, 32.min(1000 - start)) {
+                assert_eq!(want.start, ahead);
+                ahead = want.end;
+            }
+        }
+        assert_eq!(ahead, 1000, "all of it and no more");
+        assert_eq!(read(Space { file: Some(InodeNumber(14)), ..film }, 0, 4), None, "a look at a head");
+    }
+
+    #[test]
+    fn a_file_that_has_shrunk_under_its_stream_ends_it() {
+        let mut streams = Streams::default();
+        let space = |end| Space { file: Some(InodeNumber(12)), end };
+        assert!(streams.read(space(1000), BlockRange::new(0, 64), true, MOST).want.is_some());
+        assert_eq!(streams.read(space(80), BlockRange::new(64, 16), true, MOST).want, None);
     }
 }

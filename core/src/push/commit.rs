@@ -20,6 +20,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 /// The writer's side of the store: where HEAD is, and what follows it.
 pub struct Committer {
@@ -97,18 +98,26 @@ impl Committer {
         &self.namer
     }
 
-    /// Puts an immutable object, and comes back only when it is there.
-    pub async fn put(&self, name: &str, body: Bytes) {
+    /// Puts an immutable object, and comes back only when it is there. Returns how long the try took that brought it there.
+    pub async fn put(&self, name: &str, body: Bytes) -> Duration {
         let sending = Sending::begin(&self.publish, name, body.len() as u64);
         let mut backoff = Backoff::new();
         loop {
+            let begun = Instant::now();
             let result = self.objects.store().put(name, body.clone(), When::Absent).await;
+            let took = begun.elapsed();
             let error = match result {
-                Ok(_) => return self.no_trouble(),
-                Err(_) if planted::has(Bug::FailedPutTakenForDone) => return,
+                Ok(_) => {
+                    self.no_trouble();
+                    return took;
+                }
+                Err(_) if planted::has(Bug::FailedPutTakenForDone) => return took,
                 Err(StoreError::Precondition { .. }) => match self.objects.store().get(name, None).await {
                     // An earlier try of this very put was applied.
-                    Ok(found) if found.bytes == body => return self.no_trouble(),
+                    Ok(found) if found.bytes == body => {
+                        self.no_trouble();
+                        return took;
+                    }
                     Ok(_) => {
                         StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() }
                     }

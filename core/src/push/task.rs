@@ -319,9 +319,10 @@ impl Task {
     }
 
     async fn put_one(&self, packed: Packed) -> (TailSegment, Directory) {
-        let (begun, lanes) = (Instant::now(), self.lanes.lock().at_once());
-        self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
-        self.lanes.lock().ended(packed.body.len() as u64, begun.elapsed(), lanes);
+        let lanes = self.lanes.lock().at_once();
+        // A store that was away says nothing about the link.
+        let took = self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
+        self.lanes.lock().ended(packed.body.len() as u64, took, lanes);
         self.publish.send_modify(|state| {
             state.batch.0 = (state.batch.0 + packed.data_bytes).min(state.batch.1);
             state.put_bytes += packed.data_bytes;

@@ -533,7 +533,9 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     let is_dirty = move |blocks| !pushes || dirty.is_dirty(blocks);
     let trace = Trace::start(disk.clone(), cache.valid().capacity());
     let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
-    let puller = Puller::new(map.clone(), cache.clone(), journal.clone(), room.clone());
+    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
+    let (survey, beginning) = Survey::new(size_blocks, limits.metadata_first);
+    let puller = Puller::new(map.clone(), cache.clone(), journal.clone(), room.clone(), survey.files());
     let (pusher, rememberer) = writer.unzip();
     let remembered = rememberer.clone();
     // Nothing of a version that is only looked at is ever pushed: its journal keeps what the cache does not take.
@@ -550,8 +552,6 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         applied,
         applied_durable.clone(),
     );
-    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
-    let (survey, beginning) = Survey::new(size_blocks, limits.metadata_first);
     let volume = Arc::new(Volume {
         pins: Pins::new(pinned),
         survey,

@@ -42,8 +42,8 @@ impl Volume {
 
     async fn pull_and_lease(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
         let blocks = BlockRange::covering(&range);
-        let turn = match self.survey.owner_of(blocks.start) {
-            Some((file, at)) => self.scanning.turn(file, at).await,
+        let turn = match self.survey.file_at(blocks.start) {
+            Some(place) => self.scanning.turn(place, blocks.count()).await,
             None => None,
         };
         if turn.is_none() {
@@ -192,9 +192,8 @@ impl Volume {
                     Some(Place::Zero) => join(&mut found, run, &range, true),
                     Some(Place::Data { .. }) => join(&mut found, run, &range, false),
                     None => {
-                        let looked_up = self.map.look_up(run).await;
-                        for (part, content) in looked_up.map_err(|error| pull_failed(error.into()))? {
-                            join(&mut found, part, &range, content == Content::Zero);
+                        for (part, zero) in self.allocation_of_applied(run).await? {
+                            join(&mut found, part, &range, zero);
                         }
                     }
                 }
@@ -203,6 +202,26 @@ impl Volume {
         }
         found.truncate(limit);
         Ok(found)
+    }
+
+    /// Which parts of `run` are zero, of what is not in the journal. What the store does not have yet is taken for data: the
+    /// map does not know of it, and the cache does not tell zeros apart.
+    async fn allocation_of_applied(&self, run: BlockRange) -> Result<Vec<(BlockRange, bool)>, DeviceError> {
+        let mut parts = Vec::new();
+        // Before the map: a commit changes that first, and what it carried counts as dirty until then.
+        for (part, is_dirty) in self.journal.dirty_runs(run) {
+            match is_dirty {
+                true => parts.push((part, false)),
+                false => {
+                    let looked_up = self.map.look_up(part).await;
+                    let looked_up = looked_up.map_err(|error| pull_failed(error.into()))?;
+                    parts.extend(
+                        looked_up.into_iter().map(|(part, content)| (part, content == Content::Zero)),
+                    );
+                }
+            }
+        }
+        Ok(parts)
     }
 }
 

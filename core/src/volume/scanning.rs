@@ -1,6 +1,6 @@
 //! Readers that scan a drive: what is done about them ([`crate::pull::Scans`] tells who they are).
 
-use crate::ext4::InodeNumber;
+use crate::ext4::FileAt;
 use crate::pull::Scans;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -40,9 +40,9 @@ impl Scanning {
         self.is_slowed.load(Relaxed) && self.scans.lock().is_under_way(self.second())
     }
 
-    /// A reader waits for a block of a file. If it scans, its turn, for which it has waited.
-    pub async fn turn(&self, file: InodeNumber, at: u64) -> Option<SemaphorePermit<'_>> {
-        let is_scan = self.scans.lock().missed(file, at, self.second());
+    /// A reader waits for so many blocks of a file. If it scans, its turn, for which it has waited.
+    pub async fn turn(&self, place: FileAt, blocks: u64) -> Option<SemaphorePermit<'_>> {
+        let is_scan = self.scans.lock().missed(place, blocks, self.second());
         match is_scan && self.is_slowed.load(Relaxed) {
             true => self.turns.acquire().await.ok(),
             false => None,

@@ -3,10 +3,10 @@
 
 use super::Volume;
 use super::foresight;
-use crate::ext4::{InodeNumber, Kind, Limits, Walk};
+use crate::ext4::{FileAt, InodeNumber, Kind, Limits, Walk};
 use crate::pull::{Class, PullError, Puller};
 use crate::units::BlockRange;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,6 +18,8 @@ use tokio::time::Instant;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So long after all metadata is local its journal is pulled too.
 const JOURNAL_AFTER: Duration = Duration::from_secs(60);
+/// So often what was read first is kept, for an opening after a crash.
+const TRACE_EVERY: Duration = Duration::from_secs(60);
 /// After metadata could not be pulled.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// Of the cache's limit, what metadata may keep: one part in so many.
@@ -38,7 +40,7 @@ pub(super) struct Survey {
     /// Whether all that a mount reads was local when metadata was first complete.
     is_mountable: watch::Receiver<Option<bool>>,
     // Held to look something up, and to learn from what is local; never across a pull.
-    walk: Arc<Mutex<Walk>>,
+    walk: Arc<RwLock<Walk>>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -52,14 +54,14 @@ impl Survey {
         let (misses, missed) = mpsc::channel(MISSES_MAX);
         let (complete, is_complete) = watch::channel(!is_on);
         let (mountable, is_mountable) = watch::channel(None);
-        let walk = Arc::new(Mutex::new(Walk::new(size_blocks, Limits::default())));
+        let walk = Arc::new(RwLock::new(Walk::new(size_blocks, Limits::default())));
         if !is_on {
             mountable.send_replace(Some(false));
             let survey = Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
             return (survey, Beginning(None));
         }
         let seen = VecDeque::new();
-        let (kept_blocks, completed_at) = (0, None);
+        let (kept_blocks, completed_at, traced_at) = (0, None, None);
         let running = Running {
             volume: Weak::new(),
             walk: walk.clone(),
@@ -68,6 +70,7 @@ impl Survey {
             complete,
             mountable,
             completed_at,
+            traced_at,
             seen,
         };
         let survey = Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
@@ -91,13 +94,18 @@ impl Survey {
 
     /// Whether all of the blocks are known to be data of files.
     pub fn is_file_data(&self, blocks: BlockRange) -> bool {
-        let walk = self.walk.lock();
+        let walk = self.walk.read();
         blocks.iter().all(|block| walk.owner_of(block).is_some())
     }
 
+    /// What is known of the drive's files.
+    pub fn files(&self) -> Arc<RwLock<Walk>> {
+        self.walk.clone()
+    }
+
     /// The file that a block is data of, and which block of it, as far as that is known at once.
-    pub fn owner_of(&self, block: u64) -> Option<(InodeNumber, u64)> {
-        self.walk.try_lock()?.owner_of(block)
+    pub fn file_at(&self, block: u64) -> Option<FileAt> {
+        self.walk.try_read()?.file_at(block)
     }
 
     /// A reader waits for these blocks.
@@ -129,13 +137,15 @@ impl Drop for Survey {
 
 struct Running {
     volume: Weak<Volume>,
-    walk: Arc<Mutex<Walk>>,
+    walk: Arc<RwLock<Walk>>,
     size_blocks: u64,
     kept_blocks: u64,
     complete: watch::Sender<bool>,
     mountable: watch::Sender<Option<bool>>,
     /// When all metadata was first local.
     completed_at: Option<Instant>,
+    /// When what was read first was kept last.
+    traced_at: Option<Instant>,
     /// Files that were looked at.
     seen: VecDeque<InodeNumber>,
 }
@@ -156,7 +166,8 @@ impl Running {
                 self.foresee(blocks);
             }
             let Some(volume) = self.volume.upgrade() else { return };
-            let mut walk = self.walk.lock();
+            self.keep_trace(&volume);
+            let mut walk = self.walk.write();
             for range in volume.cache.residents().take_written() {
                 walk.written(range);
             }
@@ -173,12 +184,12 @@ impl Running {
             // Not held while it waits: who drops the drive ends this, too.
             let volume = self.volume.upgrade()?;
             let puller = volume.puller.clone();
-            let wanted = self.walk.lock().wanted();
+            let wanted = self.walk.write().wanted();
             self.keep(&volume);
             drop(volume);
             if wanted.is_empty() {
                 // Directories and bitmaps are wanted, and read by nobody here.
-                let metadata = self.walk.lock().metadata().into_iter();
+                let metadata = self.walk.read().metadata().into_iter();
                 let ranges: Vec<_> =
                     metadata.filter(|(_, kind)| Self::is_needed(*kind)).map(|(range, _)| range).collect();
                 let pulled = puller.pull_all(Class::Metadata, &ranges).await;
@@ -192,7 +203,7 @@ impl Running {
                 return Some(Err(error));
             }
             let volume = self.volume.upgrade()?;
-            let fed = self.walk.lock().feed(&mut |range, bytes| volume.read_local(range, bytes));
+            let fed = self.walk.write().feed(&mut |range, bytes| volume.read_local(range, bytes));
             if let Err(error) = fed {
                 // There is no ext4 here yet, or none that is known: nothing to be pulled first.
                 tracing::debug!(%error, "the drive's file system is not looked at");
@@ -206,14 +217,14 @@ impl Running {
     /// All metadata is local. The file system's journal follows in the background: a mount after a crash reads it, also
     /// without the store.
     fn is_here(&mut self, puller: &Arc<Puller>) {
-        let journal = self.walk.lock().metadata().into_iter().filter(|(_, kind)| *kind == Kind::Journal);
+        let journal = self.walk.read().metadata().into_iter().filter(|(_, kind)| *kind == Kind::Journal);
         let journal: Vec<_> = journal.map(|(range, _)| range).collect();
         match self.completed_at {
             None => {
                 self.completed_at = Some(Instant::now());
                 self.pull_trace(puller);
                 let is_whole = || journal.iter().all(|range| puller.missing(*range).is_empty());
-                self.mountable.send_replace(Some(!self.walk.lock().needs_recovery() || is_whole()));
+                self.mountable.send_replace(Some(!self.walk.read().needs_recovery() || is_whole()));
             }
             Some(at) if at.elapsed() >= JOURNAL_AFTER => {
                 journal.into_iter().for_each(|range| puller.want(Class::Trace, range));
@@ -235,10 +246,18 @@ impl Running {
         }
     }
 
+    /// Keeps what was read first, every now and then, once that of the last opening was looked at.
+    fn keep_trace(&mut self, volume: &Volume) {
+        if self.traced_at.or(self.completed_at).is_some_and(|at| at.elapsed() >= TRACE_EVERY) {
+            volume.trace.save();
+            self.traced_at = Some(Instant::now());
+        }
+    }
+
     /// Has what was found pulled, and kept as far as that is sensible.
     fn keep(&mut self, volume: &Arc<Volume>) {
         let most = volume.room.limit() / crate::units::BLOCK_BYTES / KEPT_SHARE;
-        let found = self.walk.lock().found();
+        let found = self.walk.write().found();
         for (range, kind) in found {
             if !Self::is_needed(kind) && kind != Kind::Journal {
                 continue;
@@ -274,7 +293,7 @@ impl Running {
 
     /// Somebody reads the beginning of a file: its format may tell what comes next.
     fn foresee(&mut self, blocks: BlockRange) {
-        let walk = self.walk.lock();
+        let walk = self.walk.read();
         let Some((inode, at)) = walk.owner_of(blocks.start) else { return };
         if at * crate::units::BLOCK_BYTES >= crate::formats::HEAD_BYTES || self.seen.contains(&inode) {
             return;

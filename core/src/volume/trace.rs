@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const NAME: &str = "trace.json";
+const TEMPORARY: &str = "trace.json.new";
 /// Chunks of one trace at most (256 MiB).
 const CHUNKS_MAX: usize = 4096;
 /// A file that is longer is none of ours.
@@ -59,10 +60,9 @@ impl Trace {
         }
     }
 
-    /// Keeps what was noted for the next opening. Where nothing was read, what was noted before stays.
+    /// Keeps what was noted so far for the next opening. Where nothing was read, what was noted before stays.
     pub fn save(&self) {
-        let chunks = std::mem::take(&mut *self.chunks.lock());
-        self.is_noting.store(false, Relaxed);
+        let chunks = self.chunks.lock().clone();
         if chunks.is_empty() {
             return;
         }
@@ -81,7 +81,8 @@ fn load(disk: &dyn Disk) -> io::Result<Vec<u64>> {
 }
 
 fn store(disk: &dyn Disk, chunks: &[u64]) -> io::Result<()> {
-    let file = disk.open(NAME, true)?;
+    let file = disk.open(TEMPORARY, true)?;
     file.set_len(0)?;
-    file.write_at(&serde_json::to_vec(chunks)?, 0)
+    file.write_at(&serde_json::to_vec(chunks)?, 0)?;
+    disk.rename(TEMPORARY, NAME)
 }

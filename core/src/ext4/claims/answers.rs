@@ -43,6 +43,12 @@ impl Claims {
         Some(map.runs_of(inode))
     }
 
+    /// The blocks of a part of a regular file whose runs are kept.
+    pub fn blocks_within(&self, inode: u32, part: std::ops::Range<u32>) -> Vec<BlockRange> {
+        let runs = self.files.runs_within(inode, part);
+        runs.into_iter().map(|(_, blocks)| blocks).collect()
+    }
+
     /// All metadata that inodes have.
     pub fn metadata(&self) -> impl Iterator<Item = (BlockRange, Kind)> {
         let held = self

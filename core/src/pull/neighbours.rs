@@ -1,0 +1,101 @@
+//! Small files that lie together and are read one after another, as by a copy of a folder, a build or a search. Pure.
+//!
+//! Each is too short for a stream, and asked for by itself it costs a round trip. Whoever has just read a few small files as
+//! a whole that lie near each other on the drive is taken to go on with those between and around them, whatever their order:
+//! file systems put the files of one folder side by side, and list them in another order. Looks at heads alone are none
+//! of it ([`super::Scans`]).
+
+use crate::ext4::FileAt;
+use crate::units::BlockRange;
+use std::collections::VecDeque;
+
+/// A file of more blocks (256 KiB) is a stream's.
+const SMALL_MAX: u64 = 64;
+/// Files that are looked back at.
+const RECENT_MAX: usize = 16;
+/// So far apart (8 MiB) they lie together.
+const NEAR: u64 = 2048;
+/// So many together are a pattern.
+const TOGETHER: usize = 4;
+/// What is wanted around the last one (1 MiB), and as much beyond where they go upwards.
+const AROUND: u64 = 256;
+
+/// The small files of one drive that were missed of late.
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    /// Where on the drive each begins.
+    recent: VecDeque<u64>,
+}
+
+impl Neighbours {
+    /// A reader waits for `blocks` of the drive, the first of which is `place`: what lies around them that will be read too, if
+    /// they are a small file among others. It may reach beyond the end of the drive.
+    pub fn missed(&mut self, place: FileAt, blocks: BlockRange) -> Option<BlockRange> {
+        let is_whole = place.at == 0 && blocks.count() >= place.end;
+        if !is_whole || place.end > SMALL_MAX {
+            return None;
+        }
+        let at = blocks.start;
+        let near = self.recent.iter().filter(|other| other.abs_diff(at) <= NEAR);
+        let (others, below) = (near.clone().count(), near.filter(|other| **other < at).count());
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(at);
+        if others + 1 < TOGETHER {
+            return None;
+        }
+        let start = at / AROUND * AROUND;
+        let is_upwards = below == others;
+        Some(BlockRange::new(start, if is_upwards { 2 * AROUND } else { AROUND }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ext4::InodeNumber;
+    use rand::rngs::StdRng;
+    use rand::seq::SliceRandom;
+    use rand::{Rng, SeedableRng};
+    use std::collections::BTreeSet;
+
+    /// Copies files of so many blocks that lie side by side from `starts`: round trips, and blocks that were fetched.
+    fn copy(starts: impl IntoIterator<Item = u64>, len: u64) -> (usize, usize) {
+        let (mut neighbours, mut local, mut trips) = (Neighbours::default(), BTreeSet::new(), 0);
+        for start in starts {
+            let blocks = BlockRange::new(start, len);
+            if blocks.iter().all(|block| local.contains(&block)) {
+                continue;
+            }
+            trips += 1;
+            local.extend(blocks.iter());
+            let place = FileAt { file: InodeNumber(start as u32), at: 0, end: len };
+            local.extend(neighbours.missed(place, blocks).into_iter().flat_map(|around| around.iter()));
+        }
+        (trips, local.len())
+    }
+
+    #[test]
+    fn a_folder_of_small_files_costs_few_round_trips_in_whatever_order() {
+        let mut starts: Vec<u64> = (0..2000).map(|number| 50_000 + number * 5).collect();
+        let (trips, fetched) = copy(starts.iter().copied(), 5);
+        assert!(trips <= 40 && fetched <= 10_800, "{trips} for {fetched}");
+        starts.shuffle(&mut StdRng::seed_from_u64(1));
+        let (trips, fetched) = copy(starts, 5);
+        assert!(trips <= 120 && fetched <= 10_800, "{trips} for {fetched}");
+    }
+
+    #[test]
+    fn files_all_over_the_drive_heads_and_large_files_bring_nothing_along() {
+        let mut rng = StdRng::seed_from_u64(2);
+        let (trips, fetched) = copy((0..500).map(|_| rng.random_range(0..100_000_000_u64) * 8), 5);
+        assert_eq!((trips, fetched), (500, 2500));
+        let mut neighbours = Neighbours::default();
+        for number in 0..100 {
+            let place = |end| FileAt { file: InodeNumber(number as u32 + 20), at: 0, end };
+            assert_eq!(neighbours.missed(place(40), BlockRange::new(number * 40, 4)), None);
+            assert_eq!(neighbours.missed(place(100), BlockRange::new(number * 100, 100)), None);
+        }
+    }
+}
