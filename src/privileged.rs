@@ -196,6 +196,14 @@ pub enum Look {
         /// Where.
         mountpoint: PathBuf,
     },
+    /// Opens the file of a one-file disk; the descriptor comes with the answer. The daemon that serves it must not do that
+    /// itself: killed meanwhile, it would wait in the kernel for an answer of its own, and could not end.
+    OpenDisk {
+        /// The file.
+        file: PathBuf,
+        /// Whether only for reading.
+        read_only: bool,
+    },
 }
 
 /// What an operation gave.
@@ -256,6 +264,7 @@ impl Look {
         match self {
             Look::Sync { .. } => "write the file system back",
             Look::Usage { .. } => "see how full the file system is",
+            Look::OpenDisk { .. } => "open the drive's disk",
         }
     }
 }

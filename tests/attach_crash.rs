@@ -59,7 +59,8 @@ fn the_next_daemon_gets_on_wherever_its_predecessor_was_killed() {
 #[test]
 fn the_next_daemon_gets_on_whenever_its_predecessor_was_killed() {
     // At no step: wherever it is when the signal arrives, in the middle of mkfs or of the mount.
-    for after in ["Kept", "DeviceMade", "DeviceMade", "DeviceMade", "Formatted", "Formatted"] {
+    for after in ["Kept", "Kept", "Kept", "DeviceMade", "DeviceMade", "DeviceMade", "Formatted", "Formatted"]
+    {
         let bench = Bench::new();
         let mut daemon = bench.start("loop", None);
         daemon.hear(after);

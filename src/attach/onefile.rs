@@ -6,7 +6,6 @@ use holdall_core::device::BlockDevice;
 use holdall_fuse::handover::Handover;
 use holdall_fuse::onefile::{OneFileDisk, OneFileError, Options};
 use holdall_fuse::{keeper as kept, loopdev, mount};
-use rustix::fs::{Mode, OFlags};
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -130,9 +129,7 @@ impl Disk {
 
     fn make_loop(&self, site: &Site) -> Result<Target, AttachError> {
         let backing = self.file();
-        let access = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
-        let file = rustix::fs::open(&backing, access | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| AttachError::io("open", &backing, errno.into()))?;
+        let file = site.deputy.open_disk(&backing, self.read_only, DEVICE_DEADLINE)?;
         let operation = Privileged::LoopAttach { backing: backing.clone(), read_only: self.read_only };
         let made = site.deputy.perform(&operation, &[file.as_fd()], DEVICE_DEADLINE)?;
         let Outcome::Device(device) = made else { return Err(AttachError::Confused) };

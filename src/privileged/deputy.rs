@@ -92,14 +92,32 @@ impl Deputy {
         deadline: Duration,
     ) -> Result<Outcome, PrivilegedError> {
         let doing = operation.describe();
-        self.begin(operation.clone(), fds, doing, deadline)?.finish(deadline)
+        self.begin(operation.clone(), fds, doing, deadline)?.finish(deadline).map(|(outcome, _)| outcome)
     }
 
     /// Does what needs no rights but may wait for the drive. Blocks until it is done, or the deadline is over.
     pub fn look(&self, look: &Look, deadline: Duration) -> Result<Outcome, PrivilegedError> {
-        let mut process =
-            self.start(Rights::Own, Task::Look(look.clone()), &[], look.describe(), deadline)?;
-        process.finish(deadline)
+        self.look_and_bring(look, deadline).map(|(outcome, _)| outcome)
+    }
+
+    /// Opens the file of a one-file disk that this very process serves. Blocks until it is done, or the deadline is over.
+    pub fn open_disk(
+        &self,
+        file: &Path,
+        read_only: bool,
+        deadline: Duration,
+    ) -> Result<OwnedFd, PrivilegedError> {
+        let look = Look::OpenDisk { file: file.to_owned(), read_only };
+        let (_, opened) = self.look_and_bring(&look, deadline)?;
+        opened.into_iter().next().ok_or(PrivilegedError::Refused(Refused::NoDescriptor))
+    }
+
+    fn look_and_bring(
+        &self,
+        look: &Look,
+        deadline: Duration,
+    ) -> Result<(Outcome, Vec<OwnedFd>), PrivilegedError> {
+        self.start(Rights::Own, Task::Look(look.clone()), &[], look.describe(), deadline)?.finish(deadline)
     }
 
     /// Freezes the target's file system at `mountpoint`, which may take until `deadline`, and keeps it so for at most
@@ -227,13 +245,18 @@ impl Process {
 impl Running {
     /// The next answer, waited for until the deadline.
     pub(super) fn answer(&mut self, deadline: Duration) -> Result<Outcome, PrivilegedError> {
+        self.answer_and_fds(deadline).map(|(outcome, _)| outcome)
+    }
+
+    /// The same, with the descriptors that come along.
+    fn answer_and_fds(&mut self, deadline: Duration) -> Result<(Outcome, Vec<OwnedFd>), PrivilegedError> {
         let doing = self.doing;
         // Zero would mean no limit.
         let limit = deadline.max(Duration::from_millis(1));
         let failed = |error| PrivilegedError::NotStarted { doing, error };
         self.socket.set_read_timeout(Some(limit)).map_err(failed)?;
         match wire::receive::<Result<Outcome, Refused>>(&self.socket) {
-            Ok((answer, _)) => answer.map_err(PrivilegedError::Refused),
+            Ok((answer, fds)) => answer.map(|outcome| (outcome, fds)).map_err(PrivilegedError::Refused),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 Err(PrivilegedError::Deadline { doing, deadline, stuck: false })
             }
@@ -242,8 +265,8 @@ impl Running {
     }
 
     /// The only answer; whatever happens, the process is gone afterwards, unless the kernel holds it.
-    fn finish(&mut self, deadline: Duration) -> Result<Outcome, PrivilegedError> {
-        match self.answer(deadline) {
+    fn finish(&mut self, deadline: Duration) -> Result<(Outcome, Vec<OwnedFd>), PrivilegedError> {
+        match self.answer_and_fds(deadline) {
             Err(PrivilegedError::Deadline { doing, deadline, .. }) => {
                 Err(PrivilegedError::Deadline { doing, deadline, stuck: !self.kill() })
             }

@@ -3,6 +3,7 @@
 use super::{Look, Outcome, Privileged, Refused, Usage};
 use super::{admit, ext4, frozen, kernel, mounting, tuning, wire};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -80,11 +81,15 @@ pub fn main() -> ExitCode {
         eprintln!("the daemon cannot be watched: {error}");
         return ExitCode::FAILURE;
     }
-    let answer = request.admit(&fds).and_then(|_held| match request.task {
-        Task::Privileged(operation) => perform(&operation, &fds),
+    let (answer, opened) = match request.admit(&fds).and_then(|_held| match request.task {
+        Task::Privileged(operation) => perform(&operation, &fds).map(|outcome| (outcome, None)),
         Task::Look(look) => perform_look(&look),
-    });
-    match wire::send(&socket, &answer, &[]) {
+    }) {
+        Ok((outcome, opened)) => (Ok(outcome), opened),
+        Err(refused) => (Err(refused), None),
+    };
+    let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
+    match wire::send(&socket, &answer, &opened) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever asked has given up.
         Err(_) => ExitCode::FAILURE,
@@ -163,22 +168,29 @@ fn perform(operation: &Privileged, fds: &[OwnedFd]) -> Result<Outcome, Refused> 
     }
 }
 
-fn perform_look(look: &Look) -> Result<Outcome, Refused> {
+/// What came of it, and the descriptor that goes along.
+fn perform_look(look: &Look) -> Result<(Outcome, Option<OwnedFd>), Refused> {
     match look {
         Look::Sync { target, mountpoint } => {
             let directory = frozen::open(target, mountpoint)?;
             rustix::fs::syncfs(directory).map_err(Refused::system("syncfs", mountpoint))?;
-            Ok(Outcome::Done)
+            Ok((Outcome::Done, None))
         }
         Look::Usage { target, mountpoint } => {
             let directory = frozen::open(target, mountpoint)?;
             let figures = rustix::fs::fstatvfs(directory).map_err(Refused::system("statvfs", mountpoint))?;
             let bytes = |blocks: u64| blocks.saturating_mul(figures.f_frsize);
-            Ok(Outcome::Usage(Usage {
+            let usage = Usage {
                 total_bytes: bytes(figures.f_blocks),
                 used_bytes: bytes(figures.f_blocks.saturating_sub(figures.f_bfree)),
                 available_bytes: bytes(figures.f_bavail),
-            }))
+            };
+            Ok((Outcome::Usage(usage), None))
+        }
+        Look::OpenDisk { file, read_only } => {
+            let access = if *read_only { OFlags::RDONLY } else { OFlags::RDWR };
+            let opened = rustix::fs::open(file, access | OFlags::CLOEXEC, Mode::empty());
+            Ok((Outcome::Done, Some(opened.map_err(Refused::system("open", file))?)))
         }
     }
 }
