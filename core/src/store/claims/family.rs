@@ -10,7 +10,8 @@
 //! live after all, it sees that claim and loses. A maker that dies behind its record leaves a family that was never finished,
 //! since nobody else has its key.
 
-use super::{Claims, Place};
+use super::Claims;
+use super::names::Place;
 use crate::format::family::NAME;
 use crate::store::{Etag, StoreError, When};
 use bytes::Bytes;
@@ -55,7 +56,7 @@ impl Claims {
                 let turn = self.claim_next(AREA, nonce).await?;
                 match self.current(AREA).await? {
                     Some(current) if current.nonce != nonce => {
-                        self.hand_on(AREA, turn, Some(current)).await;
+                        self.hand_on(AREA, (turn, 0), Some(current)).await;
                         return Err(lost());
                     }
                     // Of an earlier try.
