@@ -19,8 +19,10 @@ async fn all_errors(store: &DavStore) -> Vec<StoreError> {
 #[tokio::test]
 async fn a_status_means_the_same_on_every_verb() {
     type Is = fn(&StoreError) -> bool;
-    let cases: [(Reply, Is); 8] = [
+    let cases: [(Reply, Is); 9] = [
         (Reply::status(403), |error| matches!(error, StoreError::Denied { .. })),
+        // Of a condition that was made only some puts know.
+        (Reply::status(412), |error| matches!(error, StoreError::Unreachable { .. })),
         (Reply::status(423), |error| matches!(error, StoreError::Busy { retry_after: None, .. })),
         (Reply::status(507), |error| matches!(error, StoreError::Full { .. })),
         (

@@ -58,6 +58,28 @@ async fn a_put_that_breaks_off_leaves_nothing_under_its_name() {
 }
 
 #[tokio::test]
+async fn only_a_condition_that_was_made_can_fail() {
+    for (refused, when, is_lost) in [
+        ("PUT", When::Absent, false),
+        ("PUT", When::Always, false),
+        ("MOVE", When::Absent, true),
+        ("MOVE", When::Always, false),
+    ] {
+        let (_, store) = fake(move |asked| match &*asked.method {
+            method if method == refused => Reply::status(412),
+            "DELETE" => Reply::status(204),
+            "PROPFIND" => Reply::status(404),
+            _ => Reply::status(201),
+        });
+        let error = store.put("seg/00/a", body(), when.clone()).await.unwrap_err();
+        match is_lost {
+            true => assert_eq!(error, StoreError::Precondition { name: "seg/00/a".into() }),
+            false => assert!(matches!(error, StoreError::Unreachable { .. }), "{refused} {when:?}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn where_move_is_unknown_the_length_is_asked_for() {
     for len in [10, 3] {
         let (fake, store) = fake(move |asked| match &*asked.method {

@@ -160,6 +160,23 @@ fn answers_that_are_not_s3_are_no_news() {
 }
 
 #[test]
+fn only_a_condition_that_was_made_can_fail() {
+    const CONDITIONAL_PUT: usize = 3;
+    run(async {
+        for body in ["", "<Error><Code>PreconditionFailed</Code></Error>"] {
+            let canned = Canned::saying("412 Precondition Failed", "", body);
+            for (verb, result) in all(&*store(&canned.url())).await.into_iter().enumerate() {
+                if verb == CONDITIONAL_PUT {
+                    assert_eq!(result, Err(StoreError::Precondition { name: "head/1".into() }));
+                } else {
+                    assert!(!unreachable(result).is_empty(), "verb {verb}, {body}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn a_busy_server_says_until_when() {
     run(async {
         let body = "<Error><Code>SlowDown</Code></Error>";

@@ -8,13 +8,12 @@ use std::time::{Duration, SystemTime};
 /// A server that asks for more patience than this is asked again all the same.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// The error that a status stands for, on a request about `name`. `host` is who answered.
+/// The error that a status stands for, on a request about `name` that had no condition. `host` is who answered.
 pub fn refusal(status: StatusCode, headers: &HeaderMap, host: &str, name: &str) -> StoreError {
     let unreachable = |reason: String| StoreError::Unreachable { reason };
     let denied = |reason: String| StoreError::Denied { reason };
     match status.as_u16() {
         404 | 410 => StoreError::NotFound { name: name.to_owned() },
-        412 => StoreError::Precondition { name: name.to_owned() },
         401 => denied(format!("{host} does not take these credentials")),
         403 => denied(format!("{host} does not allow this user to do that (403)")),
         407 => unreachable("a proxy on the way asks for credentials (407)".into()),
@@ -109,11 +108,10 @@ mod tests {
         for code in [413, 507] {
             assert!(matches!(refused(code, &[]), Full { .. }), "{code}");
         }
-        for code in [304, 400, 405, 407, 409, 418, 500, 501, 502, 504, 511, 599] {
+        for code in [304, 400, 405, 407, 409, 412, 418, 500, 501, 502, 504, 511, 599] {
             assert!(matches!(refused(code, &[]), Unreachable { .. }), "{code}");
         }
         assert_eq!(refused(404, &[]), NotFound { name: "seg/x".into() });
-        assert_eq!(refused(412, &[]), Precondition { name: "seg/x".into() });
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl DavStore {
         expected: &Etag,
     ) -> Result<Etag, StoreError> {
         if expected.0.is_empty() || self.version_of(name).await?.as_ref() != Some(expected) {
-            return Err(StoreError::Precondition { name: name.to_owned() });
+            return Err(lost(name));
         }
         self.put_once(name, body, &When::Matches(expected.clone())).await
     }
@@ -103,6 +103,7 @@ impl DavStore {
             StatusCode::OK if !super::answer::is_page(&answer.headers) => {}
             StatusCode::OK => return Err(super::answer::page(self.http.host())),
             StatusCode::NOT_FOUND => return Err(no_parent(self.http.host(), name)),
+            StatusCode::PRECONDITION_FAILED if *when != When::Always => return Err(lost(name)),
             _ => return Err(answer.refusal(name)),
         }
         let etag = etag(&answer.headers);
@@ -139,6 +140,7 @@ impl DavStore {
                     answer.drain().await;
                     return Ok(Moved::Done);
                 }
+                StatusCode::PRECONDITION_FAILED if *when == When::Absent => return Err(lost(name)),
                 StatusCode::BAD_GATEWAY if destination != to.as_str() => return Err(answer.refusal(name)),
                 StatusCode::BAD_REQUEST | StatusCode::BAD_GATEWAY => answer.drain().await,
                 StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => return Ok(Moved::Unknown),
@@ -152,6 +154,11 @@ impl DavStore {
         }
         Ok(Moved::Unknown)
     }
+}
+
+/// The condition of a put did not hold.
+fn lost(name: &str) -> StoreError {
+    StoreError::Precondition { name: name.to_owned() }
 }
 
 fn no_parent(host: &str, name: &str) -> StoreError {

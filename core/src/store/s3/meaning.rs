@@ -106,6 +106,9 @@ impl Asked<'_> {
             ("PreconditionFailed", Verb::Put { conditional: true }) if status == 412 => {
                 Some(StoreError::Precondition { name })
             }
+            ("PreconditionFailed", Verb::Read | Verb::Put { conditional: false } | Verb::Other) => {
+                Some(unreachable(format!("{} refuses a condition that nobody made ({code})", self.host)))
+            }
             // Someone else is at it: whether the condition holds will be seen when they are done.
             ("ConditionalRequestConflict" | "OperationAborted", _) => Some(StoreError::Busy {
                 reason: "another device is writing the same object".into(),
