@@ -84,7 +84,7 @@ pub struct Listed {
     pub len: u64,
 }
 
-/// Why a store did not do as asked. After a put, everything but `Precondition` and `Denied` leaves open whether it
+/// Why a store did not do as asked. After a put, everything but `Precondition`, `UnknownCredentials` and `Denied` leaves open whether it
 /// took effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -122,7 +122,13 @@ pub enum StoreError {
         /// When to try again, if it said so.
         retry_after: Option<Duration>,
     },
-    /// Credentials are missing or wrong, or do not allow this.
+    /// The store does not know the credentials, or takes them no more: nothing that is asked with them is answered.
+    #[error("the store refused the credentials: {reason}")]
+    UnknownCredentials {
+        /// What it said.
+        reason: String,
+    },
+    /// Credentials are missing, or do not allow this.
     #[error("the store refused access: {reason}")]
     Denied {
         /// What it said.
@@ -153,6 +159,7 @@ impl StoreError {
             | StoreError::NoBucket { .. }
             | StoreError::Busy { .. }
             | StoreError::Full { .. }
+            | StoreError::UnknownCredentials { .. }
             | StoreError::Denied { .. } => true,
             StoreError::NotFound { .. } | StoreError::Precondition { .. } | StoreError::Damaged { .. } => {
                 false

@@ -98,6 +98,12 @@ pub fn store(error: &StoreError) -> Failure {
             SAFE_HERE,
             "Wait a little. Work resumes by itself.",
         ),
+        StoreError::UnknownCredentials { reason } => failure(
+            Code::Credentials,
+            format!("The store refused the credentials: {reason}."),
+            SAFE_HERE,
+            "Run holdall store login URL, and give those that are valid.",
+        ),
         StoreError::Denied { reason } => failure(
             Code::Credentials,
             format!("The store refused access: {reason}."),

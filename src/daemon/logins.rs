@@ -129,6 +129,12 @@ impl Drives {
         };
         match tried {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(StoreError::UnknownCredentials { reason }) => Err(failure(
+                Code::Credentials,
+                format!("The store refused these credentials: {reason}."),
+                "They were not kept, and nothing was changed.",
+                "Check the access key and its secret, or the user and the password, and that they are still valid.",
+            )),
             Err(StoreError::Denied { reason }) => Err(failure(
                 Code::Credentials,
                 format!("The store refused these credentials: {reason}."),

@@ -83,7 +83,7 @@ impl Drive {
                 let action = failure::with_address("run holdall store login URL", &config.store);
                 state = DriveState::NeedsAttention;
                 status.needs_login = true;
-                reason = Some(format!("the store refuses access: {refused}; uploads wait: {action}"));
+                reason = Some(format!("{refused}; what is here is safe, and uploads wait: {action}"));
             }
             (DriveState::ReadOnly, _) => {
                 reason = self.looks_because.lock().clone().or(reason);

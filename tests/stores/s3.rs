@@ -163,6 +163,52 @@ fn a_revoked_key_holds_up_uploads_until_the_next_login_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_secret_that_is_wrong_is_told_as_that_and_not_as_one_that_may_nothing() {
+    let bench = Bench::new();
+    let (_server, proxy, url) = with_server(&bench);
+    let mut a = Person::new(&bench, "a", &[]);
+    let wrong = bench.text("wrong");
+    let test = ["store", "test", &url, "--credentials-file", &wrong];
+    let create = ["drive", "create", "d", "--store", &url, "--size", "64M", "--no-encryption"];
+    let create = [&create[..], &["--credentials-file", &wrong]].concat();
+    for command in [&test[..], &create, &["store", "login", &url, "--credentials-file", &wrong]] {
+        let failure = a.refused(command, 6, "credentials");
+        let told = |part: &str| failure[part].as_str().unwrap().to_owned();
+        assert!(told("message").contains("the secret key does not belong to the access key"), "{failure}");
+        assert!(told("message").starts_with("The store refused the"), "{failure}");
+        assert!(!told("message").contains("may not"), "{failure}");
+    }
+    let failure = a.refused(&test, 6, "credentials");
+    let action = failure["action"].as_str().unwrap();
+    assert!(action.starts_with("Run holdall store login 's3://"), "{failure}");
+
+    // Under an open drive.
+    self::create(&bench, &a, &url);
+    a.open();
+    for (status, error, words) in [
+        (403, "SignatureDoesNotMatch", "the secret key does not belong to the access key"),
+        (400, "ExpiredToken", "have expired"),
+    ] {
+        proxy.plan(faults::from(0, Fault::Status { code: status, error, retry_after: None }));
+        std::fs::write(a.machine.mountpoint().join("note"), error).unwrap();
+        let syncing = a.machine.begin(&["drive", "sync", "d"]);
+        let status = a.machine.status_when(error, |status| {
+            let reason = status["reason"].as_str().unwrap_or_default();
+            status["state"] == "Needs attention" && reason.contains(words)
+        });
+        let reason = status["reason"].as_str().unwrap();
+        assert!(reason.starts_with("the store refuses the credentials: "), "{reason}");
+        assert!(reason.contains("what is here is safe"), "{reason}");
+        assert!(reason.contains("run holdall store login 's3://"), "{reason}");
+        proxy.plan(faults::none());
+        a.ok(&["store", "login", &url, "--credentials-file", &bench.text("ini")]);
+        syncing.ok();
+    }
+    a.ok(&["drive", "close", "d", "--wait"]);
+    a.assert_discreet(&[SECRET_KEY, WRONG_KEY]);
+}
+
+#[test]
 fn credentials_that_may_only_read_open_a_drive_to_look_at() {
     let bench = Bench::new();
     let (_server, proxy, url, mut a) = with_drive(&bench);

@@ -75,7 +75,7 @@ fn unreachable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
 
 fn denied<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
-        Err(StoreError::Denied { reason }) => {
+        Err(StoreError::Denied { reason } | StoreError::UnknownCredentials { reason }) => {
             assert!(!reason.contains(PASSWORD), "{reason}");
             reason
         }

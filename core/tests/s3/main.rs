@@ -71,6 +71,15 @@ fn denied<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
+/// The words of an error that says that the store does not take the credentials.
+#[track_caller]
+fn unknown<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::UnknownCredentials { reason }) => checked(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What a person reads is short, and neither a secret nor a program's own words.
 #[track_caller]
 fn checked(reason: String) -> String {

@@ -1,7 +1,7 @@
 //! What a server refuses, and what answers in place of one.
 
 use crate::canned::Canned;
-use crate::{checked, credentials, denied, run, store, store_as, unreachable};
+use crate::{checked, credentials, denied, run, store, store_as, unknown, unreachable};
 use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::pace::Pacer;
@@ -39,11 +39,11 @@ fn wrong_keys_are_named() {
     run(async {
         let url = server.url("p");
         for result in all(&*store_as(&url, &keys("nobody", SECRET_KEY, None))).await {
-            let reason = denied(result);
+            let reason = unknown(result);
             assert!(reason.contains("does not know the access key"), "{reason}");
         }
         for result in all(&*store_as(&url, &keys(ACCESS_KEY, "hunter2", None))).await {
-            let reason = denied(result);
+            let reason = unknown(result);
             assert!(reason.contains("the secret key does not belong to the access key"), "{reason}");
         }
         for result in all(&*store_as(&url, &Credentials::None)).await {
@@ -85,7 +85,7 @@ fn a_session_token_goes_along_and_is_never_shown() {
     run(async {
         let credentials = keys(ACCESS_KEY, SECRET_KEY, Some("token-of-a-session"));
         let store = store_as(&canned.url(), &credentials);
-        let reason = denied(store.get("head/1", None).await);
+        let reason = unknown(store.get("head/1", None).await);
         assert!(reason.contains("have expired"), "{reason}");
         let asked = canned.asked();
         assert!(asked.contains("\r\nx-amz-security-token: token-of-a-session\r\n"), "{asked}");

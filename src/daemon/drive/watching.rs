@@ -3,6 +3,7 @@
 
 use super::Drive;
 use crate::api::ActivityKind;
+use crate::daemon::failure;
 use crate::daemon::status::{JOURNAL_IS_NEARLY_FULL, JOURNAL_WARNS};
 use crate::sizes::format_bytes;
 use crate::words::sentence;
@@ -45,7 +46,8 @@ impl Drive {
     pub(super) fn begin_watching(&self, volume: &Arc<Volume>) {
         let Some(pusher) = volume.pusher() else { return };
         let (mut state, volume) = (pusher.state(), Arc::downgrade(volume));
-        let (name, registry) = (self.name.clone(), self.registry.clone());
+        let (name, registry, reached) =
+            (self.name.clone(), self.registry.clone(), self.reached.read().clone());
         let mut seen = Seen::new(&state.borrow());
         tokio::spawn(async move {
             loop {
@@ -61,7 +63,12 @@ impl Drive {
                 }) else {
                     return;
                 };
-                let mut news = seen.news(Instant::now(), &state.borrow_and_update(), has_unsent);
+                let refusing = reached.as_ref().filter(|reached| reached.refused().is_some());
+                let login = refusing.map(|reached| {
+                    failure::with_address("Run holdall store login URL.", &reached.url().to_string())
+                });
+                let mut news =
+                    seen.news(Instant::now(), &state.borrow_and_update(), has_unsent, login.as_deref());
                 news.extend(seen.filling(journal));
                 for (kind, message) in news {
                     registry.activity().note(Some(&name), kind, message);
@@ -112,14 +119,22 @@ impl Seen {
         }
     }
 
-    fn news(&mut self, now: Instant, state: &PushState, has_unsent: bool) -> Vec<(ActivityKind, String)> {
+    /// What has happened. Where the store refuses access, `login` says what a person can do.
+    fn news(
+        &mut self,
+        now: Instant,
+        state: &PushState,
+        has_unsent: bool,
+        login: Option<&str>,
+    ) -> Vec<(ActivityKind, String)> {
         let mut news = Vec::new();
         match (&state.trouble, self.away_since) {
             (Some(_), None) => self.away_since = Some(now),
             (Some(trouble), Some(since)) if !self.is_away_told && now.duration_since(since) >= AWAY_FOR => {
                 self.is_away_told = true;
                 let why = sentence(trouble);
-                news.push((ActivityKind::Network, format!("The store does not answer, uploads wait. {why}")));
+                let login = login.map(|login| format!(" {login}")).unwrap_or_default();
+                news.push((ActivityKind::Network, format!("Uploads wait. {why}{login}")));
             }
             (None, Some(_)) => {
                 if self.is_away_told {
@@ -187,11 +202,11 @@ mod tests {
         let mut now = state();
         let mut seen = Seen::new(&now);
         (now.committed, now.put_bytes) = (Lsn(5), 4 << 20);
-        assert_eq!(seen.news(Instant::now(), &now, true), []);
+        assert_eq!(seen.news(Instant::now(), &now, true, None), []);
         (now.committed, now.put_bytes) = (Lsn(9), 6 << 20);
-        let told = seen.news(Instant::now(), &now, false);
+        let told = seen.news(Instant::now(), &now, false, None);
         assert_eq!(told, [(ActivityKind::Uploaded, "All changes are uploaded (6 MiB).".to_owned())]);
-        assert_eq!(seen.news(Instant::now(), &now, false), []);
+        assert_eq!(seen.news(Instant::now(), &now, false, None), []);
     }
 
     #[test]
@@ -213,22 +228,36 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_refuses_credentials_is_told_with_what_to_do() {
+        let mut now = state();
+        let (mut seen, start) = (Seen::new(&now), Instant::now());
+        now.trouble = Some("the store refused the credentials: h does not know the access key".to_owned());
+        seen.news(start, &now, true, Some("Run holdall store login s3://b."));
+        let told = seen.news(start + AWAY_FOR, &now, true, Some("Run holdall store login s3://b."));
+        assert_eq!(
+            told[0].1,
+            "Uploads wait. The store refused the credentials: h does not know the access key. \
+             Run holdall store login s3://b."
+        );
+    }
+
+    #[test]
     fn a_store_that_stays_away_is_told_once_and_so_is_that_it_is_back() {
         let mut now = state();
         let (mut seen, start) = (Seen::new(&now), Instant::now());
         now.trouble = Some("no route to host".to_owned());
-        assert_eq!(seen.news(start, &now, true), []);
-        assert_eq!(seen.news(start + AWAY_FOR / 2, &now, true), []);
-        let told = seen.news(start + AWAY_FOR, &now, true);
+        assert_eq!(seen.news(start, &now, true, None), []);
+        assert_eq!(seen.news(start + AWAY_FOR / 2, &now, true, None), []);
+        let told = seen.news(start + AWAY_FOR, &now, true, None);
         assert_eq!(told[0].0, ActivityKind::Network);
         assert!(told[0].1.ends_with("No route to host."), "{}", told[0].1);
-        assert_eq!(seen.news(start + AWAY_FOR * 2, &now, true), []);
+        assert_eq!(seen.news(start + AWAY_FOR * 2, &now, true, None), []);
         now.trouble = None;
-        assert_eq!(seen.news(start + AWAY_FOR * 2, &now, true)[0].1, "The store is back.");
+        assert_eq!(seen.news(start + AWAY_FOR * 2, &now, true, None)[0].1, "The store is back.");
         // For a moment only: no news, and none of its end.
         now.trouble = Some("no route to host".to_owned());
-        seen.news(start + AWAY_FOR * 3, &now, true);
+        seen.news(start + AWAY_FOR * 3, &now, true, None);
         now.trouble = None;
-        assert_eq!(seen.news(start + AWAY_FOR * 3, &now, true), []);
+        assert_eq!(seen.news(start + AWAY_FOR * 3, &now, true, None), []);
     }
 }

@@ -64,7 +64,10 @@ impl Renewable {
 
 fn note<T>(refused: &mut Option<String>, answer: &Result<T, StoreError>) {
     match answer {
-        Err(StoreError::Denied { reason }) => *refused = Some(reason.clone()),
+        Err(StoreError::UnknownCredentials { reason }) => {
+            *refused = Some(format!("the store refuses the credentials: {reason}"));
+        }
+        Err(StoreError::Denied { reason }) => *refused = Some(format!("the store refuses access: {reason}")),
         // It says nothing of credentials.
         Err(StoreError::Unreachable { .. } | StoreError::NoBucket { .. } | StoreError::Busy { .. }) => {}
         _ => *refused = None,

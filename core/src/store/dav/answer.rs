@@ -14,7 +14,7 @@ pub fn refusal(status: StatusCode, headers: &HeaderMap, host: &str, name: &str) 
     let denied = |reason: String| StoreError::Denied { reason };
     match status.as_u16() {
         404 | 410 => StoreError::NotFound { name: name.to_owned() },
-        401 => denied(format!("{host} does not take these credentials")),
+        401 => StoreError::UnknownCredentials { reason: format!("{host} does not take these credentials") },
         403 => denied(format!("{host} does not allow this user to do that (403)")),
         407 => unreachable("a proxy on the way asks for credentials (407)".into()),
         400 => unreachable(format!(
@@ -99,9 +99,8 @@ mod tests {
     #[test]
     fn each_status_is_one_kind() {
         use StoreError::*;
-        for code in [401, 403] {
-            assert!(matches!(refused(code, &[]), Denied { .. }), "{code}");
-        }
+        assert!(matches!(refused(401, &[]), UnknownCredentials { .. }));
+        assert!(matches!(refused(403, &[]), Denied { .. }));
         for code in [408, 423, 429, 503] {
             assert!(matches!(refused(code, &[]), Busy { retry_after: None, .. }), "{code}");
         }

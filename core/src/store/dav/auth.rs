@@ -162,15 +162,16 @@ impl Auth {
     /// The server refused what was sent (401). No error: the same again, with what [`Self::header`] says now.
     pub fn refused(&self, sent: &Sent, headers: &HeaderMap) -> Result<(), StoreError> {
         let denied = |reason: String| Err(StoreError::Denied { reason });
+        let unknown = |reason: String| Err(StoreError::UnknownCredentials { reason });
         let host = &self.host;
         let (Who::User { way, .. }, offered) = (&self.who, challenges(headers)) else {
-            return denied(match &self.who {
-                Who::Bearer(_) => format!("{host} does not take the token; it may have expired"),
-                _ => format!("{host} asks for a user and a password"),
-            });
+            return match &self.who {
+                Who::Bearer(_) => unknown(format!("{host} does not take the token; it may have expired")),
+                _ => denied(format!("{host} asks for a user and a password")),
+            };
         };
         let way = &mut *way.lock();
-        let wrong = || denied(format!("{host} does not take this user with this password"));
+        let wrong = || unknown(format!("{host} does not take this user with this password"));
         if let Some(ask) = offered.iter().filter_map(Ask::new).max_by_key(Ask::hash) {
             match (sent, &*way) {
                 // A fresh nonce, and not a matter of age.

@@ -86,8 +86,13 @@ impl Asked<'_> {
             "RequestTimeout" | "IncompleteBody" | "BadDigest" | "XAmzContentSHA256Mismatch" => {
                 unreachable(format!("the data did not arrive whole at {host} ({code})"))
             }
-            _ => match self.refused(code) {
-                Some(reason) => StoreError::Denied { reason },
+            _ => match self
+                .unknown(code)
+                .map(|reason| StoreError::UnknownCredentials { reason })
+                .or_else(|| self.refused(code))
+            {
+                Some(error) => error,
+                None if status == 401 => self.unnamed(code),
                 None if (400..500).contains(&status) => {
                     StoreError::Denied { reason: format!("{host} did not take the request ({code})") }
                 }
@@ -118,9 +123,9 @@ impl Asked<'_> {
         }
     }
 
-    /// Why the credentials do not do.
-    fn refused(&self, code: &str) -> Option<String> {
-        let Asked { bucket, host, .. } = self;
+    /// Why the credentials are none to the server, whatever is asked with them.
+    fn unknown(&self, code: &str) -> Option<String> {
+        let host = self.host;
         Some(match code {
             // The last is versitygw's, with a 404.
             "InvalidAccessKeyId" | "InvalidAccessKey" | "XAdminUserNotFound" => {
@@ -133,13 +138,29 @@ impl Asked<'_> {
                 format!("the temporary credentials for {host} have expired")
             }
             "InvalidToken" => format!("{host} does not take the session token"),
+            _ => return None,
+        })
+    }
+
+    /// Why what was asked is not for these credentials.
+    fn refused(&self, code: &str) -> Option<StoreError> {
+        let Asked { bucket, host, .. } = self;
+        let reason = match code {
             "AccessDenied" | "AllAccessDisabled" | "Forbidden" => {
                 format!("the credentials do not allow this in the bucket {bucket} at {host}")
             }
             "AccountProblem" | "NotSignedUp" => format!("{host} has a problem with the account ({code})"),
             "NotImplemented" => format!("{host} cannot do this ({code})"),
             _ => return None,
-        })
+        };
+        Some(StoreError::Denied { reason })
+    }
+
+    /// A server that wants to know who asks, whatever the request has told it.
+    fn unnamed(&self, code: &str) -> StoreError {
+        StoreError::UnknownCredentials {
+            reason: format!("{} does not take these credentials ({code})", self.host),
+        }
     }
 
     /// Of answers that are not in S3's terms, or have no room for them.
@@ -157,7 +178,8 @@ impl Asked<'_> {
             300..400 if refusal.region.is_some() => self.elsewhere("PermanentRedirect", refusal),
             200..500 if refusal.web_page => unreachable(web_page(host)),
             300..400 => unreachable(format!("{host} sends requests elsewhere ({status}): {}", wrong(host))),
-            401 | 403 => {
+            401 => self.unnamed("401"),
+            403 => {
                 StoreError::Denied { reason: format!("{host} does not allow this in {bucket} ({status})") }
             }
             500.. => unreachable(format!("{host} failed ({status})")),
@@ -287,10 +309,6 @@ mod tests {
     #[test]
     fn what_a_person_can_do_is_told() {
         for (status, code, words) in [
-            (403, "InvalidAccessKeyId", "does not know the access key"),
-            (404, "XAdminUserNotFound", "does not know the access key"),
-            (403, "SignatureDoesNotMatch", "the secret key does not belong"),
-            (400, "ExpiredToken", "have expired"),
             (403, "AccessDenied", "do not allow this in the bucket photos"),
             (403, "", "does not allow this in photos (403)"),
             (400, "InvalidBucketName", "did not take the request (InvalidBucketName)"),
@@ -319,6 +337,28 @@ mod tests {
             assert!(matches!(said(PUT, status, code), StoreError::Full { .. }), "{status} {code}");
         }
         assert!(matches!(said(Verb::Read, 416, "InvalidRange"), StoreError::Damaged { .. }));
+    }
+
+    #[test]
+    fn credentials_that_are_none_are_told_from_those_that_may_too_little() {
+        for verb in [Verb::Read, PUT, Verb::Other] {
+            for (status, code, words) in [
+                (403, "InvalidAccessKeyId", "does not know the access key"),
+                (404, "XAdminUserNotFound", "does not know the access key"),
+                (403, "SignatureDoesNotMatch", "the secret key does not belong"),
+                (400, "ExpiredToken", "have expired"),
+                (400, "InvalidToken", "does not take the session token"),
+                (401, "Unauthorized", "does not take these credentials"),
+                (401, "", "does not take these credentials"),
+            ] {
+                let error = said(verb, status, code);
+                assert!(
+                    matches!(&error, StoreError::UnknownCredentials { reason } if reason.contains(words)),
+                    "{error:?}"
+                );
+            }
+            assert!(matches!(said(verb, 403, "AccessDenied"), StoreError::Denied { .. }));
+        }
     }
 
     #[test]
