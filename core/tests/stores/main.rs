@@ -8,6 +8,7 @@
 mod contract;
 mod drives;
 mod place;
+mod requests;
 mod trouble;
 mod verdict;
 
@@ -39,6 +40,16 @@ macro_rules! stores {
             #[test]
             fn of_two_devices_that_open_at_once_one_does() {
                 run(drives::open_at_once);
+            }
+
+            #[test]
+            fn whatever_goes_wrong_at_one_request_of_a_commit_only_delays_it() {
+                run(requests::of_commits);
+            }
+
+            #[test]
+            fn whatever_goes_wrong_at_one_request_of_an_opening_another_one_opens_the_drive() {
+                run(requests::of_openings);
             }
 
             #[test]

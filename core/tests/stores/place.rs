@@ -3,11 +3,12 @@
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
 use holdall_core::drive;
-use holdall_core::family::{self, Unlocked};
+use holdall_core::family;
 use holdall_core::format::root::Geometry;
 use holdall_core::journal::Limits;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::Device;
+use holdall_core::seal::Sealer;
 use holdall_core::store::Store;
 use holdall_core::store::connect::{connect, with_heads};
 use holdall_core::store::credentials::Credentials;
@@ -151,9 +152,8 @@ impl Place {
     pub async fn drive(&self) -> Drive<'_> {
         let store = self.for_drives(self.server);
         let (unlocked, _) = family::create(&*store, None, self.mode).await.unwrap();
-        let (sealer, id) = (unlocked.sealer.clone(), unlocked.family.family);
-        let drive = drive::create(&*store, &sealer, id, "d", GEOMETRY, &device(0)).await.unwrap();
-        Drive { place: self, unlocked, drive }
+        let family = Family { place: self, sealer: unlocked.sealer.clone(), id: unlocked.family.family };
+        family.drive().await
     }
 }
 
@@ -161,10 +161,27 @@ fn device(number: u128) -> Device {
     Device { id: Uuid::from_u128(number + 1), name: format!("device {number}") }
 }
 
+/// The family in the store.
+#[derive(Clone)]
+pub struct Family<'a> {
+    place: &'a Place,
+    sealer: Arc<Sealer>,
+    id: Uuid,
+}
+
+impl<'a> Family<'a> {
+    /// One more drive.
+    pub async fn drive(&self) -> Drive<'a> {
+        let store = self.place.for_drives(self.place.server);
+        let created = drive::create(&*store, &self.sealer, self.id, "d", GEOMETRY, &device(0)).await;
+        Drive { place: self.place, family: self.clone(), drive: created.unwrap() }
+    }
+}
+
 /// A drive in the store.
 pub struct Drive<'a> {
     place: &'a Place,
-    unlocked: Unlocked,
+    pub family: Family<'a>,
     pub drive: Uuid,
 }
 
@@ -176,6 +193,16 @@ impl Drive<'_> {
         number: u128,
         access: Access,
     ) -> Result<Arc<Volume>, OpenError> {
+        self.open_on(self.place.for_drives(server), number, access).await
+    }
+
+    /// The same, where that is how the store is reached.
+    pub async fn open_on(
+        &self,
+        store: Arc<dyn Store>,
+        number: u128,
+        access: Access,
+    ) -> Result<Arc<Volume>, OpenError> {
         let at = |what: &str| {
             let path = self.place.dir.path().join(format!("machine-{number}")).join(what);
             Arc::new(Directory::create(&path).unwrap())
@@ -184,8 +211,8 @@ impl Drive<'_> {
             state: at("state"),
             journal: at("journal"),
             cache: at("cache"),
-            store: self.place.for_drives(server),
-            sealer: self.unlocked.sealer.clone(),
+            store,
+            sealer: self.family.sealer.clone(),
             pages: PageCache::none(),
         };
         volume::open(environment, self.drive, device(number), access, LIMITS).await
@@ -215,7 +242,7 @@ impl Drive<'_> {
 
     pub fn objects(&self) -> Arc<Objects> {
         let store = self.place.for_drives(self.place.server);
-        Arc::new(Objects::new(store, self.unlocked.sealer.clone(), PageCache::none()))
+        Arc::new(Objects::new(store, self.family.sealer.clone(), PageCache::none()))
     }
 }
 

@@ -1,0 +1,256 @@
+//! What goes wrong once, at each request of a commit and of an opening in turn, in each way in which one can go wrong.
+//!
+//! Whatever it was, afterwards the store is clean, all that was acknowledged is there, and an empty machine opens the drive.
+//! Each kind has a drive, a way to the store and machines of its own, so that all wait at the same time.
+
+use crate::place::{Drive, Place, close, push, read, write};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use holdall_core::drive;
+use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use holdall_core::volume::{Access, OpenError};
+use holdall_servers::faults::{self, Fault, FaultProxy};
+use parking_lot::Mutex;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+const WRITE: Access = Access::Write { over_others: false, mounted: false };
+/// A commit and an opening have fewer, on every store.
+const REQUESTS_MAX: u64 = 60;
+/// Machines of one kind of fault have numbers of their own.
+const MACHINES: u128 = 1000;
+
+/// What a server, or who stands before it, does to a request.
+const FAULTS: [Fault; 15] = [
+    Fault::CutBeforeBody,
+    Fault::CutInBody,
+    Fault::CutAfterBody,
+    Fault::LostAnswer,
+    Fault::ShortAnswer,
+    Fault::BROKEN,
+    Fault::come_back(503, 1),
+    Fault::come_back(429, 1),
+    Fault::CONFLICT,
+    Fault::PRECONDITION,
+    Fault::UNKNOWN,
+    Fault::DENIED,
+    Fault::Portal,
+    Fault::Replayed,
+    Fault::Zombie { later: 3 },
+];
+
+/// A way to the store on which one request fails.
+trait Way: Send + Sync {
+    /// The store as drives use it.
+    fn store(&self) -> Arc<dyn Store>;
+    /// From now on the request of this number fails, counted from 0 on.
+    fn fails_at(&self, number: u64);
+    /// From now on all goes well. Whether one has failed.
+    fn has_failed(&self) -> bool;
+}
+
+pub async fn of_commits(place: Place) {
+    each(&place, commits).await;
+}
+
+pub async fn of_openings(place: Place) {
+    each(&place, openings).await;
+}
+
+/// Runs `test` for each kind of fault, on a drive and machines of its own.
+async fn each(place: &Place, test: impl AsyncFn(&Drive, &dyn Way, &str, u128)) {
+    let first = place.drive().await;
+    let kinds: Vec<(String, Box<dyn Way>)> = match place.server {
+        Some(_) => FAULTS.iter().map(|fault| Proxied::start(place, fault)).collect(),
+        None => LOCAL_FAULTS.iter().map(|fault| Local::start(place, *fault)).collect(),
+    };
+    join_all(kinds.iter().zip(1..).map(async |((kind, way), number): (&(String, Box<dyn Way>), u128)| {
+        let drive = first.family.drive().await;
+        test(&drive, &**way, kind, number * MACHINES).await;
+        let checked = drive::check::check(&drive.objects(), drive.drive, &|_, _| {}).await.unwrap();
+        assert_eq!(checked.errors, [""; 0], "{kind}");
+    }))
+    .await;
+}
+
+async fn commits(drive: &Drive<'_>, way: &dyn Way, kind: &str, machine: u128) {
+    let volume = drive.open_on(way.store(), machine, WRITE).await.unwrap();
+    let mut expected = Vec::new();
+    for number in 0.. {
+        assert!(number < REQUESTS_MAX, "a commit has more than {REQUESTS_MAX} requests");
+        way.fails_at(number);
+        write(&volume, number, number as u8 + 1).await;
+        push(&volume).await;
+        expected.push(number as u8 + 1);
+        let is_done = !way.has_failed();
+        let found = drive.committed(machine + 1 + u128::from(number), number + 1).await;
+        assert_eq!(found, expected, "{kind} at request {number}");
+        if is_done {
+            assert!(number > 2, "a commit has a segment, a root and a HEAD");
+            break;
+        }
+    }
+    close(volume).await;
+    let volume = drive.open(machine + MACHINES - 1).await.unwrap();
+    assert_eq!(read(&volume, expected.len() as u64).await, expected);
+    close(volume).await;
+}
+
+async fn openings(drive: &Drive<'_>, way: &dyn Way, kind: &str, machine: u128) {
+    let mut expected = Vec::new();
+    for number in 0.. {
+        assert!(number < REQUESTS_MAX, "an opening has more than {REQUESTS_MAX} requests");
+        // Each has never seen the drive.
+        let machine = machine + u128::from(number);
+        way.fails_at(number);
+        let opened = drive.open_on(way.store(), machine, WRITE).await;
+        let is_done = !way.has_failed();
+        let volume = match opened {
+            Ok(volume) => volume,
+            Err(error) => {
+                assert!(!is_done, "{kind}: {error}");
+                assert!(matches!(error, OpenError::Store(_) | OpenError::Read(_)), "{kind}: {error:?}");
+                drive.open_on(way.store(), machine, WRITE).await.unwrap()
+            }
+        };
+        assert_eq!(read(&volume, number).await, expected, "{kind} at request {number}");
+        write(&volume, number, number as u8 + 1).await;
+        expected.push(number as u8 + 1);
+        close(volume).await;
+        if is_done {
+            assert!(number > 2, "an opening reads HEAD and a root, and swaps HEAD");
+            break;
+        }
+    }
+    assert_eq!(drive.committed(machine + MACHINES - 1, expected.len() as u64).await, expected);
+}
+
+/// By way of a proxy.
+struct Proxied {
+    proxy: FaultProxy,
+    fault: Fault,
+    store: Arc<dyn Store>,
+}
+
+impl Proxied {
+    fn start(place: &Place, fault: &Fault) -> (String, Box<dyn Way>) {
+        let proxy = place.proxy();
+        let store = place.for_drives(Some(proxy.address()));
+        (format!("{fault:?}"), Box::new(Self { proxy, fault: fault.clone(), store }))
+    }
+}
+
+impl Way for Proxied {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn fails_at(&self, number: u64) {
+        self.proxy.plan(faults::at(number, self.fault.clone()));
+    }
+
+    fn has_failed(&self) -> bool {
+        let hit = self.proxy.log().iter().any(|entry| entry.fault.is_some());
+        self.proxy.plan(faults::none());
+        hit
+    }
+}
+
+/// What happens to a request to a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LocalFault {
+    /// The disk is not there: nothing is done.
+    Away,
+    /// It is done, and nobody hears of it: the disk went away at that moment.
+    Unheard,
+    /// What is read is cut short.
+    Short,
+    /// The disk is full.
+    Full,
+    /// It may not be used for a moment.
+    Denied,
+}
+
+const LOCAL_FAULTS: [LocalFault; 5] =
+    [LocalFault::Away, LocalFault::Unheard, LocalFault::Short, LocalFault::Full, LocalFault::Denied];
+
+/// A directory.
+struct Local {
+    inner: Arc<dyn Store>,
+    fault: LocalFault,
+    /// Requests to the one that fails, and whether it has. Held to count.
+    left: Mutex<(Option<u64>, bool)>,
+}
+
+impl Local {
+    fn start(place: &Place, fault: LocalFault) -> (String, Box<dyn Way>) {
+        let local = Self { inner: place.for_drives(None), fault, left: Mutex::default() };
+        (format!("{fault:?}"), Box::new(Arc::new(local)))
+    }
+
+    /// Does what is asked, unless it is the one that fails.
+    async fn ask<T>(&self, request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let is_hit = {
+            let (left, hit) = &mut *self.left.lock();
+            let is_hit = *left == Some(0);
+            *left = left.and_then(|left| left.checked_sub(1));
+            *hit |= is_hit;
+            is_hit
+        };
+        if !is_hit {
+            return request.await;
+        }
+        let reason = "as planned".to_owned();
+        match self.fault {
+            LocalFault::Unheard => drop(request.await),
+            LocalFault::Full => return Err(StoreError::Full { reason }),
+            LocalFault::Denied => return Err(StoreError::Denied { reason }),
+            LocalFault::Short => return Err(StoreError::Damaged { name: "it".into(), reason }),
+            LocalFault::Away => {}
+        }
+        Err(StoreError::Unreachable { reason })
+    }
+}
+
+impl Way for Arc<Local> {
+    fn store(&self) -> Arc<dyn Store> {
+        self.clone()
+    }
+
+    fn fails_at(&self, number: u64) {
+        *self.left.lock() = (Some(number), false);
+    }
+
+    fn has_failed(&self) -> bool {
+        std::mem::take(&mut *self.left.lock()).1
+    }
+}
+
+#[async_trait]
+impl Store for Local {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.ask(self.inner.get(name, range)).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        self.ask(self.inner.put(name, body, when)).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.ask(self.inner.head(name)).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.ask(self.inner.list(prefix)).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.ask(self.inner.delete(name)).await
+    }
+
+    async fn facts(&self) -> Result<Facts, StoreError> {
+        self.inner.facts().await
+    }
+}
