@@ -17,5 +17,6 @@ mod keyring;
 mod limits;
 mod pins;
 mod replicas;
+mod requests;
 mod s3;
 mod webdav;
