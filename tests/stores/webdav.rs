@@ -3,6 +3,7 @@
 use crate::bench::Bench;
 use crate::person::Person;
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
+use holdall_servers::faults::{self, Fault, FaultProxy};
 
 #[test]
 fn a_drive_moves_by_way_of_a_collection_and_no_secret_is_told() {
@@ -37,5 +38,94 @@ fn a_drive_moves_by_way_of_a_collection_and_no_secret_is_told() {
     let basic = data_encoding::BASE64.encode(format!("{USER}:{PASSWORD}").as_bytes());
     for person in [&mut a, &mut b] {
         person.assert_discreet(&[PASSWORD, "mistaken identity", &basic]);
+    }
+}
+
+fn servers() -> [DavServer; 2] {
+    [DavServer::apache(SignIn::None), DavServer::nginx()]
+}
+
+fn create(person: &Person, url: &str) -> serde_json::Value {
+    person.ok(&["drive", "create", "d", "--store", url, "--size", "64M", "--no-encryption"])
+}
+
+#[test]
+fn a_collection_may_have_any_name_and_its_address_a_slash_or_none() {
+    for (number, server) in servers().into_iter().enumerate() {
+        let bench = Bench::new();
+        let (a, b) = (Person::new(&bench, "a", &[]), Person::new(&bench, "b", &[]));
+        // A space, a percent sign, letters that are not ASCII, and what divides other parts of addresses.
+        let (with, without) =
+            (server.url("/a%20b/100%25%20%C3%BC%23%3F+/"), server.url("/a%20b/100%25%20%C3%BC%23%3F+"));
+        std::fs::create_dir(server.root().join("a b")).unwrap();
+        crate::bench::run("chmod", &["777", &server.root().join("a b").display().to_string()]);
+        let tested = a.ok(&["store", "test", &without]);
+        assert_eq!(tested["usable"], true, "{tested}");
+        create(&a, if number == 0 { &with } else { &without });
+        a.open();
+        std::fs::write(a.machine.mountpoint().join("note"), "from a").unwrap();
+        a.ok(&["drive", "close", "d", "--wait"]);
+        assert!(server.root().join("a b/100% ü#?+/family.json").exists());
+        b.ok(&["drive", "add", "d", "--store", if number == 0 { &without } else { &with }]);
+        b.open();
+        assert_eq!(std::fs::read(b.machine.mountpoint().join("note")).unwrap(), b"from a");
+        b.ok(&["drive", "close", "d", "--wait"]);
+        assert_eq!(b.ok(&["drive", "check", "d"])["ok"], true);
+    }
+}
+
+#[test]
+fn a_collection_in_one_that_is_missing_is_told_and_nothing_is_made() {
+    for server in servers() {
+        let bench = Bench::new();
+        let a = Person::new(&bench, "a", &[]);
+        let url = server.url("/no/such/place/");
+        let create = ["drive", "create", "d", "--store", &url, "--size", "64M", "--no-encryption"];
+        for command in [&["store", "test", &url][..], &create] {
+            let failure = a.refused(command, 5, "offline");
+            let message = failure["message"].as_str().unwrap();
+            assert!(message.contains("no collection that could hold"), "{failure}");
+        }
+        assert!(!server.root().join("no").exists());
+    }
+}
+
+/// What a server may answer to everything, with the exit code, the failure's code, and words of what is said.
+const REFUSALS: [(Fault, i32, &str, &str); 4] = [
+    (Fault::Status { code: 423, error: "Locked", retry_after: None }, 5, "offline", "has it locked (423)"),
+    (Fault::FULL, 1, "full", "no room left for this user (507)"),
+    (Fault::Portal, 5, "offline", "a web page came"),
+    (Fault::PRECONDITION, 5, "offline", "makes no sense (412)"),
+];
+
+#[test]
+fn what_a_server_refuses_is_told_by_tests_and_creations_and_status_and_nothing_hangs() {
+    for server in servers() {
+        let bench = Bench::new();
+        let proxy = FaultProxy::start(server.address());
+        let url = format!("http://{}/drives/", proxy.address());
+        let a = Person::new(&bench, "a", &[]);
+        let elsewhere = url.replace("drives", "others");
+        let new = ["drive", "create", "e", "--store", &elsewhere, "--size", "64M", "--no-encryption"];
+        create(&a, &url);
+        a.open();
+        for (fault, exit, code, words) in REFUSALS {
+            proxy.plan(faults::from(0, fault.clone()));
+            for command in [&["store", "test", &elsewhere][..], &new] {
+                let failure = a.refused(command, exit, code);
+                assert!(failure["message"].as_str().unwrap().contains(words), "{fault:?}: {failure}");
+            }
+            std::fs::write(a.machine.mountpoint().join("note"), words).unwrap();
+            let syncing = a.machine.begin(&["drive", "sync", "d"]);
+            let status = a.machine.status_when(words, |status| {
+                status["state"] != "Ready"
+                    && status["reason"].as_str().is_some_and(|reason| reason.contains(words))
+            });
+            assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{status}");
+            proxy.plan(faults::none());
+            syncing.ok();
+        }
+        a.ok(&["drive", "close", "d", "--wait"]);
+        assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
     }
 }
