@@ -4,7 +4,7 @@ use crate::bench::{Bench, wait_until};
 use crate::person::Person;
 use crate::s3::with_drive;
 use holdall_servers::dav::{DavServer, SignIn};
-use holdall_servers::faults::{self, Fault};
+use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{S3Server, SECRET_KEY, credentials};
 use std::fs::File;
 use std::io::Write;
@@ -240,4 +240,66 @@ fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_o
     a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
     up_to_date(&a);
     a.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn of_two_replicas_one_takes_the_stores_place_although_the_other_was_left_in_mid_copy() {
+    let bench = Bench::new();
+    let (server, _proxy, _url, mut a) = with_drive(&bench);
+    let (webdav, bucket) = (DavServer::apache(SignIn::None), S3Server::start());
+    let way = FaultProxy::start(webdav.address());
+    let (first, second) = (format!("http://{}/backup/", way.address()), bucket.url("backup"));
+    a.ok(&["store", "login", &second, "--credentials-file", &bench.text("ini")]);
+    a.open();
+    save(&a, "note", &vec![7; 3 << 20]);
+    a.ok(&["drive", "sync", "d"]);
+    let [first, second] = [first, second].map(|replica| {
+        let added = a.ok(&["drive", "replica", "add", "d", &replica]);
+        assert_eq!(added["state"], "up_to_date", "{added}");
+        // As it is written everywhere.
+        added["store"].as_str().unwrap().to_owned()
+    });
+    let of = |status: &serde_json::Value, store: &str| {
+        let replicas = status["replicas"].as_array().unwrap();
+        replicas.iter().find(|replica| replica["store"] == store).cloned().unwrap_or_default()
+    };
+    let status = a.ok(&["drive", "status", "d"]);
+    assert_eq!(status["replicas"].as_array().unwrap().len(), 2, "{status}");
+
+    // One of them goes in the middle of a copy: a segment is there, and the root that names it is not.
+    way.plan(faults::first(u64::MAX, Fault::CutAfterBody, |asked| asked.target.contains("/root/")));
+    save(&a, "more", &vec![9; 3 << 20]);
+    a.ok(&["drive", "sync", "d"]);
+    let status = a.machine.status_when("one copy is stuck and one is complete", |status| {
+        of(status, &first)["state"] == "trouble" && of(status, &second)["state"] == "up_to_date"
+    });
+    assert!(of(&status, &first)["reason"].is_string(), "{status}");
+    assert!(a.reads(&["drive", "status", "d"]).matches("replica").count() >= 2);
+    way.cut_all();
+    a.ok(&["drive", "close", "d", "--wait"]);
+    drop(server);
+
+    let promoted = a.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
+    assert_eq!(promoted["lost_versions"], false, "{promoted}");
+    a.open();
+    assert_eq!((read(&a, "note"), read(&a, "more")), (vec![7; 3 << 20], vec![9; 3 << 20]));
+    // The other one goes on with the new store, and then is a drive's copy no more.
+    way.plan(faults::none());
+    save(&a, "last", b"3");
+    a.ok(&["drive", "sync", "d"]);
+    let status = a
+        .machine
+        .status_when("the other one has caught up", |status| of(status, &first)["state"] == "up_to_date");
+    assert_eq!(status["store"], second.as_str(), "{status}");
+    a.ok(&["drive", "replica", "remove", "d", &first]);
+    assert_eq!(of(&a.ok(&["drive", "status", "d"]), &first), serde_json::Value::Null);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &second, "--credentials-file", &bench.text("ini")]);
+    b.open();
+    assert_eq!((read(&b, "more"), read(&b, "last")), (vec![9; 3 << 20], b"3".to_vec()));
+    b.ok(&["drive", "close", "d", "--wait"]);
+    a.assert_discreet(&[SECRET_KEY]);
 }
