@@ -1,6 +1,6 @@
 //! Words how drives are.
 
-use crate::api::{AttachMode, DriveState, DriveStatus, StoreMode};
+use crate::api::{AttachMode, DriveState, DriveStatus, Requests, StoreMode};
 use crate::cli::output::{Hue, Paint};
 use crate::cli::show::ago;
 use crate::cli::show::table::Table;
@@ -61,6 +61,7 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
         rows.push(("fetched", format!("{fetched} since it was opened, {share} % of it was read")));
     }
     rows.push(("store", format!("{} ({})", drive.store, mode(drive.store_mode))));
+    rows.extend(asked(drive).map(|asked| ("asked", asked)));
     if let Some(holder) = &drive.holder {
         let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));
         rows.push(("held by", format!("{}{}", holder.name, last.unwrap_or_default())));
@@ -155,6 +156,15 @@ fn mounted(drive: &DriveStatus) -> String {
         (None, _) => String::new(),
     };
     format!("{}{device}", drive.mountpoint.as_deref().unwrap_or("-"))
+}
+
+/// What was asked of the store, by kind, and the bytes each way: providers put both on the bill.
+fn asked(drive: &DriveStatus) -> Option<String> {
+    let Requests { get, put, head, list, delete } = drive.requests;
+    let (down, up) = (format_bytes(drive.received_bytes), format_bytes(drive.sent_bytes));
+    (get + put + head + list + delete > 0).then(|| {
+        format!("{get} GET ({down} down), {put} PUT ({up} up), {head} HEAD, {list} LIST, {delete} DELETE since it was opened")
+    })
 }
 
 fn size(drive: &DriveStatus) -> String {
