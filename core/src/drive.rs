@@ -28,7 +28,7 @@ pub enum DriveError {
         epoch: Epoch,
     },
     /// Someone else changed it at the same moment.
-    #[error("another device changed the drive at the same moment")]
+    #[error("another computer changed the drive at the same moment")]
     Raced,
     /// It was removed.
     #[error("the drive was removed from its store")]

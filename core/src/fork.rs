@@ -49,7 +49,7 @@ pub enum ForkError {
     #[error("the version that the changes build on is gone from the store")]
     Gone,
     /// The other drive changed meanwhile.
-    #[error("the other device changed the drive at the same moment")]
+    #[error("the other computer changed the drive at the same moment")]
     Raced,
     /// The journal cannot be read.
     #[error(transparent)]

@@ -95,7 +95,7 @@ pub enum StoreError {
         name: String,
     },
     /// The condition of a put did not hold.
-    #[error("{name} was changed by another device")]
+    #[error("{name} was changed by another computer")]
     Precondition {
         /// The object.
         name: String,

@@ -25,7 +25,7 @@ pub fn opened(name: &str, opened: &Opened) -> String {
     if let Some(why) = &opened.away_because {
         text.push_str(&format!(
             "\nIt was opened without its store. {why}\nWhat you change stays on this computer and is uploaded once the store \
-             is back. If another device\nhas written to the drive by then, both versions are kept."
+             is back. If another computer\nhas written to the drive by then, both versions are kept."
         ));
     }
     if let Some(holder) = &opened.took_over {

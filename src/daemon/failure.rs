@@ -75,7 +75,7 @@ pub fn store(error: &StoreError) -> Failure {
         ),
         StoreError::Precondition { .. } => failure(
             Code::Held,
-            "Another device changed the drive at the same moment.",
+            "Another computer changed the drive at the same moment.",
             NOTHING_CHANGED,
             "Try again.",
         ),
@@ -230,7 +230,7 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         OpenError::Forked { unsent, .. } => failure(
             Code::Conflict,
             format!(
-                "Another device has written to the drive, and {unsent} changes are only on this computer."
+                "Another computer has written to the drive, and {unsent} changes are only on this computer."
             ),
             "Both versions are kept: theirs in the store, yours on this computer.",
             format!("Run holdall drive forks {name}."),
@@ -427,7 +427,7 @@ pub fn drive(error: &DriveError) -> Failure {
         ),
         DriveError::Raced => failure(
             Code::Held,
-            "Another device changed the drive at the same moment.",
+            "Another computer changed the drive at the same moment.",
             NOTHING_CHANGED,
             "Try again.",
         ),

@@ -113,7 +113,7 @@ fn a_test_says_what_it_means_and_fails_where_no_drive_can_be() {
     for (mode, usable, code, says) in [
         ("swap", true, 0, "never both win"),
         ("claim", true, 0, "half a minute"),
-        ("none", true, 0, "one device at a time"),
+        ("none", true, 0, "one computer at a time"),
         ("none", false, 1, "No drive can be on this store"),
     ] {
         let (place, _fake) =
@@ -139,7 +139,7 @@ fn a_drive_on_a_weak_store_wants_a_yes() {
         let (place, fake) = Place::with_daemon(&replies);
         let mut pty = Pty::open();
         let child = pty.spawn(place.command(create));
-        pty.wait_for("one device at a time");
+        pty.wait_for("one computer at a time");
         pty.wait_for("Make work all the same? [y/N] ");
         pty.type_line(answer);
         assert_eq!(pty.finish(child).0, Some(code));

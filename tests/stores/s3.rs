@@ -263,7 +263,7 @@ fn a_store_without_conditions_is_for_one_device_at_a_time_and_a_drive_that_swaps
     std::fs::write(a.machine.mountpoint().join("note"), "weak").unwrap();
     assert_eq!(a.ok(&["drive", "status", "w"])["store_mode"], "none");
     a.ok(&["drive", "close", "w", "--wait"]);
-    assert!(a.reads(&["drive", "status", "w"]).contains("one device at a time"));
+    assert!(a.reads(&["drive", "status", "w"]).contains("one computer at a time"));
 
     // A family that swaps, behind a proxy that has begun to take conditions out.
     let behind = url("http", weak.address(), "d");

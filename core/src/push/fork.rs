@@ -46,7 +46,7 @@ impl Task {
                 Err(ForkError::Journal(error)) => return Err(error.into()),
                 Err(ForkError::Read(ReadError::Store(error))) if error.is_transient() => error,
                 Err(ForkError::Raced) => {
-                    let reason = "another device is changing the drive".to_owned();
+                    let reason = "another computer is changing the drive".to_owned();
                     StoreError::Busy { reason, retry_after: None }
                 }
                 Err(error @ (ForkError::Gone | ForkError::Read(_))) => {

@@ -115,7 +115,7 @@ pub enum OpenError {
         to: Option<String>,
     },
     /// Others wrote since, and this device has changes that they do not have.
-    #[error("another device has written to the drive, and {unsent} changes are only on this computer")]
+    #[error("another computer has written to the drive, and {unsent} changes are only on this computer")]
     Forked {
         /// Records that are only here.
         unsent: u64,

@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The cache has no room, and nothing in it may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the cache is full of what has to stay: what waits for upload, metadata, and what is always kept on this device"
+    "the cache is full of what has to stay: what waits for upload, metadata, and what is always kept on this computer"
 )]
 pub struct NoRoom;
 

@@ -45,7 +45,7 @@ pub(super) async fn begin_fork(
         Ok((head, etag, _)) => Ok((head, etag)),
         Err(ForkError::Gone) => Err(gone()),
         Err(ForkError::Raced) => {
-            let reason = "another device is changing the drive".to_owned();
+            let reason = "another computer is changing the drive".to_owned();
             Err(StoreError::Busy { reason, retry_after: None }.into())
         }
         Err(ForkError::Journal(error)) => Err(error.into()),

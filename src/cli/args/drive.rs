@@ -251,7 +251,7 @@ pub struct Create {
     /// Credentials to keep for the store; without, those of holdall store login are used.
     #[command(flatten)]
     pub credentials: CredentialsFrom,
-    /// Do not ask where the store is good for one device at a time only
+    /// Do not ask where the store is good for one computer at a time only
     #[arg(long, short)]
     pub yes: bool,
 }

@@ -144,7 +144,7 @@ fn mode(mode: StoreMode) -> &'static str {
     match mode {
         StoreMode::Swap => "swap",
         StoreMode::Claim => "claim",
-        StoreMode::None => "none: one device at a time",
+        StoreMode::None => "none: one computer at a time",
     }
 }
 

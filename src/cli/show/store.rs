@@ -71,15 +71,15 @@ pub fn tested(tested: &StoreTested, paint: Paint) -> String {
 /// What a mode means for people.
 pub fn meaning(mode: StoreMode) -> &'static str {
     match mode {
-        StoreMode::Swap => "Several devices can use drives here: of two that write at once, never both win",
+        StoreMode::Swap => "Several computers can use drives here: of two that write at once, never both win",
         StoreMode::Claim => {
-            "Several devices can use drives here: of two that write at once, never both win. This store cannot compare\n\
-             and swap, so each open and upload takes a few requests more, and a device that dies while it takes a drive\n\
+            "Several computers can use drives here: of two that write at once, never both win. This store cannot compare\n\
+             and swap, so each open and upload takes a few requests more, and a computer that dies while it takes a drive\n\
              holds up the next one for half a minute"
         }
         StoreMode::None => {
-            "Use a drive here on one device at a time: this store cannot tell two apart that take a drive at the same\n\
-             moment. Close it on one device before you open it on another"
+            "Use a drive here on one computer at a time: this store cannot tell two apart that take a drive at the same\n\
+             moment. Close it on one computer before you open it on another"
         }
     }
 }
@@ -124,7 +124,7 @@ s3://b  AKIAIO…  file     photos, work
             Paint(false),
         );
         assert!(
-            tested.starts_with("s3://b\n  ! If-Match: it overwrites\n  conditions of puts are not heeded\nUse a drive here on one device"),
+            tested.starts_with("s3://b\n  ! If-Match: it overwrites\n  conditions of puts are not heeded\nUse a drive here on one computer"),
             "{tested}"
         );
     }

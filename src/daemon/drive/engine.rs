@@ -112,7 +112,7 @@ impl Drive {
                 tracing::warn!(
                     drive = self.name,
                     by,
-                    "another device has written to the drive: a fork begins"
+                    "another computer has written to the drive: a fork begins"
                 );
                 volume::fork(&*state, self.uuid(), by).await?;
                 return open().await;

@@ -62,8 +62,8 @@ pub fn no_login(url: &str) -> Failure {
 pub fn weak_store(url: &str) -> Failure {
     failure(
         Code::WeakStore,
-        format!("{url} cannot tell two devices apart that take a drive at the same moment."),
-        "Nothing was changed. A drive on it is for one device at a time: close it on one before you open it on another.",
+        format!("{url} cannot tell two computers apart that take a drive at the same moment."),
+        "Nothing was changed. A drive on it is for one computer at a time: close it on one before you open it on another.",
         "Give --yes if that will do, or use another store.",
     )
 }
@@ -88,7 +88,7 @@ pub fn store_demoted(name: &str, why: &str) -> Failure {
     failure(
         Code::WeakStore,
         format!("The store does not compare and swap any more, which {name} relies on: {why}."),
-        "Two devices that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
+        "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
         format!(
             "Look at it with holdall drive open {name} --read-only, and ask who runs the store, or what stands in \
              front of it. holdall store test URL shows more."

@@ -18,12 +18,12 @@ impl Mode {
     /// What it means for who has a drive there.
     pub fn meaning(self) -> &'static str {
         match self {
-            Mode::Swap => "several devices may try to open a drive at once: exactly one gets it",
+            Mode::Swap => "several computers may try to open a drive at once: exactly one gets it",
             Mode::Claim => {
-                "several devices may try to open a drive at once: exactly one gets it, by claims that each save looks at"
+                "several computers may try to open a drive at once: exactly one gets it, by claims that each save looks at"
             }
             Mode::None => {
-                "one device at a time: this store cannot keep two apart, so close a drive on one device before you open it on another; if two write all the same, both versions are kept"
+                "one computer at a time: this store cannot keep two apart, so close a drive on one computer before you open it on another; if two write all the same, both versions are kept"
             }
         }
     }

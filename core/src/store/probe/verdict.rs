@@ -54,7 +54,7 @@ pub fn judge(found: &Findings) -> (Mode, Vec<String>) {
     if swaps {
         return (Mode::Swap, reasons);
     }
-    let claims = must(found.refused.claim, "a claim that another device has is given away again")
+    let claims = must(found.refused.claim, "a claim that another computer has is given away again")
         & must(holds(claim), &lost("one claim was won", claim));
     (if claims { Mode::Claim } else { Mode::None }, reasons)
 }

@@ -116,7 +116,7 @@ impl Asked<'_> {
             }
             // Someone else is at it: whether the condition holds will be seen when they are done.
             ("ConditionalRequestConflict" | "OperationAborted", _) => Some(StoreError::Busy {
-                reason: "another device is writing the same object".into(),
+                reason: "another computer is writing the same object".into(),
                 retry_after: None,
             }),
             _ => None,
