@@ -1,6 +1,9 @@
-// Debian's chromium, driven by playwright-core.
+// Debian's chromium, or the one that packaging/setup has put where a distribution has none; driven by playwright-core.
 
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 
 const require = createRequire(new URL('../../ui/package.json', import.meta.url));
 const { chromium } = require('playwright-core');
@@ -15,11 +18,12 @@ const QUIET = [
   '--disable-sync',
 ];
 
+const OF_DEBIAN = '/usr/bin/chromium';
+const OF_NPM = join(homedir(), '.local/share/holdall-tests/chromium');
+
 export async function browser() {
-  // Its sandbox is not for root.
-  const sandbox = process.getuid() === 0 ? ['--no-sandbox'] : [];
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: [...QUIET, ...sandbox],
-  });
+  const executablePath = process.env.CHROMIUM ?? (existsSync(OF_DEBIAN) ? OF_DEBIAN : OF_NPM);
+  // Its sandbox is not for root; and Ubuntu gives the namespaces that it is made of to programs that it knows alone.
+  const isSandboxed = process.getuid() !== 0 && executablePath === OF_DEBIAN;
+  return chromium.launch({ executablePath, args: [...QUIET, ...(isSandboxed ? [] : ['--no-sandbox'])] });
 }
