@@ -93,7 +93,7 @@ impl PrivilegedError {
             PrivilegedError::NotAuthorized { .. } => (
                 Code::Privileges,
                 SAFE,
-                "Log in at this computer's own screen, or have its administrator run `adduser YOU holdall`.",
+                "Log in at this computer's own screen, or have its administrator run `adduser YOU holdall` and log in again.",
             ),
             PrivilegedError::Helper { .. } => (
                 Code::Privileges,
