@@ -149,22 +149,24 @@ fn a_mount_in_use_names_the_process_that_holds_it() {
     bench.assert_nothing_left();
 }
 
-/// A process with mounts of its own, as a container's, that were copied when it started and follow nothing that happens here.
+/// A process with mounts of its own, as a container's or a service's, that were copied when it started.
 struct Container(std::process::Child);
 
 impl Container {
-    /// It prints a line once it is there and then waits in `directory`.
+    /// It follows nothing that happens here. It prints a line once it is there and then waits in `directory`.
     fn start(directory: &std::path::Path) -> Self {
+        Self::run("private", "cd \"$0\"", directory)
+    }
+
+    /// One that follows what happens here, and sees nothing of `directory`, as with systemd's ProtectHome=.
+    fn start_without(directory: &std::path::Path) -> Self {
+        Self::run("slave", "mount -t tmpfs none \"$0\"", directory)
+    }
+
+    fn run(propagation: &str, prepare: &str, directory: &std::path::Path) -> Self {
         let mut command = std::process::Command::new("unshare");
-        command.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "--",
-            "sh",
-            "-c",
-            "cd \"$0\" && echo there && exec sleep 1000",
-        ]);
+        command.args(["--mount", "--propagation", propagation, "--", "sh", "-c"]);
+        command.arg(format!("{prepare} && echo there && exec sleep 1000"));
         let mut child = command.arg(directory).stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -202,6 +204,35 @@ fn a_container_that_has_a_copy_of_the_mount_does_not_keep_the_drive() {
     mounted.unmount().unwrap();
     attached.detach().unwrap();
     fs::remove_dir(bench.mountpoint()).unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_service_that_sees_nothing_of_the_home_directory_does_not_keep_the_drive() {
+    let bench = Bench::new();
+    let home = bench.path("home");
+    fs::create_dir(&home).unwrap();
+    // As all mounts are under systemd: what is mounted below it comes to whoever follows.
+    let run = |program: &str, arguments: &[&str]| {
+        let status = std::process::Command::new(program).args(arguments).arg(&home).status().unwrap();
+        assert!(status.success(), "{program} {arguments:?}");
+    };
+    run("mount", &["-t", "tmpfs", "none"]);
+    run("mount", &["--make-shared"]);
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let at = home.join("drive");
+    let mounts_of = |pid: u32| fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
+    for is_there_first in [true, false] {
+        let early = is_there_first.then(|| Container::start_without(&home));
+        let mounted =
+            filesystem::mount(&attached, &MountOptions { at: at.clone(), ..options(&bench) }).unwrap();
+        let service = early.unwrap_or_else(|| Container::start_without(&home));
+        assert!(mounts_of(service.0.id()).contains(at.to_str().unwrap()), "it has a copy that nobody sees");
+        mounted.unmount().unwrap();
+        assert!(!mounts_of(service.0.id()).contains(at.to_str().unwrap()));
+    }
+    attached.detach().unwrap();
+    run("umount", &[]);
     bench.assert_nothing_left();
 }
 

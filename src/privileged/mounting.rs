@@ -78,18 +78,29 @@ pub(super) fn unmount(number: DeviceNumber, mountpoint: &Path, lazy: bool) -> Re
         return Err(Refused::NotOurs { what: mountpoint.to_owned() });
     }
     let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    unmount_elsewhere(number, how)?;
+    unmount_elsewhere(number, how, Hidden::MayGoWithOurs)?;
     unmount_one(mount, how).map_err(|errno| refused(errno, mount, &mounts))?;
     // A namespace that was made between the two.
-    unmount_elsewhere(number, how)
+    unmount_elsewhere(number, how, Hidden::Stays)
 }
 
-fn unmount_elsewhere(number: DeviceNumber, how: UnmountFlags) -> Result<(), Refused> {
+/// A copy whose place something else lies over, as systemd's ProtectHome= does with /home: nobody gets there, to unmount it.
+#[derive(Clone, Copy, PartialEq)]
+enum Hidden {
+    /// It follows what we do with ours, as those of services do.
+    MayGoWithOurs,
+    /// Ours is gone, and it is still there.
+    Stays,
+}
+
+fn unmount_elsewhere(number: DeviceNumber, how: UnmountFlags, hidden: Hidden) -> Result<(), Refused> {
     elsewhere::find(number).iter().try_for_each(|elsewhere| {
         // The last one first: it may be on top of another one.
         elsewhere.mounts.iter().rev().try_for_each(|mount| {
-            let unmounted = elsewhere.enter(|| unmount_one(mount, how));
-            unmounted.map_err(|errno| refused(errno, mount, &elsewhere.all))
+            match elsewhere.enter(|| unmount_one(mount, how)) {
+                Err(Errno::NOENT | Errno::ACCESS) if hidden == Hidden::MayGoWithOurs => Ok(()),
+                unmounted => unmounted.map_err(|errno| refused(errno, mount, &elsewhere.all)),
+            }
         })
     })
 }
