@@ -28,6 +28,7 @@ export type Version = Schemas['Version'];
 export type StoreLogin = Schemas['StoreLogin'];
 export type StoreMode = Schemas['StoreMode'];
 export type Diagnosis = Schemas['Diagnosis'];
+export type Finding = Schemas['Finding'];
 export type DaemonStatus = Schemas['DaemonStatus'];
 export type Create = Schemas['Create'];
 export type Add = Schemas['Add'];
