@@ -4,12 +4,19 @@ import type { StoreCredentials } from '../backend/shapes';
 import type { Draft, Typed } from './draft';
 import { t } from './text';
 
-/** Where a drive's data is to live; `undefined` while something that it needs is missing. */
+/** What makes no sense as it was typed; what is empty is missing, and not wrong. */
+export const wrongAddress = (text: string): boolean => text.trim() !== '' && !URL.canParse(withScheme(text.trim()));
+export const wrongBucket = (text: string): boolean => /[\s/?#]/.test(text.trim());
+export const wrongPath = (text: string): boolean => /^[^/]/.test(text.trim());
+
+/** Where a drive's data is to live; `undefined` while something that it needs is missing or wrong. */
 export function storeUrl(draft: Draft): string | undefined {
   switch (draft.kind) {
     case 's3': {
       const bucket = draft.bucket.trim();
-      if (bucket === '' || (draft.provider === 'other' && draft.endpoint.trim() === '')) return undefined;
+      if (bucket === '' || wrongBucket(bucket)) return undefined;
+      if (draft.provider === 'other' && (draft.endpoint.trim() === '' || wrongAddress(draft.endpoint)))
+        return undefined;
       const query = new URLSearchParams();
       if (draft.provider === 'other') query.set('endpoint', withScheme(draft.endpoint.trim()));
       if (draft.region.trim() !== '') query.set('region', draft.region.trim());
@@ -20,7 +27,7 @@ export function storeUrl(draft: Draft): string | undefined {
     }
     case 'dav': {
       const address = draft.address.trim();
-      return address === '' ? undefined : withScheme(address);
+      return address === '' || wrongAddress(address) ? undefined : withScheme(address);
     }
     case 'file': {
       const directory = draft.directory.trim();

@@ -14,7 +14,7 @@ import type {
 } from '../backend/shapes';
 import { forget, load, nameFrom, nothingTyped, save, validName, type Draft } from './draft';
 import { parseBytes } from './format';
-import { credentials, sameLogin, storeUrl } from './store-url';
+import { credentials, sameLogin, storeUrl, wrongPath } from './store-url';
 
 export const STEPS = ['kind', 'store', 'drive', 'protection', 'place', 'summary'] as const;
 export type Step = (typeof STEPS)[number];
@@ -104,10 +104,7 @@ export class Wizard {
         if (draft.existing) return this.drives !== null && this.chosen !== '' && this.named;
         return !draft.encrypt || (typed.passphrase !== '' && typed.passphrase === typed.again);
       case 'place':
-        return (
-          (draft.mountpoint.trim() === '' || draft.mountpoint.trim().startsWith('/')) &&
-          (draft.cache.trim() === '' || (parseBytes(draft.cache) ?? 0) > 0)
-        );
+        return !wrongPath(draft.mountpoint) && (draft.cache.trim() === '' || (parseBytes(draft.cache) ?? 0) > 0);
       case 'summary':
         return STEPS.slice(0, -1).every((earlier) => this.complete(earlier));
     }
