@@ -131,6 +131,23 @@ async function tray({ a, session, page, panel }) {
     await page.says('MiB waiting');
   });
 
+  await step('what waits is uploaded at once, if that is chosen there', async () => {
+    await panel.click('work: Paused/Resume');
+    await a.ok('drive', 'sync', 'work');
+    // By itself it would be uploaded after half a minute, which proves nothing: on a slow computer it is tried again.
+    await until('it was not waited for', async () => {
+      await save(join(a.mnt, 'song.bin'), randomBytes(MB));
+      const saved = Date.now();
+      await panel.click('work: Ready/Upload now');
+      await until('nothing waits', async () => (await a.status('work')).unpushed_bytes === 0);
+      return Date.now() - saved < 20_000;
+    });
+    await panel.has('All changes uploaded');
+    await panel.click('work: Ready/Pause');
+    await save(join(a.mnt, 'film.bin'), randomBytes(3 * MB));
+    await panel.has(/^Paused by you, .* MiB waiting$/);
+  });
+
   await step('it starts with the desktop, if that is wanted', async () => {
     const entry = join(a.dir, '.config/autostart/holdall.desktop');
     await panel.click('Settings');
