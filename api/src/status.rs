@@ -93,6 +93,9 @@ pub struct DriveStatus {
     pub dirty_bytes: u64,
     /// Bytes of journal that wait for the store.
     pub unpushed_bytes: u64,
+    /// Whether somebody has counted them: else `unpushed_bytes` is 1 and stands for whatever there may be.
+    #[serde(default = "counted")]
+    pub unpushed_is_known: bool,
     /// Bytes of the drive in the batch that is being uploaded; 0 where none is.
     #[serde(default)]
     pub batch_bytes: u64,
@@ -155,7 +158,17 @@ pub struct DriveStatus {
     pub daemon_pid: u32,
 }
 
+/// What was told before there was anything that nobody has counted.
+fn counted() -> bool {
+    true
+}
+
 impl DriveStatus {
+    /// Something is left to upload: so many bytes, or 0 where nobody has counted them.
+    pub fn set_unsent(&mut self, counted: u64) {
+        (self.unpushed_bytes, self.unpushed_is_known) = (counted.max(1), counted > 0);
+    }
+
     /// Bytes that are on this computer, about: what was rewritten a moment ago counts twice.
     pub fn local_bytes(&self) -> u64 {
         let most = if self.used_bytes > 0 { self.used_bytes.max(self.cached_bytes) } else { u64::MAX };

@@ -29,6 +29,8 @@ pub struct Card {
     pub size_bytes: u64,
     /// Bytes that are only on this device.
     pub unsent_bytes: u64,
+    /// Whether somebody has counted them: else it is 1 and stands for whatever there may be.
+    pub unsent_is_known: bool,
     /// Since when everything is in the store; null where something is not.
     pub safe_since: Option<String>,
     /// Bytes per second to the store.
@@ -119,6 +121,7 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
         used_bytes: status.used_bytes,
         size_bytes: status.size_bytes,
         unsent_bytes,
+        unsent_is_known: status.unpushed_is_known,
         safe_since: status.last_commit_at.clone().filter(|_| unsent_bytes == 0),
         up_rate: moving.up_rate,
         down_rate: moving.down_rate,

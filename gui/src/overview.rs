@@ -17,6 +17,8 @@ pub struct Overview {
     pub tone: Tone,
     /// Bytes that are only on this device.
     pub unsent_bytes: u64,
+    /// Whether somebody has counted them all.
+    pub unsent_is_known: bool,
     /// Drives that a person has to look at.
     pub attention: u32,
     /// Until when uploads and background downloads of all drives are paused; null where they are not.
@@ -35,10 +37,21 @@ pub(crate) fn overview(
 ) -> Overview {
     let unsent_bytes = drives.iter().map(|card| card.unsent_bytes).sum();
     let attention = statuses.iter().filter(|status| needs_person(status)).count() as u32;
-    let (line, tone) = line(&drives, statuses, unsent_bytes, attention);
-    let leaving = tray::leaving(goes_on(statuses), unsent_bytes);
+    let unsent_is_known = drives.iter().all(|card| card.unsent_is_known);
+    let size = words::unsent(unsent_bytes, unsent_is_known);
+    let (line, tone) = line(&drives, statuses, (unsent_bytes, &size), attention);
+    let leaving = tray::leaving(goes_on(statuses), unsent_bytes, unsent_is_known);
     let tray = tray::menu(&line, &drives, attention, leaving, paused_until.as_deref());
-    Overview { line, tone, unsent_bytes, attention, paused_until, drives, tray }
+    Overview {
+        line: words::capital(&line),
+        tone,
+        unsent_bytes,
+        unsent_is_known,
+        attention,
+        paused_until,
+        drives,
+        tray,
+    }
 }
 
 /// Whether something of what is only here is being uploaded, or soon will be without anybody's doing.
@@ -50,9 +63,13 @@ fn goes_on(statuses: &[&DriveStatus]) -> bool {
 }
 
 /// The most remarkable wins.
-fn line(cards: &[Card], statuses: &[&DriveStatus], unsent: u64, attention: u32) -> (String, Tone) {
-    let size = words::size(unsent);
-    let with_size = |key: &str| said(key, &[("size", &size)]);
+fn line(
+    cards: &[Card],
+    statuses: &[&DriveStatus],
+    (unsent, size): (u64, &str),
+    attention: u32,
+) -> (String, Tone) {
+    let with_size = |key: &str| said(key, &[("size", size)]);
     let is = |state: DriveState| statuses.iter().any(|status| status.state == state);
     let waits =
         |state: DriveState| statuses.iter().any(|status| status.state == state && status.unpushed_bytes > 0);
@@ -76,7 +93,7 @@ fn line(cards: &[Card], statuses: &[&DriveStatus], unsent: u64, attention: u32) 
             (true, false) => "line.paused.reason.unsent",
             (false, false) => "line.paused.reason",
         };
-        return (said(key, &[("size", &size), ("reason", reason)]), Tone::Waiting);
+        return (said(key, &[("size", size), ("reason", reason)]), Tone::Waiting);
     }
     if is(DriveState::Offline) {
         return (text("line.offline"), Tone::Waiting);
@@ -148,6 +165,23 @@ mod tests {
             let overview = shown(drives);
             assert_eq!((overview.line.as_str(), overview.tone), (line, tone), "{drives:?}");
         }
+    }
+
+    #[test]
+    fn what_nobody_has_counted_is_told_without_a_figure() {
+        let told = |state| {
+            let mut status = status("d", state);
+            status.set_unsent(0);
+            status.paused = state == DriveState::Paused;
+            let mut model = Model::default();
+            model.apply(Now(Duration::ZERO), Event::Drive(Box::new(status)));
+            let overview = model.overview();
+            assert!(!overview.unsent_is_known && overview.tone == Tone::Waiting, "{overview:?}");
+            assert!(overview.tray.leaving.unwrap().message.starts_with("Some changes exist only"));
+            overview.line
+        };
+        assert_eq!(told(DriveState::Closed), "Some changes waiting to upload");
+        assert_eq!(told(DriveState::Paused), "Paused by you, some changes waiting");
     }
 
     #[test]

@@ -59,10 +59,10 @@ impl TrayMenu {
     }
 
     /// The menu while the daemon does not run. So much was only on this computer when it was last heard of.
-    pub fn down(unsent_bytes: u64) -> TrayMenu {
+    pub fn down(unsent_bytes: u64, is_known: bool) -> TrayMenu {
         let start = Entry::new("start", text("tray.start"));
         let entries = bare(&text("tray.down"), Some(start));
-        TrayMenu { entries, leaving: question("tray.leaving.down", unsent_bytes) }
+        TrayMenu { entries, leaving: question("tray.leaving.down", unsent_bytes, is_known) }
     }
 }
 
@@ -80,13 +80,13 @@ fn bare(line: &str, more: Option<Entry>) -> Vec<Entry> {
 }
 
 /// What is asked before quitting, where something is only here.
-pub(crate) fn leaving(goes_on: bool, unsent_bytes: u64) -> Option<Leaving> {
-    question(if goes_on { "tray.leaving" } else { "tray.leaving.waits" }, unsent_bytes)
+pub(crate) fn leaving(goes_on: bool, unsent_bytes: u64, is_known: bool) -> Option<Leaving> {
+    question(if goes_on { "tray.leaving" } else { "tray.leaving.waits" }, unsent_bytes, is_known)
 }
 
-fn question(key: &str, unsent_bytes: u64) -> Option<Leaving> {
+fn question(key: &str, unsent_bytes: u64, is_known: bool) -> Option<Leaving> {
     (unsent_bytes > 0).then(|| Leaving {
-        message: said(key, &[("size", &words::size(unsent_bytes))]),
+        message: words::capital(&said(key, &[("size", &words::unsent(unsent_bytes, is_known))])),
         stay: text("tray.leaving.stay"),
         leave: text("tray.leaving.leave"),
     })
@@ -207,11 +207,11 @@ mod tests {
 
     #[test]
     fn without_a_daemon_it_can_be_started_and_quitting_tells_that_nothing_goes_on() {
-        let menu = TrayMenu::down(340 << 20);
+        let menu = TrayMenu::down(340 << 20, true);
         assert_eq!(ids(&menu), ["status", "start", "", "window", "", "quit"]);
         let leaving = menu.leaving.unwrap();
         assert!(leaving.message.contains("is not running"), "{}", leaving.message);
-        assert_eq!(TrayMenu::down(0).leaving, None);
+        assert_eq!(TrayMenu::down(0, true).leaving, None);
         assert_eq!(ids(&TrayMenu::connecting()), ["status", "", "window", "", "quit"]);
     }
 

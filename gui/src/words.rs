@@ -1,6 +1,6 @@
 //! Sizes and times as people read them at a glance.
 
-use crate::texts::{counted, said};
+use crate::texts::{counted, said, text};
 
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -16,6 +16,17 @@ pub fn size(bytes: u64) -> String {
     let digits = if unit == 0 || scaled >= 99.95 { 0 } else { 1 };
     let text = format!("{scaled:.digits$}");
     format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+}
+
+/// What is only on this computer: so many bytes, or something that nobody has counted.
+pub fn unsent(bytes: u64, is_known: bool) -> String {
+    if is_known { size(bytes) } else { text("words.some") }
+}
+
+/// With a capital.
+pub fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
 /// How long something takes yet: `30 s`, `4 min`, `2 h 5 min`.

@@ -83,7 +83,11 @@ impl Known {
         match (self.link, &self.overview) {
             (Link::Live, Some(overview)) => overview.tray.clone(),
             (Link::Begins | Link::Live, _) => TrayMenu::connecting(),
-            (Link::Down, overview) => TrayMenu::down(overview.as_ref().map_or(0, |known| known.unsent_bytes)),
+            (Link::Down, overview) => {
+                let unsent = overview.as_ref().map(|known| (known.unsent_bytes, known.unsent_is_known));
+                let (bytes, is_known) = unsent.unwrap_or((0, true));
+                TrayMenu::down(bytes, is_known)
+            }
         }
     }
 

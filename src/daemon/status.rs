@@ -156,6 +156,7 @@ impl Drive {
             cache_limit_bytes: 0,
             dirty_bytes: 0,
             unpushed_bytes: 0,
+            unpushed_is_known: true,
             batch_bytes: 0,
             batch_done_bytes: 0,
             uploaded_bytes: 0,
@@ -215,8 +216,9 @@ impl Drive {
             let last = shown.last.as_ref();
             status.last_commit_at = last.and_then(|last| last.last_commit_at.clone());
             if is_left {
-                // At least something, as long as nobody has counted it.
-                status.unpushed_bytes = last.map_or(0, |last| last.unpushed_bytes).max(1);
+                let counted =
+                    last.filter(|last| last.unpushed_is_known).map_or(0, |last| last.unpushed_bytes);
+                status.set_unsent(counted);
             }
         }
         let since = now.push.as_ref().and_then(|push| push.waiting_since);

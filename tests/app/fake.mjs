@@ -29,6 +29,7 @@ export function card(index, turn) {
     used_bytes: 120 * 1024 ** 3,
     size_bytes: 500 * 1024 ** 3,
     unsent_bytes: unsent,
+    unsent_is_known: true,
     safe_since: '2026-11-20T10:00:00Z',
     up_rate: busy ? (1 + some(index + turn, 40)) * 1024 * 100 : 0,
     down_rate: 0,
@@ -46,6 +47,7 @@ export function overview(drives, turn) {
     tone: 'busy',
     paused_until: null,
     unsent_bytes: unsent,
+    unsent_is_known: true,
     attention: 0,
     drives: cards,
   };

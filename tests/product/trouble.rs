@@ -151,6 +151,32 @@ fn what_was_not_uploaded_when_a_drive_was_closed_is_uploaded_by_the_next_daemon(
 }
 
 #[test]
+fn what_nobody_has_counted_is_told_as_that_and_counted_once_it_can_be() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    machine.ok(&["drive", "pause", "d"]);
+    write_synced(&machine.mountpoint().join("late"), &noise(3, 3 << 20));
+    machine.ok(&["drive", "close", "d"]);
+    machine.ok(&["daemon", "stop"]);
+    // It is for show: nothing but the figures goes with it.
+    fs::remove_file(machine.state.join("drives/d/figures.json")).unwrap();
+    let counted = machine.status_when("counted", |status| {
+        let (bytes, is_known) = (status["unpushed_bytes"].as_u64().unwrap(), &status["unpushed_is_known"]);
+        match is_known.as_bool().unwrap() {
+            true => assert!(bytes > 1 << 20, "a figure that nobody has counted: {status}"),
+            false => assert_eq!(bytes, 1, "{status}"),
+        }
+        *is_known == true
+    });
+    assert_eq!(counted["paused"], true);
+    machine.ok(&["drive", "resume", "d"]);
+    machine.status_when("uploaded", |status| {
+        status["unpushed_bytes"] == 0 && status["unpushed_is_known"] == true
+    });
+}
+
+#[test]
 fn what_waits_is_told_while_another_version_is_looked_at_and_uploaded_afterwards() {
     let bench = Bench::new();
     let machine = bench.with_drive();

@@ -52,6 +52,7 @@ export function card(name: string, unsent = 0): Card {
     used_bytes: 0,
     size_bytes: 0,
     unsent_bytes: unsent,
+    unsent_is_known: true,
     safe_since: null,
     up_rate: 0,
     down_rate: 0,
@@ -62,4 +63,12 @@ export function card(name: string, unsent = 0): Card {
 }
 
 export const overview = (...drives: Card[]) =>
-  ({ line: 'A line', tone: 'safe', unsent_bytes: 0, attention: 0, paused_until: null, drives }) as unknown as Overview;
+  ({
+    line: 'A line',
+    tone: 'safe',
+    unsent_bytes: 0,
+    unsent_is_known: true,
+    attention: 0,
+    paused_until: null,
+    drives,
+  }) as unknown as Overview;

@@ -73,9 +73,11 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
         ));
     }
     for fork in &drive.forks {
-        let unsent = match fork.bytes {
-            0 => "all of it uploaded".to_owned(),
-            bytes => format!("{} only on this computer", format_bytes(bytes)),
+        let unsent = match (fork.records, fork.bytes) {
+            (0, _) => "all of it uploaded".to_owned(),
+            // Of one that is closed nobody has counted them.
+            (_, 0) => "some changes only on this computer".to_owned(),
+            (_, bytes) => format!("{} only on this computer", format_bytes(bytes)),
         };
         rows.push(("fork", format!("{}: {unsent}", fork.name)));
     }
@@ -90,6 +92,7 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
 pub fn uploads(drive: &DriveStatus) -> String {
     let waiting = waiting_bytes(drive);
     match (waiting, drive.state) {
+        _ if !drive.unpushed_is_known => "some changes waiting to upload".to_owned(),
         (0, _) => "All changes uploaded".to_owned(),
         (_, DriveState::Syncing) => format!("{} left to upload", format_bytes(waiting)),
         _ if drive.oldest_dirty_age_ms >= 60_000 => {
@@ -226,6 +229,9 @@ mod tests {
         assert_eq!(uploads(&drive), "12.3 MiB waiting to upload for 3 h");
         drive.state = DriveState::Syncing;
         assert_eq!(uploads(&drive), "12.3 MiB left to upload");
+        drive.dirty_bytes = 0;
+        drive.set_unsent(0);
+        assert_eq!(uploads(&drive), "some changes waiting to upload");
     }
 
     #[test]

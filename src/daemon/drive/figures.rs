@@ -33,7 +33,7 @@ impl Drive {
         }
     }
 
-    /// Shows what is remembered, until it is opened. What is not uploaded is at least something, where there is any.
+    /// Shows what is remembered, until it is opened. What is not uploaded is something that nobody has counted, where nothing says how much.
     pub(super) fn recall_figures(&self) {
         let is_left = self.is_left_to_upload();
         let known =
@@ -42,8 +42,21 @@ impl Drive {
             return;
         }
         let mut figures = known.unwrap_or_else(|| self.blank());
-        figures.unpushed_bytes = if is_left { figures.unpushed_bytes.max(1) } else { 0 };
-        figures.dirty_bytes = if is_left { figures.dirty_bytes } else { 0 };
+        // Whoever had it open has written since they were counted.
+        let is_counted = figures.unpushed_is_known && self.config.lock().open.is_none();
+        if is_left {
+            figures.set_unsent(if is_counted { figures.unpushed_bytes } else { 0 });
+        } else {
+            (figures.unpushed_bytes, figures.unpushed_is_known) = (0, true);
+        }
+        if !(is_left && is_counted) {
+            figures.dirty_bytes = 0;
+            // All that is left of these is that they are here.
+            figures.cache.evictable_bytes += std::mem::take(&mut figures.cache.dirty_bytes);
+        }
+        // It had been applied when the engine was put down.
+        figures.unapplied_bytes = 0;
+        figures.oldest_dirty_age_ms = 0;
         // Of this daemon's life.
         (figures.requests, figures.daemon_pid) = (api::Requests::default(), std::process::id());
         (figures.sent_bytes, figures.received_bytes) = (0, 0);

@@ -1092,6 +1092,8 @@ export interface components {
              * @description Bytes that are only on this device.
              */
             unsent_bytes: number;
+            /** @description Whether somebody has counted them: else it is 1 and stands for whatever there may be. */
+            unsent_is_known: boolean;
             /**
              * Format: uint64
              * @description Bytes per second to the store.
@@ -1426,6 +1428,11 @@ export interface components {
              * @description Bytes of journal that wait for the store.
              */
             unpushed_bytes: number;
+            /**
+             * @description Whether somebody has counted them: else `unpushed_bytes` is 1 and stands for whatever there may be.
+             * @default true
+             */
+            unpushed_is_known: boolean;
             /**
              * Format: uint64
              * @description Bytes of the drive that the store has taken since the drive was opened.
@@ -1784,6 +1791,8 @@ export interface components {
              * @description Bytes that are only on this device.
              */
             unsent_bytes: number;
+            /** @description Whether somebody has counted them all. */
+            unsent_is_known: boolean;
         };
         /** @description Changes the passphrase. */
         Passphrase: {
