@@ -103,7 +103,7 @@ impl AttachError {
             AttachError::MountPoint { .. } => (
                 Code::Usage,
                 "Nothing was changed there.",
-                "Name an empty directory of yours, or one that does not exist yet, with `--at`.",
+                "Name an empty directory of yours, or one that does not exist yet.",
             ),
             AttachError::NoFileSystem => (
                 Code::NotFound,

@@ -65,6 +65,65 @@ export function activity(rows) {
   }));
 }
 
+const GIB = 1024 ** 3;
+
+/** One drive, with as much to show as there can be. */
+function drive(name, turn) {
+  const moving = some(turn, 900) * 1e6;
+  return {
+    ...{ name, uuid: 'u', state: 'Syncing', reason: null, since: '2026-11-20T10:00:00Z', paused: false },
+    ...{ needs_login: false, epoch: 7, root: 'root/ab/1', size_bytes: 500 * GIB, cached_bytes: 90 * GIB },
+    ...{ unapplied_bytes: moving, cache_limit_bytes: 100 * GIB, dirty_bytes: moving, unpushed_bytes: moving + 1 },
+    ...{ unpushed_is_known: true, batch_bytes: 1e9, batch_done_bytes: moving, uploaded_bytes: turn * 1e6 },
+    cache: { dirty_bytes: moving, pinned_bytes: 20 * GIB, metadata_bytes: GIB, evictable_bytes: 60 * GIB - moving },
+    ...{
+      oldest_dirty_age_ms: 90_000,
+      journal_bytes: moving,
+      journal_limit_bytes: 32 * GIB,
+      pending_pull_bytes: moving,
+    },
+    ...{ fetched_bytes: 9e9, fetched_used_bytes: 7e9, pinned_bytes: 20 * GIB, pins: [], forks: [], replicas: [] },
+    ...{ block_device: '/dev/nbd0', attach: 'nbd', mountpoint: `/home/me/Holdall/${name}`, daemon_pid: 1 },
+    ...{ store: 's3://bucket/prefix', store_mode: 'swap', holder: null, last_commit_at: '2026-11-20T10:00:00Z' },
+    requests: { get: turn * 7, put: turn * 3, head: 1, list: 0, delete: 0 },
+    ...{ sent_bytes: turn * 1e6, received_bytes: turn * 2e6, used_bytes: 120 * GIB },
+  };
+}
+
+const CELLS = ['absent', 'cached', 'pinned', 'dirty', 'uploading'];
+const STATES = ['available', 'online_only', 'always_keep', 'partly'];
+
+/** What is asked of a drive, by the last part of the address. */
+const PARTS = {
+  map: (turn) => ({
+    cell_bytes: (500 * GIB) / 4096,
+    // All of it changes from one time to the next.
+    cells: Array.from({ length: 4096 }, (_, index) => CELLS[some(index + turn, CELLS.length)]),
+  }),
+  queue: (turn) =>
+    Array.from({ length: 200 }, (_, index) => ({
+      ...{ kind: 'segment', bytes: some(index + turn, 8e6), tries: index % 3 },
+      ...{ last_error: index % 3 ? 'the store took too long' : null, next_try_at: null },
+    })),
+  snapshots: () =>
+    Array.from({ length: 200 }, (_, index) => ({
+      ...{ label: `before change ${index}`, root: `root/ab/${index}` },
+      ...{ taken_at: '2026-11-20T10:00:00Z', size_bytes: 500 * GIB },
+    })),
+  pins: (turn) =>
+    Array.from({ length: 100 }, (_, index) => ({
+      ...{ drive: 'drive-000', path: `/home/me/Holdall/drive-000/folder-${index}`, state: 'Syncing', reason: null },
+      ...{ bytes: 5e9, ready_bytes: some(index + turn, 5e9), files_total: 5000, files_ready: some(index + turn, 5000) },
+      at: '2026-11-20T10:00:00Z',
+    })),
+  folder: () =>
+    Array.from({ length: 500 }, (_, index) => ({
+      ...{ name: `${index < 50 ? 'folder' : 'file'}-${index}`, kind: index < 50 ? 'folder' : 'file' },
+      ...{ bytes: some(index, 1e9), local_bytes: some(index, 1e8), pinned_by: null },
+      state: index < 50 ? null : STATES[index % STATES.length],
+    })),
+};
+
 /** Starts it. `everyMs` is how often the overview changes: more often than a real one tells it. */
 export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50 }) {
   const all = activity(rows);
@@ -87,6 +146,10 @@ export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50 }
       const before = Number(url.searchParams.get('before') ?? Infinity);
       const limit = Number(url.searchParams.get('limit') ?? 100);
       json(all.filter((row) => row.id < before).slice(0, limit));
+    } else if (/^\/v1\/drives\/[^/]+$/.test(url.pathname)) {
+      json(drive(url.pathname.split('/')[3], turn));
+    } else if (url.pathname.startsWith('/v1/drives/') && PARTS[url.pathname.split('/')[4]]) {
+      json(PARTS[url.pathname.split('/')[4]](turn));
     } else if (url.pathname.startsWith('/v1/')) {
       response.writeHead(404, { 'content-type': 'application/json' });
       response.end(

@@ -1,7 +1,7 @@
 // A computer: directories of its own, and so a daemon of its own. What it has mounted is given back at the end.
 
 import { spawn } from 'node:child_process';
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir, readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
 const bin = (name) => join(process.env.HOLDALL_BIN ?? new URL('../../target/debug', import.meta.url).pathname, name);
@@ -66,6 +66,17 @@ export class Machine {
   /** Where a browser gets in. */
   async web() {
     return (await this.ok('web')).url;
+  }
+
+  /** The daemon and its keeper are gone, without a word, and what they had attached and mounted is not. */
+  async crash(name) {
+    const pids = [(await this.status(name)).daemon_pid];
+    for (const pid of await readdir('/proc')) {
+      const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+      if (command.includes(`keep\0${this.env.HOLDALL_RUNTIME_DIR}/keeper.sock`)) pids.push(Number(pid));
+    }
+    if (pids.length !== 2) throw new Error(`a daemon and a keeper: ${pids}`);
+    for (const pid of pids) process.kill(pid, 'SIGKILL');
   }
 
   async log() {

@@ -80,6 +80,7 @@ async function whole(chromium, dir) {
     await story.settings(page, all);
     await story.security(page, all, shot);
     await story.lose(page, all);
+    await story.crash(page, all);
     await story.down(page, all, shot);
     assert.deepEqual(page.errors, []);
   } catch (error) {

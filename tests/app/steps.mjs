@@ -58,6 +58,30 @@ export async function accessible(page, where) {
   return violations.length;
 }
 
+/** In a narrow window nothing reaches beyond its side. */
+export async function narrow(page, where) {
+  const usual = page.viewportSize();
+  await page.setViewportSize({ width: 420, height: usual.height });
+  const beyond = await page.evaluate(() => {
+    const { scrollWidth, clientWidth } = document.documentElement;
+    const wide = [...document.querySelectorAll('main *')].filter(
+      (one) => one.getBoundingClientRect().right > clientWidth + 1 && getComputedStyle(one).overflow !== 'hidden',
+    );
+    return scrollWidth > clientWidth || wide.length > 0 ? wide.map((one) => one.outerHTML.slice(0, 200)) : null;
+  });
+  assert.equal(beyond, null, `${where}: wider than the window`);
+  await page.setViewportSize(usual);
+}
+
+/** What is marked as making no sense, by its name; each says what it is to be. */
+export const invalid = (page) =>
+  page.evaluate(() =>
+    [...document.querySelectorAll('[aria-invalid=true]')].map((field) => {
+      const hint = document.getElementById(field.getAttribute('aria-describedby'))?.textContent;
+      return `${field.labels[0].textContent}${hint ? '' : ', unsaid'}`;
+    }),
+  );
+
 let begun = 0;
 export async function step(name, work) {
   begun = Date.now();

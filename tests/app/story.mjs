@@ -1,12 +1,12 @@
 // One person's story with a drive, in a real browser: from nothing to two versions of it.
 
 import assert from 'node:assert/strict';
-import { mkdir, open as openFile, readFile, readdir } from 'node:fs/promises';
+import { mkdir, open as openFile, readFile, readdir, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { dialog } from './keys.mjs';
 import { Machine } from './machine.mjs';
-import { accessible, go, open, step, until } from './steps.mjs';
+import { accessible, go, invalid, narrow, open, step, until } from './steps.mjs';
 
 const PASSPHRASE = 'tangerine paperclip';
 const MB = 1024 * 1024;
@@ -61,14 +61,23 @@ export async function wizard(page, all, shot) {
     await page.getByLabel('S3 bucket').check();
     await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByLabel('Another S3 server').check();
+    await page.getByLabel('Server address').fill('s3 example org');
+    await page.getByLabel('Bucket', { exact: true }).fill('my/bucket');
+    assert.deepEqual(await invalid(page), ['Server address', 'Bucket']);
+    assert.ok(await page.getByRole('button', { name: 'Test connection' }).isDisabled());
     await page.getByLabel('Server address').fill(stand.proxy);
     await page.getByLabel('Bucket', { exact: true }).fill(stand.bucket);
+    assert.deepEqual(await invalid(page), []);
     await page.getByLabel('Folder in the bucket').fill('work');
     await page.getByLabel('Access key ID').fill(stand.access_key);
     await page.getByLabel('Secret access key').fill('battery-staple');
     assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled());
-    await page.getByRole('button', { name: 'Test connection' }).click();
+    const test = page.getByRole('button', { name: /^Test (connection|again)$/ });
+    await test.focus();
+    await page.keyboard.press('Enter');
     await page.getByText('No drive can be created here with this login').waitFor();
+    assert.ok(await test.evaluate((one) => one === document.activeElement), 'the focus stays');
+    await narrow(page, 'wizard, refused');
     await page.getByText('These credentials may not write').waitFor();
     assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled());
     await accessible(page, 'wizard, refused');
@@ -94,10 +103,13 @@ export async function wizard(page, all, shot) {
 
   await step('the wizard leads to a mounted drive', async () => {
     await page.getByRole('button', { name: 'Continue' }).click();
-    await page.getByLabel('Name').fill('work');
+    await page.getByLabel('Name').fill('my work');
     await page.getByLabel('Size').fill('4 MiB');
+    assert.deepEqual(await invalid(page), ['Name', 'Size']);
+    await page.getByLabel('Name').fill('work');
     assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled(), 'too small');
     await page.getByLabel('Size').fill('512 MiB');
+    await narrow(page, 'wizard, drive');
     await accessible(page, 'wizard, drive');
     await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByLabel('Passphrase', { exact: true }).fill(PASSPHRASE);
@@ -106,7 +118,16 @@ export async function wizard(page, all, shot) {
     await page.getByLabel('Repeat passphrase').fill(PASSPHRASE);
     await accessible(page, 'wizard, protection');
     await page.getByRole('button', { name: 'Continue' }).click();
-    await page.getByLabel('Mount at').fill(a.mnt);
+    await page.getByLabel('Mount at').fill('~/work');
+    await page.getByLabel('Cache limit').fill('lots');
+    assert.deepEqual(await invalid(page), ['Mount at', 'Cache limit']);
+    await page.getByLabel('Cache limit').fill('');
+    // There is something in it.
+    const full = join(all.dir, 'full');
+    await mkdir(full);
+    await writeFile(join(full, 'note'), '');
+    await page.getByLabel('Mount at').fill(full);
+    await narrow(page, 'wizard, place');
     await accessible(page, 'wizard, place');
     await page.getByRole('button', { name: 'Continue' }).click();
     await accessible(page, 'wizard, summary');
@@ -123,6 +144,7 @@ export async function wizard(page, all, shot) {
     const fields = page.getByLabel(/^Group \d+$/);
     for (const index of [0, 1]) await fields.nth(index).fill('wrong');
     assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled(), 'a wrong key');
+    await narrow(page, 'wizard, recovery key');
     for (const index of [0, 1]) {
       const number = Number(
         (
@@ -135,6 +157,12 @@ export async function wizard(page, all, shot) {
       await fields.nth(index).fill(groups[number - 1].toLowerCase());
     }
     await page.getByRole('button', { name: 'Continue' }).click();
+    // Where it cannot be mounted another place can be named; the drive is made once.
+    await page.getByText('it is not empty').waitFor();
+    await accessible(page, 'wizard, not mounted');
+    await narrow(page, 'wizard, not mounted');
+    await page.getByLabel('Mount at').fill(a.mnt);
+    await page.getByRole('button', { name: 'Try again' }).click();
     await page.getByRole('heading', { name: 'work is ready' }).waitFor();
     await accessible(page, 'wizard, done');
     await shot('add-done');
@@ -448,7 +476,7 @@ export async function snapshot(page, { a }, shot) {
 }
 
 export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
-  await step('another device takes the drive over, and this one has a fork', async () => {
+  await step('another computer takes the drive over, and this one has a fork', async () => {
     await stand.cut();
     await save(join(a.mnt, 'letters/2026/sketch.txt'), 'from a\n');
     await uploadNow(page);
@@ -751,6 +779,52 @@ export async function lose(page, { a }) {
     await page.getByRole('heading', { level: 1, name: 'Drives' }).waitFor();
     await until('it is gone', async () => (await a.ok('drive', 'list')).every((drive) => drive.name !== 'second'));
     await page.getByRole('link', { name: 'second', exact: true }).waitFor({ state: 'detached' });
+  });
+}
+
+/** What a crash has left is removed by a button, and the drive is as it was. */
+export async function crash(page, { a, stand }) {
+  await step('what a crash has left is found, and repaired', async () => {
+    await go(page, '#/drive/work');
+    const { mountpoint, store } = await a.status('work');
+    await save(join(mountpoint, 'letters/2026/saved.txt'), 'saved\n');
+    // The next daemon would go on with all of it, if it could open the drive.
+    await a.ok('store', 'logout', store);
+    await a.crash('work');
+    await page.goto((await a.ok('web')).url);
+    await until('it cannot be opened again', async () => (await a.status('work')).needs_login);
+    assert.ok((await readFile('/proc/mounts', 'utf8')).includes(` ${mountpoint} `), 'it has left a mount');
+
+    await go(page, '#/settings');
+    const region = page.getByRole('region', { name: 'Diagnostics' });
+    const look = region.getByRole('button', { name: 'Look now' });
+    const found = region.getByRole('listitem').filter({ hasText: 'drive work' });
+    await look.click();
+    await found.getByText(/^A holdalld that has ended left/).waitFor();
+    await accessible(page, 'a crash, found');
+    await region.getByRole('button', { name: 'Repair what can be repaired' }).focus();
+    await page.keyboard.press('Enter');
+    await found.getByText('repaired').waitFor();
+    await accessible(page, 'a crash, repaired');
+    await until('the focus is not lost', () => look.evaluate((one) => one === document.activeElement));
+    assert.equal(await region.getByRole('button', { name: 'Repair what can be repaired' }).count(), 0);
+    await page.keyboard.press('Enter');
+    await found.waitFor({ state: 'detached' });
+    assert.ok(!(await readFile('/proc/mounts', 'utf8')).includes(a.dir), 'nothing is left');
+    assert.ok((await a.ok('doctor')).ok);
+  });
+
+  await step('and the drive opens with all that was saved', async () => {
+    await go(page, '#/drive/work');
+    const asked = await dialog(page, page.getByRole('button', { name: 'Log in' }), 'Log in');
+    await asked.getByLabel('Access key ID').fill(stand.access_key);
+    await asked.getByLabel('Secret access key').fill(stand.secret_key);
+    await asked.getByRole('button', { name: 'Log in' }).click();
+    await asked.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Open work', exact: true }).click();
+    await page.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+    const { mountpoint } = await a.status('work');
+    assert.equal(await readFile(join(mountpoint, 'letters/2026/saved.txt'), 'utf8'), 'saved\n');
   });
 }
 

@@ -5,7 +5,8 @@ import type { Draft, Typed } from './draft';
 import { t } from './text';
 
 /** What makes no sense as it was typed; what is empty is missing, and not wrong. */
-export const wrongAddress = (text: string): boolean => text.trim() !== '' && !URL.canParse(withScheme(text.trim()));
+export const wrongAddress = (text: string): boolean =>
+  /\S\s+\S/.test(text) || (text.trim() !== '' && !URL.canParse(withScheme(text.trim())));
 export const wrongBucket = (text: string): boolean => /[\s/?#]/.test(text.trim());
 export const wrongPath = (text: string): boolean => /^[^/]/.test(text.trim());
 

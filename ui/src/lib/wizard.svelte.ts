@@ -64,13 +64,13 @@ export class Wizard {
   sizeBytes = $derived(parseBytes(this.draft.size));
   taken = $derived(live.overview?.drives.some((card) => card.name === this.draft.name.trim()) ?? false);
 
+  large = $derived((this.sizeBytes ?? 0) >= SIZE_MIN);
   named = $derived(validName(this.draft.name.trim()) && !this.taken);
 
   constructor() {
-    // Secrets were not kept: one goes back to where they are typed.
-    const furthest = this.draft.kind === 'file' ? 3 : 1;
+    // Neither secrets were kept nor what the store said: one goes back to where they are typed, and it is tried.
     this.resumed = this.draft.kind !== '';
-    this.draft.step = Math.min(this.draft.step, furthest);
+    this.draft.step = Math.min(this.draft.step, 1);
     void client.logins().then(
       (logins) => (this.logins = logins),
       () => undefined,
@@ -99,7 +99,7 @@ export class Wizard {
       case 'store':
         return this.verdict !== null && this.verdict.usable && (this.verdict.store_mode !== 'none' || draft.acceptWeak);
       case 'drive':
-        return draft.existing || (this.named && (this.sizeBytes ?? 0) >= SIZE_MIN);
+        return draft.existing || (this.named && this.large);
       case 'protection':
         if (draft.existing) return this.drives !== null && this.chosen !== '' && this.named;
         return !draft.encrypt || (typed.passphrase !== '' && typed.passphrase === typed.again);
