@@ -1,6 +1,7 @@
 //! How a drive is, for people and programs.
 
 use super::drive::Drive;
+use super::stores::renewable::Hindrance;
 use super::{failure, stores};
 use crate::api::{self, DriveState, DriveStatus};
 use crate::sizes::format_bytes;
@@ -76,14 +77,20 @@ impl Drive {
         let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), self.pause());
         status.needs_login =
             matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);
-        let refused = self.reached.read().as_ref().and_then(|reached| reached.refused());
-        match (state, refused) {
+        let hindrance = self.reached.read().as_ref().and_then(|reached| reached.hindrance());
+        match (state, hindrance) {
             // Waiting does not help: a person has to do something.
-            (DriveState::Offline, Some(refused)) if volume.is_some() => {
+            (DriveState::Offline, Some(Hindrance::Credentials(what))) if volume.is_some() => {
                 let action = failure::with_address("run holdall store login URL", &config.store);
                 state = DriveState::NeedsAttention;
                 status.needs_login = true;
-                reason = Some(format!("{refused}; what is here is safe, and uploads wait: {action}"));
+                reason = Some(format!("{what}; what is here is safe, and uploads wait: {action}"));
+            }
+            (DriveState::Offline, Some(Hindrance::Store(what))) if volume.is_some() => {
+                state = DriveState::NeedsAttention;
+                reason = Some(format!(
+                    "{what}; what is here is safe, and uploads go on by themselves once it is mended"
+                ));
             }
             (DriveState::ReadOnly, _) => {
                 reason = self.looks_because.lock().clone().or(reason);

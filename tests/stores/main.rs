@@ -15,6 +15,7 @@ mod awake;
 mod away;
 mod keyring;
 mod limits;
+mod networks;
 mod pins;
 mod replicas;
 mod requests;

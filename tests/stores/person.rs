@@ -76,6 +76,11 @@ impl Person {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What `holdall events` has printed so far.
+    pub fn events(&self) -> String {
+        std::fs::read_to_string(&self.events_said).unwrap()
+    }
+
     /// Opens drive `d`.
     pub fn open(&self) -> Value {
         let at = self.machine.mountpoint().display().to_string();

@@ -5,6 +5,7 @@ use super::Drive;
 use crate::api::ActivityKind;
 use crate::daemon::failure;
 use crate::daemon::status::{JOURNAL_IS_NEARLY_FULL, JOURNAL_WARNS};
+use crate::daemon::stores::renewable::{Hindrance, Renewable};
 use crate::sizes::format_bytes;
 use crate::words::sentence;
 use holdall_core::push::PushState;
@@ -63,7 +64,10 @@ impl Drive {
                 }) else {
                     return;
                 };
-                let refusing = reached.as_ref().filter(|reached| reached.refused().is_some());
+                let refuses = |reached: &&Arc<Renewable>| {
+                    matches!(reached.hindrance(), Some(Hindrance::Credentials(_)))
+                };
+                let refusing = reached.as_ref().filter(refuses);
                 let login = refusing.map(|reached| {
                     failure::with_address("Run holdall store login URL.", &reached.url().to_string())
                 });

@@ -14,20 +14,29 @@ pub struct Renewable {
     // Held for taking and replacing a pointer.
     inner: RwLock<Arc<dyn Store>>,
     // Held for noting and looking.
-    refused: Mutex<Refused>,
+    hindered: Mutex<Hindered>,
 }
 
-/// What the store has last refused, of reading and of writing: credentials may be good for one of the two.
+/// What waiting alone does not mend, as a person reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    /// The credentials.
+    Credentials(String),
+    /// The store has no room, or is not there at all.
+    Store(String),
+}
+
+/// What has last hindered reading and writing: credentials may be good for one of the two.
 #[derive(Default)]
-struct Refused {
-    reading: Option<String>,
-    writing: Option<String>,
+struct Hindered {
+    reading: Option<Hindrance>,
+    writing: Option<Hindrance>,
 }
 
 impl Renewable {
     /// The store at `url`.
     pub fn new(url: StoreUrl, store: Arc<dyn Store>) -> Self {
-        Self { url, inner: RwLock::new(store), refused: Mutex::default() }
+        Self { url, inner: RwLock::new(store), hindered: Mutex::default() }
     }
 
     /// Where it is.
@@ -38,13 +47,13 @@ impl Renewable {
     /// From the next request on it is this one.
     pub fn renew(&self, store: Arc<dyn Store>) {
         *self.inner.write() = store;
-        *self.refused.lock() = Refused::default();
+        *self.hindered.lock() = Hindered::default();
     }
 
-    /// Why the store refuses us, if it did so last.
-    pub fn refused(&self) -> Option<String> {
-        let refused = self.refused.lock();
-        refused.reading.clone().or_else(|| refused.writing.clone())
+    /// What a person has to mend, if the store said so last.
+    pub fn hindrance(&self) -> Option<Hindrance> {
+        let hindered = self.hindered.lock();
+        hindered.reading.clone().or_else(|| hindered.writing.clone())
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -52,26 +61,31 @@ impl Renewable {
     }
 
     fn read<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        note(&mut self.refused.lock().reading, &answer);
+        note(&mut self.hindered.lock().reading, &answer);
         answer
     }
 
     fn written<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        note(&mut self.refused.lock().writing, &answer);
+        note(&mut self.hindered.lock().writing, &answer);
         answer
     }
 }
 
-fn note<T>(refused: &mut Option<String>, answer: &Result<T, StoreError>) {
-    match answer {
+fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>) {
+    *hindrance = match answer {
         Err(StoreError::UnknownCredentials { reason }) => {
-            *refused = Some(format!("the store refuses the credentials: {reason}"));
+            Some(Hindrance::Credentials(format!("the store refuses the credentials: {reason}")))
         }
-        Err(StoreError::Denied { reason }) => *refused = Some(format!("the store refuses access: {reason}")),
-        // It says nothing of credentials.
-        Err(StoreError::Unreachable { .. } | StoreError::NoBucket { .. } | StoreError::Busy { .. }) => {}
-        _ => *refused = None,
-    }
+        Err(StoreError::Denied { reason }) => {
+            Some(Hindrance::Credentials(format!("the store refuses access: {reason}")))
+        }
+        Err(error @ (StoreError::Full { .. } | StoreError::NoBucket { .. })) => {
+            Some(Hindrance::Store(error.to_string()))
+        }
+        // It says nothing of either.
+        Err(StoreError::Unreachable { .. } | StoreError::Busy { .. }) => return,
+        _ => None,
+    };
 }
 
 #[async_trait]
@@ -155,13 +169,14 @@ mod tests {
         let store = Renewable::new(url, open.clone());
         let family = holdall_core::format::family::NAME;
         store.put(family, "{}".into(), When::Absent).await.unwrap();
-        assert_eq!(store.refused(), None);
+        assert_eq!(store.hindrance(), None);
         store.renew(Arc::new(LoggedOut));
         assert!(matches!(store.get(family, None).await, Err(StoreError::Denied { .. })));
         assert!(store.put("x", "x".into(), When::Always).await.is_err());
-        assert!(store.refused().unwrap().contains("logged out"));
+        let told = |what: &str| what.contains("logged out");
+        assert!(matches!(store.hindrance(), Some(Hindrance::Credentials(what)) if told(&what)));
         store.renew(open);
-        assert_eq!(store.refused(), None);
+        assert_eq!(store.hindrance(), None);
         store.get(family, None).await.unwrap();
     }
 }
