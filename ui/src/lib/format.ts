@@ -17,10 +17,8 @@ export function bytes(value: number): string {
   return `${text.replace(/\.0$/, '')} ${UNITS[unit] ?? ''}`;
 }
 
-/** What is only on this computer: so many bytes, or something that nobody has counted. */
-export const unsent = (value: number, known: boolean): string => (known ? bytes(value) : t('words.some'));
-
-export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+/** What is only on this computer, at the beginning of a sentence: so many bytes, or something that nobody has counted. */
+export const unsent = (value: number, known: boolean): string => (known ? bytes(value) : t('unsent.some'));
 
 export function rate(bytesPerSecond: number): string {
   return t('unit.per_second', { size: bytes(bytesPerSecond) });
