@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { mkdir, readFile, readdir } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
 const bin = (name) => join(process.env.HOLDALL_BIN ?? new URL('../../target/debug', import.meta.url).pathname, name);
@@ -77,6 +78,7 @@ export class Machine {
     }
     if (pids.length !== 2) throw new Error(`a daemon and a keeper: ${pids}`);
     for (const pid of pids) process.kill(pid, 'SIGKILL');
+    while (pids.some((pid) => existsSync(`/proc/${pid}`))) await new Promise((done) => setTimeout(done, 20));
   }
 
   async log() {
