@@ -47,6 +47,7 @@ const PURE: &[&str] = &[
     "push/policy.rs",
     "retry.rs",
     "runs.rs",
+    "store/claims/names.rs",
     "store/s3/body.rs",
     "store/s3/limits.rs",
     "store/s3/meaning.rs",

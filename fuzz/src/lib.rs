@@ -25,7 +25,10 @@ pub struct Target {
 
 // For what is compiled here from the files of other crates.
 use holdall_api as api;
-use targets::{credentials, dav, ext4, files, formats, keys, local, nbd, root_rights, text, wire};
+use holdall_core::store;
+use targets::{
+    claims, credentials, dav, ext4, files, formats, keys, local, nbd, root_rights, s3, text, wire,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -66,6 +69,8 @@ pub const TARGETS: &[Target] = &[
     // What it looks at once, and what it has been given.
     Target { name: "files", run: files::files, seeds: files::file_seeds, memory_bytes: MIB },
     Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },
+    Target { name: "claim_names", run: claims::names, seeds: claims::name_seeds, memory_bytes: MIB },
+    Target { name: "s3_refusals", run: s3::refusals, seeds: s3::refusal_seeds, memory_bytes: MIB },
     // Many resources of few letters each.
     Target { name: "dav_listing", run: dav::listing, seeds: dav::listing_seeds, memory_bytes: 8 * MIB },
     Target {

@@ -1,5 +1,6 @@
 //! The targets, by what they decode.
 
+pub mod claims;
 pub mod credentials;
 pub mod dav;
 pub mod ext4;
@@ -10,5 +11,6 @@ pub mod keys;
 pub mod local;
 pub mod nbd;
 pub mod root_rights;
+pub mod s3;
 pub mod text;
 pub mod wire;

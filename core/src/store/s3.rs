@@ -130,7 +130,7 @@ impl S3Store {
             // The SDK's own word for a 404 without one.
             code: code.filter(|code| *code != "NotFound"),
             retry_after: header("retry-after").and_then(retry_after),
-            region: header("x-amz-bucket-region").or_else(|| between(body, "<Region>", "</Region>")),
+            region: header("x-amz-bucket-region").or_else(|| meaning::region(body)),
             web_page: html && !body.is_empty(),
             wants_tls: !self.tls && (body.contains("HTTPS") || body.contains("SSL-enabled")),
         }
@@ -300,8 +300,4 @@ fn retry_after(value: &str) -> Option<Duration> {
     }
     let date = DateTime::from_str(value.trim(), DateTimeFormat::HttpDate).ok()?;
     SystemTime::try_from(date).ok()?.duration_since(SystemTime::now()).ok()
-}
-
-fn between<'a>(text: &'a str, before: &str, behind: &str) -> Option<&'a str> {
-    text.split_once(before)?.1.split_once(behind).map(|(between, _)| between)
 }

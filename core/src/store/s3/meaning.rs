@@ -206,6 +206,11 @@ impl Asked<'_> {
     }
 }
 
+/// The region that the body of an answer names.
+pub(super) fn region(body: &str) -> Option<&str> {
+    body.split_once("<Region>")?.1.split_once("</Region>").map(|(region, _)| region)
+}
+
 /// What a page for people means that came from `host`.
 pub(super) fn web_page(host: &str) -> String {
     format!("a web page came back instead of data from {host}: {}", wrong(host))
