@@ -92,8 +92,15 @@ impl Person {
         self.machine.state.join("logins.json")
     }
 
-    /// Nothing that was said or written says one of the secrets, but for the one file that is there for it.
+    /// Nothing that was said or written says one of the secrets, in whatever form, but for the one file that is there for it.
     pub fn assert_discreet(&mut self, secrets: &[&str]) {
+        // What a person who is asked for help would send.
+        for shown in [&["diagnostics"][..], &["activity"], &["status"], &["doctor"], &["store", "list"]] {
+            for output in [self.machine.run(shown), self.machine.plain_command(shown).output().unwrap()] {
+                assert!(!output.stdout.is_empty(), "{shown:?} says nothing");
+                self.hear(&output);
+            }
+        }
         // It is heard to its end.
         self.ok(&["daemon", "stop"]);
         self.daemon.wait().unwrap();
@@ -107,9 +114,10 @@ impl Person {
         for directory in [&self.machine.state, &self.machine.cache, &self.machine.runtime] {
             collect(directory, &self.logins(), &mut places);
         }
+        let forms: Vec<_> = secrets.iter().flat_map(|secret| forms(secret)).collect();
         for (place, bytes) in places {
-            for secret in secrets {
-                let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            for form in &forms {
+                let found = bytes.windows(form.len()).any(|window| window == form.as_bytes());
                 assert!(!found, "{place} says a secret");
             }
         }
@@ -121,6 +129,24 @@ impl Drop for Person {
         let _ = self.events.kill();
         let _ = self.events.wait();
     }
+}
+
+/// How a secret may be written: as it is, as bytes, and as it stands in addresses and headers.
+fn forms(secret: &str) -> [String; 5] {
+    let percent = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    let bytes = secret.as_bytes();
+    [
+        secret.to_owned(),
+        data_encoding::HEXLOWER.encode(bytes),
+        // Its end depends on what follows.
+        data_encoding::BASE64_NOPAD.encode(&bytes[..bytes.len() / 3 * 3]),
+        bytes.iter().map(|byte| percent(*byte)).collect(),
+        // A list of numbers, as Rust's `{:?}` has bytes.
+        format!("{bytes:?}").trim_matches(['[', ']']).to_owned(),
+    ]
 }
 
 /// Files below `directory`, apart from `but`; large ones are data.
