@@ -274,6 +274,17 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
     }
 
     #[test]
+    fn what_was_asked_of_the_store_is_told_by_kind_and_nothing_is_nothing() {
+        let mut drive = drive();
+        assert_eq!(asked(&drive), None);
+        drive.requests = Requests { get: 12, put: 30, head: 1, list: 2, delete: 3 };
+        (drive.received_bytes, drive.sent_bytes) = (3 << 20, 40 << 20);
+        let told = "12 GET (3 MiB down), 30 PUT (40 MiB up), 1 HEAD, 2 LIST, 3 DELETE since it was opened";
+        assert_eq!(asked(&drive).as_deref(), Some(told));
+        assert!(details(&drive, now(), PLAIN).contains(told));
+    }
+
+    #[test]
     fn details_show_what_there_is() {
         let mut drive = drive();
         drive.forks.push(Fork {
