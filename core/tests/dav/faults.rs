@@ -57,7 +57,7 @@ async fn a_sign_in_page_is_neither_data_nor_success() {
     let store = store_with(&format!("http://{}/s/", fake.address()), &Credentials::None, SHORT);
     for error in all_errors(&store).await {
         let StoreError::Unreachable { reason } = &error else { panic!("{error:?}") };
-        assert!(reason.contains("sign in") || reason.contains("no sense"), "{reason}");
+        assert!(reason.contains("a web page came") && reason.contains("sign in"), "{reason}");
     }
     unreachable(store.get("family.json", None).await);
 }

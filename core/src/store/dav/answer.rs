@@ -13,6 +13,7 @@ pub fn refusal(status: StatusCode, headers: &HeaderMap, host: &str, name: &str) 
     let unreachable = |reason: String| StoreError::Unreachable { reason };
     let denied = |reason: String| StoreError::Denied { reason };
     match status.as_u16() {
+        200 if is_page(headers) => page(host),
         404 | 410 => StoreError::NotFound { name: name.to_owned() },
         401 => StoreError::UnknownCredentials { reason: format!("{host} does not take these credentials") },
         403 => denied(format!("{host} does not allow this user to do that (403)")),
@@ -111,6 +112,13 @@ mod tests {
             assert!(matches!(refused(code, &[]), Unreachable { .. }), "{code}");
         }
         assert_eq!(refused(404, &[]), NotFound { name: "seg/x".into() });
+    }
+
+    #[test]
+    fn a_page_for_people_is_told_as_one_whatever_was_asked() {
+        let told = refused(200, &[("content-type", "text/html")]).to_string();
+        assert!(told.contains("a web page came"), "{told}");
+        assert!(refused(200, &[]).to_string().contains("makes no sense"));
     }
 
     #[test]
