@@ -798,7 +798,7 @@ export async function crash(page, { a, stand }) {
     await go(page, '#/settings');
     const region = page.getByRole('region', { name: 'Diagnostics' });
     const look = region.getByRole('button', { name: 'Look now' });
-    const found = region.getByRole('listitem').filter({ hasText: 'drive work' });
+    const found = region.getByRole('listitem').filter({ has: page.getByText('drive work', { exact: true }) });
     await look.click();
     await found.getByText(/^A holdalld that has ended left/).waitFor();
     await accessible(page, 'a crash, found');
@@ -823,8 +823,8 @@ export async function crash(page, { a, stand }) {
     await asked.waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Open work', exact: true }).click();
     await page.getByRole('button', { name: 'Close work', exact: true }).waitFor();
-    const { mountpoint } = await a.status('work');
-    assert.equal(await readFile(join(mountpoint, 'letters/2026/saved.txt'), 'utf8'), 'saved\n');
+    const at = await until('it is mounted', async () => (await a.status('work')).mountpoint);
+    assert.equal(await readFile(join(at, 'letters/2026/saved.txt'), 'utf8'), 'saved\n');
   });
 }
 
