@@ -39,6 +39,7 @@ const PURE: &[&str] = &[
     "formats/sqlite.rs",
     "formats/zip.rs",
     "journal/record.rs",
+    "pull/neighbours.rs",
     "pull/queue.rs",
     "pull/scans.rs",
     "pull/streams.rs",

@@ -215,7 +215,7 @@ fn a_full_store_makes_uploads_wait_and_nothing_else() {
     let content = noise(1, 40 << 20);
     write_synced(&machine.mountpoint().join("large"), &content);
     let syncing = machine.begin(&["drive", "sync", "d"]);
-    status_says(&machine, "Offline", "full");
+    status_says(&machine, "Needs attention", "full");
     write_synced(&machine.mountpoint().join("small"), b"still works");
     assert!(fs::read(machine.mountpoint().join("large")).unwrap() == content);
     store.resize(256);
