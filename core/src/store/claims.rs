@@ -15,9 +15,10 @@
 //! finds itself too late puts the current version once more under its turn, so that nobody waits for it at all. That is still the
 //! same version, which is its epoch and its nonce: whoever has committed it goes on from there.
 //!
-//! Where somebody has deleted claims all the same, records tell which turns were taken. A writer
-//! that finds its own claim missing makes it again and only then looks for records: of higher turns, and before the first
-//! of its own turn for one that it did not know of, which it hands on, since its writer may not have seen the claim.
+//! Where somebody has deleted the claims all the same, records tell which turns were taken. A record counts only while the claim of its turn
+//! is listed, and that of the turn which it follows: who misses one takes another turn with the same version, as after a claimant that
+//! has died. That turn is far above all that are known, and so above any whose claim was deleted before its record was put: what is still put
+//! under those is not the last record. This holds for one such deletion in a race of several devices, not for two.
 //!
 //! Two things are taken for granted. The owner of a turn is one process: two copies of a running one (a virtual machine that
 //! was resumed twice) would both put the next record of the same turn, and both count it. And a record is there whole or not at
@@ -31,7 +32,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use names::{NUMBER_MAX, Place};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,13 +51,15 @@ const CLAIM_TRIES: u32 = 16;
 const RECORDS_KEPT: usize = 32;
 /// Among so many turns the next one is drawn.
 const TURNS_DRAWN: u64 = 1 << 20;
+/// The turn behind one whose claim was deleted is so much higher: more than all turns that may be claimed and not known of.
+const TURNS_LEFT_OUT: u64 = 1 << 32;
 
 /// A store whose HEADs can be swapped, on one whose objects cannot.
 pub struct Claims {
     inner: Arc<dyn Store>,
-    /// Records that this process has put without knowing yet whether they count, by their nonces, each with what it was to
-    /// follow if it is the first of a turn. Held for map operations only.
-    unconfirmed: Mutex<BTreeMap<u128, Option<Place>>>,
+    /// Records that this process has put without knowing yet whether they count, by their nonces, each with the turn that it
+    /// follows. Held for map operations only.
+    unconfirmed: Mutex<BTreeMap<u128, u64>>,
     patience: Duration,
 }
 
@@ -84,22 +87,26 @@ impl Claims {
         Ok(self.records(drive).await?.pop())
     }
 
-    /// The highest turn that is claimed.
-    async fn highest_claim(&self, drive: &str) -> Result<u64, StoreError> {
+    /// The turns that are claimed. The first one needs no claim: nobody else knows the drive.
+    async fn claimed(&self, drive: &str) -> Result<BTreeSet<u64>, StoreError> {
         let claims = claims_of(drive);
         let listed = self.inner.list(&format!("{claims}/")).await?;
         let turns = listed.iter().filter_map(|listed| names::claimed(&claims, &listed.name));
-        Ok(turns.max().unwrap_or(0))
+        Ok(turns.chain([0]).collect())
     }
 
-    /// Claims a turn above all.
-    async fn claim_next(&self, drive: &str, nonce: u128) -> Result<u64, StoreError> {
+    /// Claims a turn above all; far above if claims `are_missing`.
+    async fn claim_next(&self, drive: &str, nonce: u128, are_missing: bool) -> Result<u64, StoreError> {
         for tried in 1..=CLAIM_TRIES {
-            let (claimed, current) = tokio::try_join!(self.highest_claim(drive), self.current(drive))?;
-            let recorded = current.map_or(0, |current| current.turn);
+            // In this order: a record is there after its claim.
+            let recorded = self.current(drive).await?.map_or(0, |current| current.turn);
+            let claimed = self.claimed(drive).await?;
+            let highest = claimed.last().map_or(recorded, |claimed| recorded.max(*claimed));
+            let are_missing = are_missing || !claimed.contains(&recorded);
+            let left_out = if are_missing { TURNS_LEFT_OUT } else { 0 };
             // Drawn, since a claim that was deleted is given once more: two devices do not have the same turn even then.
             let step = 1 + crate::entropy::u128() as u64 % TURNS_DRAWN;
-            let turn = claimed.max(recorded) + step;
+            let turn = highest + left_out + step;
             if turn > NUMBER_MAX {
                 return Err(no_turn(drive));
             }
@@ -157,15 +164,17 @@ impl Claims {
         }
         let (place, follows) = if before.epoch == epoch {
             let seq = Some(current.seq + 1).filter(|seq| *seq <= NUMBER_MAX);
-            (Place { seq: seq.ok_or_else(|| no_turn(drive))?, nonce, ..current }, None)
+            (Place { seq: seq.ok_or_else(|| no_turn(drive))?, nonce, ..current }, current.turn)
         } else {
-            let turn = self.claim_next(drive, nonce).await?;
+            let turn = self.claim_next(drive, nonce, false).await?;
             let current = self.current(drive).await?;
-            if !current.is_some_and(|current| current.has_version_of(&before)) {
-                self.hand_on(drive, (turn, 0), current).await;
+            // What stands above this turn already would hide what is put under it.
+            let follows = current.filter(|current| current.has_version_of(&before) && current.turn < turn);
+            let Some(follows) = follows else {
+                self.hand_on(drive, turn, current).await;
                 return Err(lost());
-            }
-            (Place { turn, seq: 0, epoch, nonce }, current)
+            };
+            (Place { turn, seq: 0, epoch, nonce }, follows.turn)
         };
         self.unconfirmed.lock().insert(nonce, follows);
         self.put_record(drive, place, &body).await?;
@@ -174,14 +183,14 @@ impl Claims {
 
     /// Gives a turn that is of no use here to the current version, as its next record: whoever put that would wait for
     /// ours. If this fails, it waits.
-    async fn hand_on(&self, drive: &str, (turn, seq): (u64, u64), current: Option<Place>) {
+    async fn hand_on(&self, drive: &str, turn: u64, current: Option<Place>) {
         let Some(current) = current.filter(|current| current.turn < turn) else { return };
         let name = current.name(drive);
         // Twice: what is damaged on its way must not become the current version, and what is in it only a family's key checks.
         let (first, second) = (self.inner.get(&name, None).await, self.inner.get(&name, None).await);
         let (Ok(first), Ok(second)) = (first, second) else { return };
         if first.bytes == second.bytes {
-            let _ = self.put_record(drive, Place { turn, seq, ..current }, &first.bytes).await;
+            let _ = self.put_record(drive, Place { turn, seq: 0, ..current }, &first.bytes).await;
         }
     }
 
@@ -200,62 +209,39 @@ impl Claims {
     async fn confirm(&self, drive: &str, mut place: Place, body: &Bytes) -> Result<Etag, StoreError> {
         let deadline = Instant::now() + self.patience;
         loop {
-            let claimed = self.highest_claim(drive).await?;
-            if claimed == place.turn {
-                return Ok(self.counts(drive, place).await);
+            let claimed = self.claimed(drive).await?;
+            let follows = self.unconfirmed.lock().get(&place.nonce).copied().unwrap_or(place.turn);
+            let is_left_out = place.turn.saturating_sub(follows) > TURNS_LEFT_OUT;
+            let are_there = claimed.contains(&place.turn) && (claimed.contains(&follows) || is_left_out);
+            if are_there && claimed.last() == Some(&place.turn) {
+                self.unconfirmed.lock().remove(&place.nonce);
+                self.tidy(drive, place).await;
+                return Ok(etag(drive, place));
             }
-            if claimed < place.turn {
-                // Whoever looks from here on sees it again; whoever looked before has put its record before.
-                self.inner.claim(&names::claim(&claims_of(drive), place.turn), place.nonce).await?;
-            }
-            let records = self.records(drive).await?;
-            match records.last() {
-                Some(current) if *current == place => {}
+            match self.current(drive).await? {
+                Some(current) if current == place => {}
                 // It was handed on to a higher turn.
                 Some(current) if current.nonce == place.nonce => {
-                    place = *current;
+                    place = current;
                     continue;
                 }
-                _ => return Err(self.lost(drive, place)),
-            }
-            if claimed < place.turn {
-                let before = records.iter().rfind(|record| record.turn < place.turn).copied();
-                if self.follows(place, before) {
-                    return Ok(self.counts(drive, place).await);
+                _ => {
+                    self.unconfirmed.lock().remove(&place.nonce);
+                    return Err(StoreError::Precondition { name: drive.to_owned() });
                 }
-                self.hand_on(drive, (place.turn, 1), before).await;
-                return Err(self.lost(drive, place));
             }
-            if Instant::now() < deadline {
+            if are_there && Instant::now() < deadline {
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;
             }
-            // Whoever made that claim has died before it put a record.
-            let turn = self.claim_next(drive, crate::entropy::u128()).await?;
+            // Whoever made that claim has died before it put a record; or somebody has deleted claims.
+            let turn = self.claim_next(drive, crate::entropy::u128(), !are_there).await?;
             if self.current(drive).await? == Some(place) {
+                self.unconfirmed.lock().entry(place.nonce).and_modify(|follows| *follows = place.turn);
                 place = Place { turn, seq: 0, ..place };
                 self.put_record(drive, place, body).await?;
             }
         }
-    }
-
-    async fn counts(&self, drive: &str, place: Place) -> Etag {
-        self.unconfirmed.lock().remove(&place.nonce);
-        self.tidy(drive, place).await;
-        etag(drive, place)
-    }
-
-    fn lost(&self, drive: &str, place: Place) -> StoreError {
-        self.unconfirmed.lock().remove(&place.nonce);
-        StoreError::Precondition { name: drive.to_owned() }
-    }
-
-    /// Whether a record follows `before`, the last one of all lower turns: it was looked at under a claim, which may have been
-    /// deleted before everybody had seen it.
-    fn follows(&self, place: Place, before: Option<Place>) -> bool {
-        let Some(before) = before.filter(|_| place.seq == 0) else { return true };
-        let follows = self.unconfirmed.lock().get(&place.nonce).copied().flatten();
-        before.has_version_of(&place) || follows.is_some_and(|follows| follows.has_version_of(&before))
     }
 
     /// Deletes records that are long past. One that stays does no harm.

@@ -158,6 +158,15 @@ impl Area<'_> {
     async fn rights(&self) -> Result<Rights, StoreError> {
         let name = self.name("rights", 0);
         let body = Bytes::from_static(b"may I?");
+        // Some servers say so too of credentials that they know, and that do not allow it.
+        let mut unknown = None;
+        let mut allowed = |done: Result<(), StoreError>| match done {
+            Err(error @ StoreError::UnknownCredentials { .. }) => {
+                unknown.get_or_insert(error);
+                Ok(false)
+            }
+            done => allowed(done),
+        };
         let write = allowed(self.put(0, &name, &body).await.map(drop))?;
         let read = match self.get(1, &name, None).await {
             // Nothing was stored, or it is seen late: what matters is that one may look.
@@ -166,7 +175,10 @@ impl Area<'_> {
         };
         let list = allowed(self.patiently(|| self.connections[0].list(&self.id)).await.map(drop))?;
         let delete = write && self.delete(0, &name).await?;
-        Ok(Rights { read, write, list, delete })
+        match unknown {
+            Some(error) if !(read || write || list) => Err(error),
+            _ => Ok(Rights { read, write, list, delete }),
+        }
     }
 
     /// The shortest of some round trips.

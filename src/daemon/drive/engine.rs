@@ -175,8 +175,11 @@ impl Drive {
         let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
         let reference = match held {
             Ok(held) => Some((store.clone(), held)),
-            // Who may only read can hold nothing: should the version be given up meanwhile, reads say so.
-            Err(core_drive::DriveError::Read(ReadError::Store(StoreError::Denied { .. }))) => None,
+            // Who may only read can hold nothing: should the version be given up meanwhile, reads say so. (HEAD was just read: a server
+            // that does not know the credentials now, as Apache says of a user whom it does not let write, means the same.)
+            Err(core_drive::DriveError::Read(ReadError::Store(
+                StoreError::Denied { .. } | StoreError::UnknownCredentials { .. },
+            ))) => None,
             Err(error) => return Err(drive_failed(error)),
         };
         remove_directory(&directory).map_err(local)?;

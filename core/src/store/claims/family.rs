@@ -53,10 +53,10 @@ impl Claims {
             Some(current) if current.nonce != nonce => return Err(lost()),
             Some(current) => current,
             None => {
-                let turn = self.claim_next(AREA, nonce).await?;
+                let turn = self.claim_next(AREA, nonce, false).await?;
                 match self.current(AREA).await? {
                     Some(current) if current.nonce != nonce => {
-                        self.hand_on(AREA, (turn, 0), Some(current)).await;
+                        self.hand_on(AREA, turn, Some(current)).await;
                         return Err(lost());
                     }
                     // Of an earlier try.
@@ -116,7 +116,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_maker_that_dies_with_its_claim_holds_up_nobody() {
         let store = store(1);
-        Claims::new(Arc::new(store.clone())).claim_next(AREA, 9).await.unwrap();
+        Claims::new(Arc::new(store.clone())).claim_next(AREA, 9, false).await.unwrap();
         make(&store, "b").await.unwrap();
         assert_eq!(made(&store).await.as_deref(), Some(&b"b"[..]));
     }
@@ -148,7 +148,7 @@ mod tests {
     async fn a_maker_that_was_taken_for_dead_changes_nothing_when_it_wakes_up() {
         let store = store(1);
         let late = Claims::new(Arc::new(store.clone()));
-        let turn = late.claim_next(AREA, 9).await.unwrap();
+        let turn = late.claim_next(AREA, 9, false).await.unwrap();
         make(&store, "b").await.unwrap();
         let body = Bytes::from_static(b"a");
         let place = Place { turn, seq: 0, epoch: 0, nonce: 9 };
