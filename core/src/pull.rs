@@ -181,7 +181,8 @@ impl Puller {
             }
             let mut next = if step.want.is_none() { strides.read(blocks) } else { Vec::new() };
             self.is_streaming.store(streams.is_any_open() || !next.is_empty(), Relaxed);
-            next.extend(place.filter(|_| missed).and_then(|place| neighbours.missed(place, blocks)));
+            let around = place.filter(|_| missed).and_then(|place| neighbours.missed(place, blocks));
+            next.extend(around.filter(|around| around.count() <= most));
             absent.extend(next.into_iter().flat_map(|next| self.missing(next.intersect(&drive))));
             let no_more: Vec<_> = step.no_more.into_iter().flat_map(|part| on_drive(&files, part)).collect();
             (absent, no_more)

@@ -63,6 +63,9 @@ const STORE_FAULTS: StoreFaults = StoreFaults {
     time: Duration::from_millis(40),
 };
 
+/// Longer than whatever is to come to an end: a store that is away is asked once a minute, and may be away for many requests in a row.
+const HOURS: Duration = Duration::from_secs(6 * 3600);
+
 struct World {
     seed: u64,
     rng: StdRng,
@@ -228,7 +231,7 @@ impl World {
     /// Uploads all of a fork. From then on the device has the drive itself, on a disk that knows nothing.
     async fn part_with_fork(&mut self, index: usize, volume: &Arc<Volume>) -> Option<()> {
         let count = self.model.len(index);
-        let synced = tokio::time::timeout(Duration::from_secs(3600), pusher(volume).sync()).await;
+        let synced = tokio::time::timeout(HOURS, pusher(volume).sync()).await;
         match synced {
             Ok(Ok(_)) => {}
             Ok(Err(PushError::Journal(_))) => return None,
@@ -406,7 +409,7 @@ impl World {
         }
         self.store.set_commits_away(false);
         let count = self.model.len(index);
-        match tokio::time::timeout(Duration::from_secs(3600), pusher(&volume).sync()).await {
+        match tokio::time::timeout(HOURS, pusher(&volume).sync()).await {
             Ok(Ok(_)) => self.committed(index, count),
             Ok(Err(PushError::Forked(_))) => {
                 assert!(
@@ -416,7 +419,7 @@ impl World {
                 );
                 self.forks[index] = fork_of(&volume);
                 trace(|| format!("device {index} goes on as fork {:?}", fork_of(&volume)));
-                let synced = tokio::time::timeout(Duration::from_secs(3600), pusher(&volume).sync()).await;
+                let synced = tokio::time::timeout(HOURS, pusher(&volume).sync()).await;
                 match synced {
                     Ok(Ok(_)) => {
                         self.committed(index, count);
@@ -463,7 +466,7 @@ impl World {
             // Release pushes everything that is left, so that all of it counts as committed.
             volume.stop_serving();
             let count = self.model.len(index);
-            let closed = tokio::time::timeout(Duration::from_secs(3600), volume.release()).await;
+            let closed = tokio::time::timeout(HOURS, volume.release()).await;
             if matches!(closed, Ok(Ok(()))) {
                 self.committed(index, count);
                 let _ = volume.settle().await;
@@ -610,7 +613,7 @@ impl World {
         &self,
         answer: Answer<T>,
     ) -> Option<Result<T, holdall_core::device::DeviceError>> {
-        tokio::time::timeout(Duration::from_secs(3600), answer.wait()).await.ok()
+        tokio::time::timeout(HOURS, answer.wait()).await.ok()
     }
 
     /// The other device takes the drive while this one still runs.
@@ -627,7 +630,7 @@ impl World {
         let late = VolumeDevice(zombie.clone()).write(0, &model::data(stamp, 1), Durability::Ordered);
         let late = tokio::time::timeout(Duration::from_secs(60), late.wait()).await;
         if matches!(late, Ok(Ok(()))) {
-            let synced = tokio::time::timeout(Duration::from_secs(3600), pusher(&zombie).sync()).await;
+            let synced = tokio::time::timeout(HOURS, pusher(&zombie).sync()).await;
             let state = pusher(&zombie).state().borrow().clone();
             match synced {
                 Ok(Ok(_)) | Ok(Err(PushError::Forked(_))) => {
@@ -670,7 +673,7 @@ async fn read_block(device: &VolumeDevice, block: u64) -> Option<u64> {
     let mut data = vec![0; BLOCK_BYTES as usize];
     let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
     for _ in 0..5 {
-        let answer = tokio::time::timeout(Duration::from_secs(3600), device.read(range.clone()).wait()).await;
+        let answer = tokio::time::timeout(HOURS, device.read(range.clone()).wait()).await;
         if let Ok(Ok(lease)) = answer {
             lease.copy_to(&mut data).ok()?;
             return Some(model::stamp(&data));

@@ -280,8 +280,9 @@ impl Journal {
 
 /// A new file, zero-filled to its whole length and synced: from then on an fdatasync has only data to write.
 pub(super) async fn create(disk: &dyn Disk, name: &str, len: u64) -> io::Result<Arc<JournalFile>> {
-    // Before anything is written: a file that does not fit would take the last room from others, for a moment.
-    if disk.free_bytes().is_ok_and(|free| free < len) {
+    // Before anything is written: a file that does not fit would take the last room from others, for a moment. (Where there is none
+    // there is nothing to take, and some file systems say so who do not know.)
+    if disk.free_bytes().is_ok_and(|free| (1..len).contains(&free)) {
         return Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
     }
     let file = disk.open(name, true)?;

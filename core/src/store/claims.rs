@@ -49,6 +49,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const CLAIM_TRIES: u32 = 16;
 /// Records behind the current one that are kept, for readers that have listed them.
 const RECORDS_KEPT: usize = 32;
+/// How often claims may be missing in one swap before the store's listings are taken to be late: then it is tried again later.
+const MISSED_MAX: u32 = 4;
 /// Among so many turns the next one is drawn.
 const TURNS_DRAWN: u64 = 1 << 20;
 /// The turn behind one whose claim was deleted is so much higher: more than all turns that may be claimed and not known of.
@@ -208,6 +210,7 @@ impl Claims {
     /// Finds out whether a record counts that is there.
     async fn confirm(&self, drive: &str, mut place: Place, body: &Bytes) -> Result<Etag, StoreError> {
         let deadline = Instant::now() + self.patience;
+        let mut missed = 0;
         loop {
             let claimed = self.claimed(drive).await?;
             let follows = self.unconfirmed.lock().get(&place.nonce).copied().unwrap_or(place.turn);
@@ -233,6 +236,11 @@ impl Claims {
             if are_there && Instant::now() < deadline {
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;
+            }
+            missed += u32::from(!are_there);
+            if missed > MISSED_MAX {
+                let reason = format!("claims of {drive} that were just made are not listed");
+                return Err(StoreError::Busy { reason, retry_after: None });
             }
             // Whoever made that claim has died before it put a record; or somebody has deleted claims.
             let turn = self.claim_next(drive, crate::entropy::u128(), !are_there).await?;
