@@ -5,17 +5,23 @@
 
 mod bench;
 
+use async_trait::async_trait;
 use bench::{Bench, close, get, put, run, write};
+use bytes::Bytes;
 use holdall_core::device::Durability;
 use holdall_core::drive;
 use holdall_core::fork::FORK_POINT;
 use holdall_core::journal::JournalError;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::PushError;
-use holdall_core::store::Store;
+use holdall_core::sim::store::SimStore;
+use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::Lsn;
-use holdall_core::volume::{self, Fork, OpenError, Volume};
+use holdall_core::volume::{self, Access, Fork, OpenError, Volume};
+use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 #[test]
@@ -307,5 +313,111 @@ fn damage_that_only_a_later_file_proves_is_damage() {
             panic!("a flushed block is damaged, and it opens: {:?}", opened.err())
         };
         assert!(lsn == Lsn(5) && durable >= Lsn(31), "{lsn} {durable}");
+    });
+}
+
+/// A store to which a network brings a HEAD late: just before the next one that is put.
+struct Late {
+    store: SimStore,
+    /// What is on its way, once one was asked for.
+    on_its_way: Mutex<Option<Option<(Bytes, When)>>>,
+}
+
+impl Late {
+    /// From now on a HEAD stays on its way.
+    fn delay(&self) {
+        *self.on_its_way.lock() = Some(None);
+    }
+
+    fn is_on_its_way(&self) -> bool {
+        matches!(&*self.on_its_way.lock(), Some(Some(_)))
+    }
+}
+
+#[async_trait]
+impl Store for Late {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.store.get(name, range).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        if !matches!(when, When::Matches(_)) {
+            return self.store.put(name, body, when).await;
+        }
+        let late = match &mut *self.on_its_way.lock() {
+            Some(place @ None) => {
+                *place = Some((body.clone(), when.clone()));
+                None
+            }
+            arrived => Some(arrived.take()),
+        };
+        match late {
+            // Whoever has put it does not live to see it arrive.
+            None => std::future::pending().await,
+            Some(late) => {
+                if let Some((body, when)) = late.flatten() {
+                    self.store.put(name, body, when).await?;
+                }
+                self.store.put(name, body, when).await
+            }
+        }
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.store.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.store.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store.delete(name).await
+    }
+}
+
+#[test]
+fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same() {
+    for is_release in [false, true] {
+        let bench = Bench::new();
+        let late = Arc::new(Late { store: bench.store.clone(), on_its_way: Mutex::default() });
+        let ours = Access::Write { over_others: false, mounted: false };
+        run(async {
+            let volume = bench.open_on(late.clone(), 0, ours).await.unwrap();
+            put(&volume, 1, 1).await;
+            volume.pusher().unwrap().sync().await.unwrap();
+            if !is_release {
+                put(&volume, 2, 2).await;
+            }
+            late.delay();
+            let sent = tokio::time::timeout(Duration::from_secs(60), volume.release()).await;
+            assert!(sent.is_err() && late.is_on_its_way());
+        });
+        bench.devices[0].power_cut();
+        run(async {
+            let volume = bench.open_on(late.clone(), 0, ours).await.unwrap();
+            assert!(!late.is_on_its_way(), "it has arrived");
+            let second = if is_release { 0 } else { 2 };
+            assert_eq!((get(&volume, 1).await, get(&volume, 2).await), (1, second));
+            put(&volume, 3, 3).await;
+            close(volume).await;
+            let elsewhere = bench.open(1).await.unwrap();
+            assert_eq!((get(&elsewhere, 2).await, get(&elsewhere, 3).await), (second, 3));
+        });
+    }
+}
+
+#[test]
+fn who_meets_anothers_head_is_told_whose_it_is() {
+    let bench = Bench::new();
+    let late = Arc::new(Late { store: bench.store.clone(), on_its_way: Mutex::default() });
+    let ours = Access::Write { over_others: false, mounted: false };
+    run(async {
+        late.delay();
+        // The other one's swap arrives between the look at HEAD and the swap.
+        let other = bench.open_on(late.clone(), 1, ours);
+        assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
+        let error = bench.open_on(late.clone(), 0, ours).await.err().unwrap();
+        assert!(matches!(&error, OpenError::Held { device_name, .. } if device_name == "device 1"), "{error}");
     });
 }

@@ -1,7 +1,7 @@
 //! A drive whose store is away: it opens, works, and is uploaded later; and what becomes of it where another computer
 //! has written meanwhile.
 
-use crate::bench::{Bench, wait_until};
+use crate::bench::{Bench, kill, wait_until};
 use crate::person::Person;
 use crate::s3::with_drive;
 use holdall_servers::faults::{self, Fault};
@@ -94,4 +94,28 @@ fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
     b.ok(&["drive", "add", "mine", "--store", &url, "--drive", &fork]);
     let mine = b.ok(&["drive", "status", "mine"]);
     assert_eq!(mine["uuid"], other["uuid"]);
+}
+
+#[test]
+fn a_drive_that_the_service_before_had_open_is_said_to_recover_until_it_is_known_where_its_store_is() {
+    let bench = Bench::new();
+    let (_server, proxy, _url, a) = with_drive(&bench);
+    let at = a.machine.mountpoint();
+    a.open();
+    write_synced(&at.join("note"), "not uploaded yet");
+    proxy.plan(faults::from(0, Fault::Silence));
+    kill(a.machine.pid());
+    // The next one looks for the store, which does not answer, for some seconds.
+    let recovering = a.machine.status_when("recovering", |status| status["state"] == "Recovering");
+    assert!(recovering["reason"].as_str().unwrap().contains("open when the service ended"), "{recovering}");
+    assert!(a.reads(&["status"]).contains("Recovering"));
+    // Then it goes on without.
+    let away = a.machine.status_when("taken up", |status| !status["mountpoint"].is_null());
+    assert!(away["unpushed_bytes"].as_u64().unwrap() > 0, "{away}");
+    assert_eq!(fs::read_to_string(at.join("note")).unwrap(), "not uploaded yet");
+    state_is(&a, "Offline");
+    proxy.plan(faults::none());
+    state_is(&a, "Ready");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    a.machine.assert_checked();
 }

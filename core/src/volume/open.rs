@@ -179,19 +179,20 @@ pub async fn open_pinned(
     match access {
         Access::Look { root } => look(disks, store, objects, root, limits).await,
         Access::Write { over_others, mounted } => {
-            let how = (How::Now { over_others }, mounted);
-            match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
-                Taken::Open(volume) => Ok(volume),
-                Taken::Outrun { drive: held, epoch } => {
-                    seize(&store, objects.sealer(), held, epoch, &device).await?;
-                    // It is this device that has it now, or one that nobody has agreed to fence.
-                    let how = (How::Now { over_others: false }, mounted);
-                    match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone()))
-                        .await?
-                    {
-                        Taken::Open(volume) => Ok(volume),
-                        Taken::Outrun { .. } => unreachable!("only who may fence others is outrun"),
+            let mut over_others = over_others;
+            let mut looks = 0;
+            loop {
+                looks += 1;
+                let how = (How::Now { over_others }, mounted);
+                match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
+                    Taken::Open(volume) => return Ok(volume),
+                    Taken::Outrun { drive: held, epoch } => {
+                        seize(&store, objects.sealer(), held, epoch, &device).await?;
+                        // It is this device that has it now, or one that nobody has agreed to fence.
+                        over_others = false;
                     }
+                    Taken::Changed(error) if looks == LOOKS => return Err(error),
+                    Taken::Changed(error) => tracing::info!(%error, "HEAD has changed since it was read: it is read again"),
                 }
             }
         }
@@ -199,7 +200,7 @@ pub async fn open_pinned(
             let how = (How::Away, mounted);
             match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                 Taken::Open(volume) => Ok(volume),
-                Taken::Outrun { .. } => unreachable!("only who may fence others is outrun"),
+                Taken::Outrun { .. } | Taken::Changed(_) => unreachable!("HEAD is neither read nor swapped"),
             }
         }
     }
@@ -213,6 +214,9 @@ enum Taken {
         drive: Uuid,
         epoch: Epoch,
     },
+    /// HEAD is another one than when it was read: perhaps by this very device's last commit or release, which was on its way to the store
+    /// when the process before ended. Whoever has the drive now, another look tells. The error is for whoever has looked often enough.
+    Changed(OpenError),
 }
 
 /// Decides that what this device has beyond the drive's history, as [`OpenError::Forked`] says, is a fork from now on:
@@ -228,6 +232,9 @@ pub async fn fork(state: &dyn Disk, drive: Uuid, taken_by: &str) -> io::Result<F
     local.save(state).await?;
     Ok(fork)
 }
+
+/// How often an opening reads HEAD whose swap then finds another one.
+const LOOKS: u32 = 4;
 
 /// How HEAD is known.
 #[derive(Clone, Copy)]
@@ -350,6 +357,7 @@ async fn take(
                 Err(OpenError::Held { epoch, .. }) if over_others && epoch == before.epoch => {
                     return Ok(Taken::Outrun { drive, epoch });
                 }
+                Err(error @ OpenError::Held { .. }) => return Ok(Taken::Changed(error)),
                 taken => taken?,
             };
             let (map, differing) = match maps {
