@@ -44,15 +44,17 @@ pub struct Format {
     recognises: fn(&[u8]) -> bool,
     /// What to pull of it.
     wants: fn(&dyn Peek, &mut Wants),
+    /// Whether programs play it: they jump, and read on from there.
+    pub is_played: bool,
 }
 
 /// To read another format, add it here.
 const FORMATS: &[Format] = &[
-    Format { name: "MP4", recognises: mp4::recognises, wants: mp4::wants },
-    Format { name: "Matroska", recognises: matroska::recognises, wants: matroska::wants },
-    Format { name: "SQLite", recognises: sqlite::recognises, wants: sqlite::wants },
-    Format { name: "ZIP", recognises: zip::recognises, wants: zip::wants },
-    Format { name: "PDF", recognises: pdf::recognises, wants: pdf::wants },
+    Format { name: "MP4", recognises: mp4::recognises, wants: mp4::wants, is_played: true },
+    Format { name: "Matroska", recognises: matroska::recognises, wants: matroska::wants, is_played: true },
+    Format { name: "SQLite", recognises: sqlite::recognises, wants: sqlite::wants, is_played: false },
+    Format { name: "ZIP", recognises: zip::recognises, wants: zip::wants, is_played: false },
+    Format { name: "PDF", recognises: pdf::recognises, wants: pdf::wants, is_played: false },
 ];
 
 /// The format of a file whose first [`HEAD_BYTES`] are local; none where it is not known.

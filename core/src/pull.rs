@@ -4,7 +4,7 @@
 //! the map, fetches the frames (neighbours in one ranged request), opens them, and fills what is still absent.
 
 use crate::cache::Cache;
-use crate::ext4::Walk;
+use crate::ext4::{InodeNumber, Walk};
 use crate::journal::Journal;
 use crate::map::{self, Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
@@ -153,6 +153,11 @@ impl Puller {
             absent.into_iter().for_each(|run| queue.want(class, run));
         }
         self.pump();
+    }
+
+    /// Programs jump in the file, and read on from there.
+    pub fn note_played(&self, file: InodeNumber) {
+        self.patterns.lock().streams.note_played(file);
     }
 
     /// A reader reads blocks that are local, or of which some are `missed`: what follows is pulled ahead of it.

@@ -486,6 +486,31 @@ fn a_film_that_is_read_to_its_end_brings_nothing_of_what_lies_behind_it() {
 }
 
 #[test]
+fn a_jump_in_a_film_costs_one_round_trip() {
+    let world = World::new();
+    let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1;
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        let read = async |start: u64| {
+            drop(VolumeDevice(volume.clone()).read(start * 4096..(start + 8) * 4096).wait().await.unwrap());
+        };
+        // A player looks at its head. What that names comes meanwhile.
+        read(film.start).await;
+        tokio::time::sleep(5 * ROUND_TRIP).await;
+        for part in [8, 3, 5] {
+            let (begun, from) = (Instant::now(), film.start + film.count() / 10 * part);
+            for start in (from..from + 48).step_by(8) {
+                read(start).await;
+            }
+            let trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
+            assert!(trips < 1.5, "{trips} round trips for the first 192 KiB from a part of {part}");
+        }
+        close(volume).await;
+    });
+}
+
+#[test]
 fn what_was_read_first_comes_by_itself_the_next_time_and_what_is_fetched_in_vain_is_counted() {
     let world = World::new();
     let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1;

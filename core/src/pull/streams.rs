@@ -6,9 +6,12 @@
 //!
 //! Where it is known which file a block belongs to, reads are counted in that file: a stream goes on where the file does, and
 //! ends with it. Elsewhere the drive itself is what is read.
+//!
+//! Who plays a film jumps in it and reads on from there: of a file that is known to be one, each jump opens a stream at once.
 
 use crate::ext4::InodeNumber;
 use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX};
+use std::collections::VecDeque;
 
 /// Runs that are followed at once. The one that was read longest ago makes way.
 const STREAMS_MAX: usize = 32;
@@ -16,6 +19,10 @@ const STREAMS_MAX: usize = 32;
 const RUN_MIN: u64 = 16;
 /// Who begins a file with so large a read (128 KiB) is taken to go on: programs that look at a file's head read less.
 const BEGINNING_MIN: u64 = 32;
+/// After a jump in a film so much is wanted at once (256 KiB): the first pictures from there.
+const JUMP: u64 = 64;
+/// Films that are remembered as such.
+const PLAYED_MAX: usize = 64;
 /// The kernel has several requests under way, which may come in another order: so far behind or ahead of the expected
 /// block counts as next (256 KiB).
 const DISORDER: u64 = 64;
@@ -61,6 +68,8 @@ pub struct Step {
 pub struct Streams {
     /// The one read last is the last.
     streams: Vec<Stream>,
+    /// Files that are films or the like. The newest is the last.
+    played: VecDeque<InodeNumber>,
     reads: u64,
 }
 
@@ -100,6 +109,15 @@ impl Streams {
         self.streams.iter().any(Stream::is_open)
     }
 
+    /// Programs jump in the file, and read on from there.
+    pub fn note_played(&mut self, file: InodeNumber) {
+        self.played.retain(|played| *played != file);
+        if self.played.len() == PLAYED_MAX {
+            self.played.pop_front();
+        }
+        self.played.push_back(file);
+    }
+
     /// Blocks of `space` were read, of which some were missing or none. `most` is how many blocks ahead are of use.
     pub fn read(&mut self, space: Space, blocks: BlockRange, missed: bool, most: u64) -> Step {
         self.reads += 1;
@@ -110,7 +128,8 @@ impl Streams {
             None if missed => {
                 let oldest = (self.streams.len() >= STREAMS_MAX).then(|| self.streams.remove(0));
                 step.no_more.extend(oldest.and_then(|oldest| oldest.unread()));
-                Stream::new(space, blocks)
+                let is_played = space.file.is_some_and(|file| self.played.contains(&file));
+                Stream::new(space, blocks, is_played)
             }
             None => return step,
         };
@@ -137,10 +156,14 @@ impl Streams {
 }
 
 impl Stream {
-    fn new(space: Space, blocks: BlockRange) -> Self {
+    fn new(space: Space, blocks: BlockRange, is_played: bool) -> Self {
         let is_opening = space.file.is_some() && blocks.start == 0 && blocks.count() >= BEGINNING_MIN;
-        let way = if is_opening { Way::Up } else { Way::Unknown { read: blocks, ups: 0, downs: 0 } };
-        let (next, run) = (blocks.end, blocks.count());
+        let way = match is_opening || is_played {
+            true => Way::Up,
+            false => Way::Unknown { read: blocks, ups: 0, downs: 0 },
+        };
+        let run = if is_played { blocks.count().max(JUMP / 2) } else { blocks.count() };
+        let next = blocks.end;
         Self { space, way, next, run, ahead: next, local: 0, read_at: 0 }
     }
 
@@ -296,6 +319,25 @@ mod tests {
         let wants = read(&mut streams, (0..20_000).step_by(32), 32);
         let full = wants.iter().filter(|want| want.count() >= STEP_MAX).count();
         assert!(full * 10 > wants.len() * 8, "{full} of {}", wants.len());
+    }
+
+    #[test]
+    fn a_jump_in_a_film_is_gone_on_from_at_once() {
+        let mut streams = Streams::default();
+        let film = Space { file: Some(InodeNumber(12)), end: 100_000 };
+        let mut jump = |streams: &mut Streams, to: u64| streams.read(film, BlockRange::new(to, 8), true, MOST).want;
+        assert_eq!(jump(&mut streams, 40_000), None, "nobody has said that it is one");
+        streams.note_played(InodeNumber(12));
+        let want = jump(&mut streams, 80_000).unwrap();
+        assert_eq!((want.file, want.blocks.start), (film.file, 80_008));
+        assert!((JUMP - RUN_MIN..=JUMP).contains(&want.blocks.count()), "{want:?}");
+        // More once it is read on, and nothing beyond the end.
+        assert!((80_008..80_064).step_by(8).any(|at| jump(&mut streams, at).is_some()));
+        assert_eq!(jump(&mut streams, 99_990).unwrap().blocks, BlockRange { start: 99_998, end: 100_000 });
+        for other in 100..100 + PLAYED_MAX as u32 {
+            streams.note_played(InodeNumber(other));
+        }
+        assert_eq!(jump(&mut streams, 20_000), None, "it is forgotten");
     }
 
     #[test]

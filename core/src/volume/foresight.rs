@@ -1,6 +1,7 @@
 //! What a program will read next of a file that it has opened, by the file's format ([`crate::formats`]).
 
 use super::Volume;
+use crate::ext4::InodeNumber;
 use crate::formats::{self, HEAD_BYTES, Peek};
 use crate::pull::Class;
 use crate::units::{BLOCK_BYTES, BlockRange};
@@ -64,7 +65,7 @@ impl Peek for File<'_> {
 }
 
 /// Pulls the beginning of the file, and what its format asks for then.
-pub(super) async fn foresee(volume: Weak<Volume>, layout: Layout) {
+pub(super) async fn foresee(volume: Weak<Volume>, inode: InodeNumber, layout: Layout) {
     let head = 0..HEAD_BYTES.min(layout.len);
     if pull(&volume, &layout, &[head]).await.is_none() {
         return;
@@ -73,6 +74,9 @@ pub(super) async fn foresee(volume: Weak<Volume>, layout: Layout) {
         let Some(opened) = volume.upgrade() else { return };
         let file = File { volume: &opened, layout: &layout };
         let Some(format) = formats::recognise(&file) else { return };
+        if format.is_played {
+            opened.puller.note_played(inode);
+        }
         let wants = format.wants(&file);
         let is_here = |want: &Range<u64>| file.bytes(want.clone()).is_some();
         if wants.iter().all(is_here) {

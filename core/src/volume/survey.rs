@@ -303,6 +303,6 @@ impl Running {
             self.seen.pop_front();
         }
         self.seen.push_back(inode);
-        tokio::spawn(foresight::foresee(self.volume.clone(), foresight::Layout { len, runs }));
+        tokio::spawn(foresight::foresee(self.volume.clone(), inode, foresight::Layout { len, runs }));
     }
 }
