@@ -1,7 +1,8 @@
 //! Who reads on and on, and what to pull ahead of them. Pure: it is told of reads and says what to want.
 //!
 //! A run of reads that follow each other, upwards or downwards, is a *stream*. Ahead of it twice as much is wanted as it
-//! has read so far, up to a limit: a reader that stops soon costs little, one that goes on soon fills the link. Reads by
+//! has read so far, and four times as much in a file of which it has read a good piece, up to a limit: a reader that stops soon
+//! costs little, one that goes on soon fills the link. Reads by
 //! themselves, as a database makes them, open none, so that a random miss fetches one frame.
 //!
 //! Where it is known which file a block belongs to, reads are counted in that file: a stream goes on where the file does, and
@@ -19,6 +20,8 @@ const STREAMS_MAX: usize = 32;
 const RUN_MIN: u64 = 16;
 /// Who begins a file with so large a read (128 KiB) is taken to go on: programs that look at a file's head read less.
 const BEGINNING_MIN: u64 = 32;
+/// Who has read so much of a file in a row (256 KiB) mostly reads all of it.
+const PIECE: u64 = 64;
 /// After a jump in a film so much is wanted at once (256 KiB): the first pictures from there.
 const JUMP: u64 = 64;
 /// Films that are remembered as such.
@@ -209,7 +212,8 @@ impl Stream {
         if !self.is_open() {
             return None;
         }
-        let window = (2 * self.run).min(most);
+        let growth = if self.space.file.is_some() && self.run >= PIECE { 4 } else { 2 };
+        let window = (growth * self.run).min(most);
         let step = (window / 4).clamp(RUN_MIN, STEP_MAX);
         let end = if self.way == Way::Down { TOP } else { self.space.end };
         let until = match self.next + window {
