@@ -22,8 +22,8 @@ const RUN_MIN: u64 = 16;
 const BEGINNING_MIN: u64 = 32;
 /// Who has read so much of a file in a row (256 KiB) mostly reads all of it.
 const PIECE: u64 = 64;
-/// After a jump in a film so much is wanted at once (256 KiB): the first pictures from there.
-const JUMP: u64 = 64;
+/// After a jump in a film so much is wanted at once (1 MiB): the first pictures from there, which are a quarter of it at 13 Mbit/s.
+const JUMP: u64 = 256;
 /// Films that are remembered as such.
 const PLAYED_MAX: usize = 64;
 /// The kernel has several requests under way, which may come in another order: so far behind or ahead of the expected
@@ -165,7 +165,7 @@ impl Stream {
             true => Way::Up,
             false => Way::Unknown { read: blocks, ups: 0, downs: 0 },
         };
-        let run = if is_played { blocks.count().max(JUMP / 2) } else { blocks.count() };
+        let run = if is_played { blocks.count().max(JUMP / 4) } else { blocks.count() };
         let next = blocks.end;
         Self { space, way, next, run, ahead: next, local: 0, read_at: 0 }
     }
@@ -334,9 +334,9 @@ mod tests {
         streams.note_played(InodeNumber(12));
         let want = jump(&mut streams, 80_000).unwrap();
         assert_eq!((want.file, want.blocks.start), (film.file, 80_008));
-        assert!((JUMP - RUN_MIN..=JUMP).contains(&want.blocks.count()), "{want:?}");
+        assert!((JUMP * 3 / 4..=JUMP).contains(&want.blocks.count()), "{want:?}");
         // More once it is read on, and nothing beyond the end.
-        assert!((80_008..80_064).step_by(8).any(|at| jump(&mut streams, at).is_some()));
+        assert!((80_008..80_256).step_by(8).any(|at| jump(&mut streams, at).is_some()));
         assert_eq!(jump(&mut streams, 99_990).unwrap().blocks, BlockRange { start: 99_998, end: 100_000 });
         for other in 100..100 + PLAYED_MAX as u32 {
             streams.note_played(InodeNumber(other));
