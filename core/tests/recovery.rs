@@ -418,6 +418,9 @@ fn who_meets_anothers_head_is_told_whose_it_is() {
         let other = bench.open_on(late.clone(), 1, ours);
         assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
         let error = bench.open_on(late.clone(), 0, ours).await.err().unwrap();
-        assert!(matches!(&error, OpenError::Held { device_name, .. } if device_name == "device 1"), "{error}");
+        assert!(
+            matches!(&error, OpenError::Held { device_name, .. } if device_name == "device 1"),
+            "{error}"
+        );
     });
 }

@@ -192,7 +192,9 @@ pub async fn open_pinned(
                         over_others = false;
                     }
                     Taken::Changed(error) if looks == LOOKS => return Err(error),
-                    Taken::Changed(error) => tracing::info!(%error, "HEAD has changed since it was read: it is read again"),
+                    Taken::Changed(error) => {
+                        tracing::info!(%error, "HEAD has changed since it was read: it is read again")
+                    }
                 }
             }
         }
