@@ -329,7 +329,7 @@ mod tests {
     fn a_jump_in_a_film_is_gone_on_from_at_once() {
         let mut streams = Streams::default();
         let film = Space { file: Some(InodeNumber(12)), end: 100_000 };
-        let mut jump =
+        let jump =
             |streams: &mut Streams, to: u64| streams.read(film, BlockRange::new(to, 8), true, MOST).want;
         assert_eq!(jump(&mut streams, 40_000), None, "nobody has said that it is one");
         streams.note_played(InodeNumber(12));
