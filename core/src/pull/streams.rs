@@ -20,8 +20,8 @@ const STREAMS_MAX: usize = 32;
 const RUN_MIN: u64 = 16;
 /// Who begins a file with so large a read (128 KiB) is taken to go on: programs that look at a file's head read less.
 const BEGINNING_MIN: u64 = 32;
-/// Who has read so much of a file in a row (256 KiB) mostly reads all of it.
-const PIECE: u64 = 64;
+/// Who has read so much of a file in a row (1 MiB) mostly reads all of it: less may be the kernel's own read-ahead.
+const PIECE: u64 = 256;
 /// After a jump in a film so much is wanted at once (1 MiB): the first pictures from there, which are a quarter of it at 13 Mbit/s.
 const JUMP: u64 = 256;
 /// Films that are remembered as such.
@@ -85,6 +85,8 @@ struct Stream {
     next: u64,
     /// Blocks read in a row.
     run: u64,
+    /// Blocks that are wanted ahead, however few were read.
+    least: u64,
     /// What was wanted ahead ends here.
     ahead: u64,
     /// Blocks wanted since any of them was missing.
@@ -165,9 +167,9 @@ impl Stream {
             true => Way::Up,
             false => Way::Unknown { read: blocks, ups: 0, downs: 0 },
         };
-        let run = if is_played { blocks.count().max(JUMP / 4) } else { blocks.count() };
-        let next = blocks.end;
-        Self { space, way, next, run, ahead: next, local: 0, read_at: 0 }
+        let (next, run) = (blocks.end, blocks.count());
+        let least = if is_played { JUMP } else { 0 };
+        Self { space, way, next, run, least, ahead: next, local: 0, read_at: 0 }
     }
 
     fn is_open(&self) -> bool {
@@ -213,7 +215,7 @@ impl Stream {
             return None;
         }
         let growth = if self.space.file.is_some() && self.run >= PIECE { 4 } else { 2 };
-        let window = (growth * self.run).min(most);
+        let window = (growth * self.run).max(self.least).min(most);
         let step = (window / 4).clamp(RUN_MIN, STEP_MAX);
         let end = if self.way == Way::Down { TOP } else { self.space.end };
         let until = match self.next + window {
