@@ -408,19 +408,22 @@ fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same(
 }
 
 #[test]
-fn who_meets_anothers_head_is_told_whose_it_is() {
-    let bench = Bench::new();
-    let late = Arc::new(Late { store: bench.store.clone(), on_its_way: Mutex::default() });
-    let ours = Access::Write { over_others: false, mounted: false };
-    run(async {
-        late.delay();
-        // The other one's swap arrives between the look at HEAD and the swap.
-        let other = bench.open_on(late.clone(), 1, ours);
-        assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
-        let error = bench.open_on(late.clone(), 0, ours).await.err().unwrap();
-        assert!(
-            matches!(&error, OpenError::Held { device_name, .. } if device_name == "device 1"),
-            "{error}"
-        );
-    });
+fn who_meets_anothers_head_is_told_whose_it_is_and_fences_nobody_unasked() {
+    // Who agreed to fence agreed to fence whoever had the drive then.
+    for over_others in [false, true] {
+        let bench = Bench::new();
+        let late = Arc::new(Late { store: bench.store.clone(), on_its_way: Mutex::default() });
+        run(async {
+            late.delay();
+            // The other one's swap arrives between the look at HEAD and the swap.
+            let other = bench.open_on(late.clone(), 1, Access::Write { over_others: false, mounted: false });
+            assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
+            let ours = Access::Write { over_others, mounted: false };
+            let error = bench.open_on(late.clone(), 0, ours).await.err().unwrap();
+            assert!(
+                matches!(&error, OpenError::Held { device_name, .. } if device_name == "device 1"),
+                "{error}"
+            );
+        });
+    }
 }

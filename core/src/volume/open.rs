@@ -193,7 +193,9 @@ pub async fn open_pinned(
                     }
                     Taken::Changed(error) if looks == LOOKS => return Err(error),
                     Taken::Changed(error) => {
-                        tracing::info!(%error, "HEAD has changed since it was read: it is read again")
+                        tracing::info!(%error, "HEAD has changed since it was read: it is read again");
+                        // Whoever has it now is not the one that a person may have agreed to fence.
+                        over_others = false;
                     }
                 }
             }
