@@ -630,7 +630,11 @@ impl World {
         let late = VolumeDevice(zombie.clone()).write(0, &model::data(stamp, 1), Durability::Ordered);
         let late = tokio::time::timeout(Duration::from_secs(60), late.wait()).await;
         if matches!(late, Ok(Ok(()))) {
-            let synced = tokio::time::timeout(HOURS, pusher(&zombie).sync()).await;
+            let is_cut = self.rng.random_ratio(1, 4);
+            let synced = tokio::select! { biased;
+                () = self.fork_is_there(), if is_cut => return End::TakenOver,
+                synced = tokio::time::timeout(HOURS, pusher(&zombie).sync()) => synced,
+            };
             let state = pusher(&zombie).state().borrow().clone();
             match synced {
                 Ok(Ok(_)) | Ok(Err(PushError::Forked(_))) => {
@@ -649,6 +653,20 @@ impl World {
         }
         self.steps(other, &volume, &device).await;
         End::TakenOver
+    }
+
+    /// Comes back as soon as the store has a HEAD more of a fork: if the power goes then, its device must know that it has one.
+    async fn fork_is_there(&self) {
+        let forks = || self.store.heads().len() - self.heads().len();
+        let before = forks();
+        // Of a store that is away nobody waits for it so closely.
+        for _ in 0..2000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if forks() > before {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     async fn steps(&mut self, index: usize, volume: &Arc<Volume>, device: &VolumeDevice) {
