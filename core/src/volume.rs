@@ -12,7 +12,7 @@ use crate::journal::{Journal, JournalError};
 use crate::map::Map;
 use crate::pull::Puller;
 use crate::push::Pusher;
-use crate::store::meter::Metered;
+use crate::store::meter::Meter;
 use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct Volume {
     pins: pins::Pins,
     /// None for a version that is only looked at: what is written to it stays here and is thrown away.
     pusher: Option<Pusher>,
-    store: Arc<Metered>,
+    meter: Meter,
     root: Root,
     root_id: ObjectId,
     size_blocks: AtomicU64,

@@ -13,6 +13,7 @@ use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::Device;
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::meter::Meter;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use std::path::Path;
 use std::sync::Arc;
@@ -63,6 +64,7 @@ impl Bench {
             journal: at("journal"),
             cache: at("cache"),
             store: self.store.clone(),
+            meter: Meter::default(),
             sealer: self.unlocked.sealer.clone(),
             pages: PageCache::none(),
         };

@@ -12,6 +12,7 @@ use holdall_core::push::Device;
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::meter::Meter;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +94,7 @@ impl World {
             journal: Arc::new(computer.journal.clone()),
             cache: Arc::new(computer.cache.clone()),
             store: Arc::new(self.store.clone()),
+            meter: Meter::default(),
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };

@@ -19,6 +19,7 @@ use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::Device;
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::meter::Meter;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use std::path::{Path, PathBuf};
@@ -85,6 +86,7 @@ impl Place {
             journal: at("journal"),
             cache: at("cache"),
             store: self.store.clone(),
+            meter: Meter::default(),
             sealer: unlocked.sealer.clone(),
             pages: PageCache::none(),
         }

@@ -11,6 +11,7 @@ use holdall_core::disk::real::Directory;
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
 use holdall_core::sim::store::StoreFaults;
+use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Pinned, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
@@ -64,6 +65,7 @@ impl World {
             journal: directory("journal"),
             cache: directory("cache"),
             store: Arc::new(self.bench.store.clone()),
+            meter: Meter::default(),
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };

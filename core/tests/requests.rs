@@ -13,7 +13,7 @@ use holdall_core::device::{BlockDevice, Durability, Piece, Zeroing};
 use holdall_core::disk::real::Directory;
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
-use holdall_core::store::meter::Requests;
+use holdall_core::store::meter::{Meter, Requests};
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::ChunkIndex;
 use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
@@ -140,11 +140,13 @@ impl Large {
         let disk = Arc::new(Directory::create(&path).unwrap());
         let cache = Arc::new(Directory::create(&path.join("cache")).unwrap());
         let journal = Arc::new(Directory::create(&path.join("journal")).unwrap());
+        let meter = Meter::default();
         let environment = Environment {
             state: disk,
             journal,
             cache,
-            store,
+            store: meter.on(store),
+            meter,
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };

@@ -9,6 +9,7 @@ use bench::{Bench, GEOMETRY, LIMITS, device, run};
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
 use holdall_core::map::PageCache;
+use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ impl World {
             journal: directory("journal"),
             cache: directory("cache"),
             store: Arc::new(self.bench.store.clone()),
+            meter: Meter::default(),
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };

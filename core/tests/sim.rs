@@ -29,6 +29,7 @@ use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::Store;
 use holdall_core::store::claims::Claims;
+use holdall_core::store::meter::Meter;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use model::Model;
@@ -151,6 +152,7 @@ impl World {
             journal: Arc::new(disk.directory("journal")),
             cache: Arc::new(disk.directory("cache")),
             store: with_swap(self.seed, store),
+            meter: Meter::default(),
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         }

@@ -13,6 +13,7 @@ use holdall_core::disk::real::Directory;
 use holdall_core::ext4::{InodeNumber, Kind, Limits, Walk};
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
@@ -171,11 +172,13 @@ impl World {
     ) -> Result<Arc<Volume>, OpenError> {
         let directory =
             |name| Arc::new(Directory::create(&self.dir.path().join(format!("{index} {name}"))).unwrap());
+        let meter = Meter::default();
         let environment = Environment {
             state: directory("state"),
             journal: directory("journal"),
             cache: directory("cache"),
-            store,
+            store: meter.on(store),
+            meter,
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };

@@ -18,6 +18,7 @@ use holdall_core::map::PageCache;
 use holdall_core::push::Device;
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::store::file::FileStore;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::{Store, When};
 use holdall_core::units::{BLOCK_BYTES, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
@@ -210,6 +211,7 @@ impl Bench {
             journal: at("journal"),
             cache: at("cache"),
             store: self.store.clone(),
+            meter: Meter::default(),
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };

@@ -16,6 +16,7 @@ use holdall_core::family::Unlocked;
 use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
+use holdall_core::store::meter::Meter;
 use holdall_core::volume::{OpenError, Volume};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
@@ -184,8 +185,14 @@ impl Drive {
 
     /// The store, and the keys.
     pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
+        let (store, _, unlocked) = self.unlock_counted().await?;
+        Ok((store, unlocked))
+    }
+
+    /// The store, what counts the requests to it, and the keys.
+    pub(super) async fn unlock_counted(&self) -> Result<(Arc<dyn Store>, Meter, Unlocked), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let FamilyStore { reached, store, family } = self.stores.family(&self.store_url()).await?;
+        let FamilyStore { reached, store, meter, family } = self.stores.family(&self.store_url()).await?;
         self.has_reached(reached);
         let is_known = {
             let config = self.config.lock();
@@ -194,18 +201,18 @@ impl Drive {
         if !is_known {
             self.remember(|config| (config.mode, config.family) = (family.mode, Some(family.clone())))?;
         }
-        Ok((store, Unlocked::with_key(family, key)))
+        Ok((store, meter, Unlocked::with_key(family, key)))
     }
 
     /// The same, by what is remembered: the store is not asked.
-    pub(super) async fn unlock_away(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
+    pub(super) async fn unlock_away(&self) -> Result<(Arc<dyn Store>, Meter, Unlocked), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let known = self.config.lock().family.clone();
         let family = known.ok_or_else(|| failure::open(&OpenError::NotSeen, &self.name))?;
-        let FamilyStore { reached, store, family } =
+        let FamilyStore { reached, store, meter, family } =
             self.stores.known_family(&self.store_url(), family).await?;
         self.has_reached(reached);
-        Ok((store, Unlocked::with_key(family, key)))
+        Ok((store, meter, Unlocked::with_key(family, key)))
     }
 
     /// Objects of its family.

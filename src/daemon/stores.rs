@@ -11,6 +11,7 @@ use holdall_core::format::family::{Family, Mode};
 use holdall_core::store::Store;
 use holdall_core::store::connect::{self, ConnectError, with_heads};
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::url::StoreUrl;
 use parking_lot::Mutex;
 use renewable::{LoggedOut, Renewable};
@@ -43,8 +44,17 @@ pub struct FamilyStore {
     pub reached: Arc<Renewable>,
     /// With HEADs that can be swapped.
     pub store: Arc<dyn Store>,
+    /// What is asked of it through `store`, as it reaches it.
+    pub meter: Meter,
     /// What it holds.
     pub family: Family,
+}
+
+impl FamilyStore {
+    fn new(reached: Arc<Renewable>, family: Family) -> Self {
+        let meter = Meter::default();
+        Self { store: with_heads(meter.on(reached.clone()), family.mode), reached, meter, family }
+    }
 }
 
 impl Stores {
@@ -80,8 +90,7 @@ impl Stores {
 
     /// The store at `url`, of whose family all is remembered. Nothing is contacted yet.
     pub async fn known_family(&self, url: &str, family: Family) -> Result<FamilyStore, Failure> {
-        let reached = self.connect(&parse(url)?).await?;
-        Ok(FamilyStore { store: with_heads(reached.clone(), family.mode), reached, family })
+        Ok(FamilyStore::new(self.connect(&parse(url)?).await?, family))
     }
 
     /// The store at `url`, and what it says of its family; `explain` says what its errors mean.
@@ -93,7 +102,7 @@ impl Stores {
         let reached = self.connect(url).await?;
         let described = family::describe(&*reached).await;
         let family = described.map_err(|error| failure::at_store(explain(&error), &url.to_string()))?;
-        Ok(FamilyStore { store: with_heads(reached.clone(), family.mode), reached, family })
+        Ok(FamilyStore::new(reached, family))
     }
 
     /// The credentials that are kept for `url`.

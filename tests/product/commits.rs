@@ -11,6 +11,7 @@ use holdall_core::keys::Secret;
 use holdall_core::map::PageCache;
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::meter::Meter;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, VolumeDevice, VolumeLimits};
 use parking_lot::{Mutex, MutexGuard};
@@ -128,6 +129,7 @@ impl Commits {
             journal: directory("journal"),
             cache: directory("cache"),
             store: self.store.clone(),
+            meter: Meter::default(),
             sealer: self.unlocked.sealer.clone(),
             pages: PageCache::none(),
         };

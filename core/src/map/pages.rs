@@ -54,6 +54,7 @@ impl ReadError {
 
 /// Map pages and directories of the tail on the local disk, sealed as they are in the store. Whatever is in here can be fetched again, and may
 /// vanish or rot at any time: what does not open is fetched.
+#[derive(Clone)]
 pub struct PageCache {
     tree: Option<sled::Tree>,
 }

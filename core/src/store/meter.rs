@@ -8,10 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A store that is counted.
-pub struct Metered {
+/// What has been asked of one or several stores. Clones count together.
+#[derive(Clone, Default)]
+pub struct Meter(Arc<Counts>);
+
+/// A store that is counted: as requests reach it, so below whatever makes several of one.
+struct Metered {
     inner: Arc<dyn Store>,
-    counts: Counts,
+    counts: Arc<Counts>,
 }
 
 #[derive(Default)]
@@ -40,27 +44,34 @@ pub struct Requests {
     pub delete: u64,
 }
 
-impl Metered {
-    /// Counts the requests to `inner`.
-    pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, counts: Counts::default() }
+impl Requests {
+    /// Of all kinds.
+    pub fn total(&self) -> u64 {
+        self.get + self.put + self.head + self.list + self.delete
+    }
+}
+
+impl Meter {
+    /// Counts what is asked of `store`.
+    pub fn on(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Metered { inner: store, counts: self.0.clone() })
     }
 
     /// Requests so far.
     pub fn requests(&self) -> Requests {
-        let Counts { get, put, head, list, delete, .. } = &self.counts;
+        let Counts { get, put, head, list, delete, .. } = &*self.0;
         let [get, put, head, list, delete] = [get, put, head, list, delete].map(|count| count.load(Relaxed));
         Requests { get, put, head, list, delete }
     }
 
     /// Bytes of bodies sent so far.
     pub fn sent_bytes(&self) -> u64 {
-        self.counts.sent.load(Relaxed)
+        self.0.sent.load(Relaxed)
     }
 
     /// Bytes of bodies received so far.
     pub fn received_bytes(&self) -> u64 {
-        self.counts.received.load(Relaxed)
+        self.0.received.load(Relaxed)
     }
 }
 
@@ -101,5 +112,36 @@ impl Store for Metered {
 
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.inner.facts().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive;
+    use crate::format::root::Geometry;
+    use crate::push::Device;
+    use crate::seal::{Cipher, DataKey, Sealer};
+    use crate::sim::store::{SimStore, StoreFaults};
+    use crate::store::connect::with_heads;
+    use crate::store::probe::Mode;
+    use uuid::Uuid;
+
+    #[tokio::test]
+    async fn a_head_that_is_claimed_costs_what_the_store_was_asked_for() {
+        let sealer = Sealer::new(Cipher::None, &DataKey([7; 32].into()));
+        let device = Device { id: Uuid::from_u128(1), name: "here".to_owned() };
+        let mut asked = Vec::new();
+        for mode in [Mode::Swap, Mode::Claim] {
+            let (there, meter) = (SimStore::new(1, StoreFaults::default()), Meter::default());
+            let store = with_heads(meter.on(Arc::new(there.clone())), mode);
+            let geometry = Geometry::standard(1 << 20);
+            let drive = drive::create(&*store, &sealer, Uuid::from_u128(9), "d", geometry, &device);
+            let drive = drive.await.unwrap();
+            store.get(&crate::format::head::name(drive), None).await.unwrap();
+            assert_eq!(meter.requests().total(), there.requests());
+            asked.push(meter.requests());
+        }
+        assert!(asked[1].list > 0 && asked[0].list == 0, "{asked:?}");
     }
 }

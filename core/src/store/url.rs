@@ -156,9 +156,10 @@ fn dav(text: &str, url: &Url) -> Result<DavUrl, String> {
     }
     base.set_query(None);
     base.set_fragment(None);
-    if !base.path().ends_with('/') {
-        base.set_path(&format!("{}/", base.path()));
-    }
+    // Servers take slashes in a row for one, and answer with names that have one.
+    let collections: Vec<_> = base.path().split('/').filter(|name| !name.is_empty()).collect();
+    let path = collections.iter().map(|name| format!("/{name}")).collect::<String>() + "/";
+    base.set_path(&path);
     Ok(DavUrl { base, ca: trusted })
 }
 
@@ -247,6 +248,7 @@ mod tests {
     fn short_forms_mean_the_same() {
         let long = StoreUrl::parse("https://cloud.example.org/files/me/").unwrap();
         assert_eq!(StoreUrl::parse("davs://cloud.example.org/files/me").unwrap(), long);
+        assert_eq!(StoreUrl::parse("https://cloud.example.org//files//me//").unwrap(), long);
         let StoreUrl::S3(s3) = StoreUrl::parse("s3://b/p/?endpoint=https://h:1").unwrap() else { panic!() };
         assert_eq!((s3.prefix.as_str(), s3.path_style), ("p", true));
     }

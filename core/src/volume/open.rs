@@ -40,7 +40,7 @@ use crate::planted::{self, Bug};
 use crate::pull::Puller;
 use crate::push::{Device, Parts, Pusher};
 use crate::seal::Sealer;
-use crate::store::meter::Metered;
+use crate::store::meter::Meter;
 use crate::store::{Etag, Store, StoreError};
 use crate::units::{Epoch, Lsn};
 use parking_lot::Mutex;
@@ -59,6 +59,8 @@ pub struct Environment {
     pub cache: Arc<dyn Disk>,
     /// The store.
     pub store: Arc<dyn Store>,
+    /// Has counted what was asked of it, and of the drive's other stores, as it reached them.
+    pub meter: Meter,
     /// The family's keys.
     pub sealer: Arc<Sealer>,
     /// Map pages that are remembered.
@@ -173,21 +175,19 @@ pub async fn open_pinned(
     limits: VolumeLimits,
     pinned: Pinned,
 ) -> Result<Arc<Volume>, OpenError> {
-    let store = Arc::new(Metered::new(env.store.clone()));
-    let objects = Arc::new(Objects::new(store.clone(), env.sealer.clone(), env.pages));
-    let disks = Disks { state: env.state, journal: env.journal, cache: env.cache };
+    let objects = Arc::new(Objects::new(env.store.clone(), env.sealer.clone(), env.pages.clone()));
     match access {
-        Access::Look { root } => look(disks, store, objects, root, limits).await,
+        Access::Look { root } => look(env, objects, root, limits).await,
         Access::Write { over_others, mounted } => {
             let mut over_others = over_others;
             let mut looks = 0;
             loop {
                 looks += 1;
                 let how = (How::Now { over_others }, mounted);
-                match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
+                match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                     Taken::Open(volume) => return Ok(volume),
                     Taken::Outrun { drive: held, epoch } => {
-                        seize(&store, objects.sealer(), held, epoch, &device).await?;
+                        seize(&*env.store, objects.sealer(), held, epoch, &device).await?;
                         // It is this device that has it now, or one that nobody has agreed to fence.
                         over_others = false;
                     }
@@ -202,7 +202,7 @@ pub async fn open_pinned(
         }
         Access::Away { mounted } => {
             let how = (How::Away, mounted);
-            match take(&disks, &store, &objects, drive, &device, how, (limits, pinned.clone())).await? {
+            match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                 Taken::Open(volume) => Ok(volume),
                 Taken::Outrun { .. } | Taken::Changed(_) => unreachable!("HEAD is neither read nor swapped"),
             }
@@ -249,16 +249,8 @@ enum How {
     Away,
 }
 
-/// The directories of a drive on this device.
-pub(super) struct Disks {
-    pub state: Arc<dyn Disk>,
-    pub journal: Arc<dyn Disk>,
-    pub cache: Arc<dyn Disk>,
-}
-
 async fn look(
-    disks: Disks,
-    store: Arc<Metered>,
+    env: Environment,
     objects: Arc<Objects>,
     (id, hash): (ObjectId, [u8; 32]),
     limits: VolumeLimits,
@@ -266,17 +258,17 @@ async fn look(
     let root = objects.root(id, Some(hash)).await?;
     let map = Arc::new(Map::open(objects, &root).await?);
     let capacity = capacity(root.geometry.size_blocks);
-    let journal = Journal::create(disks.journal, limits.journal, capacity).await?;
-    let cache = Cache::open(&*disks.cache, root.drive, capacity, &[])?;
+    let journal = Journal::create(env.journal, limits.journal, capacity).await?;
+    let cache = Cache::open(&*env.cache, root.drive, capacity, &[])?;
     cache.set_size(root.geometry.size_blocks)?;
     let (applied, size, writer) = (Lsn(0), None, None);
-    let disk = disks.cache;
+    let (disk, meter) = (env.cache, env.meter);
     Ok(assemble(Assembly {
         journal,
         cache,
         disk,
         map,
-        store,
+        meter,
         limits,
         root,
         root_id: id,
@@ -288,28 +280,27 @@ async fn look(
 }
 
 async fn take(
-    disks: &Disks,
-    store: &Arc<Metered>,
+    env: &Environment,
     objects: &Arc<Objects>,
     drive: Uuid,
     device: &Device,
     (how, mounted): (How, bool),
     (limits, pinned): (VolumeLimits, Pinned),
 ) -> Result<Taken, OpenError> {
-    let local = Local::load(&*disks.state)?;
+    let local = Local::load(&*env.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
     let (before, etag, root) = match how {
         How::Away => {
-            let seen = seen_last(&*disks.state, objects.sealer(), drive, device, local.as_ref())?;
+            let seen = seen_last(&*env.state, objects.sealer(), drive, device, local.as_ref())?;
             let Seen { head, root } = seen.ok_or(OpenError::NotSeen)?;
             (head, None, Some(root))
         }
         How::Now { .. } => {
-            let found = read_head(&**store, objects.sealer(), drive).await;
+            let found = read_head(&*env.store, objects.sealer(), drive).await;
             let (head, etag) = match (found, &fork, &local) {
                 (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
-                    begin_fork(disks, objects, fork, local, device, limits).await?
+                    begin_fork(env, objects, fork, local, device, limits).await?
                 }
                 (found, _, _) => found?,
             };
@@ -317,7 +308,7 @@ async fn take(
         }
     };
     let over_others = matches!(how, How::Now { over_others: true });
-    check_here(&before, disks, objects, local.as_ref(), mounted, limits).await?;
+    check_here(&before, env, objects, local.as_ref(), mounted, limits).await?;
     check_head(&before, device, over_others, local.as_ref())?;
     let base = local.as_ref().and_then(|local| local.base.clone());
     let (root, remembered) = match root {
@@ -333,7 +324,7 @@ async fn take(
     let capacity = capacity(root.geometry.size_blocks);
     // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
-    let mut opened: Opened = open_journal(disks, local, (drive, mounted), &root, limits, capacity).await?;
+    let mut opened: Opened = open_journal(env, local, (drive, mounted), &root, limits, capacity).await?;
     // With another journal nothing is known of the cache.
     let remembered = remembered.filter(|_| opened.local.base.is_some());
 
@@ -354,7 +345,7 @@ async fn take(
                 false => (root, (before.root, before.root_hash, before.parent)),
             };
             let (taken, maps) = tokio::join!(
-                swap_epoch(store, objects.sealer(), &before, etag, epoch, named, device),
+                swap_epoch(&*env.store, objects.sealer(), &before, etag, epoch, named, device),
                 reconcile::maps(objects, &root, remembered, foreign)
             );
             let (head, etag) = match taken {
@@ -367,7 +358,7 @@ async fn take(
             let (map, differing) = match maps {
                 Ok(maps) => maps,
                 Err(error) => {
-                    give_back(store, objects.sealer(), &before, &head, etag).await;
+                    give_back(&*env.store, objects.sealer(), &before, &head, etag).await;
                     return Err(error);
                 }
             };
@@ -383,7 +374,7 @@ async fn take(
     };
     let map = Arc::new(map);
 
-    let cache = Cache::open(&*disks.cache, cache_of, capacity, &opened.local.generation_numbers())?;
+    let cache = Cache::open(&*env.cache, cache_of, capacity, &opened.local.generation_numbers())?;
     if foreign {
         invalidate(&cache, &opened, differing, &root).await?;
         if !planted::has(Bug::ReplayOverForeign) {
@@ -391,14 +382,14 @@ async fn take(
         }
     }
     let seen = Seen { head: head.clone(), root: root.clone() };
-    reconcile::remember(disks, &cache, &mut opened, objects.sealer(), &seen).await?;
+    reconcile::remember(env, &cache, &mut opened, objects.sealer(), &seen).await?;
     // What is not replayed must not be read from the journal later either.
     opened.journal.free(Lsn(opened.local.replay_from).prev());
     let Replayed { size_blocks: size, applied } = replay(&opened, &cache).await?;
     cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
 
     let journal = opened.journal.clone();
-    let rememberer = Rememberer::start(disks.state.clone(), objects.sealer().clone(), opened.local);
+    let rememberer = Rememberer::start(env.state.clone(), objects.sealer().clone(), opened.local);
     let root_id = head.root;
     let parts = Parts {
         journal: journal.clone(),
@@ -415,13 +406,13 @@ async fn take(
         fork,
     };
     let writer = Some((Pusher::start(parts), rememberer));
-    let (store, disk) = (store.clone(), disks.cache.clone());
+    let (disk, meter) = (env.cache.clone(), env.meter.clone());
     Ok(Taken::Open(assemble(Assembly {
         journal,
         cache,
         disk,
         map,
-        store,
+        meter,
         limits,
         root,
         root_id,
@@ -477,7 +468,7 @@ pub(crate) async fn read_head(
 /// Refuses a drive that is in this store no more. What only this device has of one that has moved becomes a fork here.
 async fn check_here(
     head: &Head,
-    disks: &Disks,
+    env: &Environment,
     objects: &Objects,
     local: Option<&Local>,
     mounted: bool,
@@ -486,7 +477,7 @@ async fn check_here(
     match head.state {
         HeadState::Released | HeadState::Held => Ok(()),
         HeadState::Removed => {
-            let unsent = reconcile::unsent(disks, local, None, limits).await?;
+            let unsent = reconcile::unsent(env, local, None, limits).await?;
             Err(OpenError::Removed { unsent })
         }
         HeadState::Moved => {
@@ -494,7 +485,7 @@ async fn check_here(
                 Err(error) if error.is_transient() => return Err(error.into()),
                 root => root.ok(),
             };
-            match reconcile::unsent(disks, local, root.as_ref(), limits).await? {
+            match reconcile::unsent(env, local, root.as_ref(), limits).await? {
                 0 if !mounted => Err(OpenError::Moved { to: head.address(objects.sealer()) }),
                 unsent => Err(OpenError::Forked { unsent, by: head.device_name.clone() }),
             }
@@ -526,7 +517,7 @@ struct Assembly {
     /// Where the cache's files lie.
     disk: Arc<dyn Disk>,
     map: Arc<Map>,
-    store: Arc<Metered>,
+    meter: Meter,
     limits: VolumeLimits,
     root: Root,
     root_id: ObjectId,
@@ -537,7 +528,7 @@ struct Assembly {
 }
 
 fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
-    let Assembly { journal, cache, disk, map, store, limits, root, root_id, applied, size, writer, pinned } =
+    let Assembly { journal, cache, disk, map, meter, limits, root, root_id, applied, size, writer, pinned } =
         assembly;
     // Before there is anybody who takes chunks out.
     cache.pin(&pinned.below(cache.valid().capacity()))?;
@@ -575,7 +566,7 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         puller,
         room,
         pusher,
-        store,
+        meter,
         root,
         root_id,
         size_blocks: AtomicU64::new(size_blocks),

@@ -1,7 +1,7 @@
 //! What this device has of a drive, against what the store has: which records of the journal go on with the history,
 //! which blocks of the cache are no longer true, and what has to be carried from the journal to the cache.
 
-use super::open::{self, Disks, OpenError};
+use super::open::{self, Environment, OpenError};
 use super::seen::Seen;
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;
@@ -33,7 +33,7 @@ pub(super) struct Opened {
 
 /// Opens the journal, and finds out how it stands to `root`.
 pub(super) async fn open_journal(
-    disks: &Disks,
+    env: &Environment,
     local: Option<Local>,
     (drive, mounted): (Uuid, bool),
     root: &Root,
@@ -43,11 +43,11 @@ pub(super) async fn open_journal(
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
     let local = match local {
-        None => journal::found(&*disks.journal)?.map(|uuid| Local::new(drive, uuid)),
+        None => journal::found(&*env.journal)?.map(|uuid| Local::new(drive, uuid)),
         // A crash between setting it aside and writing down the one that follows.
         Some(local)
-            if journal::is_aside(&*disks.journal, local.journal)?
-                && journal::found(&*disks.journal)? != Some(local.journal) =>
+            if journal::is_aside(&*env.journal, local.journal)?
+                && journal::found(&*env.journal)? != Some(local.journal) =>
         {
             None
         }
@@ -55,7 +55,7 @@ pub(super) async fn open_journal(
     };
     if let Some(local) = local {
         let (journal, recovered) =
-            Journal::open(disks.journal.clone(), limits.journal, capacity, local.journal).await?;
+            Journal::open(env.journal.clone(), limits.journal, capacity, local.journal).await?;
         if recovered.last.0 < local.durable {
             let (lsn, durable) = (recovered.last.next(), Lsn(local.durable));
             return Err(JournalError::Damaged { lsn, durable }.into());
@@ -95,32 +95,32 @@ pub(super) async fn open_journal(
         // All of it is in the store. But its LSNs are used up, so a new journal begins, and nothing that the cache
         // holds is believed.
     }
-    let kept = journal::set_aside(&*disks.journal).await?;
+    let kept = journal::set_aside(&*env.journal).await?;
     if kept > 0 {
         tracing::warn!(files = kept, "the journal does not go on with the drive's history: it was set aside");
     }
-    let journal = Journal::create(disks.journal.clone(), limits.journal, capacity).await?;
+    let journal = Journal::create(env.journal.clone(), limits.journal, capacity).await?;
     let local = Local { fork, ..Local::new(drive, journal.uuid()) };
-    local.save(&*disks.state).await?;
+    local.save(&*env.state).await?;
     let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
     Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })
 }
 
 /// Records of this device's journal that, as far as is known here and from `root`, are in no version.
 pub(super) async fn unsent(
-    disks: &Disks,
+    env: &Environment,
     local: Option<&Local>,
     root: Option<&Root>,
     limits: VolumeLimits,
 ) -> Result<u64, OpenError> {
     let uuid = match local {
         Some(local) => local.journal,
-        None => match journal::found(&*disks.journal)? {
+        None => match journal::found(&*env.journal)? {
             Some(uuid) => uuid,
             None => return Ok(0),
         },
     };
-    let opened = Journal::open(disks.journal.clone(), limits.journal, open::capacity(0), uuid).await;
+    let opened = Journal::open(env.journal.clone(), limits.journal, open::capacity(0), uuid).await;
     let (_journal, recovered) = opened?;
     let own = root.and_then(|root| root.lineage.iter().find(|lineage| lineage.journal == uuid));
     let remembered = local.and_then(|local| local.base.as_ref()).map_or(0, |base| base.lsn);
@@ -228,7 +228,7 @@ pub(super) async fn invalidate(
 /// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save either
 /// generation is believed, so a crash between costs nothing.
 pub(super) async fn remember(
-    disks: &Disks,
+    env: &Environment,
     cache: &Cache,
     opened: &mut Opened,
     sealer: &Sealer,
@@ -240,15 +240,15 @@ pub(super) async fn remember(
     local.generations.truncate(1);
     local.generations.push(format!("{generation:032x}"));
     local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0, cut.0));
-    seen.save(&*disks.state, sealer).await?;
-    local.save(&*disks.state).await?;
+    seen.save(&*env.state, sealer).await?;
+    local.save(&*env.state).await?;
     if let Err(error) = cache.set_generation(generation).await {
         // A full disk. Either generation goes on being believed.
         tracing::warn!(%error, "the cache's bitmap was not given a new generation");
         return Ok(());
     }
     local.generations = vec![format!("{generation:032x}")];
-    Ok(local.save(&*disks.state).await?)
+    Ok(local.save(&*env.state).await?)
 }
 
 /// What a replay came to.

@@ -83,9 +83,9 @@ impl Volume {
             push,
             pull_trouble: self.puller.health().borrow().trouble.clone(),
             local_trouble: self.keeper.trouble(),
-            requests: self.store.requests(),
-            sent_bytes: self.store.sent_bytes(),
-            received_bytes: self.store.received_bytes(),
+            requests: self.meter.requests(),
+            sent_bytes: self.meter.sent_bytes(),
+            received_bytes: self.meter.received_bytes(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The steps of an opening that change the store: a fork's first HEAD, the swap.
 
-use super::open::{Disks, OpenError, capacity, read_head};
+use super::open::{Environment, OpenError, capacity, read_head};
 use super::{Fork, Local, VolumeLimits};
 use crate::fence::{self, Swap};
 use crate::fork::{self, Branch, ForkError, Named};
@@ -10,7 +10,6 @@ use crate::map::Objects;
 use crate::push::{Device, now_ms};
 use crate::retry::Backoff;
 use crate::seal::Sealer;
-use crate::store::meter::Metered;
 use crate::store::{Etag, Store, StoreError, When};
 use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
@@ -28,14 +27,14 @@ const SEIZE_TRIES: u32 = 16;
 
 /// Opens the journal of a fork whose HEAD is not there yet, to see what it can begin with, and makes that HEAD.
 pub(super) async fn begin_fork(
-    disks: &Disks,
+    env: &Environment,
     objects: &Objects,
     fork: &Fork,
     local: &Local,
     device: &Device,
     limits: VolumeLimits,
 ) -> Result<(Head, Etag), OpenError> {
-    let opened = Journal::open(disks.journal.clone(), limits.journal, capacity(0), local.journal).await?;
+    let opened = Journal::open(env.journal.clone(), limits.journal, capacity(0), local.journal).await?;
     let (journal, recovered) = opened;
     let sent = local.base.as_ref().map_or(0, |base| base.lsn);
     let gone = || OpenError::NoForkPoint { unsent: recovered.last.0.saturating_sub(sent) };
@@ -54,7 +53,7 @@ pub(super) async fn begin_fork(
 }
 
 pub(super) async fn swap_epoch(
-    store: &Metered,
+    store: &dyn Store,
     sealer: &Sealer,
     before: &Head,
     mut etag: Etag,
@@ -101,7 +100,7 @@ pub(super) async fn swap_epoch(
 /// Leaves a drive that nobody held as it was, after an opening that took it and then could not go on: the device that had let
 /// it go is named again, as the one whose version is to be kept when the drive is taken next. The epoch stays, so that whatever
 /// this opening still has on its way is fenced. It is a courtesy to others, and tried once: this device can take what it has.
-pub(super) async fn give_back(store: &Metered, sealer: &Sealer, before: &Head, taken: &Head, etag: Etag) {
+pub(super) async fn give_back(store: &dyn Store, sealer: &Sealer, before: &Head, taken: &Head, etag: Etag) {
     if before.state != HeadState::Released {
         return;
     }
@@ -121,7 +120,7 @@ pub(super) async fn give_back(store: &Metered, sealer: &Sealer, before: &Head, t
 /// time has been ahead of an opening that looks at that version first. Nothing but HEAD changes, and it says that the drive
 /// is held, in an epoch that nobody remembers: so the next opening keeps that version for whoever is fenced, whoever opens.
 pub(super) async fn seize(
-    store: &Metered,
+    store: &dyn Store,
     sealer: &Sealer,
     drive: Uuid,
     epoch: Epoch,

@@ -12,6 +12,7 @@ use holdall_core::push::Device;
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::meter::Meter;
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
@@ -134,11 +135,13 @@ impl Bench {
         access: Access,
     ) -> Result<Arc<Volume>, OpenError> {
         let disks = &self.devices[index];
+        let meter = Meter::default();
         let environment = Environment {
             state: Arc::new(disks.state.directory("state")),
             journal: Arc::new(disks.journal.directory("journal")),
             cache: Arc::new(disks.cache.directory("cache")),
-            store,
+            store: meter.on(store),
+            meter,
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };

@@ -13,6 +13,7 @@ use holdall_core::store::Store;
 use holdall_core::store::connect::{connect, with_heads};
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
@@ -212,6 +213,7 @@ impl Drive<'_> {
             journal: at("journal"),
             cache: at("cache"),
             store,
+            meter: Meter::default(),
             sealer: self.family.sealer.clone(),
             pages: PageCache::none(),
         };

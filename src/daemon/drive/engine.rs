@@ -10,7 +10,7 @@ use holdall_core::disk::Disk;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
 use holdall_core::format::head::HeadState;
-use holdall_core::map::{PageCache, ReadError};
+use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
 use holdall_core::replica::Replicated;
 use holdall_core::store::StoreError;
@@ -71,8 +71,8 @@ impl Drive {
         taking: Taking,
         mounted: bool,
     ) -> Result<OpenDrive, Failure> {
-        let (store, unlocked) = match taking {
-            Taking::Now { .. } => self.unlock().await?,
+        let (store, meter, unlocked) = match taking {
+            Taking::Now { .. } => self.unlock_counted().await?,
             Taking::Away => self.unlock_away().await?,
         };
         let local = |error: io::Error| failure::local(&error);
@@ -88,13 +88,14 @@ impl Drive {
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
         let cache = Arc::new(Directory::create(&cache).map_err(local)?);
         let hub = Arc::new(Replicated::new(store.clone(), self.uuid_in_place()));
-        let replicas = Replicas::new(hub.clone(), store, &unlocked, self.tree.clone());
+        let replicas = Replicas::new(hub.clone(), store, meter.clone(), &unlocked, self.tree.clone());
         let open = async || {
             let env = Environment {
                 state: state.clone(),
                 journal: journal.clone(),
                 cache: cache.clone(),
                 store: hub.clone(),
+                meter: meter.clone(),
                 sealer: unlocked.sealer.clone(),
                 pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
             };
@@ -159,7 +160,8 @@ impl Drive {
         if self.is_left_to_upload() && !self.config.lock().unsent {
             self.remember(|config| config.unsent = true)?;
         }
-        let (objects, unlocked) = self.objects().await?;
+        let (store, meter, unlocked) = self.unlock_counted().await?;
+        let objects = Arc::new(Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none()));
         let drive_failed = |error: core_drive::DriveError| failure::drive(&error);
         let local = |error: io::Error| failure::local(&error);
         let device = self.registry.device();
@@ -171,7 +173,6 @@ impl Drive {
         let version = version.map_err(drive_failed)?;
         let directory = self.registry.directory(&self.name).join("look");
         let lock = lock(&self.registry.directory(&self.name))?;
-        let store = objects.store().clone();
         let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
         let reference = match held {
             Ok(held) => Some((store.clone(), held)),
@@ -190,6 +191,7 @@ impl Drive {
             journal,
             cache: Arc::new(Directory::create(&directory.join("cache")).map_err(local)?),
             store,
+            meter,
             sealer: unlocked.sealer,
             pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
         };

@@ -13,6 +13,7 @@ use holdall_core::format::id::ObjectKind;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::replica::{Progress, Replica, Replicated, Standing};
 use holdall_core::store::Store;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::url::StoreUrl;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub struct Replicas {
     hub: Arc<Replicated>,
     /// Of the primary.
     objects: Arc<Objects>,
+    /// Counts what is asked of them, beside what is asked of the primary.
+    meter: Meter,
     family: Family,
     running: Vec<Running>,
 }
@@ -45,17 +48,18 @@ impl Replicas {
     pub fn new(
         hub: Arc<Replicated>,
         primary: Arc<dyn Store>,
+        meter: Meter,
         unlocked: &Unlocked,
         pages: Option<sled::Tree>,
     ) -> Self {
         let pages = pages.map_or_else(PageCache::none, PageCache::sled);
         let objects = Arc::new(Objects::new(primary, unlocked.sealer.clone(), pages));
-        Self { hub, objects, family: unlocked.family.clone(), running: Vec::new() }
+        Self { hub, objects, meter, family: unlocked.family.clone(), running: Vec::new() }
     }
 
     /// Begins to keep a replica up, however long its store is away.
     fn begin(&mut self, config: &ReplicaConfig, stores: &Arc<Stores>) {
-        let store: Arc<dyn Store> = Arc::new(Later::new(stores.clone(), &config.store));
+        let store = self.meter.on(Arc::new(Later::new(stores.clone(), &config.store)));
         let family = Family::new(self.family.family, self.family.cipher, config.mode);
         let replica = Replica::new(store.clone(), self.objects.clone(), family, self.hub.add(store));
         let (progress, stop) = (replica.progress(), watch::Sender::new(false));

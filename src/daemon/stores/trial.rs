@@ -5,7 +5,7 @@ use crate::api::{Failure, StoreFinding, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
 use holdall_core::store::credentials::Credentials;
-use holdall_core::store::meter::Metered;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::probe::{Effort, Race, Report, probe};
 use holdall_core::store::url::StoreUrl;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,22 +27,18 @@ pub async fn of(
     work: Option<&Work>,
 ) -> Result<Report, Failure> {
     // Two that share nothing: what one stores the other must see.
-    let connections =
-        [Metered::new(stores.reach(url, credentials)?), Metered::new(stores.reach(url, credentials)?)];
+    let meter = Meter::default();
+    let connections = [meter.on(stores.reach(url, credentials)?), meter.on(stores.reach(url, credentials)?)];
     let tell = async {
         loop {
-            let asked = connections.iter().map(|connection| {
-                let requests = connection.requests();
-                requests.get + requests.put + requests.head + requests.list + requests.delete
-            });
             if let Some(work) = work {
-                work.progress("Testing the store", asked.sum(), 0, Unit::Items);
+                work.progress("Testing the store", meter.requests().total(), 0, Unit::Items);
             }
             tokio::time::sleep(PROGRESS_EVERY).await;
         }
     };
     let probed = tokio::select! { biased;
-        probed = probe([&connections[0], &connections[1]], effort, &now_ms) => probed,
+        probed = probe([&*connections[0], &*connections[1]], effort, &now_ms) => probed,
         () = tell => unreachable!("progress is told for ever"),
     };
     probed.map_err(|error| failure::at_store(failure::new_store(&error), &url.to_string()))
