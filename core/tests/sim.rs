@@ -632,11 +632,17 @@ impl World {
         let late = VolumeDevice(zombie.clone()).write(0, &model::data(stamp, 1), Durability::Ordered);
         let late = tokio::time::timeout(Duration::from_secs(60), late.wait()).await;
         if matches!(late, Ok(Ok(()))) {
-            let is_cut = self.rng.random_ratio(1, 4);
+            let (is_cut, faults) = (self.rng.random_ratio(1, 4), self.disks[index].faults());
+            if is_cut {
+                // So slow that the store has a fork first, if anything lets it.
+                self.disks[index].set_faults(DiskFaults { sync_time: Duration::from_secs(30), ..faults });
+            }
             let synced = tokio::select! { biased;
-                () = self.fork_is_there(), if is_cut => return End::TakenOver,
-                synced = tokio::time::timeout(HOURS, pusher(&zombie).sync()) => synced,
+                () = self.fork_is_there(), if is_cut => None,
+                synced = tokio::time::timeout(HOURS, pusher(&zombie).sync()) => Some(synced),
             };
+            self.disks[index].set_faults(faults);
+            let Some(synced) = synced else { return End::TakenOver };
             let state = pusher(&zombie).state().borrow().clone();
             match synced {
                 Ok(Ok(_)) | Ok(Err(PushError::Forked(_))) => {
@@ -662,8 +668,8 @@ impl World {
         let forks = || self.store.heads().len() - self.heads().len();
         let before = forks();
         // Of a store that is away nobody waits for it so closely.
-        for _ in 0..2000 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        for _ in 0..10_000 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
             if forks() > before {
                 return;
             }

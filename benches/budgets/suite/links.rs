@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 use world::World;
 
-/// Round trips, without a limit on bandwidth.
+/// Round trips at which all of it is measured.
 pub const ROUND_TRIPS_MS: [u64; 4] = [0, 20, 50, 100];
 /// Of these, the one at which the peers are looked at.
 const PEERS_ROUND_TRIP_MS: u64 = 50;

@@ -75,7 +75,7 @@ impl Plan {
             link_rounds: 3,
             rtt_percent: 100,
             saved_bytes: 64 << 20,
-            cold_bytes: [(100, 32 << 20), (1000, 192 << 20)].into(),
+            cold_bytes: [(100, 32 << 20), (1000, 512 << 20)].into(),
             peers_dirtied_bytes: 8 << 20,
             tree_files: 50_000,
             tree_directories: 2000,

@@ -38,17 +38,6 @@ const FAULTS: [Fault; 12] = [
     Fault::Zombie { later: 3 },
 ];
 
-/// An opening asks for more and is tried on a new machine each time, so of faults that look alike to it one will do.
-const FAULTS_OF_OPENINGS: [Fault; 7] = [
-    Fault::CutBeforeBody,
-    Fault::LostAnswer,
-    Fault::ShortAnswer,
-    Fault::come_back(503, 0),
-    Fault::PRECONDITION,
-    Fault::UNKNOWN,
-    Fault::Zombie { later: 3 },
-];
-
 /// A way to the store on which one request fails.
 trait Way: Send + Sync {
     /// The store as drives use it.
@@ -60,18 +49,18 @@ trait Way: Send + Sync {
 }
 
 pub async fn of_commits(place: Place) {
-    each(&place, &FAULTS, commits).await;
+    each(&place, commits).await;
 }
 
 pub async fn of_openings(place: Place) {
-    each(&place, &FAULTS_OF_OPENINGS, openings).await;
+    each(&place, openings).await;
 }
 
 /// Runs `test` for each kind of fault, on a drive and machines of its own.
-async fn each(place: &Place, wrongs: &[Fault], test: impl AsyncFn(&Drive, &dyn Way, &str, u128)) {
+async fn each(place: &Place, test: impl AsyncFn(&Drive, &dyn Way, &str, u128)) {
     let first = place.drive().await;
     let kinds: Vec<(String, Box<dyn Way>)> = match place.server {
-        Some(_) => wrongs.iter().map(|fault| Proxied::start(place, fault)).collect(),
+        Some(_) => FAULTS.iter().map(|fault| Proxied::start(place, fault)).collect(),
         None => LOCAL_FAULTS.iter().map(|fault| Local::start(place, *fault)).collect(),
     };
     join_all(kinds.iter().zip(1..).map(async |((kind, way), number): (&(String, Box<dyn Way>), u128)| {

@@ -4,15 +4,13 @@ use super::super::record::Row;
 use super::super::{Failure, Plan};
 use super::source::Source;
 use super::world::{World, sequential};
-use super::{link, rotated, row};
+use super::{ROUND_TRIPS_MS, link, rotated, row};
 use holdall_servers::delay::Delay;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Round trips at which it is measured.
-pub const ROUND_TRIPS_MS: [u64; 2] = [20, 50];
 /// What `cat` asks for at once.
 const PIECE_BYTES: usize = 128 << 10;
 /// Who has not reached the end by then is measured by what it has read.
