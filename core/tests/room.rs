@@ -8,11 +8,14 @@ mod bench;
 use bench::{Bench, GEOMETRY, LIMITS, device, run};
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
+use holdall_core::disk::{Disk, DiskFile};
 use holdall_core::map::PageCache;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -39,11 +42,15 @@ impl World {
     }
 
     async fn open(&self) -> Arc<Volume> {
+        self.open_with(Arc::new(Directory::create(&self.dir.path().join("cache")).unwrap())).await
+    }
+
+    async fn open_with(&self, cache: Arc<dyn Disk>) -> Arc<Volume> {
         let directory = |name| Arc::new(Directory::create(&self.dir.path().join(name)).unwrap());
         let environment = Environment {
             state: directory("state"),
             journal: directory("journal"),
-            cache: directory("cache"),
+            cache,
             store: Arc::new(self.bench.store.clone()),
             meter: Meter::default(),
             sealer: self.bench.sealer.clone(),
@@ -51,6 +58,39 @@ impl World {
         };
         let access = Access::Write { over_others: false, mounted: false };
         volume::open(environment, self.bench.drive, device(0), access, self.bench.limits).await.unwrap()
+    }
+}
+
+/// A directory on a disk of its own, of which others take what `total` lacks.
+struct Shared {
+    directory: Directory,
+    total: AtomicU64,
+}
+
+impl Disk for Shared {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
+        self.directory.open(name, create)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.directory.list()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.directory.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.directory.rename(from, to)
+    }
+
+    fn sync_names(&self) -> holdall_core::disk::Sync {
+        self.directory.sync_names()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let used = self.directory.open("blocks", false)?.allocated()?;
+        Ok(self.total.load(Relaxed).saturating_sub(used))
     }
 }
 
@@ -110,6 +150,34 @@ fn it_stays_below_its_limit_and_every_block_reads_back() {
             check(&volume, start, 1).await;
             below_limit(&volume);
         }
+        bench::close(volume).await;
+    });
+}
+
+#[test]
+fn where_others_fill_the_disk_the_cache_gives_way_and_comes_back() {
+    let world = World::new();
+    let directory = Directory::create(&world.dir.path().join("cache")).unwrap();
+    let disk = Arc::new(Shared { directory, total: AtomicU64::new(1 << 40) });
+    run(async {
+        let volume = world.open_with(disk.clone()).await;
+        fill(&volume, 1).await;
+        assert!(volume.status().cached_bytes > CACHE_BYTES / 2);
+        let left = CACHE_BYTES / 4;
+        disk.total.store(left, Relaxed);
+        // It is looked at every now and then.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            let cached = volume.status().cached_bytes;
+            assert!(cached <= left * 9 / 10, "{cached} of {left}: a tenth stays free");
+            check(&volume, start, 1).await;
+        }
+        disk.total.store(1 << 40, Relaxed);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, 1).await;
+        }
+        assert!(volume.status().cached_bytes > CACHE_BYTES / 2);
         bench::close(volume).await;
     });
 }

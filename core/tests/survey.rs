@@ -263,6 +263,48 @@ fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
 }
 
 #[test]
+fn what_was_metadata_stays_from_the_first_moment_of_the_next_opening_on() {
+    let mut world = World::new();
+    let needed = world.needed();
+    let bytes: u64 = needed.iter().map(BlockRange::byte_len).sum();
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        for start in (0..BLOCKS).step_by(256) {
+            volume.puller().demand(BlockRange::new(start, 256)).await.unwrap();
+        }
+        close(volume).await;
+    });
+    // All that can go, goes at once, and the store is away.
+    world.bench.limits.cache_bytes = 8 * bytes;
+    run(async {
+        let access = Access::Away { mounted: false };
+        let volume = world.open_for(1, Arc::new(Gone), access).await.unwrap();
+        until(&volume, |volume| volume.status().cached_bytes <= 8 * bytes).await;
+        assert!(are_local(&volume, &needed));
+        until(&volume, |volume| volume.status().has_metadata).await;
+        volume.shut_down().await.unwrap();
+    });
+    // What is none any more does not stay for ever.
+    let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap();
+    let film: Vec<_> = film.into_iter().map(|(_, run)| run).collect();
+    let noted = world.dir.path().join("1 cache/metadata.json");
+    let mut runs: Vec<(u64, u64)> = serde_json::from_slice(&std::fs::read(&noted).unwrap()).unwrap();
+    runs.extend(film.iter().map(|run| (run.start, run.end)));
+    std::fs::write(&noted, serde_json::to_vec(&runs).unwrap()).unwrap();
+    world.bench.limits.cache_bytes = 1 << 30;
+    run(async {
+        let volume = world.open_from_afar().await;
+        let is_kept = |volume: &Volume| film.iter().all(|run| volume.cache().residents().are_all_kept(*run));
+        assert!(is_kept(&volume));
+        until(&volume, |volume| volume.status().has_metadata).await;
+        assert!(!film.iter().any(|run| volume.cache().residents().is_any_kept(*run)));
+        assert!(needed.iter().all(|range| volume.cache().residents().are_all_kept(*range)));
+        close(volume).await;
+    });
+}
+
+#[test]
 fn where_metadata_does_not_come_first_nothing_comes_that_nobody_reads() {
     let mut world = World::new();
     world.bench.limits.metadata_first = false;

@@ -23,8 +23,19 @@ pub struct KnownDrive {
     pub uuid: Uuid,
     /// Its name.
     pub name: String,
-    /// Whether a process serves it at this moment: then it is in order, and left alone.
-    pub served: bool,
+    /// What the service does with it.
+    pub service: Service,
+}
+
+/// What the service does with a drive at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// It serves it: then it is in order, and left alone.
+    Serves,
+    /// It is opening it, or taking up what a former service has left: that is left alone too, and says nothing yet.
+    Opens,
+    /// Nothing.
+    Rests,
 }
 
 /// Looks, and changes nothing.
@@ -70,7 +81,7 @@ pub fn repair(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachE
     Ok(findings)
 }
 
-/// Every drive of which something may be left: known, noted, or with a directory of ours; but none that is served.
+/// Every drive of which something may be left: known, noted, or with a directory of ours; but none that is served or being opened.
 fn unserved(site: &Site, known: &[KnownDrive]) -> Result<BTreeMap<Uuid, String>, AttachError> {
     let mut drives = BTreeMap::new();
     let disks = site.dirs.disks();
@@ -83,11 +94,10 @@ fn unserved(site: &Site, known: &[KnownDrive]) -> Result<BTreeMap<Uuid, String>,
     let noted = Record::all(&records).map_err(|error| AttachError::io("look into", &records, error))?;
     drives.extend(noted.into_iter().map(|record| (record.uuid, record.name)));
     for drive in known {
-        if drive.served {
-            drives.remove(&drive.uuid);
-        } else {
-            drives.insert(drive.uuid, drive.name.clone());
-        }
+        match drive.service {
+            Service::Serves | Service::Opens => drives.remove(&drive.uuid),
+            Service::Rests => drives.insert(drive.uuid, drive.name.clone()),
+        };
     }
     Ok(drives)
 }
@@ -113,6 +123,10 @@ fn finding(name: &str, left: &Left) -> Option<Finding> {
 }
 
 fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, AttachError> {
+    if known.iter().any(|drive| drive.service == Service::Opens) {
+        // A keeper is being asked for what it keeps, or started.
+        return Ok(None);
+    }
     let socket = site.dirs.keeper_socket();
     let disks = site.dirs.disks();
     let mounts = crate::privileged::mountinfo::read()?;
@@ -137,7 +151,7 @@ fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, 
 }
 
 fn any_served(known: &[KnownDrive]) -> bool {
-    known.iter().any(|drive| drive.served)
+    known.iter().any(|drive| drive.service == Service::Serves)
 }
 
 fn used(holders: &[Holder]) -> Option<String> {

@@ -3,12 +3,12 @@
 use super::failure::{self, failure};
 use super::limits::Waits;
 use super::registry::{Config, Registry};
-use super::status::Shown;
+use super::status::{Phase, Shown};
 use super::stores::renewable::Renewable;
 use super::stores::{FamilyStore, Stores};
 use crate::api::{ActivityKind, Code, Failure};
 use crate::attach::Site;
-use crate::attach::doctor::KnownDrive;
+use crate::attach::doctor::{KnownDrive, Service};
 use crate::daemon::drives::Known;
 use crate::sizes::format_bytes;
 pub(super) use figures::forget as forget_figures;
@@ -165,7 +165,13 @@ impl Drive {
 
     /// For the doctor, who leaves alone what is served.
     pub fn for_doctor(&self) -> KnownDrive {
-        KnownDrive { uuid: self.uuid(), name: self.name.clone(), served: self.live.read().is_some() }
+        let is_opening = matches!(self.shown.lock().phase, Phase::Connecting | Phase::Recovering);
+        let service = match (is_opening, self.live.read().is_some()) {
+            (true, _) => Service::Opens,
+            (false, true) => Service::Serves,
+            (false, false) => Service::Rests,
+        };
+        KnownDrive { uuid: self.uuid(), name: self.name.clone(), service }
     }
 
     /// Changes what is remembered.

@@ -4,6 +4,8 @@ use crate::bench::{Bench, noise, wait_until};
 use crate::bus::Bus;
 use crate::person::Person;
 use crate::s3::with_drive;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 /// As much of NetworkManager as is asked.
@@ -108,4 +110,48 @@ fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
     b.ok(&["drive", "close", "d", "--wait"]);
     a.ok(&["daemon", "stop"]);
     assert_eq!(a.ok(&["limits"])["up_bytes_per_s"], RATE);
+}
+
+#[test]
+fn a_program_that_looks_into_one_file_after_another_is_slowed_down_until_it_may_go_on() {
+    const FILES: usize = 60;
+    let bench = Bench::new();
+    let store = format!("file://{}", bench.text("store"));
+    let a = Person::new(&bench, "a", &[]);
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.open();
+    let name = |number: usize| format!("picture {number:02}.jpg");
+    for number in 0..FILES {
+        let picture = noise(number as u64, 200_000);
+        std::fs::write(a.machine.mountpoint().join(name(number)), picture).unwrap();
+    }
+    a.ok(&["drive", "close", "d", "--wait"]);
+
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &store]);
+    b.open();
+    let reason = || {
+        let mut shown = None;
+        wait_until("it is ready", || {
+            let status = b.ok(&["drive", "status", "d"]);
+            shown = status["reason"].as_str().map(str::to_owned);
+            status["state"] == "Ready"
+        })
+        .unwrap();
+        shown
+    };
+    assert_eq!(reason(), None);
+    for number in 0..FILES {
+        let file = File::open(b.machine.mountpoint().join(name(number))).unwrap();
+        // The kernel reads no further than it is asked.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        file.read_exact_at(&mut [0; 4096], 0).unwrap();
+    }
+    let told = reason();
+    assert!(told.as_ref().is_some_and(|told| told.contains("holdall limits --indexers")), "{told:?}");
+    assert_eq!(b.ok(&["limits", "--indexers", "full"])["indexers"], "full");
+    assert_eq!(reason(), None);
+    b.ok(&["limits", "--indexers", "slow"]);
+    assert_eq!(reason(), told);
+    b.ok(&["drive", "close", "d", "--wait"]);
 }

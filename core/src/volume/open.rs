@@ -534,10 +534,13 @@ fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     cache.pin(&pinned.below(cache.valid().capacity()))?;
     let (dirty, pushes) = (journal.clone(), writer.is_some());
     let is_dirty = move |blocks| !pushes || dirty.is_dirty(blocks);
+    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
+    let (survey, beginning) = match limits.metadata_first {
+        true => Survey::new(size_blocks, &cache, disk.clone(), limits.cache_bytes),
+        false => Survey::none(size_blocks),
+    };
     let trace = Trace::start(disk.clone(), cache.valid().capacity());
     let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
-    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
-    let (survey, beginning) = Survey::new(size_blocks, limits.metadata_first);
     let puller = Puller::new(map.clone(), cache.clone(), journal.clone(), room.clone(), survey.files());
     let (pusher, rememberer) = writer.unzip();
     let remembered = rememberer.clone();

@@ -2,10 +2,13 @@
 //! requests, and stays. Then listings need no store, and offline only data of files can be missing.
 
 use super::Volume;
-use super::foresight;
+use super::{foresight, kept};
+use crate::bitmap::Bitmap;
+use crate::cache::Cache;
+use crate::disk::Disk;
 use crate::ext4::{FileAt, InodeNumber, Kind, Limits, Walk};
 use crate::pull::{Class, PullError, Puller};
-use crate::units::BlockRange;
+use crate::units::{BLOCK_BYTES, BlockRange};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -18,8 +21,8 @@ use tokio::time::Instant;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So long after all metadata is local its journal is pulled too.
 const JOURNAL_AFTER: Duration = Duration::from_secs(60);
-/// So often what was read first is kept, for an opening after a crash.
-const TRACE_EVERY: Duration = Duration::from_secs(60);
+/// So often what is of use at the next opening is noted, for one after a crash.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// After metadata could not be pulled.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// Of the cache's limit, what metadata may keep: one part in so many.
@@ -41,6 +44,8 @@ pub(super) struct Survey {
     is_mountable: watch::Receiver<Option<bool>>,
     // Held to look something up, and to learn from what is local; never across a pull.
     walk: Arc<RwLock<Walk>>,
+    /// Where what is metadata is noted for the next opening.
+    disk: Option<Arc<dyn Disk>>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -49,32 +54,38 @@ pub(super) struct Survey {
 pub(super) struct Beginning(Option<(Running, mpsc::Receiver<BlockRange>)>);
 
 impl Survey {
-    /// What is to begin; or what looks at nothing, and knows of no metadata.
-    pub fn new(size_blocks: u64, is_on: bool) -> (Self, Beginning) {
+    /// What is to begin, with a cache of so many bytes at most, beside which `disk` has what was noted at the last opening.
+    pub fn new(size_blocks: u64, cache: &Cache, disk: Arc<dyn Disk>, limit_bytes: u64) -> (Self, Beginning) {
         let (misses, missed) = mpsc::channel(MISSES_MAX);
-        let (complete, is_complete) = watch::channel(!is_on);
+        let (complete, is_complete) = watch::channel(false);
         let (mountable, is_mountable) = watch::channel(None);
         let walk = Arc::new(RwLock::new(Walk::new(size_blocks, Limits::default())));
-        if !is_on {
-            mountable.send_replace(Some(false));
-            let survey = Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
-            return (survey, Beginning(None));
-        }
-        let seen = VecDeque::new();
-        let (kept_blocks, completed_at, traced_at) = (0, None, None);
+        let before = kept::again(&*disk, cache, kept_most(limit_bytes));
         let running = Running {
             volume: Weak::new(),
             walk: walk.clone(),
             size_blocks,
-            kept_blocks,
+            kept_blocks: 0,
+            before,
+            has_changed: false,
             complete,
             mountable,
-            completed_at,
-            traced_at,
-            seen,
+            completed_at: None,
+            noted_at: None,
+            seen: VecDeque::new(),
         };
-        let survey = Self { misses, is_complete, is_mountable, walk, task: Mutex::new(None) };
+        let survey =
+            Self { misses, is_complete, is_mountable, walk, disk: Some(disk), task: Mutex::new(None) };
         (survey, Beginning(Some((running, missed))))
+    }
+
+    /// What looks at nothing, and knows of no metadata.
+    pub fn none(size_blocks: u64) -> (Self, Beginning) {
+        let walk = Arc::new(RwLock::new(Walk::new(size_blocks, Limits::default())));
+        let (misses, is_complete, is_mountable) =
+            (mpsc::channel(MISSES_MAX).0, watch::channel(true).1, watch::channel(Some(false)).1);
+        let survey = Self { misses, is_complete, is_mountable, walk, disk: None, task: Mutex::new(None) };
+        (survey, Beginning(None))
     }
 
     /// Begins, now that the volume is there.
@@ -119,6 +130,13 @@ impl Survey {
         *self.is_complete.borrow()
     }
 
+    /// Notes what is metadata, for the next opening, as soon as all of it is known.
+    pub fn note(&self, cache: &Cache) {
+        if let Some(disk) = self.disk.as_ref().filter(|_| self.is_complete()) {
+            kept::note(&**disk, cache);
+        }
+    }
+
     /// Ends.
     pub async fn stop(&self) {
         let task = self.task.lock().take();
@@ -135,17 +153,27 @@ impl Drop for Survey {
     }
 }
 
+/// Blocks of metadata that may stay, of a cache of so many bytes at most.
+fn kept_most(limit_bytes: u64) -> u64 {
+    limit_bytes / BLOCK_BYTES / KEPT_SHARE
+}
+
 struct Running {
     volume: Weak<Volume>,
     walk: Arc<RwLock<Walk>>,
     size_blocks: u64,
+    /// How many blocks stay. Of what was metadata at the last opening only once it is known what still is.
     kept_blocks: u64,
     complete: watch::Sender<bool>,
     mountable: watch::Sender<Option<bool>>,
+    /// What was metadata at the last opening, and stays until it is known what is metadata now.
+    before: Vec<BlockRange>,
+    /// Whether other blocks stay than were noted.
+    has_changed: bool,
     /// When all metadata was first local.
     completed_at: Option<Instant>,
-    /// When what was read first was kept last.
-    traced_at: Option<Instant>,
+    /// When what is of use at the next opening was noted last.
+    noted_at: Option<Instant>,
     /// Files that were looked at.
     seen: VecDeque<InodeNumber>,
 }
@@ -166,7 +194,7 @@ impl Running {
                 self.foresee(blocks);
             }
             let Some(volume) = self.volume.upgrade() else { return };
-            self.keep_trace(&volume);
+            self.note(&volume);
             let mut walk = self.walk.write();
             for range in volume.cache.residents().take_written() {
                 walk.written(range);
@@ -207,6 +235,7 @@ impl Running {
             if let Err(error) = fed {
                 // There is no ext4 here yet, or none that is known: nothing to be pulled first.
                 tracing::debug!(%error, "the drive's file system is not looked at");
+                self.let_go();
                 self.complete.send_replace(true);
                 self.mountable.send_replace(Some(true));
                 return Some(Ok(()));
@@ -222,6 +251,7 @@ impl Running {
         match self.completed_at {
             None => {
                 self.completed_at = Some(Instant::now());
+                self.let_go();
                 self.pull_trace(puller);
                 let is_whole = || journal.iter().all(|range| puller.missing(*range).is_empty());
                 self.mountable.send_replace(Some(!self.walk.read().needs_recovery() || is_whole()));
@@ -246,30 +276,52 @@ impl Running {
         }
     }
 
-    /// Keeps what was read first, every now and then, once that of the last opening was looked at.
-    fn keep_trace(&mut self, volume: &Volume) {
-        if self.traced_at.or(self.completed_at).is_some_and(|at| at.elapsed() >= TRACE_EVERY) {
+    /// Notes what is of use at the next opening, every now and then, once what was noted at the last one was looked at.
+    fn note(&mut self, volume: &Volume) {
+        if self.noted_at.or(self.completed_at).is_some_and(|at| at.elapsed() >= NOTE_EVERY) {
             volume.trace.save();
-            self.traced_at = Some(Instant::now());
+            if std::mem::take(&mut self.has_changed) {
+                volume.survey.note(&volume.cache);
+            }
+            self.noted_at = Some(Instant::now());
         }
+    }
+
+    /// What is metadata is known: of what was, the rest may go.
+    fn let_go(&mut self) {
+        let Some(volume) = self.volume.upgrade() else { return };
+        let now = Bitmap::new(volume.cache.valid().capacity());
+        for (range, _) in self.walk.read().metadata().into_iter().filter(|(_, kind)| Self::is_kept(*kind)) {
+            now.set(range);
+        }
+        let gone = kept::let_go(&volume.cache, &std::mem::take(&mut self.before), &now);
+        self.has_changed |= gone > 0;
+        // What stays of it counts from here on.
+        self.kept_blocks = volume.cache.residents().kept_blocks();
     }
 
     /// Has what was found pulled, and kept as far as that is sensible.
     fn keep(&mut self, volume: &Arc<Volume>) {
-        let most = volume.room.limit() / crate::units::BLOCK_BYTES / KEPT_SHARE;
+        let most = kept_most(volume.room.limit());
         let found = self.walk.write().found();
         for (range, kind) in found {
-            if !Self::is_needed(kind) && kind != Kind::Journal {
+            if !Self::is_kept(kind) {
                 continue;
             }
             if self.kept_blocks + range.count() <= most && !volume.cache.residents().are_all_kept(range) {
                 self.kept_blocks += range.count();
+                self.has_changed = true;
                 volume.cache.residents().keep(range);
             }
             if kind != Kind::Journal {
                 volume.puller.want(Class::Metadata, range);
             }
         }
+    }
+
+    /// Whether it stays.
+    fn is_kept(kind: Kind) -> bool {
+        Self::is_needed(kind) || kind == Kind::Journal
     }
 
     /// Whether programs read it.
@@ -295,7 +347,7 @@ impl Running {
     fn foresee(&mut self, blocks: BlockRange) {
         let walk = self.walk.read();
         let Some((inode, at)) = walk.owner_of(blocks.start) else { return };
-        if at * crate::units::BLOCK_BYTES >= crate::formats::HEAD_BYTES || self.seen.contains(&inode) {
+        if at * BLOCK_BYTES >= crate::formats::HEAD_BYTES || self.seen.contains(&inode) {
             return;
         }
         let (Some(runs), Some(len)) = (walk.runs_of(inode), walk.size_of(inode)) else { return };

@@ -1,20 +1,17 @@
 //! What was read first after an opening: it is pulled early after the next one, since people begin their day with the
 //! same files. Noted by chunk, as far as it is data of files, and kept in a small file that may vanish.
 
+use super::notes;
 use crate::bitmap::Bitmap;
 use crate::disk::Disk;
 use crate::units::{BlockRange, CHUNK_BLOCKS, ChunkIndex};
 use parking_lot::Mutex;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 const NAME: &str = "trace.json";
-const TEMPORARY: &str = "trace.json.new";
 /// Chunks of one trace at most (256 MiB).
 const CHUNKS_MAX: usize = 4096;
-/// A file that is longer is none of ours.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// The trace of one opening.
 pub(super) struct Trace {
@@ -25,18 +22,26 @@ pub(super) struct Trace {
     seen: Bitmap,
     // Held to add one.
     chunks: Mutex<Vec<u64>>,
+    /// How many were kept last.
+    kept: AtomicUsize,
 }
 
 impl Trace {
     /// Begins to note, for a drive with room for so many blocks.
     pub fn start(disk: Arc<dyn Disk>, capacity: u64) -> Self {
         let seen = Bitmap::new(capacity.div_ceil(CHUNK_BLOCKS));
-        Self { disk, is_noting: AtomicBool::new(true), seen, chunks: Mutex::default() }
+        Self {
+            disk,
+            is_noting: AtomicBool::new(true),
+            seen,
+            chunks: Mutex::default(),
+            kept: AtomicUsize::new(0),
+        }
     }
 
     /// The trace of the last opening, in the order of its reads. Empty where there is none.
     pub fn last(&self) -> Vec<ChunkIndex> {
-        let chunks = load(&*self.disk).unwrap_or_default();
+        let chunks: Vec<u64> = notes::load(&*self.disk, NAME).unwrap_or_default();
         chunks.into_iter().take(CHUNKS_MAX).map(ChunkIndex).collect()
     }
 
@@ -63,26 +68,11 @@ impl Trace {
     /// Keeps what was noted so far for the next opening. Where nothing was read, what was noted before stays.
     pub fn save(&self) {
         let chunks = self.chunks.lock().clone();
-        if chunks.is_empty() {
+        if self.kept.swap(chunks.len(), Relaxed) == chunks.len() {
             return;
         }
-        if let Err(error) = store(&*self.disk, &chunks) {
+        if let Err(error) = notes::store(&*self.disk, NAME, &chunks) {
             tracing::debug!(%error, "what was read first is not noted");
         }
     }
-}
-
-fn load(disk: &dyn Disk) -> io::Result<Vec<u64>> {
-    let file = disk.open(NAME, false)?;
-    let len = file.len()?.min(BYTES_MAX);
-    let mut bytes = vec![0; len as usize];
-    file.read_at(&mut bytes, 0)?;
-    Ok(serde_json::from_slice(&bytes)?)
-}
-
-fn store(disk: &dyn Disk, chunks: &[u64]) -> io::Result<()> {
-    let file = disk.open(TEMPORARY, true)?;
-    file.set_len(0)?;
-    file.write_at(&serde_json::to_vec(chunks)?, 0)?;
-    disk.rename(TEMPORARY, NAME)
 }

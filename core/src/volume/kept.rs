@@ -1,0 +1,53 @@
+//! What was metadata when the drive was open last. It stays from the next opening's first moment on: until the file system has been looked at
+//! nobody knows what is metadata, and that takes the store where not all of it is here.
+
+use super::notes;
+use crate::bitmap::Bitmap;
+use crate::cache::Cache;
+use crate::disk::Disk;
+use crate::units::BlockRange;
+
+const NAME: &str = "metadata.json";
+
+/// Has what was metadata stay, `most` blocks of it. Returns what that is.
+pub(super) fn again(disk: &dyn Disk, cache: &Cache, most: u64) -> Vec<BlockRange> {
+    let all = BlockRange { start: 0, end: cache.valid().capacity() };
+    let noted: Vec<(u64, u64)> = notes::load(disk, NAME).unwrap_or_default();
+    let runs = noted.into_iter().map(|(start, end)| BlockRange { start, end }.intersect(&all));
+    let mut room = most;
+    let fits = |run: &BlockRange| {
+        room = room.saturating_sub(run.count());
+        room > 0
+    };
+    let kept: Vec<_> = runs.filter(|run| run.start < run.end).take_while(fits).collect();
+    kept.iter().for_each(|run| cache.residents().keep(*run));
+    kept
+}
+
+/// Of what was metadata, lets go what is none any more. Returns how many blocks that were.
+pub(super) fn let_go(cache: &Cache, before: &[BlockRange], now: &Bitmap) -> u64 {
+    let mut count = 0;
+    for range in before {
+        let mut at = range.start;
+        while at < range.end {
+            let (stays, run) = now.run(BlockRange { start: at, end: range.end });
+            if !stays {
+                cache.residents().let_go(run, cache.valid());
+                count += run.count();
+            }
+            at = run.end;
+        }
+    }
+    count
+}
+
+/// Notes what is metadata now.
+pub(super) fn note(disk: &dyn Disk, cache: &Cache) {
+    let runs: Vec<_> = cache.residents().kept().into_iter().map(|run| (run.start, run.end)).collect();
+    if runs.is_empty() {
+        return;
+    }
+    if let Err(error) = notes::store(disk, NAME, &runs) {
+        tracing::debug!(%error, "what is metadata is not noted");
+    }
+}

@@ -1,0 +1,27 @@
+//! Small files beside the cache that may vanish, or be of another time: what was of use at the last opening, for the next one.
+
+use crate::disk::Disk;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io;
+
+/// A file that is longer is none of ours.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// What was kept under `name`.
+pub(super) fn load<T: DeserializeOwned>(disk: &dyn Disk, name: &str) -> io::Result<T> {
+    let file = disk.open(name, false)?;
+    let len = file.len()?.min(BYTES_MAX);
+    let mut bytes = vec![0; len as usize];
+    file.read_at(&mut bytes, 0)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Keeps it under `name`, whole or not at all. Not synced: after a power cut it may be an older one.
+pub(super) fn store<T: Serialize>(disk: &dyn Disk, name: &str, what: &T) -> io::Result<()> {
+    let temporary = format!("{name}.new");
+    let file = disk.open(&temporary, true)?;
+    file.set_len(0)?;
+    file.write_at(&serde_json::to_vec(what)?, 0)?;
+    disk.rename(&temporary, name)
+}
