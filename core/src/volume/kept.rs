@@ -14,12 +14,14 @@ pub(super) fn again(disk: &dyn Disk, cache: &Cache, most: u64) -> Vec<BlockRange
     let all = BlockRange { start: 0, end: cache.valid().capacity() };
     let noted: Vec<(u64, u64)> = notes::load(disk, NAME).unwrap_or_default();
     let runs = noted.into_iter().map(|(start, end)| BlockRange { start, end }.intersect(&all));
-    let mut room = most;
+    let mut count = 0;
+    // What is too large, such as the file system's journal, leaves room for the rest.
     let fits = |run: &BlockRange| {
-        room = room.saturating_sub(run.count());
-        room > 0
+        let is_in = run.start < run.end && count + run.count() <= most;
+        count += if is_in { run.count() } else { 0 };
+        is_in
     };
-    let kept: Vec<_> = runs.filter(|run| run.start < run.end).take_while(fits).collect();
+    let kept: Vec<_> = runs.filter(fits).collect();
     kept.iter().for_each(|run| cache.residents().keep(*run));
     kept
 }
