@@ -114,11 +114,6 @@ impl Residents {
         }
     }
 
-    /// Runs of blocks of metadata, in order.
-    pub fn kept(&self) -> Vec<BlockRange> {
-        self.kept.runs(BlockRange { start: 0, end: self.kept.capacity() }).collect()
-    }
-
     /// Blocks of metadata.
     pub fn kept_blocks(&self) -> u64 {
         self.kept.count_all()

@@ -94,7 +94,7 @@ impl Volume {
             pusher.stop().await;
         }
         self.survey.stop().await;
-        self.survey.note(&self.cache);
+        self.survey.note();
         self.trace.save();
         self.pins.stop().await;
         self.keeper.stop().await;

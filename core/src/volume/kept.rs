@@ -43,9 +43,9 @@ pub(super) fn let_go(cache: &Cache, before: &[BlockRange], now: &Bitmap) -> u64 
     count
 }
 
-/// Notes what is metadata now.
-pub(super) fn note(disk: &dyn Disk, cache: &Cache) {
-    let runs: Vec<_> = cache.residents().kept().into_iter().map(|run| (run.start, run.end)).collect();
+/// Notes what is metadata now, what is to stay first of all at first.
+pub(super) fn note(disk: &dyn Disk, runs: impl Iterator<Item = BlockRange>) {
+    let runs: Vec<_> = runs.map(|run| (run.start, run.end)).collect();
     if runs.is_empty() {
         return;
     }

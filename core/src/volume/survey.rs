@@ -131,10 +131,13 @@ impl Survey {
     }
 
     /// Notes what is metadata, for the next opening, as soon as all of it is known.
-    pub fn note(&self, cache: &Cache) {
-        if let Some(disk) = self.disk.as_ref().filter(|_| self.is_complete()) {
-            kept::note(&**disk, cache);
-        }
+    pub fn note(&self) {
+        let Some(disk) = self.disk.as_ref().filter(|_| self.is_complete()) else { return };
+        let metadata = self.walk.read().metadata();
+        // The journal is large, and the rest does not need it.
+        let (needed, journal): (Vec<_>, Vec<_>) =
+            metadata.into_iter().filter(|(_, kind)| is_kept(*kind)).partition(|(_, kind)| is_needed(*kind));
+        kept::note(&**disk, needed.into_iter().chain(journal).map(|(range, _)| range));
     }
 
     /// Ends.
@@ -150,6 +153,30 @@ impl Survey {
 impl Drop for Survey {
     fn drop(&mut self) {
         self.task.lock().iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Whether it stays.
+fn is_kept(kind: Kind) -> bool {
+    is_needed(kind) || kind == Kind::Journal
+}
+
+/// Whether programs read it.
+fn is_needed(kind: Kind) -> bool {
+    match kind {
+        // Of its journal a mount reads what is live, by itself: it can wait.
+        Kind::Backup | Kind::Reserve | Kind::Journal => false,
+        Kind::Superblock
+        | Kind::Descriptors
+        | Kind::BlockBitmap
+        | Kind::InodeBitmap
+        | Kind::InodeTable
+        | Kind::Mapping
+        | Kind::Directory
+        | Kind::Symlink
+        | Kind::Attributes
+        | Kind::JournalHead
+        | Kind::Special => true,
     }
 }
 
@@ -219,7 +246,7 @@ impl Running {
                 // Directories and bitmaps are wanted, and read by nobody here.
                 let metadata = self.walk.read().metadata().into_iter();
                 let ranges: Vec<_> =
-                    metadata.filter(|(_, kind)| Self::is_needed(*kind)).map(|(range, _)| range).collect();
+                    metadata.filter(|(_, kind)| is_needed(*kind)).map(|(range, _)| range).collect();
                 let pulled = puller.pull_all(Class::Metadata, &ranges).await;
                 if pulled.is_ok() {
                     self.is_here(&puller);
@@ -281,7 +308,7 @@ impl Running {
         if self.noted_at.or(self.completed_at).is_some_and(|at| at.elapsed() >= NOTE_EVERY) {
             volume.trace.save();
             if std::mem::take(&mut self.has_changed) {
-                volume.survey.note(&volume.cache);
+                volume.survey.note();
             }
             self.noted_at = Some(Instant::now());
         }
@@ -291,7 +318,7 @@ impl Running {
     fn let_go(&mut self) {
         let Some(volume) = self.volume.upgrade() else { return };
         let now = Bitmap::new(volume.cache.valid().capacity());
-        for (range, _) in self.walk.read().metadata().into_iter().filter(|(_, kind)| Self::is_kept(*kind)) {
+        for (range, _) in self.walk.read().metadata().into_iter().filter(|(_, kind)| is_kept(*kind)) {
             now.set(range);
         }
         let gone = kept::let_go(&volume.cache, &std::mem::take(&mut self.before), &now);
@@ -305,7 +332,7 @@ impl Running {
         let most = kept_most(volume.room.limit());
         let found = self.walk.write().found();
         for (range, kind) in found {
-            if !Self::is_kept(kind) {
+            if !is_kept(kind) {
                 continue;
             }
             if self.kept_blocks + range.count() <= most && !volume.cache.residents().are_all_kept(range) {
@@ -316,30 +343,6 @@ impl Running {
             if kind != Kind::Journal {
                 volume.puller.want(Class::Metadata, range);
             }
-        }
-    }
-
-    /// Whether it stays.
-    fn is_kept(kind: Kind) -> bool {
-        Self::is_needed(kind) || kind == Kind::Journal
-    }
-
-    /// Whether programs read it.
-    fn is_needed(kind: Kind) -> bool {
-        match kind {
-            // Of its journal a mount reads what is live, by itself: it can wait.
-            Kind::Backup | Kind::Reserve | Kind::Journal => false,
-            Kind::Superblock
-            | Kind::Descriptors
-            | Kind::BlockBitmap
-            | Kind::InodeBitmap
-            | Kind::InodeTable
-            | Kind::Mapping
-            | Kind::Directory
-            | Kind::Symlink
-            | Kind::Attributes
-            | Kind::JournalHead
-            | Kind::Special => true,
         }
     }
 
