@@ -30,6 +30,8 @@ pub(super) struct Window {
     answer: Option<(Instant, Duration)>,
     /// Since when answers are waited for that nothing else delays.
     probing: Option<Instant>,
+    /// Nothing was under way when what comes next was asked for.
+    was_idle: bool,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,8 @@ impl Window {
         if elapsed >= INTERVAL {
             let rate = (interval.bytes as f64 / elapsed.as_secs_f64()) as u64;
             let is_best = self.rates.front().is_some_and(|(_, best)| rate > *best);
-            if interval.is_full || is_best {
+            // While it is closed for an answer, it is not the link that lets little through.
+            if interval.is_full && self.probing.is_none() || is_best {
                 keep_best(&mut self.rates, (now, rate));
             }
             *interval = begin(now);
@@ -67,7 +70,8 @@ impl Window {
     /// A full window delays its own answers, and a window that went by them would grow and grow. So when the shortest one
     /// is old, the window closes, until one came that nothing else was under way with (the way of BBR's ProbeRTT).
     fn measure_answer(&mut self, took: Duration, now: Instant) {
-        let is_alone = self.probing.is_some_and(|since| now - took >= since);
+        let is_first = std::mem::take(&mut self.was_idle);
+        let is_alone = is_first || self.probing.is_some_and(|since| now - took >= since);
         let is_shortest = self.answer.is_none_or(|(_, shortest)| took <= shortest);
         if is_alone || is_shortest {
             self.answer = Some((now, took));
@@ -80,6 +84,7 @@ impl Window {
     /// Nothing is under way: what comes later is measured anew.
     pub(super) fn note_idle(&mut self) {
         self.interval = None;
+        self.was_idle = true;
     }
 
     /// Bytes of the background that may be under way.
@@ -155,6 +160,25 @@ mod tests {
         let mut window = Window::default();
         settle(&mut window, MIB, Duration::from_millis(50), Instant::now());
         assert!(window.bytes() <= 3 * MIB, "{}", window.bytes());
+    }
+
+    #[test]
+    fn who_begins_after_a_pause_has_the_whole_window_at_once() {
+        let (rate, round_trip) = (12 * MIB, Duration::from_millis(100));
+        let mut window = Window::default();
+        let mut now = settle(&mut window, rate, round_trip, Instant::now());
+        let full = window.bytes();
+        window.note_idle();
+        now += 3 * MEMORY;
+        // A little longer than the shortest one ever was.
+        now += round_trip + Duration::from_millis(5);
+        window.ended(64 << 10, round_trip + Duration::from_millis(5), now);
+        for _ in 0..4 {
+            assert!(window.bytes() >= full * 9 / 10, "{} of {full}", window.bytes());
+            now += Duration::from_millis(20);
+            window.ended(64 << 10, round_trip + Duration::from_millis(20), now);
+            window.note_full();
+        }
     }
 
     #[test]
