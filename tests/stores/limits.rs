@@ -114,15 +114,15 @@ fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
 
 #[test]
 fn a_program_that_looks_into_one_file_after_another_is_slowed_down_until_it_may_go_on() {
-    const FILES: usize = 60;
+    const FILES: usize = 200;
     let bench = Bench::new();
     let store = format!("file://{}", bench.text("store"));
     let a = Person::new(&bench, "a", &[]);
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
     a.open();
-    let name = |number: usize| format!("picture {number:02}.jpg");
+    let name = |number: usize| format!("picture {number:03}.jpg");
     for number in 0..FILES {
-        let picture = noise(number as u64, 200_000);
+        let picture = noise(number as u64, 40_000);
         std::fs::write(a.machine.mountpoint().join(name(number)), picture).unwrap();
     }
     a.ok(&["drive", "close", "d", "--wait"]);
