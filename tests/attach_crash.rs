@@ -6,7 +6,7 @@
 mod support;
 
 use holdall::api::Finding;
-use holdall::attach::doctor;
+use holdall::attach::doctor::{self, Service};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -35,7 +35,7 @@ fn close(bench: &Bench, mut daemon: support::Daemon) {
     daemon.hear("closed");
     daemon.finished();
     bench.assert_nothing_left();
-    let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+    let findings = doctor::diagnose(&bench.site, &bench.known(Service::Rests)).unwrap();
     assert!(about_drives(&findings).is_empty(), "{findings:#?}");
 }
 
@@ -50,7 +50,7 @@ fn the_next_daemon_gets_on_wherever_its_predecessor_was_killed() {
         // What the keeper has can be gone on with; before, there is nothing to go on with.
         let resumes = !matches!(step, "Recorded" | "DiskMounted");
         daemon.hear(if resumes { "resumed" } else { "attached" });
-        let findings = doctor::diagnose(&bench.site, &bench.known(true)).unwrap();
+        let findings = doctor::diagnose(&bench.site, &bench.known(Service::Serves)).unwrap();
         assert!(about_drives(&findings).is_empty(), "{step}: {findings:#?}");
         close(&bench, daemon);
     }
@@ -99,13 +99,16 @@ fn the_doctor_takes_down_what_is_left_wherever_a_daemon_was_killed() {
         if keeper_dies && step != "Recorded" {
             kill_keeper(&bench);
         }
-        let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+        // What a service is taking up is left to it.
+        let findings = doctor::repair(&bench.site, &bench.known(Service::Opens)).unwrap();
+        assert!(about_drives(&findings).is_empty(), "{step}: {findings:#?}");
+        let findings = doctor::diagnose(&bench.site, &bench.known(Service::Rests)).unwrap();
         assert_eq!(about_drives(&findings).is_empty(), step == "Recorded", "{step}: {findings:#?}");
-        let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+        let findings = doctor::repair(&bench.site, &bench.known(Service::Rests)).unwrap();
         let unrepaired = |finding: &&&Finding| !finding.repaired;
         assert_eq!(about_drives(&findings).iter().filter(unrepaired).count(), 0, "{step}: {findings:#?}");
         bench.assert_nothing_left();
-        let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+        let findings = doctor::diagnose(&bench.site, &bench.known(Service::Rests)).unwrap();
         assert!(about_drives(&findings).is_empty(), "{step}: {findings:#?}");
 
         let mut daemon = bench.start("loop", None);
@@ -197,9 +200,9 @@ fn the_doctor_looks_at_a_daemon_that_hangs_without_hanging_and_takes_it_down() {
         let mut open = open;
         open.write_all(&pattern(1)).and_then(|()| open.sync_all())
     });
-    let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+    let findings = doctor::diagnose(&bench.site, &bench.known(Service::Rests)).unwrap();
     assert!(about_drives(&findings)[0].detail.contains(bench.mountpoint().to_str().unwrap()));
-    let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+    let findings = doctor::repair(&bench.site, &bench.known(Service::Rests)).unwrap();
     assert!(about_drives(&findings).iter().all(|finding| finding.repaired), "{findings:#?}");
     assert!(waiting.join().unwrap().is_err(), "who waited gets an error");
     drop(daemon);
@@ -221,7 +224,7 @@ fn what_was_fsynced_is_there_after_daemon_and_keeper_died_under_an_open_file() {
     drop(daemon);
     kill_keeper(&bench);
 
-    let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+    let findings = doctor::repair(&bench.site, &bench.known(Service::Rests)).unwrap();
     let findings = about_drives(&findings);
     let drive = findings.iter().find(|finding| finding.subject.starts_with("drive ")).unwrap();
     let this = std::process::id().to_string();

@@ -6,8 +6,9 @@
 mod support;
 
 use holdall::api::AttachMode;
+use holdall::attach;
+use holdall::attach::doctor::{self, Service};
 use holdall::attach::filesystem::{self, MountOptions};
-use holdall::attach::{self, doctor};
 use holdall_core::device::BlockDevice;
 use holdall_nbd::kernel;
 use std::fs::File;
@@ -128,10 +129,10 @@ fn guest_doctor() {
         let mut daemon = bench.start("nbd", Some(step));
         daemon.hear(step);
         drop(daemon);
-        let findings = doctor::diagnose(&bench.site, &bench.known(false)).unwrap();
+        let findings = doctor::diagnose(&bench.site, &bench.known(Service::Rests)).unwrap();
         let left = findings.iter().any(|finding| finding.subject.starts_with("drive ") && !finding.ok);
         assert_eq!(left, step != "Recorded", "{step}: {findings:#?}");
-        let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+        let findings = doctor::repair(&bench.site, &bench.known(Service::Rests)).unwrap();
         let drives = || findings.iter().filter(|finding| finding.subject.starts_with("drive "));
         assert!(drives().all(|finding| finding.repaired), "{step}: {findings:#?}");
         bench.assert_nothing_left();
@@ -170,7 +171,7 @@ fn guest_open_file() {
     let mut open = File::create(&path).unwrap();
     open.write_all(b"dear").and_then(|()| open.sync_all()).unwrap();
     drop(daemon);
-    let findings = doctor::repair(&bench.site, &bench.known(false)).unwrap();
+    let findings = doctor::repair(&bench.site, &bench.known(Service::Rests)).unwrap();
     let drive = findings.iter().find(|finding| finding.subject.starts_with("drive ")).unwrap();
     let this = std::process::id().to_string();
     assert!(drive.repaired && drive.action.as_ref().unwrap().contains(&this), "{drive:?}");

@@ -9,7 +9,7 @@ mod writer;
 #[allow(unused_imports, reason = "each test binary uses its part")]
 pub use writer::{Writer, pattern, verify};
 
-use holdall::attach::doctor::KnownDrive;
+use holdall::attach::doctor::{KnownDrive, Service};
 use holdall::attach::{self, Dirs, Identity, Site};
 use holdall::privileged::Deputy;
 use holdall_core::device::{Allocation, Answer, BlockDevice, DeviceGeometry, Durability, ReadLease, Zeroing};
@@ -93,8 +93,8 @@ impl Bench {
         Daemon::start(&mut command)
     }
 
-    pub fn known(&self, served: bool) -> Vec<KnownDrive> {
-        vec![KnownDrive { uuid: self.identity.uuid, name: self.identity.name.clone(), served }]
+    pub fn known(&self, service: Service) -> Vec<KnownDrive> {
+        vec![KnownDrive { uuid: self.identity.uuid, name: self.identity.name.clone(), service }]
     }
 
     /// Nothing of this test is mounted, attached or running any more.
