@@ -113,7 +113,7 @@ impl Drives {
             all.iter().try_for_each(|drive| drive.fits_cache(bytes))?;
         }
         let limits = self.limits().set(changes)?;
-        if changes.cache_bytes.is_some() {
+        if changes.cache_bytes.is_some() || changes.indexers.is_some() {
             all.iter().for_each(|drive| drive.apply_limits());
         }
         Ok(limits)
