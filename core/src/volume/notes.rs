@@ -17,7 +17,8 @@ pub(super) fn load<T: DeserializeOwned>(disk: &dyn Disk, name: &str) -> io::Resu
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Keeps it under `name`, whole or not at all. Not synced: after a power cut it may be an older one.
+/// Keeps it under `name`. Not synced, since nothing rests on it: after a power cut it may be an older one, or one that cannot be read, which
+/// is as none.
 pub(super) fn store<T: Serialize>(disk: &dyn Disk, name: &str, what: &T) -> io::Result<()> {
     let temporary = format!("{name}.new");
     let file = disk.open(&temporary, true)?;

@@ -59,7 +59,7 @@ pub struct Environment {
     pub cache: Arc<dyn Disk>,
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Has counted what was asked of it, and of the drive's other stores, as it reached them.
+    /// Counts what is asked of it, and of the drive's other stores. `store` has to be built on [`Meter::on`]: what goes past that is not counted.
     pub meter: Meter,
     /// The family's keys.
     pub sealer: Arc<Sealer>,

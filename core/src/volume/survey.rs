@@ -307,7 +307,8 @@ impl Running {
     fn note(&mut self, volume: &Volume) {
         if self.noted_at.or(self.completed_at).is_some_and(|at| at.elapsed() >= NOTE_EVERY) {
             volume.trace.save();
-            if std::mem::take(&mut self.has_changed) {
+            // Until all of it is known, what was noted before says more.
+            if volume.survey.is_complete() && std::mem::take(&mut self.has_changed) {
                 volume.survey.note();
             }
             self.noted_at = Some(Instant::now());
@@ -316,7 +317,7 @@ impl Running {
 
     /// What is metadata is known: of what was, the rest may go.
     fn let_go(&mut self) {
-        let Some(volume) = self.volume.upgrade() else { return };
+        let Some(volume) = self.volume.upgrade().filter(|_| !self.before.is_empty()) else { return };
         let now = Bitmap::new(volume.cache.valid().capacity());
         for (range, _) in self.walk.read().metadata().into_iter().filter(|(_, kind)| is_kept(*kind)) {
             now.set(range);
