@@ -6,7 +6,8 @@
 mod bench;
 
 use async_trait::async_trait;
-use bench::{Bench, Far, close, device, get, put, run};
+use bench::layer::{Layer, Layered, away, far};
+use bench::{Bench, ROUND_TRIP, close, device, get, put, run};
 use bytes::Bytes;
 use holdall_core::drive;
 use holdall_core::fork::{FORK_POINT, forget_references};
@@ -14,9 +15,8 @@ use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::{LabelError, PushError};
 use holdall_core::sim::disk::SimDisk;
 use holdall_core::sim::store::SimStore;
-use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::volume::{self, Access, Fork, Local, OpenError, Volume};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -132,46 +132,24 @@ struct GoesAway {
     away: AtomicBool,
 }
 
-impl GoesAway {
-    fn here(&self) -> Result<(), StoreError> {
-        match self.away.load(Relaxed) {
-            true => Err(StoreError::Unreachable { reason: "it is away".into() }),
-            false => Ok(()),
-        }
-    }
-}
-
 #[async_trait]
-impl Store for GoesAway {
-    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        self.here()?;
-        self.store.get(name, range).await
+impl Layer for GoesAway {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        if self.away.load(Relaxed) { Err(away()) } else { Ok(()) }
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        self.here()?;
         let put = self.store.put(name, body, when.clone()).await;
         let begins = name.starts_with("head/") && name != format!("head/{}", self.of.simple());
         if begins && when == When::Absent && self.gone.fetch_add(1, Relaxed) == 0 {
             self.away.store(true, Relaxed);
-            self.here()?;
+            self.reach().await?;
         }
         put
-    }
-
-    async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        self.here()?;
-        self.store.head(name).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.here()?;
-        self.store.list(prefix).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.here()?;
-        self.store.delete(name).await
     }
 }
 
@@ -180,7 +158,8 @@ fn a_live_drive_whose_fork_was_taken_goes_on_as_a_fork_of_that() {
     let bench = Bench::new();
     run(async {
         let (store, of) = (bench.store.clone(), bench.drive);
-        let store = Arc::new(GoesAway { store, of, gone: AtomicU32::new(0), away: AtomicBool::new(false) });
+        let store =
+            Arc::new(Layered(GoesAway { store, of, gone: AtomicU32::new(0), away: AtomicBool::new(false) }));
         let first = bench.open_on(store.clone(), 0, OVER_OTHERS).await.unwrap();
         put(&first, 0, 9).await;
         first.pusher().unwrap().sync().await.unwrap();
@@ -289,7 +268,8 @@ fn every_try_of_a_fork_puts_the_same_ref_and_a_collection_takes_it_away() {
     run(async {
         let fork = decide(&bench).await;
         // Whatever comes behind the ref fails, time and again.
-        let store = Arc::new(FailsBehindRefs { store: bench.store.clone(), failing: AtomicBool::new(true) });
+        let store =
+            Arc::new(Layered(FailsBehindRefs { store: bench.store.clone(), failing: AtomicBool::new(true) }));
         for _ in 0..3 {
             assert!(bench.open_on(store.clone(), 0, OVER_OTHERS).await.is_err());
             let held = refs(&bench);
@@ -326,28 +306,16 @@ struct FailsBehindRefs {
 }
 
 #[async_trait]
-impl Store for FailsBehindRefs {
-    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        self.store.get(name, range).await
+impl Layer for FailsBehindRefs {
+    fn store(&self) -> &dyn Store {
+        &self.store
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         if name.starts_with("root/") && self.failing.load(Relaxed) {
-            return Err(StoreError::Unreachable { reason: "it is away".into() });
+            return Err(away());
         }
         self.store.put(name, body, when).await
-    }
-
-    async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        self.store.head(name).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.store.list(prefix).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.store.delete(name).await
     }
 }
 
@@ -371,7 +339,7 @@ fn the_labels_that_collections_and_forks_go_by_are_nobody_elses() {
 fn a_device_that_commits_all_the_time_is_taken_over_all_the_same() {
     let bench = Bench::new();
     run(async {
-        let far: Arc<dyn Store> = Arc::new(Far(Arc::new(bench.store.clone())));
+        let far: Arc<dyn Store> = far(Arc::new(bench.store.clone()), ROUND_TRIP);
         let first = bench.open_on(far.clone(), 0, OVER_OTHERS).await.unwrap();
         let writer = first.clone();
         let writing = tokio::spawn(async move {

@@ -6,6 +6,7 @@
 mod bench;
 
 use async_trait::async_trait;
+use bench::layer::{Layer, Layered};
 use bench::{Bench, close, get, put, run, write};
 use bytes::Bytes;
 use holdall_core::device::Durability;
@@ -15,11 +16,10 @@ use holdall_core::journal::JournalError;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::PushError;
 use holdall_core::sim::store::SimStore;
-use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::Lsn;
 use holdall_core::volume::{self, Access, Fork, OpenError, Volume};
 use parking_lot::Mutex;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -335,9 +335,9 @@ impl Late {
 }
 
 #[async_trait]
-impl Store for Late {
-    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        self.store.get(name, range).await
+impl Layer for Late {
+    fn store(&self) -> &dyn Store {
+        &self.store
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
@@ -362,25 +362,13 @@ impl Store for Late {
             }
         }
     }
-
-    async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        self.store.head(name).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.store.list(prefix).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.store.delete(name).await
-    }
 }
 
 #[test]
 fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same() {
     for is_release in [false, true] {
         let bench = Bench::new();
-        let late = Arc::new(Late { store: bench.store.clone(), on_its_way: Mutex::default() });
+        let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
         let ours = Access::Write { over_others: false, mounted: false };
         run(async {
             let volume = bench.open_on(late.clone(), 0, ours).await.unwrap();
@@ -412,7 +400,7 @@ fn who_meets_anothers_head_is_told_whose_it_is_and_fences_nobody_unasked() {
     // Who agreed to fence agreed to fence whoever had the drive then.
     for over_others in [false, true] {
         let bench = Bench::new();
-        let late = Arc::new(Late { store: bench.store.clone(), on_its_way: Mutex::default() });
+        let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
         run(async {
             late.delay();
             // The other one's swap arrives between the look at HEAD and the swap.

@@ -1,7 +1,5 @@
 //! Two devices and a store, simulated, in virtual time: for tests of one situation at a time.
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
 use holdall_core::disk::Disk;
 use holdall_core::drive;
@@ -12,14 +10,15 @@ use holdall_core::push::Device;
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::Store;
 use holdall_core::store::meter::Meter;
-use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
+
+pub mod layer;
 
 pub const FAMILY: Uuid = Uuid::from_u128(9);
 pub const GEOMETRY: Geometry =
@@ -149,38 +148,8 @@ impl Bench {
     }
 }
 
-/// A store that is one round trip away, however much is asked at once.
-pub struct Far(pub Arc<dyn Store>);
-
+/// From here to a store that is far away, and back.
 pub const ROUND_TRIP: Duration = Duration::from_secs(1);
-
-#[async_trait]
-impl Store for Far {
-    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.get(name, range).await
-    }
-
-    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.put(name, body, when).await
-    }
-
-    async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.head(name).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.list(prefix).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.delete(name).await
-    }
-}
 
 pub async fn write(volume: &Arc<Volume>, block: u64, byte: u8, durability: Durability) {
     let data = [byte; BLOCK_BYTES as usize];
