@@ -50,7 +50,15 @@ impl Backoff {
 /// When the store asked to be tried again.
 pub fn hint(error: &ReadError) -> Option<Duration> {
     match error {
-        ReadError::Store(StoreError::Busy { retry_after, .. }) => *retry_after,
-        ReadError::Store(_) | ReadError::Format { .. } => None,
+        ReadError::Store(error) => hint_of(error),
+        ReadError::Format { .. } => None,
+    }
+}
+
+/// The same of an error of the store itself.
+pub fn hint_of(error: &StoreError) -> Option<Duration> {
+    match error {
+        StoreError::Busy { retry_after, .. } => *retry_after,
+        _ => None,
     }
 }

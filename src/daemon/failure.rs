@@ -114,7 +114,7 @@ pub fn store(error: &StoreError) -> Failure {
             Code::Full,
             format!("The store is full: {reason}."),
             SAFE_HERE,
-            "Make room in the store, or run holdall drive gc NAME. Work resumes by itself.",
+            "Make room in the store, or have it grow. Work resumes by itself.",
         ),
         StoreError::Damaged { name, reason } => failure(
             Code::Corrupt,

@@ -124,6 +124,29 @@ fn a_replica_that_lags_is_not_promoted_unless_a_person_accepts_the_loss() {
 }
 
 #[test]
+fn a_store_that_was_emptied_is_given_up_for_its_replica_by_who_says_so() {
+    let bench = Bench::new();
+    let (first, second) =
+        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
+    let a = Person::new(&bench, "a", &[]);
+    a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
+    a.open();
+    save(&a, "note", b"1");
+    a.ok(&["drive", "replica", "add", "d", &second]);
+    up_to_date(&a);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    std::fs::remove_dir_all(bench.path("first")).unwrap();
+    std::fs::create_dir(bench.path("first")).unwrap();
+    let promote = ["drive", "replica", "promote", "d", &second, "--yes"];
+    let failure = a.refused(&promote, 3, "not_found");
+    assert!(failure["action"].as_str().unwrap().contains("--accept-loss"), "{failure}");
+    a.ok(&[&promote[..], &["--accept-loss"]].concat());
+    a.open();
+    assert_eq!(read(&a, "note"), b"1");
+    a.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
 fn a_drive_goes_to_its_replica_and_back() {
     let bench = Bench::new();
     let (first, second) =

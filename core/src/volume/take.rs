@@ -84,7 +84,7 @@ pub(super) async fn swap_epoch(
         if backoff.tries() == SWAP_TRIES {
             return Err(error.into());
         }
-        tokio::time::sleep(backoff.next(None)).await;
+        tokio::time::sleep(backoff.next(crate::retry::hint_of(&error))).await;
         let (now, current) = read_head(store, sealer, before.drive).await?;
         match fence::judge(&now, before, &head) {
             Swap::Applied => return Ok((head, current)),

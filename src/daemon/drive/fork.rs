@@ -202,7 +202,7 @@ impl Drive {
     /// Uploads what a drive or a fork has that nobody has open, however long its store is away, or another device has taken
     /// it.
     pub async fn upload_what_is_left(self: Arc<Self>) {
-        let mut held = Backoff::new();
+        let (mut held, mut later) = (Backoff::new(), Backoff::unwatched());
         loop {
             let mut open = self.open.lock().await;
             if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
@@ -225,15 +225,13 @@ impl Drive {
                 Err(failure) => {
                     tracing::warn!(drive = self.name, message = failure.message, "it is not uploaded yet");
                     let pause = match failure.code {
-                        api::Code::Offline | api::Code::Credentials => UPLOAD_EVERY,
+                        api::Code::Offline => UPLOAD_EVERY,
                         // It may be a day until that one is closed; then what is here becomes a fork of what it made of it.
                         api::Code::Held => held.next(Some(UPLOAD_EVERY)),
-                        _ => Duration::ZERO,
+                        // Nor is it known when the store has room again, or somebody gives other credentials.
+                        _ => later.next(Some(UPLOAD_EVERY)),
                     };
                     self.set_phase(Phase::Failed(failure));
-                    if pause.is_zero() {
-                        return;
-                    }
                     drop(open);
                     tokio::time::sleep(pause).await;
                 }

@@ -33,9 +33,9 @@ pub(super) enum Former {
 }
 
 impl Drive {
-    /// The drive in its present store. Only one that cannot be reached counts as lost: whatever else is wrong with it, or with
-    /// us, is told.
-    pub(super) async fn former(&self) -> Result<Former, Failure> {
+    /// The drive in its present store. One that cannot be reached counts as lost; one that answers and does not give the drive, because
+    /// its account was closed, say, or its bucket emptied, where a person says so. Whatever else is wrong with it, or with us, is told.
+    pub(super) async fn former(&self, is_given_up: bool) -> Result<Former, Failure> {
         let asked = async {
             let (objects, _) = self.objects().await?;
             match core_drive::current(&objects, self.uuid()).await {
@@ -44,11 +44,13 @@ impl Drive {
                 Err(error) => Err(failure::drive(&error)),
             }
         };
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Err(_) => Ok(Former::Away),
-            Ok(Err(failure)) if failure.code == Code::Offline => Ok(Former::Away),
-            Ok(former) => former,
-        }
+        let Ok(answered) = tokio::time::timeout(PATIENCE, asked).await else { return Ok(Former::Away) };
+        answered.or_else(|failure| match failure.code {
+            Code::Offline => Ok(Former::Away),
+            Code::Credentials | Code::NotFound | Code::Corrupt if is_given_up => Ok(Former::Away),
+            Code::Credentials | Code::NotFound | Code::Corrupt => Err(failure::store_does_not_give(failure)),
+            _ => Err(failure),
+        })
     }
 
     /// Begins to tell the stores that the drive has left, unless that is being done.

@@ -172,7 +172,7 @@ impl Drive {
         let local = directory.and_then(|directory| volume::Local::load(&directory));
         let base = local.map_err(|error| failure::local(&error))?.and_then(|local| local.base);
         let seen = base.as_ref().map_or(Epoch(0), |base| Epoch(base.epoch));
-        let former = self.former().await?;
+        let former = self.former(request.accept_loss).await?;
         let order = |id: ObjectId| (id.epoch, id.seq);
         let newer_here = base
             .as_ref()

@@ -36,6 +36,12 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
     }
 }
 
+/// The store that a drive has answers, and does not give the drive.
+pub fn store_does_not_give(failure: Failure) -> Failure {
+    let action = format!("{} If that store is lost for good, add --accept-loss.", failure.action);
+    Failure { action, ..failure }
+}
+
 /// A replica that does not have what was uploaded last.
 pub fn replica_lags(name: &str, url: &str, committed_at: &str, reachable: bool) -> Failure {
     let action = match reachable {
