@@ -296,6 +296,20 @@ fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() 
     }
     b.refused(&["wait", &large], 1, "full");
     b.ok(&["pin", &kept, "--wait"]);
+
+    // Nor is a folder that has grown too large for it called kept, although all of it was here for a moment.
+    let grown = Path::new(&kept).join("grown");
+    std::fs::write(&grown, Random(12).bytes(LARGE_BYTES)).unwrap();
+    sh(&b.machine.mountpoint(), "sync kept/grown");
+    b.ok(&["drive", "sync", "d"]);
+    let mut pins = Value::Null;
+    wait_until("it is told that it does not fit", || {
+        pins = b.ok(&["pins"]);
+        pins[0]["state"] == "Error" && pins[0]["files_ready"] == FILES && pins[0]["files_total"] == FILES + 1
+    })
+    .unwrap_or_else(|()| panic!("{pins}"));
+    std::fs::remove_file(&grown).unwrap();
+    world.ready(&b);
     b.ok(&["limits", "--cache", "auto"]);
 
     // All of it.

@@ -119,6 +119,11 @@ impl Residents {
         self.kept.count_all()
     }
 
+    /// Parts of `range` that stay as metadata does.
+    pub fn kept_runs(&self, range: BlockRange) -> Vec<BlockRange> {
+        self.kept.runs(range).collect()
+    }
+
     /// Blocks of `runs` that do not have to stay as metadata does.
     pub fn not_kept_blocks(&self, runs: &[BlockRange]) -> u64 {
         runs.iter().map(|run| run.count() - self.kept.count(*run)).sum()
@@ -132,6 +137,11 @@ impl Residents {
     /// Whether any of the blocks is always kept on this device.
     pub fn is_pinned(&self, blocks: BlockRange) -> bool {
         self.pinned.any(blocks)
+    }
+
+    /// Whether all of the blocks are always kept on this device.
+    pub fn are_all_pinned(&self, blocks: BlockRange) -> bool {
+        self.pinned.all(blocks)
     }
 
     /// These blocks, in order and apart from each other, are pinned from now on, and no others. Returns those that were:

@@ -282,15 +282,18 @@ impl Drive {
             pins.push(self.pin_of(None, root.as_deref(), (pin_state, reason), figures, 0));
         }
         for (path, pin) in &mut state.paths {
+            let mut fits = true;
             if let (Some(volume), Some(tally)) = (&volume, &pin.tally) {
-                pin.figures = tally.figures(volume);
+                fits = !too_much || tally.is_pinned(volume);
+                pin.figures = tally.figures(volume, fits);
             }
             let figures = pin.figures;
             let is_ready = pin.is_seen
+                && fits
                 && pin.tally.is_some()
                 && (figures.files_ready, figures.ready_bytes) == (figures.files_total, figures.bytes);
             let (mut pin_state, mut reason) = self.state_of(volume.as_deref(), is_ready, pin.problem.clone());
-            if pin_state == PinState::Syncing && too_much {
+            if pin_state == PinState::Syncing && !fits {
                 (pin_state, reason) = (PinState::Error, Some("it does not fit the cache".to_owned()));
             }
             if pin_state == PinState::Syncing && pin.tally.is_none() {

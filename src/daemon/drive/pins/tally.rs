@@ -79,8 +79,13 @@ impl Tally {
         self.blocks * BLOCK_BYTES
     }
 
-    /// How far the files are here. What is pinned and was here once is not looked at again.
-    pub fn figures(&self, volume: &Volume) -> Figures {
+    /// Whether all of it is pinned: where the cache is too small for all that a person has pinned, some is not.
+    pub fn is_pinned(&self, volume: &Volume) -> bool {
+        self.all_runs().all(|run| volume.cache().residents().are_all_pinned(run))
+    }
+
+    /// How far the files are here and stay. What is pinned and was here once is not looked at again, unless not all of it `is_pinned`.
+    pub fn figures(&self, volume: &Volume, is_pinned: bool) -> Figures {
         let mut counted = self.counted.lock();
         let Counted { figures, waiting, at, took } = &mut *counted;
         let new = |at: &Instant| at.elapsed() < NEW.max(*took * SHARE);
@@ -88,12 +93,12 @@ impl Tally {
             return *figures;
         }
         let begun = Instant::now();
-        if at.is_none() {
+        if at.is_none() || !is_pinned {
             *waiting = (0..self.ends.len() as u32).collect();
         }
         let mut missing = 0;
         waiting.retain(|file| {
-            let blocks = self.missing_of(*file as usize, volume);
+            let blocks = self.missing_of(*file as usize, volume, is_pinned);
             missing += blocks;
             blocks > 0
         });
@@ -108,11 +113,13 @@ impl Tally {
         *figures
     }
 
-    fn missing_of(&self, file: usize, volume: &Volume) -> u64 {
+    /// Blocks of a file that are not here, or do not stay.
+    fn missing_of(&self, file: usize, volume: &Volume, is_pinned: bool) -> u64 {
         let begin = if file == 0 { 0 } else { self.ends[file - 1] };
-        let runs = &self.runs[begin as usize..self.ends[file] as usize];
+        let runs = self.runs[begin as usize..self.ends[file] as usize].iter().map(|run| range(*run));
+        let stays = |run: &BlockRange| is_pinned || volume.cache().residents().are_all_pinned(*run);
         // Run by run, so that nothing is made for each file.
-        runs.iter().map(|run| volume.missing_blocks(&[range(*run)])).sum()
+        runs.map(|run| if stays(&run) { volume.missing_blocks(&[run]) } else { run.count() }).sum()
     }
 }
 
