@@ -258,7 +258,14 @@ impl Walk {
         self.kind_of(block).is_none().then_some((InodeNumber(inode), at.into()))
     }
 
-    /// The same, with where the file ends.
+    /// Whether the block, if anything has it, is data of a file that is not kept for want of room: all metadata is known, and it is
+    /// none. Only for one that all of `wanted` was fed to.
+    pub fn is_forgotten_data(&self, block: u64) -> bool {
+        let is_all_known = self.fs.is_some() && !self.is_full() && self.doubts() == 0;
+        is_all_known && self.claims.has_forgotten() && self.kind_of(block).is_none()
+    }
+
+    /// What [`owner_of`](Self::owner_of) says, with where the file ends.
     pub fn file_at(&self, block: u64) -> Option<FileAt> {
         let (file, at) = self.owner_of(block)?;
         let end = self.size_of(file)?.div_ceil(BLOCK_BYTES);

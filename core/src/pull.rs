@@ -10,7 +10,7 @@ use crate::map::{self, Content, Frame, Map, ReadError};
 use crate::retry::Backoff;
 use crate::store::pace::{in_background, is_background};
 use crate::units::BlockRange;
-use crate::volume::room::{NoRoom, Room};
+use crate::volume::room::Room;
 use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use parking_lot::{Mutex, RwLock};
@@ -19,8 +19,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 mod flights;
@@ -34,7 +35,7 @@ mod window;
 
 use flights::{Flights, landed};
 use neighbours::Neighbours;
-pub use queue::{Class, Job, Queue};
+pub use queue::{Class, Ending, Job, Queue};
 pub use scans::Scans;
 pub use sink::Fetched;
 use sink::{ForReaders, Sink};
@@ -54,6 +55,9 @@ pub enum PullError {
 
 /// How often a reader may see go again what was pulled for it, before it reads past the cache.
 const LOSSES_MAX: u32 = 3;
+
+/// How often what may be read next is tried.
+const TRIES_AHEAD: u32 = 4;
 
 /// Brings blocks into the cache.
 pub struct Puller {
@@ -76,6 +80,23 @@ pub struct Puller {
     ended: watch::Sender<u64>,
     /// Raised whenever the store answers or does not.
     health: watch::Sender<Health>,
+    /// A reader waits for blocks from now on.
+    reader_came: Notify,
+    /// One does not any more.
+    reader_left: Notify,
+}
+
+/// A reader waits for blocks.
+struct Awaited {
+    puller: Arc<Puller>,
+    range: BlockRange,
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.puller.queue.lock().wait_no_more(self.range);
+        self.puller.reader_left.notify_waiters();
+    }
 }
 
 /// How readers go on.
@@ -126,6 +147,8 @@ impl Puller {
             runtime: Handle::current(),
             ended: watch::Sender::new(0),
             health: watch::Sender::new(Health::default()),
+            reader_came: Notify::new(),
+            reader_left: Notify::new(),
         })
     }
 
@@ -224,6 +247,10 @@ impl Puller {
     }
 
     async fn demand_with(self: &Arc<Self>, range: BlockRange, ahead: bool) -> Result<(), PullError> {
+        if self.missing(range).is_empty() {
+            return Ok(());
+        }
+        let _waiting = self.wait_for(range);
         let mut ended = self.ended.subscribe();
         let mut is_told = !ahead;
         let (mut before, mut losses) = (vec![range], 0);
@@ -259,6 +286,13 @@ impl Puller {
         }
     }
 
+    /// For as long as it lives a reader waits for these blocks.
+    fn wait_for(self: &Arc<Self>, range: BlockRange) -> Awaited {
+        self.queue.lock().wait_for(range);
+        self.reader_came.notify_waiters();
+        Awaited { puller: self.clone(), range }
+    }
+
     /// Ready when no block of the ranges is missing any more, pulled in the background.
     ///
     /// # Errors
@@ -268,22 +302,37 @@ impl Puller {
         /// Others may fail too.
         const FAILURES_MAX: u64 = 16;
         let mut ended = self.ended.subscribe();
-        let first = self.queue.lock().background_failures();
+        let first = self.queue.lock().failures(class);
         loop {
-            ended.borrow_and_update();
             let missing: Vec<_> = ranges.iter().flat_map(|range| self.missing(*range)).collect();
             if missing.is_empty() {
                 return Ok(());
             }
             {
                 let mut queue = self.queue.lock();
-                if queue.background_failures() - first > FAILURES_MAX {
-                    return Err(PullError::Cache("what is pulled in the background does not come".into()));
-                }
-                missing.into_iter().for_each(|run| queue.want(class, run));
+                missing.iter().for_each(|run| queue.want(class, *run));
             }
-            self.pump();
-            ended.changed().await.expect("the sender lives as long as the puller");
+            // One after another: looking at all of them whenever one has come would take a time that grows with their square.
+            for run in missing {
+                loop {
+                    ended.borrow_and_update();
+                    let missing = self.missing(run);
+                    if missing.is_empty() {
+                        break;
+                    }
+                    {
+                        let mut queue = self.queue.lock();
+                        if queue.failures(class) - first > FAILURES_MAX {
+                            return Err(PullError::Cache(
+                                "what is pulled in the background does not come".into(),
+                            ));
+                        }
+                        missing.into_iter().for_each(|run| queue.want(class, run));
+                    }
+                    self.pump();
+                    ended.changed().await.expect("the sender lives as long as the puller");
+                }
+            }
         }
     }
 
@@ -319,10 +368,9 @@ impl Puller {
             let Some(job) = self.queue.lock().begin_next() else { return };
             let puller = self.clone();
             self.runtime.spawn(async move {
-                let begun = Instant::now();
-                let pulled = AssertUnwindSafe(puller.run(job)).catch_unwind().await;
-                let result = pulled.unwrap_or_else(|_| Err(PullError::Cache("an internal error".into())));
-                puller.queue.lock().ended(&job, result, begun.elapsed(), Instant::now().into_std());
+                let ending = AssertUnwindSafe(puller.run(job)).catch_unwind().await;
+                let ending = ending.unwrap_or_else(|_| failed("an internal error".into()));
+                puller.queue.lock().ended(&job, ending, Instant::now().into_std());
                 puller.ended.send_modify(|count| *count += 1);
                 puller.pump();
             });
@@ -333,25 +381,72 @@ impl Puller {
     pub async fn fetch_past_cache(&self, range: BlockRange) -> Result<Fetched, PullError> {
         let fetched = Fetched::default();
         for run in self.missing(range) {
-            self.pull_until_done(run, &fetched).await?;
+            self.pull_until_done(run, &fetched, u32::MAX).await?;
         }
         Ok(fetched)
     }
 
-    async fn run(&self, job: Job) -> Result<(), PullError> {
-        let _admission = self.room.let_in(job.blocks.byte_len()).await.map_err(cache_full)?;
+    async fn run(&self, job: Job) -> Ending {
+        // It may have waited for long, and have come for somebody else.
+        if self.missing(job.blocks).is_empty() {
+            return Ending::Needless;
+        }
+        let begun = Instant::now();
+        let _admission = match self.room.let_in(job.blocks.byte_len()).await {
+            Ok(admission) => admission,
+            Err(full) => return failed(full.to_string()),
+        };
         let for_readers = ForReaders(&self.cache);
-        match job.class {
-            Class::Reader => self.pull_until_done(job.blocks, &for_readers).await,
-            Class::ReadAhead => in_background(self.pull_until_done(job.blocks, &for_readers)).await,
+        let pulled = match job.class {
+            Class::Reader => {
+                tokio::select! { biased;
+                    pulled = self.pull_until_done(job.blocks, &for_readers, u32::MAX) => pulled,
+                    () = self.left_while_away(job.blocks) => return Ending::Left,
+                }
+            }
+            Class::ReadAhead if self.is_away() => return Ending::Left,
+            Class::ReadAhead => {
+                in_background(self.pull_until_done(job.blocks, &for_readers, TRIES_AHEAD)).await
+            }
             Class::Metadata | Class::Pinned | Class::Trace | Class::Rest => {
-                in_background(self.pull_until_done(job.blocks, &*self.cache)).await
+                in_background(self.pull_until_done(job.blocks, &*self.cache, u32::MAX)).await
+            }
+        };
+        match pulled {
+            Ok(()) => Ending::Pulled(begun.elapsed()),
+            Err(error) => Ending::Failed(error),
+        }
+    }
+
+    /// Ready once nobody waits for the blocks any more while the store does not answer. What it is answering comes, wanted or not.
+    async fn left_while_away(&self, blocks: BlockRange) {
+        let mut health = self.health.subscribe();
+        loop {
+            let has_left = self.reader_left.notified();
+            if health.borrow_and_update().trouble.is_some() && !self.queue.lock().is_awaited(blocks) {
+                return;
+            }
+            tokio::select! {
+                () = has_left => {}
+                changed = health.changed() => changed.expect("the sender lives as long as the puller"),
             }
         }
     }
 
-    /// Pulls until it succeeds or cannot succeed.
-    async fn pull_until_done(&self, blocks: BlockRange, sink: &impl Sink) -> Result<(), PullError> {
+    /// Whether the store has been away for long enough not to be asked for what is only likely to be read: by the time that it is
+    /// back somebody reads something else, behind which this would come.
+    fn is_away(&self) -> bool {
+        const LONG: Duration = Duration::from_secs(10);
+        self.health.borrow().since.is_some_and(|since| since.elapsed() >= LONG)
+    }
+
+    /// Pulls until it succeeds or cannot succeed, or has been tried so often.
+    async fn pull_until_done(
+        &self,
+        blocks: BlockRange,
+        sink: &impl Sink,
+        tries: u32,
+    ) -> Result<(), PullError> {
         let mut backoff = Backoff::new();
         let mut waited = false;
         loop {
@@ -362,10 +457,11 @@ impl Puller {
                     }
                     return Ok(());
                 }
-                Err(PullError::Read(error)) if error.is_transient() => {
+                Err(PullError::Read(error)) if error.is_transient() && backoff.tries() + 1 < tries => {
                     waited = true;
                     self.health.send_modify(|health| health.note(error.to_string()));
-                    tokio::time::sleep(backoff.next(crate::retry::hint(&error))).await;
+                    self.pause(blocks, backoff.next(crate::retry::hint(&error)), error.is_unreachable())
+                        .await;
                 }
                 Err(error) => {
                     self.health.send_modify(|health| health.note(error.to_string()));
@@ -373,6 +469,35 @@ impl Puller {
                 }
             }
         }
+    }
+
+    /// Waits before the next try: shorter where it was the way to the store that failed, and others have found it open again, or
+    /// a reader has come for the blocks. What a store asks for is kept.
+    async fn pause(&self, blocks: BlockRange, pause: Duration, is_unreachable: bool) {
+        /// At least.
+        const LEAST: Duration = Duration::from_millis(250);
+        if !is_unreachable {
+            return tokio::time::sleep(pause).await;
+        }
+        let mut health = self.health.subscribe();
+        let reader = async {
+            loop {
+                let came = self.reader_came.notified();
+                came.await;
+                if self.queue.lock().is_awaited(blocks) {
+                    return;
+                }
+            }
+        };
+        let sooner = async {
+            tokio::select! {
+                _ = health.wait_for(|health| health.trouble.is_none()) => {}
+                () = reader => {}
+            }
+        };
+        let begun = Instant::now();
+        let _ = tokio::time::timeout(pause, sooner).await;
+        tokio::time::sleep_until(begun + LEAST.min(pause)).await;
     }
 
     /// The store has answered. (Zeros come without it, and say nothing about it.)
@@ -463,8 +588,8 @@ fn on_drive(files: &Walk, part: Part) -> Vec<BlockRange> {
     }
 }
 
-fn cache_full(error: NoRoom) -> PullError {
-    PullError::Cache(error.to_string())
+fn failed(why: String) -> Ending {
+    Ending::Failed(PullError::Cache(why))
 }
 
 fn cache_failed(error: std::io::Error) -> PullError {

@@ -125,6 +125,11 @@ impl BlockRange {
         self.start >= self.end
     }
 
+    /// Whether any block is in both.
+    pub fn overlaps(&self, other: &BlockRange) -> bool {
+        self.start.max(other.start) < self.end.min(other.end)
+    }
+
     /// What both ranges hold; empty where they do not meet.
     pub fn intersect(&self, other: &BlockRange) -> BlockRange {
         let start = self.start.max(other.start);

@@ -140,6 +140,8 @@ fn what_is_pinned_stays_under_a_scan_and_what_is_not_any_more_goes_but_for_metad
         let volume = world.open_here(Pinned::default()).await;
         let runs = pinned_runs();
         let metadata = BlockRange::new(500, 8);
+        // By then it is known that there is no file system that has other metadata.
+        tokio::time::sleep(Duration::from_secs(10)).await;
         volume.cache().residents().keep(metadata);
         volume.set_pinned(Pinned::runs(runs.clone())).unwrap();
         settled(&volume).await;

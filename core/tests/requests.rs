@@ -6,20 +6,20 @@
 mod bench;
 
 use async_trait::async_trait;
-use bench::{Bench, Far, GEOMETRY, LIMITS, ROUND_TRIP, close, device, get, put, run, write};
-use bytes::Bytes;
+use bench::layer::{Layer, Layered, away, far};
+use bench::{Bench, GEOMETRY, LIMITS, ROUND_TRIP, close, device, get, put, run, write};
 use futures_util::StreamExt;
 use holdall_core::device::{BlockDevice, Durability, Piece, Zeroing};
 use holdall_core::disk::real::Directory;
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
 use holdall_core::store::meter::{Meter, Requests};
-use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
-use holdall_core::units::ChunkIndex;
-use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::store::{Fetched, Store, StoreError};
+use holdall_core::units::{BlockRange, ChunkIndex};
+use holdall_core::volume::{self, Access, Environment, Pinned, Volume, VolumeDevice, VolumeLimits};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -157,7 +157,7 @@ impl Large {
     /// Opens the drive over a store that is far away: round trips one after another, and requests.
     async fn open_from_afar(&self, index: usize) -> (f64, Requests, Arc<Volume>) {
         let begun = Instant::now();
-        let volume = self.open(index, Arc::new(Far(Arc::new(self.bench.store.clone())))).await;
+        let volume = self.open(index, far(Arc::new(self.bench.store.clone()), ROUND_TRIP)).await;
         (begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64(), asked(&volume), volume)
     }
 }
@@ -271,8 +271,8 @@ impl Narrow {
     const ROUND_TRIP: Duration = Duration::from_millis(50);
     const BYTES_PER_MS: u64 = 12_500;
 
-    fn new(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, under_way: AtomicU64::new(0), sent: AtomicU64::new(0) })
+    fn new(store: Arc<dyn Store>) -> Arc<Layered<Self>> {
+        Arc::new(Layered(Self { store, under_way: AtomicU64::new(0), sent: AtomicU64::new(0) }))
     }
 
     async fn carry(&self, bytes: u64) {
@@ -289,28 +289,16 @@ impl Narrow {
 }
 
 #[async_trait]
-impl Store for Narrow {
+impl Layer for Narrow {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         tokio::time::sleep(Self::ROUND_TRIP).await;
         let fetched = self.store.get(name, range).await?;
         self.carry(fetched.bytes.len() as u64).await;
         Ok(fetched)
-    }
-
-    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        self.store.put(name, body, when).await
-    }
-
-    async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        self.store.head(name).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.store.list(prefix).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.store.delete(name).await
     }
 }
 
@@ -379,4 +367,101 @@ fn readers_that_miss_blocks_of_one_frame_at_the_same_time_cost_one_request() {
         }
         close(volume).await;
     });
+}
+
+/// A store that is away at times.
+struct Sometimes {
+    store: Arc<dyn Store>,
+    is_away: AtomicBool,
+}
+
+impl Sometimes {
+    fn new(store: Arc<dyn Store>) -> Arc<Layered<Self>> {
+        Arc::new(Layered(Self { store, is_away: AtomicBool::new(false) }))
+    }
+}
+
+#[async_trait]
+impl Layer for Sometimes {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if self.is_away.load(Relaxed) { Err(away()) } else { Ok(()) }
+    }
+}
+
+/// So many frames, none beside another one, each of which one request brings.
+fn scattered() -> impl Iterator<Item = BlockRange> {
+    (0..300).map(|run| BlockRange::new(1000 + run * 20, 4))
+}
+
+#[test]
+fn what_lies_scattered_is_asked_for_once() {
+    let large = filled();
+    run(async {
+        let volume = large.open(0, far(Arc::new(large.bench.store.clone()), Duration::from_millis(50))).await;
+        until_surveyed(&volume).await;
+        let before = asked(&volume);
+        volume.set_pinned(Pinned::runs(scattered())).unwrap();
+        until_here(&volume).await;
+        let requests = since(&volume, before).get;
+        assert!((100..=320).contains(&requests), "{requests} requests for 300 runs");
+        close(volume).await;
+    });
+}
+
+#[test]
+fn readers_that_have_gone_hold_up_nobody_when_the_store_is_back() {
+    let large = filled();
+    run(async {
+        let link = Sometimes::new(Arc::new(large.bench.store.clone()));
+        let volume = large.open(0, link.clone()).await;
+        until_surveyed(&volume).await;
+        link.is_away.store(true, Relaxed);
+        for run in scattered() {
+            let reader = VolumeDevice(volume.clone());
+            let reading = async move { reader.read(run.bytes()).wait().await.map(|_| ()) };
+            assert!(tokio::time::timeout(Duration::from_secs(2), reading).await.is_err(), "it waits");
+        }
+        let (before, begun) = (asked(&volume), Instant::now());
+        link.is_away.store(false, Relaxed);
+        read(&volume, FILLED - 4, 4).await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        let requests = since(&volume, before).get;
+        assert!(requests < 20, "{requests} requests for one reader");
+        close(volume).await;
+    });
+}
+
+#[test]
+fn a_reader_is_not_kept_waiting_by_a_pull_that_waits_for_its_next_try() {
+    let large = filled();
+    run(async {
+        let link = Sometimes::new(Arc::new(large.bench.store.clone()));
+        let volume = large.open(0, link.clone()).await;
+        until_surveyed(&volume).await;
+        link.is_away.store(true, Relaxed);
+        volume.set_pinned(Pinned::runs(scattered())).unwrap();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        link.is_away.store(false, Relaxed);
+        // By now each waits for half a minute at least.
+        let begun = Instant::now();
+        read(&volume, 1000, 4).await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        // And one answer tells all others that the store is back.
+        until_here(&volume).await;
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        close(volume).await;
+    });
+}
+
+async fn until_here(volume: &Arc<Volume>) {
+    let runs: Vec<_> = scattered().collect();
+    while volume.missing_blocks(&runs) > 0 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

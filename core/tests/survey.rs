@@ -6,23 +6,23 @@
 mod bench;
 
 use async_trait::async_trait;
+use bench::layer::{Layer, Layered, away, far};
 use bench::{Bench, LIMITS, close, device, run};
-use bytes::Bytes;
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
 use holdall_core::disk::real::Directory;
 use holdall_core::ext4::{InodeNumber, Kind, Limits, Walk};
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
 use holdall_core::store::meter::Meter;
-use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use holdall_core::store::{Store, StoreError};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -39,60 +39,16 @@ const INDEX_BYTES: usize = 300_000;
 const ROUND_TRIP: Duration = Duration::from_millis(50);
 
 /// A store that does not answer.
-struct Gone;
-
-fn gone<T>() -> Result<T, StoreError> {
-    Err(StoreError::Unreachable { reason: "it is away".into() })
-}
+struct Gone(Arc<dyn Store>);
 
 #[async_trait]
-impl Store for Gone {
-    async fn get(&self, _name: &str, _range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        gone()
+impl Layer for Gone {
+    fn store(&self) -> &dyn Store {
+        &*self.0
     }
 
-    async fn put(&self, _name: &str, _body: Bytes, _when: When) -> Result<Etag, StoreError> {
-        gone()
-    }
-
-    async fn head(&self, _name: &str) -> Result<u64, StoreError> {
-        gone()
-    }
-
-    async fn list(&self, _prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        gone()
-    }
-
-    async fn delete(&self, _name: &str) -> Result<(), StoreError> {
-        gone()
-    }
-}
-
-/// A store one round trip away.
-struct Far(Arc<dyn Store>);
-
-#[async_trait]
-impl Store for Far {
-    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.get(name, range).await
-    }
-
-    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        tokio::time::sleep(ROUND_TRIP).await;
-        self.0.put(name, body, when).await
-    }
-
-    async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        self.0.head(name).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.0.list(prefix).await
-    }
-
-    async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.0.delete(name).await
+    async fn reach(&self) -> Result<(), StoreError> {
+        Err(away())
     }
 }
 
@@ -186,7 +142,11 @@ impl World {
     }
 
     fn far(&self) -> Arc<dyn Store> {
-        Arc::new(Far(Arc::new(self.bench.store.clone())))
+        far(Arc::new(self.bench.store.clone()), ROUND_TRIP)
+    }
+
+    fn gone(&self) -> Arc<dyn Store> {
+        Arc::new(Layered(Gone(Arc::new(self.bench.store.clone()))))
     }
 
     async fn open_from_afar(&self) -> Arc<Volume> {
@@ -279,7 +239,7 @@ fn what_was_metadata_stays_from_the_first_moment_of_the_next_opening_on() {
     world.bench.limits.cache_bytes = 8 * bytes;
     run(async {
         let access = Access::Away { mounted: false };
-        let volume = world.open_for(1, Arc::new(Gone), access).await.unwrap();
+        let volume = world.open_for(1, world.gone(), access).await.unwrap();
         until(&volume, |volume| volume.status().cached_bytes <= 8 * bytes).await;
         assert!(are_local(&volume, &needed));
         until(&volume, |volume| volume.status().has_metadata).await;
@@ -353,6 +313,42 @@ fn what_a_mount_adds_is_found_and_kept_too() {
         tokio::time::sleep(Duration::from_secs(20)).await;
         let residents = volume.cache().residents();
         assert!(needed.iter().all(|range| residents.are_all_kept(*range)));
+        // And goes with what it was metadata of.
+        let removed = Command::new("/sbin/debugfs")
+            .args(["-w", "-R", "rmdir /late"])
+            .arg(&world.image)
+            .output()
+            .unwrap();
+        assert!(removed.status.success());
+        let left = world.needed();
+        let blocks =
+            |ranges: &[BlockRange]| ranges.iter().flat_map(|range| range.iter()).collect::<BTreeSet<_>>();
+        let gone: Vec<_> = blocks(&needed).difference(&blocks(&left)).copied().collect();
+        assert!(!gone.is_empty());
+        for at in left.iter().flat_map(|range| range.iter()) {
+            image.read_exact_at(&mut block, at * 4096).unwrap();
+            device.write(at * 4096, &block, Durability::Ordered).wait().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(gone.iter().all(|at| !residents.is_any_kept(BlockRange::new(*at, 1))), "{gone:?}");
+        assert!(left.iter().all(|range| residents.are_all_kept(*range)));
+        close(volume).await;
+    });
+}
+
+#[test]
+fn a_cache_that_is_too_small_for_all_metadata_does_not_have_it_pulled_again_and_again() {
+    let mut world = World::new();
+    world.bench.limits.cache_bytes = 2 << 20;
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        let kept = volume.cache().residents().kept_blocks();
+        assert!((100..=256).contains(&kept), "half of the cache at most is metadata: {kept} blocks");
+        let before = volume.status().requests.get;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let requests = volume.status().requests.get - before;
+        assert!(requests < 100, "{requests} requests in an hour in which nobody reads");
         close(volume).await;
     });
 }
@@ -392,13 +388,13 @@ fn without_the_store_a_drive_can_be_mounted_and_only_data_of_files_is_missing() 
     let away = Access::Away { mounted: false };
     run(async {
         // A device that has not seen the drive needs its store.
-        let refused = world.open_for(1, Arc::new(Gone), away).await;
+        let refused = world.open_for(1, world.gone(), away).await;
         assert!(matches!(refused, Err(OpenError::NotSeen)));
         let volume = world.open_from_afar().await;
         until(&volume, |volume| volume.status().has_metadata).await;
         close(volume).await;
 
-        let volume = world.open_for(1, Arc::new(Gone), away).await.unwrap();
+        let volume = world.open_for(1, world.gone(), away).await.unwrap();
         assert!(!volume.is_taken());
         assert!(volume.is_mountable_away().await);
         let begun = Instant::now();
@@ -422,7 +418,7 @@ fn without_the_store_a_drive_can_be_mounted_and_only_data_of_files_is_missing() 
         let device = VolumeDevice(volume.clone());
         device.write(free * 4096, &[7; 4096], Durability::Forced).wait().await.unwrap();
         volume.shut_down().await.unwrap();
-        let volume = world.open_for(1, Arc::new(Gone), away).await.unwrap();
+        let volume = world.open_for(1, world.gone(), away).await.unwrap();
         let lease = VolumeDevice(volume.clone()).read(free * 4096..(free + 1) * 4096).wait().await.unwrap();
         let mut block = [0; 4096];
         lease.copy_to(&mut block).unwrap();
@@ -438,7 +434,7 @@ fn a_device_that_has_little_of_the_metadata_does_not_mount_without_the_store() {
     run(async {
         let volume = world.open_from_afar().await;
         volume.shut_down().await.unwrap();
-        let volume = world.open_for(1, Arc::new(Gone), Access::Away { mounted: false }).await.unwrap();
+        let volume = world.open_for(1, world.gone(), Access::Away { mounted: false }).await.unwrap();
         let mountable = tokio::time::timeout(Duration::from_secs(600), volume.is_mountable_away()).await;
         assert!(mountable.is_err());
         volume.shut_down().await.unwrap();

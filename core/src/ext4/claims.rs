@@ -72,6 +72,8 @@ pub struct Claims {
     attributes: Attributes,
     /// Runs of smaller files are not kept.
     smallest: u64,
+    /// Whether runs of a file were let go.
+    has_forgotten: bool,
 }
 
 impl Claims {
@@ -225,6 +227,7 @@ impl Claims {
 
     /// Forgets a file's runs; the nodes of its tree stay known.
     fn let_go(&mut self, inode: u32, why: Kept) {
+        self.has_forgotten = true;
         self.files.clear(inode, 0..FILE_BLOCKS_MAX);
         if let Some(known) = self.inodes.get_mut(&inode) {
             (known.kept, known.runs) = (why, 0);

@@ -46,6 +46,11 @@ impl ReadError {
         }
     }
 
+    /// Whether the store could not be asked.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, ReadError::Store(StoreError::Unreachable { .. }))
+    }
+
     /// Whether the object is not there, perhaps because it was collected since its name was read.
     pub fn is_missing(&self) -> bool {
         matches!(self, ReadError::Store(StoreError::NotFound { .. }))

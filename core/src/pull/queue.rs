@@ -1,8 +1,9 @@
 //! What to pull next. Pure: no I/O, no runtime, and it is told the time.
 //!
-//! Classes are strict: nothing of a lower class begins while a higher one has something to begin. Inside a class it
-//! is first come, first served. What readers wait for has a budget of its own, so that it never waits behind
-//! background work for more than the request that a shared link is just carrying.
+//! Nothing overtakes what readers wait for. It has a budget of its own, so that it never waits behind background work for
+//! more than the request that a shared link is just carrying. In the background the most urgent class goes first, and of
+//! each other one that waits a pull begins after [`PASSED_MOST`] that went before it: a drive that is pinned whole takes days,
+//! and nobody watches a film without read-ahead for so long. Inside a class it is first come, first served.
 
 use super::PullError;
 use super::window::Window;
@@ -30,6 +31,10 @@ pub enum Class {
 }
 
 const CLASSES: usize = 6;
+const BACKGROUND: [Class; CLASSES - 1] =
+    [Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace, Class::Rest];
+/// Background pulls that may begin before one of a less urgent class.
+const PASSED_MOST: u32 = 8;
 /// Readers' jobs in flight: more would only queue in the network.
 const READER_JOBS: usize = 64;
 /// Background jobs in flight; how many bytes they may be is measured ([`Window`]).
@@ -55,27 +60,79 @@ pub struct Job {
     pub blocks: BlockRange,
 }
 
+/// How a pull has ended.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    /// All of it has come from the store, after so long.
+    Pulled(Duration),
+    /// The store was not asked: all of it was here by then.
+    Needless,
+    /// The store does not answer, and nobody waits for it.
+    Left,
+    /// It has failed.
+    Failed(PullError),
+}
+
 /// All that is wanted and under way.
 #[derive(Default)]
 pub struct Queue {
-    waiting: [VecDeque<BlockRange>; CLASSES],
-    /// Under way, by block. The value is the class.
-    flying: RunMap<Flying>,
+    waiting: [Waiting; CLASSES],
+    /// Under way, by block.
+    flying: RunMap<()>,
+    /// What readers wait for, each for itself.
+    awaited: Vec<BlockRange>,
+    /// How many background pulls began while one of the class waited, since one of it began.
+    passed: [u32; CLASSES],
     reader_jobs: usize,
     background_jobs: usize,
     background_blocks: u64,
     background_off: bool,
-    background_failures: u64,
+    /// Pulls that failed, ever, by class.
+    failures: [u64; CLASSES],
     window: Window,
     errors: VecDeque<(BlockRange, PullError)>,
 }
 
-#[derive(Clone, Copy)]
-struct Flying;
+impl Run for () {
+    fn skip(&self, _blocks: u64) {}
+}
 
-impl Run for Flying {
-    fn skip(&self, _blocks: u64) -> Self {
-        Flying
+/// What waits in one class: no block twice.
+#[derive(Default)]
+struct Waiting {
+    order: VecDeque<BlockRange>,
+    listed: RunMap<()>,
+}
+
+impl Waiting {
+    /// Behind all others, as far as it does not wait already.
+    fn push(&mut self, range: BlockRange) {
+        for (run, _) in self.listed.pieces(range).into_iter().filter(|(_, listed)| listed.is_none()) {
+            self.listed.insert(run, ());
+            self.order.push_back(run);
+        }
+    }
+
+    fn push_front(&mut self, range: BlockRange) {
+        self.listed.insert(range, ());
+        self.order.push_front(range);
+    }
+
+    fn pop(&mut self) -> Option<BlockRange> {
+        let range = self.order.pop_front()?;
+        self.listed.remove(range);
+        Some(range)
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&BlockRange) -> bool) {
+        let Self { order, listed } = self;
+        order.retain(|range| {
+            let stays = stays(range);
+            if !stays {
+                listed.remove(*range);
+            }
+            stays
+        });
     }
 }
 
@@ -90,32 +147,48 @@ impl Queue {
         self.background_off = !on;
     }
 
-    /// Wants blocks that are missing. What is under way already is not begun again, whoever began it.
+    /// Wants blocks that are missing. What is under way or waits already is not begun again, whoever began it.
     pub fn want(&mut self, class: Class, range: BlockRange) {
         let most = if class == Class::Reader { READER_JOB_BLOCKS } else { BACKGROUND_JOB_BLOCKS };
         let pieces: Vec<_> =
             self.flying.pieces(range).into_iter().filter(|(_, flying)| flying.is_none()).collect();
+        let waiting = &mut self.waiting[class as usize];
         for (run, _) in pieces {
             let mut at = run.start;
             while at < run.end {
                 // Cut at multiples, so that two who want the same want the same pieces.
                 let piece = BlockRange { start: at, end: ((at / most + 1) * most).min(run.end) };
                 at = piece.end;
-                let waiting = &mut self.waiting[class as usize];
-                if class == Class::ReadAhead && waiting.len() >= READ_AHEAD_JOBS_MAX {
+                if class == Class::ReadAhead && waiting.order.len() >= READ_AHEAD_JOBS_MAX {
                     return;
                 }
-                if !waiting.iter().rev().take(64).any(|other| other.intersect(&piece) == piece) {
-                    waiting.push_back(piece);
-                }
+                waiting.push(piece);
             }
         }
     }
 
     /// Wants no more ahead of a stream that is over. What is under way ends.
     pub fn want_no_more(&mut self, range: BlockRange) {
-        let waiting = &mut self.waiting[Class::ReadAhead as usize];
-        waiting.retain(|blocks| blocks.intersect(&range) != *blocks);
+        self.waiting[Class::ReadAhead as usize].retain(|blocks| blocks.intersect(&range) != *blocks);
+    }
+
+    /// A reader waits for these blocks from now on.
+    pub fn wait_for(&mut self, range: BlockRange) {
+        self.awaited.push(range);
+    }
+
+    /// A reader that waited for these blocks has gone, with them or without: what no other waits for is not begun.
+    pub fn wait_no_more(&mut self, range: BlockRange) {
+        let Some(at) = self.awaited.iter().position(|awaited| *awaited == range) else { return };
+        self.awaited.swap_remove(at);
+        let Self { waiting, awaited, .. } = self;
+        let is_awaited = |blocks: &BlockRange| awaited.iter().any(|other| other.overlaps(blocks));
+        waiting[Class::Reader as usize].retain(|blocks| !blocks.overlaps(&range) || is_awaited(blocks));
+    }
+
+    /// Whether a reader waits for any of the blocks.
+    pub fn is_awaited(&self, blocks: BlockRange) -> bool {
+        self.awaited.iter().any(|awaited| awaited.overlaps(&blocks))
     }
 
     /// Blocks ahead of a stream that are of use: what may be under way, and half of that to go on with. What is more than
@@ -126,35 +199,53 @@ impl Queue {
 
     /// The next pull that may begin.
     pub fn begin_next(&mut self) -> Option<Job> {
-        while let Some(blocks) = self.waiting[Class::Reader as usize].front().copied() {
-            if self.reader_jobs >= READER_JOBS {
-                return None;
-            }
-            self.waiting[Class::Reader as usize].pop_front();
+        while self.reader_jobs < READER_JOBS
+            && let Some(blocks) = self.waiting[Class::Reader as usize].pop()
+        {
             if let Some(job) = self.begin(Class::Reader, blocks) {
                 self.reader_jobs += 1;
                 return Some(job);
             }
         }
-        if self.background_off {
+        if self.background_off || !self.waiting[Class::Reader as usize].order.is_empty() {
             return None;
         }
-        for class in [Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace, Class::Rest] {
-            while let Some(blocks) = self.waiting[class as usize].front().copied() {
-                let bytes = (self.background_blocks + blocks.count()) * BLOCK_BYTES;
-                if self.background_jobs >= BACKGROUND_JOBS || bytes > self.window.bytes() {
-                    self.window.note_full();
-                    return None;
-                }
-                self.waiting[class as usize].pop_front();
-                if let Some(job) = self.begin(class, blocks) {
-                    self.background_jobs += 1;
-                    self.background_blocks += job.blocks.count();
-                    return Some(job);
-                }
+        while let Some((class, blocks)) = self.next_in_background() {
+            let bytes = (self.background_blocks + blocks.count()) * BLOCK_BYTES;
+            if self.background_jobs >= BACKGROUND_JOBS || bytes > self.window.bytes() {
+                self.window.note_full();
+                return None;
+            }
+            self.waiting[class as usize].pop();
+            if let Some(job) = self.begin(class, blocks) {
+                self.background_jobs += 1;
+                self.background_blocks += job.blocks.count();
+                self.has_begun(class);
+                return Some(job);
             }
         }
         None
+    }
+
+    /// Whose turn it is in the background.
+    fn next_in_background(&self) -> Option<(Class, BlockRange)> {
+        let waiting = |class: &Class| Some((*class, *self.waiting[*class as usize].order.front()?));
+        let is_due = |class: &&Class| self.passed[**class as usize] >= PASSED_MOST;
+        let due = BACKGROUND.iter().filter(is_due).find_map(waiting);
+        due.or_else(|| BACKGROUND.iter().find_map(waiting))
+    }
+
+    /// A background pull of this class has begun.
+    fn has_begun(&mut self, class: Class) {
+        for other in BACKGROUND {
+            let waits = !self.waiting[other as usize].order.is_empty();
+            let passed = &mut self.passed[other as usize];
+            if other == class || !waits {
+                *passed = 0;
+            } else if other > class {
+                *passed += 1;
+            }
+        }
     }
 
     /// Begins what is not under way of `blocks`: the first such run; the rest waits in front.
@@ -165,19 +256,13 @@ impl Queue {
         for run in rest.into_iter().rev() {
             self.waiting[class as usize].push_front(run);
         }
-        self.flying.insert(first, Flying);
+        self.flying.insert(first, ());
         Some(Job { class, blocks: first })
     }
 
-    /// A pull has ended now, well or not, after it took so long.
-    pub fn ended(&mut self, job: &Job, result: Result<(), PullError>, took: Duration, now: Instant) {
+    /// A pull has ended now.
+    pub fn ended(&mut self, job: &Job, ending: Ending, now: Instant) {
         self.flying.remove(job.blocks);
-        if result.is_err() && job.class != Class::Reader {
-            self.background_failures += 1;
-        }
-        if result.is_ok() {
-            self.window.ended(job.blocks.byte_len(), took, now);
-        }
         match job.class {
             Class::Reader => self.reader_jobs -= 1,
             Class::Metadata | Class::Pinned | Class::ReadAhead | Class::Trace | Class::Rest => {
@@ -185,33 +270,42 @@ impl Queue {
                 self.background_blocks -= job.blocks.count();
             }
         }
+        self.errors.retain(|(blocks, _)| !blocks.overlaps(&job.blocks));
+        match ending {
+            Ending::Pulled(took) => self.window.ended(job.blocks.byte_len(), took, now),
+            Ending::Needless => {}
+            // What failed in the background nobody has waited for: a reader that comes has it tried again.
+            Ending::Left | Ending::Failed(_) if job.class != Class::Reader => {
+                self.failures[job.class as usize] += 1;
+            }
+            Ending::Left => {}
+            Ending::Failed(error) => {
+                self.errors.push_back((job.blocks, error));
+                if self.errors.len() > ERRORS_MAX {
+                    self.errors.pop_front();
+                }
+            }
+        }
         if self.flying.is_empty() {
             self.window.note_idle();
-        }
-        self.errors.retain(|(blocks, _)| blocks.intersect(&job.blocks).is_empty());
-        // What failed in the background nobody has waited for: a reader that comes has it tried again.
-        if let (Err(error), Class::Reader) = (result, job.class) {
-            self.errors.push_back((job.blocks, error));
-            if self.errors.len() > ERRORS_MAX {
-                self.errors.pop_front();
-            }
         }
     }
 
     /// Why a pull of these blocks failed, told once: who asks again has it tried again.
     pub fn take_error(&mut self, range: BlockRange) -> Option<PullError> {
-        let at = self.errors.iter().position(|(blocks, _)| !blocks.intersect(&range).is_empty())?;
+        let at = self.errors.iter().position(|(blocks, _)| blocks.overlaps(&range))?;
         self.errors.remove(at).map(|(_, error)| error)
     }
 
-    /// Pulls of the background that failed, ever.
-    pub fn background_failures(&self) -> u64 {
-        self.background_failures
+    /// Pulls of a background class that failed, ever.
+    pub fn failures(&self, class: Class) -> u64 {
+        self.failures[class as usize]
     }
 
     /// Blocks waiting or under way.
     pub fn pending_blocks(&self) -> u64 {
-        let waiting: u64 = self.waiting.iter().flatten().map(BlockRange::count).sum();
+        let waiting: u64 =
+            self.waiting.iter().flat_map(|waiting| &waiting.order).map(BlockRange::count).sum();
         waiting + self.flying.iter().map(|(run, _)| run.count()).sum::<u64>()
     }
 }
@@ -226,6 +320,10 @@ mod tests {
 
     const ALL: [Class; CLASSES] =
         [Class::Reader, Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace, Class::Rest];
+
+    fn pulled(ms: u64) -> Ending {
+        Ending::Pulled(Duration::from_millis(ms))
+    }
 
     #[test]
     fn a_reader_begins_at_once_however_much_is_wanted_in_the_background() {
@@ -248,18 +346,19 @@ mod tests {
         queue.want(Class::Reader, BlockRange::new(10, 4));
         assert_eq!(queue.begin_next().map(|job| job.blocks), Some(BlockRange::new(12, 2)));
         assert_eq!(queue.begin_next(), None);
-        queue.ended(&job, Ok(()), Duration::from_millis(9), Instant::now());
+        queue.ended(&job, pulled(9), Instant::now());
         assert_eq!(queue.begin_next(), None, "what ended was not wanted again");
     }
 
     #[test]
-    fn random_demands_stay_within_bounds_begin_in_order_of_class_and_all_end() {
+    fn random_demands_stay_within_bounds_overtake_no_more_than_they_may_and_all_end() {
         for seed in 0..200 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut queue = Queue::new();
             let mut flying: Vec<Job> = Vec::new();
             let mut wanted = std::collections::BTreeSet::new();
-            let mut pulled = std::collections::BTreeSet::new();
+            let mut done = std::collections::BTreeSet::new();
+            let (mut since, mut passed) = ([0; CLASSES], [0; CLASSES]);
             let mut now = Instant::now();
             for step in 0.. {
                 if step < 200 {
@@ -269,9 +368,26 @@ mod tests {
                     queue.want(class, range);
                 }
                 while let Some(job) = queue.begin_next() {
-                    let more_urgent = &queue.waiting[..job.class as usize];
                     let idle = |run: &BlockRange| queue.flying.pieces(*run).iter().any(|(_, f)| f.is_none());
-                    assert!(!more_urgent.iter().flatten().any(idle), "seed {seed}: {job:?} overtakes");
+                    let waits = |class: Class| queue.waiting[class as usize].order.iter().any(idle);
+                    let is_due = since[job.class as usize] >= PASSED_MOST;
+                    let mut more_urgent = ALL.into_iter().filter(|class| *class < job.class);
+                    let overtakes = more_urgent.find(|class| waits(*class));
+                    let may = |class: Class| is_due && class != Class::Reader;
+                    assert!(overtakes.is_none_or(may), "seed {seed}: {job:?} overtakes {overtakes:?}");
+                    if job.class != Class::Reader {
+                        for class in BACKGROUND.into_iter().filter(|class| *class > job.class) {
+                            let passed = &mut passed[class as usize];
+                            *passed = if waits(class) { *passed + 1 } else { 0 };
+                            // As many classes may be due as there are.
+                            assert!(
+                                *passed <= PASSED_MOST + CLASSES as u32,
+                                "seed {seed}: {class:?} starves"
+                            );
+                        }
+                        since.iter_mut().for_each(|since| *since += 1);
+                        (passed[job.class as usize], since[job.class as usize]) = (0, 0);
+                    }
                     assert!(
                         flying.iter().all(|other| other.blocks.intersect(&job.blocks).is_empty()),
                         "seed {seed}"
@@ -288,11 +404,55 @@ mod tests {
                 }
                 now += Duration::from_millis(rng.random_range(0..300));
                 let job = flying.swap_remove(rng.random_range(0..flying.len()));
-                pulled.extend(job.blocks.iter());
-                queue.ended(&job, Ok(()), Duration::from_millis(rng.random_range(0..900)), now);
+                done.extend(job.blocks.iter());
+                queue.ended(&job, pulled(rng.random_range(0..900)), now);
             }
-            assert_eq!(pulled, wanted, "seed {seed}: nothing starves");
+            assert_eq!(done, wanted, "seed {seed}: all of it came");
             assert_eq!(queue.pending_blocks(), 0, "seed {seed}");
         }
+    }
+
+    #[test]
+    fn what_waits_is_never_asked_for_twice_however_often_it_is_wanted() {
+        let mut queue = Queue::new();
+        for _ in 0..5 {
+            (0..1000).for_each(|run| queue.want(Class::Metadata, BlockRange::new(run * 16, 4)));
+        }
+        assert_eq!(queue.pending_blocks(), 4000);
+        let mut begun = 0;
+        while let Some(job) = queue.begin_next() {
+            queue.ended(&job, pulled(50), Instant::now());
+            begun += 1;
+        }
+        assert_eq!(begun, 1000);
+    }
+
+    #[test]
+    fn the_less_urgent_get_a_share_of_the_background_however_much_goes_before_them() {
+        let mut queue = Queue::new();
+        queue.want(Class::Pinned, BlockRange::new(0, 1 << 20));
+        queue.want(Class::ReadAhead, BlockRange::new(1 << 21, 1 << 14));
+        let mut begun = [0; CLASSES];
+        for _ in 0..90 {
+            let job = queue.begin_next().unwrap();
+            begun[job.class as usize] += 1;
+            queue.ended(&job, pulled(10), Instant::now());
+        }
+        assert_eq!((begun[Class::Pinned as usize], begun[Class::ReadAhead as usize]), (80, 10));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_begun() {
+        let mut queue = Queue::new();
+        let (both, first) = (BlockRange::new(0, 4), BlockRange::new(512, 4));
+        for range in [both, first, both] {
+            queue.wait_for(range);
+            queue.want(Class::Reader, range);
+        }
+        queue.wait_no_more(first);
+        queue.wait_no_more(both);
+        assert!(queue.is_awaited(both) && !queue.is_awaited(first));
+        assert_eq!(queue.begin_next().map(|job| job.blocks), Some(both));
+        assert_eq!(queue.begin_next(), None);
     }
 }

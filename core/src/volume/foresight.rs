@@ -64,6 +64,12 @@ impl Peek for File<'_> {
     }
 }
 
+/// Whether the beginning of the file is here.
+pub(super) fn is_begun(volume: &Volume, layout: &Layout) -> bool {
+    let head = layout.blocks(&(0..HEAD_BYTES.min(layout.len)));
+    volume.missing_blocks(&head) == 0
+}
+
 /// Pulls the beginning of the file, and what its format asks for then.
 pub(super) async fn foresee(volume: Weak<Volume>, inode: InodeNumber, layout: Layout) {
     let head = 0..HEAD_BYTES.min(layout.len);

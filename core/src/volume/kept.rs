@@ -9,32 +9,31 @@ use crate::units::BlockRange;
 
 const NAME: &str = "metadata.json";
 
-/// Has what was metadata stay, `most` blocks of it. Returns what that is.
-pub(super) fn again(disk: &dyn Disk, cache: &Cache, most: u64) -> Vec<BlockRange> {
+/// Has what was metadata stay, `most` blocks of it.
+pub(super) fn again(disk: &dyn Disk, cache: &Cache, most: u64) {
     let all = BlockRange { start: 0, end: cache.valid().capacity() };
     let noted: Vec<(u64, u64)> = notes::load(disk, NAME).unwrap_or_default();
     let runs = noted.into_iter().map(|(start, end)| BlockRange { start, end }.intersect(&all));
     let mut count = 0;
     // What is too large, such as the file system's journal, leaves room for the rest.
-    let fits = |run: &BlockRange| {
-        let is_in = run.start < run.end && count + run.count() <= most;
-        count += if is_in { run.count() } else { 0 };
-        is_in
-    };
-    let kept: Vec<_> = runs.filter(fits).collect();
-    kept.iter().for_each(|run| cache.residents().keep(*run));
-    kept
+    for run in runs.filter(|run| !run.is_empty()) {
+        if count + run.count() <= most {
+            count += run.count();
+            cache.residents().keep(run);
+        }
+    }
 }
 
-/// Of what was metadata, lets go what is none any more. Returns how many blocks that were.
-pub(super) fn let_go(cache: &Cache, before: &[BlockRange], now: &Bitmap) -> u64 {
+/// Of what stays, lets go what is no metadata now. Returns how many blocks that were.
+pub(super) fn let_go(cache: &Cache, now: &Bitmap) -> u64 {
+    let residents = cache.residents();
     let mut count = 0;
-    for range in before {
-        let mut at = range.start;
-        while at < range.end {
-            let (stays, run) = now.run(BlockRange { start: at, end: range.end });
+    for kept in residents.kept_runs(BlockRange { start: 0, end: cache.valid().capacity() }) {
+        let mut at = kept.start;
+        while at < kept.end {
+            let (stays, run) = now.run(BlockRange { start: at, end: kept.end });
             if !stays {
-                cache.residents().let_go(run, cache.valid());
+                residents.let_go(run, cache.valid());
                 count += run.count();
             }
             at = run.end;

@@ -43,7 +43,7 @@ impl Volume {
     async fn pull_and_lease(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
         let blocks = BlockRange::covering(&range);
         let turn = match self.survey.file_at(blocks.start) {
-            Some(place) => self.scanning.turn(place, blocks.count()).await,
+            Some(place) => self.in_time(blocks, self.scanning.turn(place, blocks.count())).await?,
             None => None,
         };
         if turn.is_none() {

@@ -7,7 +7,7 @@ use crate::bitmap::Bitmap;
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::ext4::{FileAt, InodeNumber, Kind, Limits, Walk};
-use crate::pull::{Class, PullError, Puller};
+use crate::pull::{Class, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -60,14 +60,14 @@ impl Survey {
         let (complete, is_complete) = watch::channel(false);
         let (mountable, is_mountable) = watch::channel(None);
         let walk = Arc::new(RwLock::new(Walk::new(size_blocks, Limits::default())));
-        let before = kept::again(&*disk, cache, kept_most(limit_bytes));
+        kept::again(&*disk, cache, kept_most(limit_bytes));
         let running = Running {
             volume: Weak::new(),
             walk: walk.clone(),
             size_blocks,
             kept_blocks: 0,
-            before,
             has_changed: false,
+            is_written: false,
             complete,
             mountable,
             completed_at: None,
@@ -105,8 +105,10 @@ impl Survey {
 
     /// Whether all of the blocks are known to be data of files.
     pub fn is_file_data(&self, blocks: BlockRange) -> bool {
-        let walk = self.walk.read();
-        blocks.iter().all(|block| walk.owner_of(block).is_some())
+        let (walk, is_complete) = (self.walk.read(), self.is_complete());
+        blocks
+            .iter()
+            .all(|block| walk.owner_of(block).is_some() || is_complete && walk.is_forgotten_data(block))
     }
 
     /// What is known of the drive's files.
@@ -193,10 +195,10 @@ struct Running {
     kept_blocks: u64,
     complete: watch::Sender<bool>,
     mountable: watch::Sender<Option<bool>>,
-    /// What was metadata at the last opening, and stays until it is known what is metadata now.
-    before: Vec<BlockRange>,
     /// Whether other blocks stay than were noted.
     has_changed: bool,
+    /// Whether something was written since what is metadata was last compared with what stays.
+    is_written: bool,
     /// When all metadata was first local.
     completed_at: Option<Instant>,
     /// When what is of use at the next opening was noted last.
@@ -224,6 +226,7 @@ impl Running {
             self.note(&volume);
             let mut walk = self.walk.write();
             for range in volume.cache.residents().take_written() {
+                self.is_written = true;
                 walk.written(range);
             }
             if volume.size_blocks() != self.size_blocks {
@@ -244,12 +247,10 @@ impl Running {
             drop(volume);
             if wanted.is_empty() {
                 // Directories and bitmaps are wanted, and read by nobody here.
-                let metadata = self.walk.read().metadata().into_iter();
-                let ranges: Vec<_> =
-                    metadata.filter(|(_, kind)| is_needed(*kind)).map(|(range, _)| range).collect();
+                let ranges = self.staying(&*self.volume.upgrade()?, is_needed);
                 let pulled = puller.pull_all(Class::Metadata, &ranges).await;
                 if pulled.is_ok() {
-                    self.is_here(&puller);
+                    self.is_here(&self.volume.upgrade()?);
                 }
                 self.complete.send_replace(pulled.is_ok());
                 return Some(pulled);
@@ -262,7 +263,7 @@ impl Running {
             if let Err(error) = fed {
                 // There is no ext4 here yet, or none that is known: nothing to be pulled first.
                 tracing::debug!(%error, "the drive's file system is not looked at");
-                self.let_go();
+                self.let_go(&*self.volume.upgrade()?);
                 self.complete.send_replace(true);
                 self.mountable.send_replace(Some(true));
                 return Some(Ok(()));
@@ -270,35 +271,45 @@ impl Running {
         }
     }
 
+    /// Metadata of these kinds that stays. A cache that is too small for the rest would have it pulled for ever.
+    fn staying(&self, volume: &Volume, is_meant: impl Fn(Kind) -> bool) -> Vec<BlockRange> {
+        let all = BlockRange { start: 0, end: volume.cache.valid().capacity() };
+        let metadata = self.walk.read().metadata().into_iter().filter(|(_, kind)| is_meant(*kind));
+        metadata.flat_map(|(range, _)| volume.cache.residents().kept_runs(range.intersect(&all))).collect()
+    }
+
     /// All metadata is local. The file system's journal follows in the background: a mount after a crash reads it, also
-    /// without the store.
-    fn is_here(&mut self, puller: &Arc<Puller>) {
+    /// without the store. It is large, so what programs read goes first.
+    fn is_here(&mut self, volume: &Arc<Volume>) {
         let journal = self.walk.read().metadata().into_iter().filter(|(_, kind)| *kind == Kind::Journal);
         let journal: Vec<_> = journal.map(|(range, _)| range).collect();
+        for range in &journal {
+            self.stays(volume, *range);
+        }
         match self.completed_at {
             None => {
                 self.completed_at = Some(Instant::now());
-                self.let_go();
-                self.pull_trace(puller);
-                let is_whole = || journal.iter().all(|range| puller.missing(*range).is_empty());
+                self.let_go(volume);
+                self.pull_trace(volume);
+                let is_whole = || journal.iter().all(|range| volume.puller.missing(*range).is_empty());
                 self.mountable.send_replace(Some(!self.walk.read().needs_recovery() || is_whole()));
             }
             Some(at) if at.elapsed() >= JOURNAL_AFTER => {
-                journal.into_iter().for_each(|range| puller.want(Class::Trace, range));
+                let journal = self.staying(volume, |kind| kind == Kind::Journal);
+                journal.into_iter().for_each(|range| volume.puller.want(Class::Trace, range));
             }
             Some(_) => {}
         }
     }
 
     /// What was read first after the last opening is likely to be again.
-    fn pull_trace(&self, puller: &Arc<Puller>) {
-        let Some(volume) = self.volume.upgrade() else { return };
+    fn pull_trace(&self, volume: &Volume) {
         let most = volume.room.limit() / TRACE_SHARE / crate::units::CHUNK_BYTES;
         let drive = volume.all_blocks();
         for chunk in volume.trace.last().into_iter().take(most as usize) {
             let blocks = chunk.blocks().intersect(&drive);
             if !blocks.is_empty() {
-                puller.want(Class::Trace, blocks);
+                volume.puller.want(Class::Trace, blocks);
             }
         }
     }
@@ -307,6 +318,9 @@ impl Running {
     fn note(&mut self, volume: &Volume) {
         if self.noted_at.or(self.completed_at).is_some_and(|at| at.elapsed() >= NOTE_EVERY) {
             volume.trace.save();
+            if volume.survey.is_complete() && std::mem::take(&mut self.is_written) {
+                self.let_go(volume);
+            }
             // Until all of it is known, what was noted before says more.
             if volume.survey.is_complete() && std::mem::take(&mut self.has_changed) {
                 volume.survey.note();
@@ -315,50 +329,63 @@ impl Running {
         }
     }
 
-    /// What is metadata is known: of what was, the rest may go.
-    fn let_go(&mut self) {
-        let Some(volume) = self.volume.upgrade().filter(|_| !self.before.is_empty()) else { return };
-        let now = Bitmap::new(volume.cache.valid().capacity());
-        for (range, _) in self.walk.read().metadata().into_iter().filter(|(_, kind)| is_kept(*kind)) {
-            now.set(range);
+    /// What is metadata is known: of what was, at the last opening or before it was deleted, the rest may go.
+    fn let_go(&mut self, volume: &Volume) {
+        let residents = volume.cache.residents();
+        if residents.kept_blocks() > 0 {
+            let now = Bitmap::new(volume.cache.valid().capacity());
+            for (range, _) in self.walk.read().metadata().into_iter().filter(|(_, kind)| is_kept(*kind)) {
+                now.set(range);
+            }
+            self.has_changed |= kept::let_go(&volume.cache, &now) > 0;
         }
-        let gone = kept::let_go(&volume.cache, &std::mem::take(&mut self.before), &now);
-        self.has_changed |= gone > 0;
-        // What stays of it counts from here on.
-        self.kept_blocks = volume.cache.residents().kept_blocks();
+        // What stays of what was counts from here on.
+        self.kept_blocks = residents.kept_blocks();
     }
 
     /// Has what was found pulled, and kept as far as that is sensible.
     fn keep(&mut self, volume: &Arc<Volume>) {
-        let most = kept_most(volume.room.limit());
         let found = self.walk.write().found();
         for (range, kind) in found {
-            if !is_kept(kind) {
-                continue;
-            }
-            if self.kept_blocks + range.count() <= most && !volume.cache.residents().are_all_kept(range) {
-                self.kept_blocks += range.count();
-                self.has_changed = true;
-                volume.cache.residents().keep(range);
-            }
-            if kind != Kind::Journal {
+            if is_needed(kind) && self.stays(volume, range) {
                 volume.puller.want(Class::Metadata, range);
             }
         }
     }
 
-    /// Somebody reads the beginning of a file: its format may tell what comes next.
+    /// Has blocks stay, if there is room for that. Whether they do.
+    fn stays(&mut self, volume: &Volume, range: BlockRange) -> bool {
+        let residents = volume.cache.residents();
+        if residents.are_all_kept(range) {
+            return true;
+        }
+        let fits = self.kept_blocks + range.count() <= kept_most(volume.room.limit());
+        if fits {
+            self.kept_blocks += range.count();
+            self.has_changed = true;
+            residents.keep(range);
+        }
+        fits
+    }
+
+    /// Somebody waits for a part of a file: its format may tell what comes next. Of one that is not read from its beginning it is
+    /// looked at if that is here.
     fn foresee(&mut self, blocks: BlockRange) {
         let walk = self.walk.read();
         let Some((inode, at)) = walk.owner_of(blocks.start) else { return };
-        if at * BLOCK_BYTES >= crate::formats::HEAD_BYTES || self.seen.contains(&inode) {
+        if self.seen.contains(&inode) {
             return;
         }
         let (Some(runs), Some(len)) = (walk.runs_of(inode), walk.size_of(inode)) else { return };
+        let layout = foresight::Layout { len, runs };
+        let is_begun = || self.volume.upgrade().is_some_and(|volume| foresight::is_begun(&volume, &layout));
+        if at * BLOCK_BYTES >= crate::formats::HEAD_BYTES && !is_begun() {
+            return;
+        }
         if self.seen.len() >= FILES_REMEMBERED {
             self.seen.pop_front();
         }
         self.seen.push_back(inode);
-        tokio::spawn(foresight::foresee(self.volume.clone(), inode, foresight::Layout { len, runs }));
+        tokio::spawn(foresight::foresee(self.volume.clone(), inode, layout));
     }
 }

@@ -31,6 +31,11 @@ impl Claims {
         self.smallest
     }
 
+    /// Whether runs of a file were let go, for want of room.
+    pub fn has_forgotten(&self) -> bool {
+        self.has_forgotten || self.smallest > 0
+    }
+
     /// An inode's size in bytes, if it is remembered.
     pub fn size_of(&self, inode: u32) -> Option<u64> {
         self.inodes.get(&inode).map(|known| known.size)

@@ -214,6 +214,9 @@ fn with_room_for_few_runs_the_largest_files_are_kept() {
         let (all, _) = image.walk();
         assert!(walk.smallest_file_bytes() > 0 && all.smallest_file_bytes() == 0);
         assert_eq!(walk.metadata(), all.metadata(), "metadata is not let go of");
+        assert!(
+            walk.metadata().iter().all(|(range, _)| !range.iter().any(|block| walk.is_forgotten_data(block)))
+        );
         for number in (11..400).map(InodeNumber) {
             let (Some(size), Some(runs)) = (all.size_of(number), all.runs_of(number)) else { continue };
             if runs.first().is_none_or(|(_, range)| all.owner_of(range.start).is_none()) {
@@ -222,6 +225,7 @@ fn with_room_for_few_runs_the_largest_files_are_kept() {
             if size < walk.smallest_file_bytes() || runs.len() > (file_runs / 4).max(1) {
                 assert_eq!(walk.runs_of(number), None);
                 assert_eq!(walk.owner_of(runs[0].1.start), None);
+                assert!(walk.is_forgotten_data(runs[0].1.start) && !all.is_forgotten_data(runs[0].1.start));
             } else {
                 assert_eq!(walk.runs_of(number), Some(runs));
                 kept += 1;
