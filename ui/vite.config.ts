@@ -1,6 +1,7 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { noHydration } from './tools/no-hydration.ts';
 import { texts } from './tools/texts.ts';
 
 // Texts are the catalogue that the daemon and the tray use too.
@@ -8,7 +9,7 @@ const catalogue = fileURLToPath(new URL('../gui/texts/en.json', import.meta.url)
 const sources = fileURLToPath(new URL('src/', import.meta.url));
 
 export default defineConfig({
-  plugins: [texts(catalogue, sources), svelte()],
+  plugins: [texts(catalogue, sources), noHydration(), svelte()],
   resolve: { alias: { $texts: catalogue } },
   // Pages are served below `/` by the daemon and by Tauri, and nothing of them is inlined: their content security
   // policy allows no `data:`.

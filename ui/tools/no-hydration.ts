@@ -1,0 +1,32 @@
+//! Leaves out of the pages what takes up markup that a server has made: these are made in the browser alone. Svelte guards all of it
+//! with one variable, for it to be left out where nothing sets that; but parts that are in the pages set it back.
+
+import type { Plugin } from 'vite';
+
+/** Svelte's own module, with the variable a constant. */
+export function constant(code: string): string {
+  const kept = code
+    .replace('export let hydrating = false;', 'export const hydrating = false;')
+    .replace('\thydrating = value;\n', '');
+  if (!kept.includes('export const hydrating') || /\bhydrating = (?!false;)/.test(kept)) {
+    throw new Error('Svelte guards hydration in another way than before: see ui/tools/no-hydration.ts');
+  }
+  return kept;
+}
+
+/** A compiled component without the calls that do something only then. */
+export function without(code: string): string {
+  return code.replace(/^\s*\$\.(?:reset\(\w+\)|next\(\d*\));\n/gm, '');
+}
+
+export function noHydration(): Plugin {
+  return {
+    name: 'holdall-no-hydration',
+    enforce: 'post',
+    apply: 'build',
+    transform(code, id) {
+      if (id.endsWith('/svelte/src/internal/client/dom/hydration.js')) return { code: constant(code), map: null };
+      return id.endsWith('.svelte') ? { code: without(code), map: null } : null;
+    },
+  };
+}
