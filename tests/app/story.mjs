@@ -139,6 +139,15 @@ export async function wizard(page, all, shot) {
     all.recovery = groups.join('-');
     await accessible(page, 'wizard, recovery key');
     await shot('add-recovery-key');
+    // No way leads away from it by accident, and whoever goes all the same finds it again.
+    await dialog(page, page.getByRole('link', { name: 'Activity' }), 'wizard, leaving');
+    await page.keyboard.press('Escape');
+    await page.evaluate(() => history.back());
+    await page.getByRole('button', { name: 'Leave without the key' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Drives' }).waitFor();
+    await go(page, '#/add');
+    await page.getByRole('heading', { name: 'Write down the recovery key' }).waitFor();
+    assert.deepEqual(await page.locator('ol.groups code').allTextContents(), groups);
     await page.getByRole('button', { name: 'I have written it down' }).click();
     const fields = page.getByLabel(/^Group \d+$/);
     for (const index of [0, 1]) await fields.nth(index).fill('wrong');

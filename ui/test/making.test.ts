@@ -73,6 +73,36 @@ describe('the wizard', () => {
     expect([wizard.stage, wizard.opened?.mountpoint]).toEqual(['done', '/m']);
   });
 
+  it('is found again until its recovery key is written down', async () => {
+    const unload = () => !dispatchEvent(new Event('beforeunload', { cancelable: true }));
+    let answer: (made: typeof created) => void = () => undefined;
+    fake.answers['POST /v1/drives'] = () => new Promise((made) => (answer = made));
+    const wizard = await filled();
+    expect([wizard.tells, unload()]).toEqual([false, false]);
+    const making = wizard.make();
+    // The key is on its way, and nobody looks.
+    expect([wizard.stage, wizard.tells, unload(), Wizard.current() === wizard]).toEqual(['create', true, true, true]);
+    answer(created);
+    await making;
+    expect([wizard.stage, wizard.tells, unload(), Wizard.current() === wizard]).toEqual(['recovery', true, true, true]);
+    expect(wizard.created?.recovery_key).toBe('aaaa-bbbb-cccc');
+    await wizard.mount();
+    expect([wizard.tells, unload(), Wizard.current() === wizard]).toEqual([false, false, false]);
+  });
+
+  it('is not kept where no drive was made, and tells no key where there is none', async () => {
+    const wizard = await filled();
+    fake.answers['POST /v1/drives'] = () => {
+      throw refused('offline');
+    };
+    await wizard.make();
+    expect([wizard.tells, Wizard.current() === wizard]).toEqual([false, false]);
+    fake.answers['POST /v1/drives'] = () => new Promise(() => undefined);
+    wizard.draft.encrypt = false;
+    void wizard.make();
+    expect([wizard.stage, wizard.tells]).toEqual(['create', false]);
+  });
+
   it('tells the step that failed, and does not make the drive twice', async () => {
     const wizard = await filled();
     let away = true;

@@ -15,6 +15,7 @@ Object.assign(globalThis, {
   location: { hash: '', reload: () => undefined },
   addEventListener: window.addEventListener.bind(window),
   removeEventListener: window.removeEventListener.bind(window),
+  dispatchEvent: window.dispatchEvent.bind(window),
 });
 
 /** Hides the page, or shows it again. */

@@ -24,6 +24,14 @@ export type Stage = 'create' | 'recovery' | 'limit' | 'open' | 'done';
 /** As the daemon has it: ext4 with a journal needs about this. */
 const SIZE_MIN = 16 * 1024 * 1024;
 
+/** The one whose drive is being made, until its recovery key is written down: who goes elsewhere finds it again. */
+let unfinished: Wizard | null = null;
+
+// That key is told only once. Nothing survives the page.
+addEventListener('beforeunload', (event) => {
+  if (unfinished?.tells) event.preventDefault();
+});
+
 export class Wizard {
   draft = $state<Draft>(load(localStorage));
   typed = $state(nothingTyped());
@@ -66,6 +74,21 @@ export class Wizard {
 
   large = $derived((this.sizeBytes ?? 0) >= SIZE_MIN);
   named = $derived(validName(this.draft.name.trim()) && !this.taken);
+
+  /** Whether a recovery key is about to be told, or is told and not written down yet. */
+  tells = $derived(
+    this.stage === 'recovery' ||
+      (this.stage === 'create' && !this.failed && !this.draft.existing && this.draft.encrypt),
+  );
+
+  /** The one that is not finished, or a new one. */
+  static current(): Wizard {
+    if (unfinished) return unfinished;
+    const made: Wizard[] = [];
+    // It may outlive the screen that it is on, and so does what it works out.
+    $effect.root(() => void made.push(new Wizard()));
+    return made[0] as Wizard;
+  }
 
   constructor() {
     // Neither secrets were kept nor what the store said: one goes back to where they are typed, and it is tried.
@@ -174,6 +197,8 @@ export class Wizard {
     const name = draft.name.trim();
     const given = credentials(draft, typed);
     const onProgress = (said: Progress) => (this.progress = said);
+    // eslint-disable-next-line @typescript-eslint/no-this-alias
+    unfinished = this;
     const made = await this.#at('create', () => {
       if (draft.existing) {
         return client.add(
@@ -194,7 +219,10 @@ export class Wizard {
         { onProgress },
       );
     });
-    if (!made) return;
+    if (!made) {
+      unfinished = null;
+      return;
+    }
     this.created = made;
     this.typed = nothingTyped();
     forget(localStorage);
@@ -204,6 +232,7 @@ export class Wizard {
 
   async mount(): Promise<void> {
     const { draft } = this;
+    unfinished = null;
     const cache = parseBytes(draft.cache);
     if (cache && !(await this.#at('limit', () => client.setLimits({ cache_bytes: cache })))) return;
     const at = draft.mountpoint.trim();
