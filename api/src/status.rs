@@ -76,6 +76,9 @@ pub struct DriveStatus {
     /// Whether its store refuses access: uploads and downloads wait for other credentials.
     #[serde(default)]
     pub needs_login: bool,
+    /// Whether it is closed, and what only this device has goes on being uploaded without anybody's doing.
+    #[serde(default)]
+    pub draining: bool,
     /// The writer's generation.
     pub epoch: u64,
     /// The current version.

@@ -147,6 +147,11 @@ pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
     status.reason.as_deref().map(|reason| words::sentence(reason, &names))
 }
 
+/// Whether something that is only here is on its way, be the drive open or closed.
+pub(crate) fn is_uploading(status: &DriveStatus) -> bool {
+    status.unpushed_bytes > 0 && (status.state == DriveState::Syncing || status.draining)
+}
+
 /// Whether a person has to look at it.
 pub(crate) fn needs_person(status: &DriveStatus) -> bool {
     matches!(status.state, DriveState::Conflict | DriveState::NeedsAttention)
@@ -166,6 +171,7 @@ fn chip(status: &DriveStatus) -> Chip {
         DriveState::ReadOnly => ("state.read_only", Tone::Quiet, "eye"),
         DriveState::Conflict => ("state.conflict", Tone::Attention, "fork"),
         DriveState::NeedsAttention => ("state.needs_attention", Tone::Attention, "alert"),
+        DriveState::Closed if is_uploading(status) => ("state.closed", Tone::Busy, "sync"),
         DriveState::Closed if is_safe => ("state.closed", Tone::Quiet, "closed"),
         DriveState::Closed => ("state.closed", Tone::Waiting, "clock"),
     };
@@ -182,6 +188,9 @@ fn explained(status: &DriveStatus) -> (Option<String>, Option<String>) {
         DriveState::Conflict => ("card.conflict", "card.conflict.action"),
         DriveState::NeedsAttention if status.needs_login => ("card.attention", "card.login.action"),
         DriveState::NeedsAttention => ("card.attention", "card.attention.action"),
+        DriveState::Closed if is_uploading(status) => {
+            ("card.closed.uploading", "card.closed.uploading.action")
+        }
         DriveState::Closed if status.unpushed_bytes > 0 => {
             ("card.closed.unsent", "card.closed.unsent.action")
         }
@@ -281,6 +290,26 @@ mod tests {
         assert_eq!(told, "vm has taken over the drive. Your changes continue here as a fork.");
         (status.state, status.reason) = (DriveState::ReadOnly, Some("vm has it".to_owned()));
         assert_eq!(reason(&status).as_deref(), Some("vm has it."));
+    }
+
+    #[test]
+    fn what_a_closed_drive_uploads_asks_nothing_but_to_stay_on() {
+        let mut status = status("work", DriveState::Closed);
+        (status.unpushed_bytes, status.draining, status.mountpoint) = (5 << 20, true, None);
+        status.reason = Some("5 MiB are still being uploaded".to_owned());
+        let card = card(&status, Moving::default());
+        assert_eq!((card.state.tone, card.state.icon.as_str()), (Tone::Busy, "sync"));
+        assert_eq!(card.reason.as_deref(), Some("5 MiB are still being uploaded."));
+        assert_eq!(card.consequence.as_deref(), Some("It goes on by itself while this computer is on."));
+        assert_eq!(card.action.as_deref(), Some("Leave the computer on until everything is uploaded."));
+        // Nobody uploads this one.
+        status.draining = false;
+        let card = super::card(&status, Moving::default());
+        assert_eq!(card.action.as_deref(), Some("Open the drive to upload them."));
+        // All of it is there, and it is about to be put down.
+        (status.draining, status.unpushed_bytes) = (true, 0);
+        let card = super::card(&status, Moving::default());
+        assert_eq!((card.state.tone, card.consequence), (Tone::Quiet, None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All drives at a glance, and one line that says whether one's data is safe.
 
-use crate::card::{Card, Tone, needs_person};
+use crate::card::{Card, Tone, is_uploading, needs_person};
 use crate::texts::{counted, said, text};
 use crate::tray::{self, TrayMenu};
 use crate::words;
@@ -59,7 +59,7 @@ fn goes_on(statuses: &[&DriveStatus]) -> bool {
     let uploads = [DriveState::Ready, DriveState::Syncing, DriveState::Conflict];
     statuses
         .iter()
-        .any(|status| status.unpushed_bytes > 0 && !status.paused && uploads.contains(&status.state))
+        .any(|status| status.unpushed_bytes > 0 && !status.paused && uploads.contains(&status.state) || is_uploading(status))
 }
 
 /// The most remarkable wins.
@@ -82,7 +82,7 @@ fn line(
     if waits(DriveState::Offline) {
         return (with_size("line.offline.unsent"), Tone::Waiting);
     }
-    if waits(DriveState::Syncing) {
+    if statuses.iter().any(|status| is_uploading(status)) {
         return (uploading(cards, statuses), Tone::Busy);
     }
     if let Some(paused) = statuses.iter().find(|status| status.state == DriveState::Paused) {
@@ -112,11 +112,11 @@ fn line(
 
 /// What is on its way of all drives, and how long the one takes that takes longest.
 fn uploading(cards: &[Card], statuses: &[&DriveStatus]) -> String {
-    let uploads = || cards.iter().zip(statuses).filter(|(_, status)| status.state == DriveState::Syncing);
-    let uploads = || uploads().filter(|(card, _)| card.unsent_bytes > 0);
+    let uploads = || cards.iter().zip(statuses).filter(|(_, status)| is_uploading(status));
     let left =
         uploads().map(|(card, status)| card.unsent_bytes.saturating_sub(status.batch_done_bytes)).sum();
-    let size = words::size(left);
+    let is_known = uploads().all(|(card, _)| card.unsent_is_known);
+    let size = words::unsent(left, is_known);
     // One that nobody can tell makes the sum one that nobody can tell.
     let times: Option<Vec<u64>> = uploads().map(|(card, _)| card.eta_s).collect();
     match times.and_then(|times| times.into_iter().max()) {
@@ -165,6 +165,27 @@ mod tests {
             let overview = shown(drives);
             assert_eq!((overview.line.as_str(), overview.tone), (line, tone), "{drives:?}");
         }
+    }
+
+    #[test]
+    fn a_closed_drive_that_uploads_is_told_as_that_and_quitting_holds_nothing_up() {
+        let mut status = status("d", DriveState::Closed);
+        (status.unpushed_bytes, status.mountpoint) = (5 << 20, None);
+        let told = |status: &DriveStatus| {
+            let mut model = Model::default();
+            model.apply(Now(Duration::ZERO), Event::Drive(Box::new(status.clone())));
+            let overview = model.overview();
+            (overview.line, overview.tone, overview.tray.leaving.unwrap().message)
+        };
+        let (line, tone, leaving) = told(&status);
+        assert_eq!((line.as_str(), tone), ("5 MiB waiting to upload", Tone::Waiting));
+        assert!(leaving.contains("uploads are on hold"), "{leaving}");
+        status.draining = true;
+        let (line, tone, leaving) = told(&status);
+        assert_eq!((line.as_str(), tone), ("Uploading 5 MiB", Tone::Busy));
+        assert!(leaving.contains("keeps uploading"), "{leaving}");
+        status.set_unsent(0);
+        assert_eq!(told(&status).0, "Uploading some changes");
     }
 
     #[test]

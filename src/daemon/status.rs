@@ -118,6 +118,7 @@ impl Drive {
         if shown.state != state {
             (shown.state, shown.since_ms) = (state, now_ms());
         }
+        status.draining = state == DriveState::Closed && shown.phase == Phase::Draining;
         status.state = state;
         status.reason = reason;
         status.since = time(shown.since_ms);
@@ -155,6 +156,7 @@ impl Drive {
             since: time(now_ms()),
             paused: config.paused,
             needs_login: false,
+            draining: false,
             epoch: 0,
             root: None,
             size_bytes: 0,
@@ -287,7 +289,8 @@ fn state(phase: &Phase, volume: Option<&Volume>, paused: Option<&str>) -> (Drive
         (Phase::Closed, _) | (_, None) => (DriveState::Closed, None),
         (Phase::Draining, Some(volume)) => {
             let status = volume.status();
-            let waiting = Some(format!("{} are still being uploaded", format_bytes(status.unpushed_bytes)));
+            let waiting = (status.unpushed_bytes > 0)
+                .then(|| format!("{} are still being uploaded", format_bytes(status.unpushed_bytes)));
             match of_engine(&status, paused) {
                 (DriveState::Ready | DriveState::Syncing, _) => (DriveState::Closed, waiting),
                 trouble => trouble,

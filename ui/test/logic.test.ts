@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ChunkMap } from '../src/backend/shapes';
 import { cellAt, changed, grid, runs, totals } from '../src/lib/chunkmap';
-import { ago, bytes, duration, moment, parseBytes, percent } from '../src/lib/format';
+import { ago, bytes, duration, moment, parseBytes, percent, second } from '../src/lib/format';
 import { ceiling, counted, points, samples, SHOWN_MS } from '../src/lib/history';
 import { Pace, type Timers } from '../src/lib/pace';
 import { minuteOf, timeOf, weekdays } from '../src/lib/quiet';
@@ -66,6 +66,8 @@ describe('times', () => {
     expect(moment(new Date(2026, 10, 19, 9, 5), now)).toBe('19 Nov, 09:05');
     expect(moment(new Date(2025, 0, 2, 9, 5), now)).toBe('2 Jan 2025, 09:05');
     expect(moment('nonsense', now)).toBe('');
+    // What is tried again soon.
+    expect(second(new Date(2026, 10, 20, 9, 5, 7).toISOString())).toBe('09:05:07');
   });
 
   it('never make more than all', () => {

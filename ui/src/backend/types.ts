@@ -1317,6 +1317,11 @@ export interface components {
              */
             dirty_bytes: number;
             /**
+             * @description Whether it is closed, and what only this device has goes on being uploaded without anybody's doing.
+             * @default false
+             */
+            draining: boolean;
+            /**
              * Format: uint64
              * @description The writer's generation.
              */

@@ -60,6 +60,9 @@ export function moment(at: string | Date, now: Date): string {
   return `${time.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', ...year })}, ${hour}`;
 }
 
+/** A time that is near, to the second. */
+export const second = (at: string): string => new Date(at).toLocaleTimeString('en-GB');
+
 export function percent(part: number, whole: number): number {
   return whole <= 0 ? 0 : Math.min(100, Math.max(0, (part / whole) * 100));
 }
