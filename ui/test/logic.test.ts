@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ChunkMap } from '../src/backend/shapes';
+import type { ActivityRow, ChunkMap } from '../src/backend/shapes';
 import { cellAt, changed, grid, runs, totals } from '../src/lib/chunkmap';
 import { ago, bytes, duration, moment, parseBytes, percent, second } from '../src/lib/format';
 import { ceiling, counted, points, samples, SHOWN_MS } from '../src/lib/history';
@@ -7,7 +7,8 @@ import { Pace, type Timers } from '../src/lib/pace';
 import { minuteOf, timeOf, weekdays } from '../src/lib/quiet';
 import { asked, groups, matches } from '../src/lib/recovery';
 import { kept } from '../src/lib/same';
-import { visible } from '../src/lib/window';
+import { renewed } from '../src/lib/activity';
+import { tabStop, visible } from '../src/lib/window';
 
 describe('sizes', () => {
   it('are read in three digits at most', () => {
@@ -279,5 +280,31 @@ describe('the recovery key', () => {
     expect(matches('EFGH', ' efgh ')).toBe(true);
     expect(matches('EFGH', 'efg')).toBe(false);
     expect(matches(undefined, '')).toBe(false);
+  });
+});
+
+describe('what has happened', () => {
+  const rows = (...ids: number[]) => ids.map((id) => ({ id }) as ActivityRow);
+  const ids = (list: ActivityRow[]) => list.map((row) => row.id);
+
+  it('comes on top, and what it replaces goes', () => {
+    const list = rows(9, 8, 7, 6, 5, 4, 3);
+    expect(renewed(list, rows(9, 8, 7), 3)).toBe(list);
+    // 9 was an upload, and 10 is the same one, gone on.
+    expect(ids(renewed(list, rows(10, 8, 7), 3))).toEqual([10, 8, 7, 6, 5, 4, 3]);
+    expect(ids(renewed(list, rows(11, 10, 8), 3))).toEqual([11, 10, 8, 7, 6, 5, 4, 3]);
+    // All there is, and far more than a page.
+    expect(ids(renewed(list, rows(10, 8), 3))).toEqual([10, 8]);
+    expect(ids(renewed(list, rows(20, 19, 18), 3))).toEqual([20, 19, 18]);
+    expect(ids(renewed([], rows(1), 3))).toEqual([1]);
+  });
+
+  it('is always entered by Tab', () => {
+    const of = (at: number, count: number, top: number) => tabStop(at, visible(count, 58, top, 580), 58, top);
+    expect(of(3, 100, 0)).toBe(3);
+    // It was scrolled away, or there are fewer rows now.
+    expect(of(3, 100, 3000)).toBe(52);
+    expect(of(90, 5, 0)).toBe(0);
+    expect(of(0, 100, 100 * 58 - 580)).toBe(90);
   });
 });

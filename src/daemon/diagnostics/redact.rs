@@ -203,6 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn the_pages_say_what_stays() {
+        let texts: serde_json::Value =
+            serde_json::from_str(include_str!("../../../gui/texts/en.json")).unwrap();
+        let told = texts["bundle.preview.text"].as_str().unwrap();
+        for (noun, line) in [
+            ("drives", "work: closed"),
+            ("computers", "laptop-of-ann has taken the drive over"),
+            ("users", "user=ann"),
+            ("addresses of stores", "s3://family-photos/2026?endpoint="),
+            ("paths", "pinned: /home/ann/Holdall/work/letters to Bob"),
+        ] {
+            let kept = redact(line, &[]);
+            assert!(kept.starts_with(line.split('?').next().unwrap()), "{kept}");
+            assert!(told.contains(noun), "{noun} in: {told}");
+        }
+        assert!(told.contains("are in it") && !told.contains("secrets"), "{told}");
+    }
+
+    #[test]
     fn what_helps_stays() {
         let told = [
             "2026-11-20T12:00:00.123456Z  WARN holdall_core::push: the store did not take it; trying again",

@@ -9,6 +9,11 @@ export interface Rows {
   below: number;
 }
 
+/** The row that Tab comes to: the one that was moved to last while it is drawn, else the first that can be seen. */
+export function tabStop(at: number, rows: Rows, rowPx: number, top: number): number {
+  return at >= rows.first && at < rows.end ? at : Math.min(Math.ceil(top / rowPx), rows.end - 1);
+}
+
 /** `top` is how far the list's beginning is above the top of what can be seen. */
 export function visible(count: number, rowPx: number, top: number, heightPx: number, spare = 12): Rows {
   const clamp = (row: number) => Math.max(0, Math.min(count, row));
