@@ -68,7 +68,7 @@ impl Drives {
             store: url.to_string(),
             store_mode: stores::told(report.mode),
             usable: report.is_usable(),
-            findings: trial::findings(&report),
+            findings: trial::findings(&report, &url),
             reasons: report.reasons,
         })
     }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ActivityRow, ChunkMap } from '../src/backend/shapes';
-import { cellAt, changed, grid, runs, totals } from '../src/lib/chunkmap';
+import type { ActivityRow, ChunkMap, DriveStatus } from '../src/backend/shapes';
+import { cellAt, changed, grid, runs, totalBytes, totals } from '../src/lib/chunkmap';
 import { ago, bytes, duration, moment, parseBytes, percent, second } from '../src/lib/format';
 import { ceiling, counted, points, samples, SHOWN_MS } from '../src/lib/history';
 import { Pace, type Timers } from '../src/lib/pace';
@@ -306,5 +306,17 @@ describe('what has happened', () => {
     expect(of(3, 100, 3000)).toBe(52);
     expect(of(90, 5, 0)).toBe(0);
     expect(of(0, 100, 100 * 58 - 580)).toBe(90);
+  });
+});
+
+describe('the legend of the map', () => {
+  it('tells what the rest of the page tells, however many cells have a little of it', () => {
+    const map: ChunkMap = { cell_bytes: 128, cells: ['cached', 'cached', 'pinned', 'dirty', 'absent'] };
+    const cache = { dirty_bytes: 4, pinned_bytes: 8, metadata_bytes: 5, evictable_bytes: 11 };
+    const drive = { size_bytes: 640, cached_bytes: 28, unpushed_bytes: 4, cache } as DriveStatus;
+    const told = Object.fromEntries(totals(map).map((total) => [total.state, totalBytes(total, map, drive)]));
+    expect(told).toEqual({ failed: 0, dirty: 4, uploading: 0, pinned: 8, cached: 16, absent: 612 });
+    // What is here adds up to what is on this computer.
+    expect(4 + 8 + 16).toBe(drive.cached_bytes);
   });
 });

@@ -84,6 +84,11 @@ impl S3Store {
         format!("{}{name}", self.prefix)
     }
 
+    /// Whether nothing is to be said of TLS: it is asked with it, or has answered without.
+    fn is_right_scheme(&self) -> bool {
+        self.tls || self.clock.load(Relaxed) > 0
+    }
+
     fn unreachable(&self, what: &str) -> StoreError {
         StoreError::Unreachable { reason: format!("{} {what}", self.host) }
     }
@@ -113,11 +118,13 @@ impl S3Store {
             SdkError::ResponseError(context) if !context.raw().status().is_success() => {
                 asked.meaning(&self.refusal(None, context.raw()))
             }
-            SdkError::ResponseError(_) => match transport::known(error, &self.host, self.tls) {
+            SdkError::ResponseError(_) => match transport::known(error, &self.host, self.is_right_scheme()) {
                 Some(reason) => StoreError::Unreachable { reason },
                 None => self.unreachable("does not answer as an S3 server does"),
             },
-            error => StoreError::Unreachable { reason: transport::reason(error, &self.host, self.tls) },
+            error => StoreError::Unreachable {
+                reason: transport::reason(error, &self.host, self.is_right_scheme()),
+            },
         }
     }
 
@@ -145,8 +152,9 @@ impl S3Store {
         let mut bytes = BytesMut::with_capacity(part.take.unwrap_or(0).min(RESERVED_BYTES_MAX) as usize);
         let mut skip = part.skip;
         while let Some(piece) = body.next().await {
-            let broken =
-                |error| StoreError::Unreachable { reason: transport::reason(&error, &self.host, self.tls) };
+            let broken = |error| StoreError::Unreachable {
+                reason: transport::reason(&error, &self.host, self.is_right_scheme()),
+            };
             let mut piece = piece.map_err(broken)?;
             let skipped = skip.min(piece.len() as u64);
             skip -= skipped;

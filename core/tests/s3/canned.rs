@@ -20,6 +20,16 @@ impl Canned {
         Self::serving(move |socket| drop(socket.write_all(&answer)))
     }
 
+    /// Answers the first request, and then cuts every connection off.
+    pub fn answering_once(answer: &'static str) -> Self {
+        let answered = Arc::new(AtomicUsize::new(0));
+        Self::serving(move |socket| {
+            if answered.fetch_add(1, Ordering::Relaxed) == 0 {
+                let _ = socket.write_all(answer.as_bytes());
+            }
+        })
+    }
+
     /// Answers one status with this body.
     pub fn saying(status: &str, headers: &str, body: &str) -> Self {
         let length = body.len();

@@ -71,6 +71,23 @@ fn plain_and_encrypted_ports_are_told_apart() {
 }
 
 #[test]
+fn a_network_that_is_cut_says_nothing_of_tls() {
+    let cut = Canned::answering("");
+    let answer = "HTTP/1.1 404 Not Found\r\nDate: Fri, 20 Nov 2026 12:00:00 GMT\r\nConnection: close\r\n\
+                  Content-Length: 0\r\n\r\n";
+    let known = Canned::answering_once(answer);
+    run(async {
+        let reason = unreachable(store(&cut.url()).list("").await);
+        assert!(reason.contains("https://"), "{reason}");
+        // It has answered without.
+        let store = store(&known.url());
+        let _ = store.get("a", None).await;
+        let reason = unreachable(store.list("").await);
+        assert!(reason.contains("closed the connection") && !reason.contains("TLS"), "{reason}");
+    });
+}
+
+#[test]
 fn servers_that_are_not_there_are_told_apart() {
     run(async {
         let reason = unreachable(store(&url("http", free_address(), "p")).list("").await);

@@ -45,7 +45,7 @@ pub async fn of(
 }
 
 /// What was tried, for people.
-pub fn findings(report: &Report) -> Vec<StoreFinding> {
+pub fn findings(report: &Report, url: &StoreUrl) -> Vec<StoreFinding> {
     let mut findings = vec![rights(report)];
     if !(report.rights.read && report.rights.write && report.rights.list) {
         return findings;
@@ -69,10 +69,10 @@ pub fn findings(report: &Report) -> Vec<StoreFinding> {
     raced("a new name has one winner", report.refused.absent, &races.absent);
     raced("a version has one successor", report.refused.matches, &races.matches);
     raced("a claim has one owner", report.refused.claim, &races.claim);
-    let tls = report.tls.clone().unwrap_or_else(|| "not encrypted on the way".to_owned());
+    let (ok, way) = way(url, report.tls.as_deref());
     let round_trip = Duration::from_micros(report.latency_us).as_secs_f64() * 1000.0;
-    let detail = format!("{round_trip:.1} ms there and back, {tls}");
-    findings.push(StoreFinding { subject: "connection".to_owned(), ok: true, detail });
+    let detail = format!("{round_trip:.1} ms there and back{way}");
+    findings.push(StoreFinding { subject: "connection".to_owned(), ok, detail });
     if let Some(ahead_ms) = report.clock_ahead_ms {
         let (ok, detail) = clock(ahead_ms);
         findings.push(StoreFinding { subject: "clock".to_owned(), ok, detail });
@@ -98,6 +98,15 @@ fn rights(report: &Report) -> StoreFinding {
         false => format!("may not {}", words(false)),
     };
     StoreFinding { subject: "credentials".to_owned(), ok, detail }
+}
+
+/// Whether nobody can listen on the way to the store, and what is to be said of it.
+fn way(url: &StoreUrl, tls: Option<&str>) -> (bool, String) {
+    match (url, tls) {
+        (StoreUrl::File(_), _) => (true, String::new()),
+        (_, Some(tls)) => (true, format!(", {tls}")),
+        (_, None) => (false, ", not encrypted on the way".to_owned()),
+    }
 }
 
 /// Whether the store's clock and this computer's agree, and how they do.
@@ -149,7 +158,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
         let report = of(&stores, &url, &Credentials::None, Effort::QUICK, None).await.unwrap();
-        let findings = findings(&report);
+        let findings = findings(&report, &url);
         assert!(findings.iter().all(|finding| finding.ok), "{findings:?}");
         assert!(findings.iter().any(|finding| finding.detail.contains("races of")), "{findings:?}");
     }
@@ -160,6 +169,15 @@ mod tests {
         assert_eq!(outcome(&race(&[1, 1, 0]), true), "in each of 3 races of 12; winners: 1 1 0");
         assert_eq!(outcome(&race(&[1, 7, 1]), true), "up to 7 of 12 won a race; winners: 1 7 1");
         assert_eq!(outcome(&race(&[1, 1, 1]), false), "the condition is not heeded");
+    }
+
+    #[test]
+    fn what_anybody_can_listen_to_is_a_warning() {
+        let url = |text: &str| StoreUrl::parse(text).unwrap();
+        let plain = (false, ", not encrypted on the way".to_owned());
+        assert_eq!(way(&url("http://nas.example.org/dav/"), None), plain);
+        assert_eq!(way(&url("https://h/dav/"), Some("TLS 1.3")), (true, ", TLS 1.3".to_owned()));
+        assert_eq!(way(&url("file:///media/disk"), None), (true, String::new()));
     }
 
     #[test]

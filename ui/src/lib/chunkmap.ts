@@ -1,6 +1,6 @@
 //! Where the cells of the chunk map are drawn, and what they add up to.
 
-import type { ChunkMap } from '../backend/shapes';
+import type { ChunkMap, DriveStatus } from '../backend/shapes';
 
 export type CellState = ChunkMap['cells'][number];
 
@@ -42,6 +42,24 @@ export function totals(map: ChunkMap): Total[] {
   const counts = new Map<CellState, number>();
   for (const cell of map.cells) counts.set(cell, (counts.get(cell) ?? 0) + 1);
   return CELL_STATES.map((state) => ({ state, cells: counts.get(state) ?? 0 }));
+}
+
+/**
+ * Bytes of that state, as the rest of the page has them: a cell shows the most remarkable of what it stands for, however little that
+ * is, so that cells add up to far more.
+ */
+export function totalBytes({ state, cells }: Total, map: ChunkMap, drive: DriveStatus): number {
+  const { cache, cached_bytes, size_bytes, unpushed_bytes } = drive;
+  switch (state) {
+    case 'absent':
+      return Math.max(0, size_bytes - cached_bytes);
+    case 'pinned':
+      return cache.pinned_bytes;
+    case 'cached':
+      return cache.metadata_bytes + cache.evictable_bytes;
+    default:
+      return Math.min(cells * map.cell_bytes, unpushed_bytes);
+  }
 }
 
 export interface Run {

@@ -7,16 +7,16 @@ use rustls::CertificateError;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// What went wrong on the way to `host`, which was asked with TLS or without.
-pub(super) fn reason(error: &(dyn Error + 'static), host: &str, tls: bool) -> String {
-    known(error, host, tls).unwrap_or_else(|| match chain(error).last() {
+/// What went wrong on the way to `host`, whose address may lack the s of https unless its scheme is known to be right.
+pub(super) fn reason(error: &(dyn Error + 'static), host: &str, is_right_scheme: bool) -> String {
+    known(error, host, is_right_scheme).unwrap_or_else(|| match chain(error).last() {
         Some(cause) => format!("the request to {host} did not get through ({cause})"),
         None => format!("the request to {host} did not get through"),
     })
 }
 
 /// The same, if it is something that has a name.
-pub(super) fn known(error: &(dyn Error + 'static), host: &str, encrypted: bool) -> Option<String> {
+pub(super) fn known(error: &(dyn Error + 'static), host: &str, is_right_scheme: bool) -> Option<String> {
     let links: Vec<_> = chain(error).collect();
     let known = links.iter().find_map(|link| {
         let silent = link.downcast_ref::<Silent>().map(|Silent(limit)| silent(host, *limit));
@@ -24,8 +24,8 @@ pub(super) fn known(error: &(dyn Error + 'static), host: &str, encrypted: bool) 
         let tls = || link.downcast_ref::<rustls::Error>().map(|error| tls(error, host));
         silent.or_else(page).or_else(tls)
     });
-    let known = known.or_else(|| links.iter().find_map(|link| http(link.downcast_ref()?, host, encrypted)));
-    known.or_else(|| links.iter().rev().find_map(|link| network(link.downcast_ref()?, host, encrypted)))
+    let known = known.or_else(|| links.iter().find_map(|link| http(link.downcast_ref()?, host, is_right_scheme)));
+    known.or_else(|| links.iter().rev().find_map(|link| network(link.downcast_ref()?, host, is_right_scheme)))
 }
 
 fn silent(host: &str, limit: std::time::Duration) -> String {
@@ -59,23 +59,23 @@ fn tls(error: &rustls::Error, host: &str) -> String {
     }
 }
 
-fn http(error: &hyper::Error, host: &str, encrypted: bool) -> Option<String> {
+fn http(error: &hyper::Error, host: &str, is_right_scheme: bool) -> Option<String> {
     if error.is_parse() {
         Some(format!("{host} does not speak HTTP: its endpoint may begin with https://"))
     } else if error.is_incomplete_message() {
-        Some(format!("{host} closed the connection without a whole answer{}", hint(encrypted)))
+        Some(format!("{host} closed the connection without a whole answer{}", hint(is_right_scheme)))
     } else {
         None
     }
 }
 
-fn network(error: &io::Error, host: &str, encrypted: bool) -> Option<String> {
+fn network(error: &io::Error, host: &str, is_right_scheme: bool) -> Option<String> {
     Some(match error.kind() {
         ErrorKind::ConnectionRefused => format!("{host} refuses the connection: nothing listens there"),
         ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
-            format!("{host} broke the connection off{}", hint(encrypted))
+            format!("{host} broke the connection off{}", hint(is_right_scheme))
         }
-        ErrorKind::UnexpectedEof => format!("{host} closed the connection{}", hint(encrypted)),
+        ErrorKind::UnexpectedEof => format!("{host} closed the connection{}", hint(is_right_scheme)),
         ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable | ErrorKind::NetworkDown => {
             format!("there is no way to {host} from this network")
         }
@@ -89,8 +89,8 @@ fn network(error: &io::Error, host: &str, encrypted: bool) -> Option<String> {
 }
 
 /// Some servers that want TLS say nothing to who speaks without.
-fn hint(encrypted: bool) -> &'static str {
-    if encrypted { "" } else { "; if it wants TLS, its endpoint begins with https://" }
+fn hint(is_right_scheme: bool) -> &'static str {
+    if is_right_scheme { "" } else { "; if it wants TLS, its endpoint begins with https://" }
 }
 
 /// An error and its causes. What an [`io::Error`] holds is one of them, which `source` would skip.
