@@ -57,9 +57,9 @@ pub(crate) fn overview(
 /// Whether something of what is only here is being uploaded, or soon will be without anybody's doing.
 fn goes_on(statuses: &[&DriveStatus]) -> bool {
     let uploads = [DriveState::Ready, DriveState::Syncing, DriveState::Conflict];
-    statuses
-        .iter()
-        .any(|status| status.unpushed_bytes > 0 && !status.paused && uploads.contains(&status.state) || is_uploading(status))
+    statuses.iter().any(|status| {
+        status.unpushed_bytes > 0 && !status.paused && uploads.contains(&status.state) || is_uploading(status)
+    })
 }
 
 /// The most remarkable wins.

@@ -24,7 +24,8 @@ pub(super) fn known(error: &(dyn Error + 'static), host: &str, is_right_scheme: 
         let tls = || link.downcast_ref::<rustls::Error>().map(|error| tls(error, host));
         silent.or_else(page).or_else(tls)
     });
-    let known = known.or_else(|| links.iter().find_map(|link| http(link.downcast_ref()?, host, is_right_scheme)));
+    let known =
+        known.or_else(|| links.iter().find_map(|link| http(link.downcast_ref()?, host, is_right_scheme)));
     known.or_else(|| links.iter().rev().find_map(|link| network(link.downcast_ref()?, host, is_right_scheme)))
 }
 
