@@ -133,6 +133,7 @@ export async function load(browser, pages) {
       const rows = await feed.evaluate((one) => Math.round(one.scrollHeight / 58));
       assert.ok(rows >= 10_000, `${rows} rows`);
       assert.ok((await page.getByRole('article').count()) < 100, 'only what can be seen is in the page');
+      assert.equal(await feed.locator('article[tabindex="0"]').count(), 1, 'Tab comes into the list');
       assert.ok(found[0] < FRAME_LIMIT_MS, `longest: ${found.slice(0, 5).map((ms) => ms.toFixed(1))} ms`);
       return `longest task ${found[0].toFixed(1)} ms`;
     });
