@@ -80,7 +80,7 @@ pub struct Queue {
     /// Under way, by block.
     flying: RunMap<()>,
     /// What readers wait for, each for itself.
-    awaited: Vec<BlockRange>,
+    readers: Vec<BlockRange>,
     /// How many background pulls began while one of the class waited, since one of it began.
     passed: [u32; CLASSES],
     reader_jobs: usize,
@@ -174,21 +174,21 @@ impl Queue {
 
     /// A reader waits for these blocks from now on.
     pub fn wait_for(&mut self, range: BlockRange) {
-        self.awaited.push(range);
+        self.readers.push(range);
     }
 
     /// A reader that waited for these blocks has gone, with them or without: what no other waits for is not begun.
     pub fn wait_no_more(&mut self, range: BlockRange) {
-        let Some(at) = self.awaited.iter().position(|awaited| *awaited == range) else { return };
-        self.awaited.swap_remove(at);
-        let Self { waiting, awaited, .. } = self;
-        let is_awaited = |blocks: &BlockRange| awaited.iter().any(|other| other.overlaps(blocks));
+        let Some(at) = self.readers.iter().position(|awaited| *awaited == range) else { return };
+        self.readers.swap_remove(at);
+        let Self { waiting, readers, .. } = self;
+        let is_awaited = |blocks: &BlockRange| readers.iter().any(|other| other.overlaps(blocks));
         waiting[Class::Reader as usize].retain(|blocks| !blocks.overlaps(&range) || is_awaited(blocks));
     }
 
     /// Whether a reader waits for any of the blocks.
     pub fn is_awaited(&self, blocks: BlockRange) -> bool {
-        self.awaited.iter().any(|awaited| awaited.overlaps(&blocks))
+        self.readers.iter().any(|awaited| awaited.overlaps(&blocks))
     }
 
     /// Blocks ahead of a stream that are of use: what may be under way, and half of that to go on with. What is more than
