@@ -9,6 +9,7 @@ use crate::privileged::{
     Content, FreezeEnded, Frozen, Look, Outcome, Privileged, PrivilegedError, Superblock, Target, Usage,
     mountinfo,
 };
+use holdall_core::units::BLOCK_BYTES;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -196,6 +197,14 @@ impl Mounted {
     pub fn sync(&self, deadline: Duration) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
         self.site.deputy.look(&Look::Sync { target, mountpoint }, deadline).map(drop)
+    }
+
+    /// Bytes of new data that are in memory and have no place on the drive yet. ext4 counts them; the file system itself is not
+    /// asked, so this does not wait for the drive.
+    pub fn unallocated_bytes(&self) -> u64 {
+        let said = std::fs::read_to_string(self.target.ext4_sysfs("delayed_allocation_blocks"));
+        let blocks = said.ok().and_then(|said| said.trim().parse::<u64>().ok());
+        blocks.unwrap_or(0).saturating_mul(BLOCK_BYTES)
     }
 
     /// How full it is.

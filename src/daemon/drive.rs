@@ -50,6 +50,7 @@ mod upload;
 mod usage;
 mod versions;
 mod watching;
+mod writeback;
 
 /// A drive.
 pub struct Drive {
@@ -79,6 +80,8 @@ pub struct Drive {
     pub(super) usage: Arc<Usage>,
     /// What a person wants always kept here.
     pub(super) pins: pins::Pins,
+    /// Who writes back what programs have not synced.
+    writeback: writeback::Writeback,
     /// All drives: a fork becomes one of them.
     pub(super) known: Weak<Known>,
     /// Whether a task tells the stores that it has left.
@@ -113,6 +116,7 @@ impl Drive {
             shown: Mutex::new(Shown::closed()),
             place: RwLock::new(None),
             usage: Arc::default(),
+            writeback: writeback::Writeback::default(),
             known,
             telling: AtomicBool::new(false),
         });

@@ -74,6 +74,11 @@ impl Drive {
             Some(volume) => self.of_volume(volume, &shown),
             None => shown.last.clone().unwrap_or_else(|| self.blank()),
         };
+        if volume.is_some() {
+            let in_memory = self.in_memory_bytes();
+            (status.dirty_bytes, status.unpushed_bytes) =
+                (status.dirty_bytes + in_memory, status.unpushed_bytes + in_memory);
+        }
         let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), self.pause());
         status.needs_login =
             matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);

@@ -77,6 +77,11 @@ impl Target {
         Path::new("/sys/block").join(self.name()).join(file)
     }
 
+    /// A file of the directory in sysfs that its mounted ext4 has.
+    pub fn ext4_sysfs(&self, file: &str) -> PathBuf {
+        Path::new("/sys/fs/ext4").join(self.name()).join(file)
+    }
+
     /// Whether it is named as the kernel's nbd and loop devices are.
     fn is_device(&self) -> bool {
         let number = self

@@ -91,6 +91,7 @@ impl Drive {
         opened.volume.prepare_to_close();
         // Whoever looks at files uses the drive.
         self.end_pins().await;
+        self.end_writeback().await;
         if let Some(mut at) = opened.attachment.take() {
             let work = move || {
                 let done = at.mounted.unmount().and_then(|()| at.attached.detach());
@@ -101,6 +102,7 @@ impl Drive {
             if let Err(error) = done {
                 opened.attachment = Some(at);
                 self.begin_pins(&opened.volume, opened.writable);
+                self.begin_writeback(&opened.volume, opened.writable);
                 return Err(error.failure());
             }
             *self.place.write() = None;
@@ -186,6 +188,7 @@ impl Drive {
                 "it stays mounted for the next daemon"
             );
         }
+        self.end_writeback().await;
         let Some(mut opened) = self.open.lock().await.take() else { return };
         if hand_over {
             // Programs wait for the next daemon: nothing else is waited for.

@@ -292,6 +292,7 @@ impl Drive {
         // The last figures are shown while it is closed.
         self.save_figures().await;
         self.end_pins().await;
+        self.end_writeback().await;
         self.end_replicas().await;
         if let Err(error) = opened.volume.shut_down().await {
             tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");

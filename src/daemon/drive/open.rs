@@ -121,6 +121,7 @@ impl Drive {
         opened.attachment = Some(attachment);
         *self.place.write() = Some(place);
         self.begin_pins(&opened.volume, opened.writable);
+        self.begin_writeback(&opened.volume, opened.writable);
         if !look {
             let (mountpoint, block_device) = (PathBuf::from(&mountpoint), PathBuf::from(&block_device));
             self.remember(|config| config.open = Some(OpenAs { mountpoint, attach, block_device }))?;

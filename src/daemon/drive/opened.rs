@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a write-back of the file system may take: it only goes to the local journal.
-const SYNC_DEADLINE: Duration = Duration::from_secs(300);
+pub(super) const SYNC_DEADLINE: Duration = Duration::from_secs(300);
 /// How long writers may be held for a snapshot.
 const FREEZE_HOLD: Duration = Duration::from_secs(30);
 

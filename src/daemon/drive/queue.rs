@@ -1,10 +1,13 @@
 //! What waits to be uploaded, and uploading it at once.
 
 use super::Drive;
+use super::opened::SYNC_DEADLINE;
+use super::upload::pusher;
 use crate::api::{self, Code, Failure, Queued, QueuedKind};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::time;
 use holdall_core::push::{Outgoing, PushState};
+use std::sync::Arc;
 
 impl Drive {
     /// What is on its way, in the order in which it was begun, and what waits behind it.
@@ -12,11 +15,12 @@ impl Drive {
         let live = self.live.read();
         let Some(volume) = live.as_ref() else { return Vec::new() };
         let status = volume.status();
-        status.push.map(|push| queue(&push, status.unpushed_bytes)).unwrap_or_default()
+        let unsent_bytes = status.unpushed_bytes + self.in_memory_bytes();
+        status.push.map(|push| queue(&push, unsent_bytes)).unwrap_or_default()
     }
 
     /// Uploads what waits without waiting for more, and tries again what the store did not take. Nobody waits for it here.
-    pub fn upload_now(&self) -> Result<api::Nothing, Failure> {
+    pub fn upload_now(self: &Arc<Self>) -> Result<api::Nothing, Failure> {
         if let Some(why) = self.pause() {
             return Err(failure(
                 Code::Paused,
@@ -25,13 +29,20 @@ impl Drive {
                 format!("Run holdall drive resume {0}, or see holdall limits.", self.name),
             ));
         }
-        let live = self.live.read();
-        let pusher = live.as_ref().and_then(|volume| volume.pusher());
-        let Some(pusher) = pusher else {
+        let live = self.live.read().clone();
+        let Some(volume) = live.filter(|volume| volume.pusher().is_some()) else {
             let action = format!("Run holdall drive open {}.", self.name);
             return Err(failure::state("The drive is not open for writing.", action));
         };
-        pusher.push_now();
+        pusher(&volume).push_now();
+        let (drive, volume) = (self.clone(), Arc::downgrade(&volume));
+        tokio::spawn(async move {
+            // What programs have written and not synced is to go along.
+            drive.write_back(SYNC_DEADLINE).await;
+            if let Some(volume) = volume.upgrade() {
+                pusher(&volume).push_now();
+            }
+        });
         Ok(api::Nothing {})
     }
 }

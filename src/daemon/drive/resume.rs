@@ -118,6 +118,7 @@ impl Drive {
         opened.attachment = Some(attachment);
         *self.place.write() = Some(place);
         self.begin_pins(&opened.volume, opened.writable);
+        self.begin_writeback(&opened.volume, opened.writable);
         self.remember(|config| {
             if let Some(open) = &mut config.open {
                 open.block_device = block_device;
