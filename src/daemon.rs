@@ -41,6 +41,7 @@ mod pins;
 mod registry;
 mod routes;
 mod secrets;
+mod shutdown;
 mod status;
 mod stores;
 mod systemd;

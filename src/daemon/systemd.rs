@@ -8,6 +8,11 @@ use std::time::Duration;
 /// long as we say that it goes on.
 const MORE: Duration = Duration::from_secs(60);
 
+/// Whether systemd has started this process and waits to be told how it is.
+pub fn keeps_us() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
 /// Tells that drives are back.
 pub fn started() {
     tell(NotifyState::Ready);

@@ -1,16 +1,20 @@
 //! Closing a drive: for good, or until the next daemon.
 //!
+//! **A close until the next daemon never says that nobody wants the drive open**, not even for a moment: the power may go at any step of it, and
+//! the drive is to be back at the next login all the same. A daemon that finds it remembered as open and attached to nothing attaches it anew.
+//!
 //! Unmounting runs to its end even when whoever asked has gone: half of it is worse than all of it.
 
 use super::Drive;
 use super::opened::OpenDrive;
 use super::upload::with_progress;
 use crate::api::{ActivityKind, Code, Failure};
-use crate::attach;
+use crate::attach::{self, AttachError};
 use crate::daemon::awake::StaysAwake;
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
+use crate::daemon::{shutdown, systemd};
 use crate::sizes::format_bytes;
 use holdall_core::push::{PushError, Pusher};
 use holdall_core::volume::Volume;
@@ -19,7 +23,23 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::MutexGuard;
+use tokio::time::Instant;
 
+/// How long an opening or a close that is under way is waited for when the daemon ends: half of it is worse than all of it, but a
+/// check of a file system may take hours.
+const UNDER_WAY_PATIENCE: Duration = Duration::from_secs(300);
+/// How long whoever uses a drive is waited for when the daemon ends, and the drive is to be unmounted.
+const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+/// The same where the computer goes down. systemd ends what does not end by itself after 90 s; after 120 s it ends a user's own
+/// services, and with them a daemon among them.
+const BUSY_PATIENCE_AT_SHUTDOWN: Duration = Duration::from_secs(100);
+/// The same for a daemon that was started by a command: it is ended together with what it would wait for.
+const BUSY_PATIENCE_UNKEPT: Duration = Duration::from_secs(60);
+/// How often it is tried meanwhile.
+const BUSY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long it may take to write back what is in memory of a drive that stays mounted. It goes to the local disk, and is 256 MiB at most where
+/// the kernel limits that.
+const LAST_SYNC_DEADLINE: Duration = Duration::from_secs(10);
 /// How long requests in flight may take at a hand-over.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a closed drive tries to upload what its store did not take, and looks whether it gets on.
@@ -34,7 +54,7 @@ impl Drive {
         let volume = {
             let mut open = self.open.lock().await;
             let _awake = StaysAwake::because(format!("“{}” is being closed", self.name));
-            self.unmount(&mut open).await?;
+            self.unmount(&mut open, Until::Asked).await?;
             match &mut *open {
                 Some(open) => {
                     self.drain_in_background(open);
@@ -75,7 +95,11 @@ impl Drive {
         ours
     }
 
-    async fn unmount(self: &Arc<Self>, open: &mut MutexGuard<'_, Option<OpenDrive>>) -> Result<(), Failure> {
+    async fn unmount(
+        self: &Arc<Self>,
+        open: &mut MutexGuard<'_, Option<OpenDrive>>,
+        until: Until,
+    ) -> Result<(), Failure> {
         let Some(opened) = &mut **open else {
             if self.config.lock().open.is_some() {
                 self.remember(|config| config.open = None)?;
@@ -109,7 +133,12 @@ impl Drive {
         }
         if opened.writable {
             let unsent = opened.volume.has_unsent();
-            self.remember(|config| (config.open, config.unsent) = (None, unsent))?;
+            self.remember(|config| {
+                config.unsent = unsent;
+                if until == Until::Asked {
+                    config.open = None;
+                }
+            })?;
         }
         self.set_phase(Phase::Draining);
         self.save_figures().await;
@@ -181,13 +210,24 @@ impl Drive {
 
     /// The daemon ends: the drive waits for the next one, or is closed.
     pub async fn end(self: &Arc<Self>, hand_over: bool) {
-        if !hand_over && let Err(failure) = self.close_for_now().await {
+        if tokio::time::timeout(UNDER_WAY_PATIENCE, self.open.lock()).await.is_err() {
+            tracing::warn!(
+                drive = self.name,
+                "it is still being opened or closed; the next service goes on with that"
+            );
+            return;
+        }
+        let mut goes_down = false;
+        if !hand_over && let Err(failure) = self.close_patiently(&mut goes_down).await {
             tracing::warn!(
                 drive = self.name,
                 message = failure.message,
-                "it stays mounted for the next daemon"
+                goes_down,
+                "it stays mounted when the service ends"
             );
         }
+        // Nobody may come after us: what programs have written is to be in the journal by then.
+        self.write_back(LAST_SYNC_DEADLINE).await;
         self.end_writeback().await;
         let Some(mut opened) = self.open.lock().await.take() else { return };
         if hand_over {
@@ -197,23 +237,77 @@ impl Drive {
         self.end_pins().await;
         if let Some(mut at) = opened.attachment.take() {
             *self.place.write() = None;
-            let left = tokio::task::spawn_blocking(move || at.attached.hand_over(HAND_OVER_PATIENCE)).await;
-            if let Ok(Err(error)) = left {
+            let (uuid, site) = (self.uuid(), self.site.clone());
+            let left = tokio::task::spawn_blocking(move || -> Result<(), AttachError> {
+                at.attached.hand_over(HAND_OVER_PATIENCE)?;
+                if goes_down {
+                    // Nobody takes it up before the computer is off, and whoever unmounts it last would wait for a device that
+                    // nobody serves.
+                    drop(at);
+                    attach::take_down(uuid, &site)?;
+                }
+                Ok(())
+            });
+            if let Ok(Err(error)) = left.await {
                 tracing::warn!(drive = self.name, %error, "the drive could not be handed over");
             }
         }
         self.put_down(opened).await;
     }
 
-    /// Unmounts, but remembers that it was open: the next daemon opens it again.
+    /// Closes it until the next daemon, and waits a while for whoever uses it. Whether the computer goes down is found out
+    /// once somebody does.
+    async fn close_patiently(self: &Arc<Self>, goes_down: &mut bool) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut patience = None;
+        loop {
+            let Err(failure) = self.close_for_now().await else { return Ok(()) };
+            if self.place.read().is_none() {
+                return Err(failure);
+            }
+            let patience = match patience {
+                Some(patience) => patience,
+                None => {
+                    *goes_down = shutdown::is_under_way().await;
+                    let message = format!("It cannot be unmounted yet. {}", failure.message);
+                    tracing::warn!(drive = self.name, message, goes_down, "the service is to end");
+                    self.note(ActivityKind::Attention, message);
+                    *patience.insert(busy_patience(*goes_down))
+                }
+            };
+            if begun.elapsed() >= patience {
+                return Err(failure);
+            }
+            tokio::time::sleep(BUSY_INTERVAL).await;
+        }
+    }
+
+    /// Unmounts, and goes on remembering that it was open: the next daemon opens it again.
     async fn close_for_now(self: &Arc<Self>) -> Result<(), Failure> {
-        let was = self.config.lock().open.clone();
         let mut open = self.open.lock().await;
         if open.is_none() {
             return Ok(());
         }
-        self.unmount(&mut open).await?;
+        self.unmount(&mut open, Until::NextDaemon).await?;
         self.finish(&mut open).await;
-        self.remember(|config| config.open = was)
+        // It is not mounted, whatever is remembered.
+        self.part_unmounted()
     }
+}
+
+fn busy_patience(goes_down: bool) -> Duration {
+    match (goes_down, systemd::keeps_us()) {
+        (false, _) => BUSY_PATIENCE,
+        (true, true) => BUSY_PATIENCE_AT_SHUTDOWN,
+        (true, false) => BUSY_PATIENCE_UNKEPT,
+    }
+}
+
+/// How long a drive is closed for.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    /// Until somebody asks for it.
+    Asked,
+    /// Until the next daemon.
+    NextDaemon,
 }
