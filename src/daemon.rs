@@ -1,7 +1,6 @@
 //! The daemon: keeps the drives of one user, and serves the API on a Unix socket.
 //!
-//! One daemon for each runtime directory: whoever holds the lock there is it. A second one says so and ends well, since
-//! two commands that find no daemon may start one each.
+//! One daemon for each runtime directory ([`succession`]).
 //!
 //! How it ends decides what becomes of open drives. Asked to *stop* (`holdall daemon stop`, SIGHUP) it hands them over:
 //! the kernel's devices stay, mounts stay mounted and wait, and the next daemon goes on with them; that is an upgrade.
@@ -13,13 +12,12 @@ use crate::privileged::{self, Deputy};
 use crate::scanner;
 use drives::Drives;
 use registry::Registry;
-use rustix::fs::FlockOperation;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
+use succession::Turn;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -44,11 +42,18 @@ mod secrets;
 mod shutdown;
 mod status;
 mod stores;
+mod succession;
 mod systemd;
 mod web;
 mod work;
 
 pub use openapi::document as openapi;
+
+/// How long systemd's start waits for drives to be taken up: logins wait for it where sessions are to end before the drives
+/// do (packaging/systemd/holdall@.service). What takes longer, a check or a store that is slow, goes on afterwards.
+const READY_PATIENCE: Duration = Duration::from_secs(20);
+/// EX_UNAVAILABLE of sysexits.h: it is of no use to try again, which the units know.
+const EXIT_KEPT: u8 = 69;
 
 /// How the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +91,7 @@ fn run() -> ExitCode {
         tracing::warn!("{warning}");
     }
     match serve() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("holdalld: {error}");
             ExitCode::FAILURE
@@ -94,15 +99,23 @@ fn run() -> ExitCode {
     }
 }
 
-fn serve() -> Result<(), Box<dyn std::error::Error>> {
+fn serve() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let paths = Paths::from_environment()?;
     registry::private_directory(&paths.runtime)?;
-    let Some(_lock) = lock(&paths.runtime)? else {
-        eprintln!("holdalld: another one is running already");
-        return Ok(());
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("holdalld").build()?;
     runtime.block_on(async {
+        let taking = succession::take(&paths, systemd::keeps_us());
+        let _turn = match systemd::starting(taking).await? {
+            Turn::Ours(turn) => turn,
+            Turn::Anothers => {
+                eprintln!("holdalld: another one is running already");
+                return Ok(ExitCode::SUCCESS);
+            }
+            Turn::Kept => {
+                eprintln!("holdalld: systemd runs one for this user already, as another unit");
+                return Ok(ExitCode::from(EXIT_KEPT));
+            }
+        };
         let registry = Registry::open(paths.clone())?;
         let dirs = Dirs::new(&paths.runtime, &paths.state)?;
         let site = Site::new(dirs, Deputy::this_program()?, tokio::runtime::Handle::current());
@@ -113,12 +126,16 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         tokio::spawn(drives.limits().clone().follow_network());
         tokio::spawn(drives.limits().clone().follow_clock());
         tokio::spawn(drives.clone().wait_where_told());
-        systemd::starting(drives.resume_all()).await;
+        let resuming = tokio::spawn({
+            let drives = drives.clone();
+            async move { drives.resume_all().await }
+        });
+        let _ = systemd::starting(tokio::time::timeout(READY_PATIENCE, resuming)).await;
         systemd::started();
         let ending = ended(&mut stop).await?;
         server.abort();
         systemd::stopping(drives.end(ending == Ending::HandOver)).await;
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     })
 }
 
@@ -131,17 +148,6 @@ async fn ended(stop: &mut tokio::sync::mpsc::Receiver<()>) -> io::Result<Ending>
         _ = terminate.recv() => Ending::Close,
         _ = interrupt.recv() => Ending::Close,
     })
-}
-
-/// The right to be the daemon of this runtime directory, while the file is open.
-fn lock(runtime: &Path) -> io::Result<Option<File>> {
-    let path = runtime.join("daemon.lock");
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(errno.into()),
-    }
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {

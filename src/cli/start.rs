@@ -133,6 +133,8 @@ fn spawn(log: &File) -> Result<Child, CliError> {
     let mut command = Command::new(daemon_program());
     // From / it keeps no directory busy, which may be on a drive.
     command.current_dir("/").stdin(Stdio::null()).stdout(log()?).stderr(log()?);
+    // A service that runs this command is systemd's; the daemon is not.
+    command.env_remove("NOTIFY_SOCKET");
     // SAFETY: between fork and exec only what is async-signal-safe may run: these are two system calls.
     unsafe {
         command.pre_exec(leave_everything_behind);
