@@ -1,11 +1,16 @@
 # What a machine with the unit goes through: systemd.sh runs it, with -eux.
 at=/run/user/0/drive
+pid() { systemctl show holdall@0 --property MainPID --value; }
+# A command has started a service before systemd does, which takes over from it.
+systemctl start user-runtime-dir@0
+holdall drive create d --store file:///run/store --size 64M --no-encryption
+holdall drive open d --at $at
+mounted=$(grep " $at " /proc/mounts)
 systemctl start holdall@0
 # It has notified: who comes after it finds its socket.
 test -S /run/user/0/holdall/daemon.sock
-holdall drive create d --store file:///run/store --size 64M --no-encryption
-holdall drive open d --at $at
-pid() { systemctl show holdall@0 --property MainPID --value; }
+holdall daemon status --json | grep -q "\"pid\":$(pid)\\b"
+test "$(grep " $at " /proc/mounts)" = "$mounted"
 another() {
     while [ "$(pid)" = "$1" ] || [ "$(systemctl is-active holdall@0)" != active ]; do sleep 0.1; done
 }
@@ -30,6 +35,9 @@ test "$(grep " $at " /proc/mounts)" = "$mounted"
 exec 3>&-
 systemctl restart holdall@0
 test "$(cat $at/file | tr '\n' ' ')" = 'begun upgraded replaced '
-systemctl stop holdall@0
+# Sessions and users' services end first, however long they take: longer than a service waits for whoever uses a drive.
+systemctl start user@0
+test -e $at/held
+systemctl stop holdall@0 user@0
 test -z "$(grep " $at " /proc/mounts)"
 test "$(systemctl show holdall@0 --property Result --value)" = success

@@ -36,6 +36,15 @@ ExecStart=
 ExecStart=/bin/mkdir -p /run/user/%i
 ExecStop=
 END
+# What stands for a user's services and sessions: it uses a drive for as long as it takes to end.
+cat >$units/user@.service <<'END'
+[Unit]
+DefaultDependencies=no
+[Service]
+ExecStart=/bin/sh -c 'exec 3>/run/user/%i/drive/held; exec sleep infinity'
+ExecStartPost=/bin/sh -c 'until test -e /run/user/%i/drive/held; do sleep 0.1; done'
+ExecStop=/bin/sleep 15
+END
 # Without what is for debuggers only: the upper layer is memory.
 for program in holdall holdalld; do
     strip -o "usr/bin/$program" "$programs/$program"
