@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -240,6 +241,30 @@ fn what_is_not_ours_is_refused() {
     assert!(answer.text().contains(r#""code":"not_found""#));
     let unknown = browser.ask("GET", "/v1/nothing", &[]);
     assert_eq!((unknown.status, unknown.code().as_str()), (404, "not_found"));
+}
+
+/// What a process of a user gets for a request.
+fn asks_as(user: u32, port: u16, request: &str) -> String {
+    let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1"; printf '%s' "$2" >&3; cat <&3"#;
+    let mut command = Command::new("bash");
+    command.args(["-c", script, "bash", &port.to_string(), request]).current_dir("/").uid(user);
+    String::from_utf8(command.stderr(Stdio::null()).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn another_users_process_is_not_served_whatever_it_knows() {
+    const ANOTHER: u32 = 4242;
+    assert!(rustix::process::geteuid().is_root(), "only root can be another user");
+    let daemon = Daemon::start();
+    let browser = daemon.browser();
+    let (port, cookie) = (browser.port, browser.cookie.as_deref().unwrap());
+    let drives = format!("GET /v1/drives HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n");
+    let page = format!("GET / HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    for request in [&drives, &page] {
+        assert_eq!(asks_as(ANOTHER, port, request), "");
+        let served = asks_as(0, port, request);
+        assert!(served.starts_with("HTTP/1.0 200"), "{served}");
+    }
 }
 
 #[test]
