@@ -19,7 +19,7 @@ use crate::volume::{Base, Fork, VolumeLimits};
 use async_trait::async_trait;
 use serde::Serialize;
 use std::sync::Arc;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -28,7 +28,9 @@ mod fork;
 mod gc;
 mod lanes;
 mod pack;
+mod pause;
 mod policy;
+mod requests;
 mod sending;
 mod take;
 mod task;
@@ -37,7 +39,9 @@ pub(crate) use commit::now_ms;
 pub(crate) use gc::reached_from_elsewhere;
 pub use gc::{Collected, Reference, ReferenceKind};
 use pack::Namer;
+use pause::Pause;
 pub use policy::{Decision, Facts, decide};
+use requests::{Request, Requests};
 pub(crate) use task::kept_roots;
 
 /// Who writes: this device.
@@ -150,23 +154,9 @@ pub struct Outgoing {
     pub next_try_ms: Option<u64>,
 }
 
-/// What the push task is asked to do.
-pub(crate) enum Request {
-    /// Push everything that is appended now.
-    Sync(oneshot::Sender<Result<Committed, PushError>>),
-    /// Push everything, and keep that version under a label.
-    Snapshot(String, oneshot::Sender<Result<Snapshot, PushError>>),
-    /// Stop keeping a version.
-    DropSnapshot(String, oneshot::Sender<Result<(), PushError>>),
-    /// Collect garbage.
-    Collect(oneshot::Sender<Result<Collected, PushError>>),
-    /// Say in HEAD that nobody has the drive open any more.
-    Release(oneshot::Sender<Result<(), PushError>>),
-}
-
 /// Pushes one open drive.
 pub struct Pusher {
-    requests: mpsc::UnboundedSender<Request>,
+    requests: Requests,
     state: watch::Receiver<PushState>,
     paused: watch::Sender<bool>,
     /// Tells waits between two tries to end.
@@ -209,7 +199,7 @@ pub(crate) struct Parts {
 
 impl Pusher {
     pub(crate) fn start(parts: Parts) -> Self {
-        let (requests, receive) = mpsc::unbounded_channel();
+        let (requests, asked, waiting) = requests::channel();
         let state = PushState {
             committed: parts.committed,
             root: parts.head.root,
@@ -230,10 +220,10 @@ impl Pusher {
             fork: parts.fork.clone(),
         };
         let (publish, state) = watch::channel(state);
-        let (paused, pause) = watch::channel(false);
+        let (paused, is_paused) = watch::channel(false);
         let again = Arc::new(Notify::new());
-        let task = task::Task::new(parts, publish, pause, again.clone());
-        let task = parking_lot::Mutex::new(Some(tokio::spawn(task.run(receive))));
+        let task = task::Task::new(parts, publish, Pause::new(is_paused, waiting), again.clone());
+        let task = parking_lot::Mutex::new(Some(tokio::spawn(task.run(asked))));
         Self { requests, state, paused, again, task }
     }
 
@@ -242,7 +232,8 @@ impl Pusher {
         self.state.clone()
     }
 
-    /// Switches pushing off or on. A batch that is on its way is finished.
+    /// Switches pushing off or on. What is on its way is cut off, and goes on where it was once pushing is on again; where somebody
+    /// waits for it they are told so, and its batch begins anew later.
     pub fn set_paused(&self, paused: bool) {
         self.paused.send_replace(paused);
     }
@@ -308,7 +299,7 @@ impl Pusher {
         request: impl FnOnce(oneshot::Sender<Result<T, PushError>>) -> Request,
     ) -> Result<T, PushError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(request(reply)).map_err(|_| PushError::Closed)?;
+        self.requests.send(request(reply))?;
         answer.await.map_err(|_| PushError::Closed)?
     }
 }

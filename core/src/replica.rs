@@ -30,7 +30,7 @@ mod worker;
 
 pub(crate) use promote::newest_of_all;
 pub use promote::{ReplicaError, check_no_primary, newest, prepare, promote, retire_former};
-pub use worker::{Progress, Replica, Standing};
+pub use worker::{Progress, Replica, Standing, Wanted};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.
 const OFFERS_MAX: usize = 4;

@@ -11,7 +11,7 @@ use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::PushError;
-use holdall_core::replica::{self, Progress, Replica, ReplicaError, Replicated, Standing};
+use holdall_core::replica::{self, Progress, Replica, ReplicaError, Replicated, Standing, Wanted};
 use holdall_core::seal::Cipher;
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::{Store, When};
@@ -32,7 +32,7 @@ struct Open {
     volume: Arc<Volume>,
     hub: Arc<Replicated>,
     progress: watch::Receiver<Progress>,
-    stop: watch::Sender<bool>,
+    wanted: watch::Sender<Wanted>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -55,9 +55,9 @@ async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     };
     let objects = Arc::new(Objects::new(primary, bench.sealer.clone(), PageCache::none()));
     let replica = Replica::new(other, objects, Family::new(bench::FAMILY, Cipher::None, Mode::Swap), changed);
-    let (progress, stop) = (replica.progress(), watch::Sender::new(false));
-    let task = tokio::spawn(replica.run(stop.subscribe()));
-    Open { volume, hub: store, progress, stop, task }
+    let (progress, wanted) = (replica.progress(), watch::Sender::new(Wanted::Kept));
+    let task = tokio::spawn(replica.run(wanted.subscribe()));
+    Open { volume, hub: store, progress, wanted, task }
 }
 
 impl Open {
@@ -188,6 +188,28 @@ fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
         drive.up_to_date().await;
         promote(&bench, &replica).await.unwrap();
         assert!(contents(&bench, &replica).await[..32].iter().all(|byte| *byte == 19));
+    });
+}
+
+#[test]
+fn a_replica_that_is_paused_gets_nothing_and_is_caught_up_with_afterwards() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        drive.wanted.send_replace(Wanted::Paused);
+        drive.progress.wait_for(|now| now.standing == Standing::Paused).await.unwrap();
+        let (before, asked) = (replica.names(), replica.requests());
+        fill(&drive.volume, 2).await;
+        tokio::time::sleep(PATIENCE).await;
+        assert_eq!((replica.names(), replica.requests()), (before, asked));
+        drive.wanted.send_replace(Wanted::Kept);
+        drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        promote(&bench, &replica).await.unwrap();
+        assert_eq!(contents(&bench, &replica).await[..64], [2; 64]);
     });
 }
 
@@ -549,6 +571,8 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
                         // Collecting commits the same contents under other names.
                         versions.insert(drive.sync().await, now.clone());
                     }
+                    let paused = rng.random_ratio(1, 5);
+                    drive.wanted.send_replace(if paused { Wanted::Paused } else { Wanted::Kept });
                     tokio::time::sleep(Duration::from_millis(rng.random_range(0..20_000))).await;
                     if let Some(version) = drive.progress.borrow().version {
                         reported = Some(version.name(ObjectKind::Root));
@@ -556,7 +580,7 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
                 }
                 // Everything ends at once, as with kill -9: what waits in the tasks is gone.
                 drive.task.abort();
-                drop(drive.stop);
+                drop(drive.wanted);
             });
             bench.devices[0].power_cut();
         }

@@ -279,6 +279,7 @@ impl Drive {
                 pusher.set_paused(paused);
             }
             volume.puller().set_background(!paused);
+            self.pause_replicas(paused);
         }
     }
 

@@ -4,8 +4,9 @@
 //! that one, or what has come since is this device's own or changes nothing, it is swapped to the next epoch, and pushing
 //! begins. Else somebody else has the drive, or has written to it: what was written here meanwhile is a fork.
 
-use super::task::{self, Task};
-use super::{PushError, Request};
+use super::PushError;
+use super::requests::Asked;
+use super::task::Task;
 use crate::fence::{self, Fence};
 use crate::format::head::{self, Head, HeadState};
 use crate::format::root::Root;
@@ -19,15 +20,15 @@ use tokio::sync::mpsc;
 /// Takes the drive, however long the store is away. Gives what was asked for meanwhile. None once the drive is closed.
 pub(super) async fn first(
     task: &mut Task,
-    requests: &mut mpsc::UnboundedReceiver<Request>,
-) -> Option<Result<VecDeque<Request>, PushError>> {
+    requests: &mut mpsc::UnboundedReceiver<Asked>,
+) -> Option<Result<VecDeque<Asked>, PushError>> {
     let mut waiting = VecDeque::new();
     let taken = {
         let taking = std::pin::pin!(task.take());
         let mut taking = taking;
         loop {
             tokio::select! { biased;
-                request = requests.recv() => waiting.push_back(request?),
+                asked = requests.recv() => waiting.push_back(asked?),
                 taken = &mut taking => break taken,
             }
         }
@@ -36,11 +37,11 @@ pub(super) async fn first(
         Ok(()) => Some(Ok(waiting)),
         Err(error @ PushError::Forked(_)) => {
             // They were asked of the drive, which is somebody else's.
-            waiting.into_iter().for_each(|request| task::refuse(request, error.clone()));
+            waiting.into_iter().for_each(|asked| asked.refuse(error.clone()));
             Some(Ok(VecDeque::new()))
         }
         Err(error) => {
-            waiting.into_iter().for_each(|request| task::refuse(request, error.clone()));
+            waiting.into_iter().for_each(|asked| asked.refuse(error.clone()));
             Some(Err(error))
         }
     }

@@ -3,8 +3,10 @@
 use super::commit::{Committer, now_ms};
 use super::lanes::Lanes;
 use super::pack::{Batch, Packed};
+use super::pause::Pause;
 use super::policy::{self, Decision, Facts};
-use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, Request, take};
+use super::requests::{Asked, Request, refuse_all};
+use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, take};
 use crate::fence;
 use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
@@ -18,10 +20,11 @@ use crate::units::Lsn;
 use crate::volume::VolumeLimits;
 use data_encoding::HEXLOWER;
 use futures_util::FutureExt;
-use futures_util::stream::{self, FuturesOrdered, StreamExt};
+use futures_util::stream::{self, FuturesOrdered, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
@@ -30,7 +33,7 @@ pub(super) struct Task {
     pub(super) map: Arc<Map>,
     pub(super) committer: Committer,
     pub(super) publish: watch::Sender<PushState>,
-    pause: watch::Receiver<bool>,
+    pause: Pause,
     pub(super) committed: Lsn,
     /// Own CRC of the record `committed`.
     pub(super) committed_crc: u32,
@@ -49,12 +52,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn new(
-        parts: Parts,
-        publish: watch::Sender<PushState>,
-        pause: watch::Receiver<bool>,
-        again: Arc<Notify>,
-    ) -> Self {
+    pub fn new(parts: Parts, publish: watch::Sender<PushState>, pause: Pause, again: Arc<Notify>) -> Self {
         let objects = parts.map.objects().clone();
         let is_taken = parts.etag.is_some();
         // Without one HEAD is read before it is swapped.
@@ -78,7 +76,7 @@ impl Task {
         }
     }
 
-    pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
+    pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Asked>) {
         let mut waiting = VecDeque::new();
         if !self.is_taken {
             let Some(asked) = take::first(&mut self, &mut requests).await else { return };
@@ -89,16 +87,20 @@ impl Task {
         }
         loop {
             let next = match waiting.pop_front() {
-                Some(request) => Next::Request(request),
+                Some(asked) => Next::Request(asked),
                 None => self.next_request(&mut requests).await,
             };
             let asked = match next {
-                Next::Request(request) => self.serve(request).await,
+                Next::Request(asked) => self.serve(asked).await,
                 Next::Batch => {
                     self.gives_way = true;
                     let pushed = self.push_batch().await;
                     self.gives_way = false;
-                    self.unless_fenced(pushed).await
+                    match pushed {
+                        // Somebody has asked for something else in the middle of it.
+                        Err(PushError::Paused) => Ok(()),
+                        pushed => self.unless_fenced(pushed).await,
+                    }
                 }
                 Next::Closed => return,
             };
@@ -108,7 +110,7 @@ impl Task {
         }
     }
 
-    async fn give_up(self, requests: mpsc::UnboundedReceiver<Request>, error: PushError) {
+    async fn give_up(self, requests: mpsc::UnboundedReceiver<Asked>, error: PushError) {
         tracing::error!(%error, "pushing has stopped");
         self.publish.send_modify(|state| {
             state.pushing = false;
@@ -117,18 +119,18 @@ impl Task {
         refuse_all(requests, error).await;
     }
 
-    async fn next_request(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Next {
+    async fn next_request(&mut self, requests: &mut mpsc::UnboundedReceiver<Asked>) -> Next {
         loop {
             let decision = policy::decide(&self.facts());
             let wait = match decision {
                 Decision::Push => return Next::Batch,
                 Decision::Wait(time) => time,
                 // Writes are not announced one by one: looking once a second costs nothing to speak of.
-                Decision::Idle => std::time::Duration::from_secs(1),
+                Decision::Idle => Duration::from_secs(1),
             };
             tokio::select! { biased;
-                request = requests.recv() => return request.map_or(Next::Closed, Next::Request),
-                _ = self.pause.changed() => {}
+                asked = requests.recv() => return asked.map_or(Next::Closed, Next::Request),
+                () = self.pause.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -150,13 +152,14 @@ impl Task {
             unsent_bytes,
             oldest_age: since.map_or_else(Default::default, |since| since.elapsed()),
             journal_per_mille: if unsent_bytes > 0 { self.journal.space().per_mille() } else { 0 },
-            paused: *self.pause.borrow_and_update(),
+            paused: self.pause.is_on(),
             batch_bytes: self.limits.batch_bytes,
             burst: self.journal.burst(),
         }
     }
 
-    async fn serve(&mut self, request: Request) -> Result<(), PushError> {
+    async fn serve(&mut self, asked: Asked) -> Result<(), PushError> {
+        let Asked { request, waits: _until_answered } = asked;
         match request {
             Request::Sync(reply) => {
                 let pushed = self.push_all().await;
@@ -210,7 +213,7 @@ impl Task {
     async fn push_all(&mut self) -> Result<(), PushError> {
         let target = self.journal.appended();
         while self.committed < target {
-            if *self.pause.borrow() {
+            if self.pause.is_on() {
                 return Err(PushError::Paused);
             }
             self.push_batch().await?;
@@ -232,7 +235,8 @@ impl Task {
         let total = batch.data_bytes;
         self.publish.send_modify(|state| (state.pushing, state.batch) = (true, (0, total)));
         let resized = batch.resized;
-        let segments = self.put_segments(&mut batch).await?;
+        let segments = self.put_segments(&mut batch).await;
+        let segments = segments.inspect_err(|_| self.publish.send_modify(|state| state.pushing = false))?;
         let journal = self.journal.uuid();
         let epoch = self.committer.head().epoch;
         let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
@@ -252,7 +256,7 @@ impl Task {
         }
         self.waits_since((self.journal.appended() > cut).then(Instant::now));
         self.announce();
-        match self.map.wants_checkpoint(self.limits.tail_segments) {
+        match self.map.wants_checkpoint(self.limits.tail_segments) && !self.pause.is_on() {
             true => self.try_checkpoint().await,
             false => Ok(()),
         }
@@ -282,8 +286,9 @@ impl Task {
     }
 
     /// Puts what a batch makes, in its order: the next segments are sealed while others are on their way.
-    /// All of them are in the store when it returns, so a root that is written then names nothing that is not. Where sealing
-    /// fails, those on their way are given up: no root has named them, and a collection takes what has arrived.
+    /// All of them are in the store when it returns, so a root that is written then names nothing that is not. Where sealing fails, or
+    /// pushing is switched off while somebody waits, those on their way are given up: no root has named them, and a collection takes what
+    /// has arrived.
     async fn put_segments(&self, batch: &mut Batch) -> Result<Vec<(TailSegment, Directory)>, PushError> {
         let mut puts = FuturesOrdered::new();
         let mut done = Vec::new();
@@ -293,17 +298,22 @@ impl Task {
             let next = loop {
                 tokio::select! { biased;
                     next = &mut sealing => break next?,
-                    Some(put) = puts.next(), if !puts.is_empty() => done.push(put),
+                    Some(put) = puts.next(), if !puts.is_empty() => done.push(put?),
                 }
             };
             let Some(packed) = next else { break };
             while puts.len() >= self.lanes.lock().at_once() {
-                done.extend(puts.next().await);
+                done.extend(puts.next().await.transpose()?);
             }
-            puts.push_back(self.put_one(packed).boxed());
+            puts.push_back(self.put_unless_paused(packed).boxed());
         }
-        done.extend(puts.collect::<Vec<_>>().await);
+        done.extend(puts.try_collect::<Vec<_>>().await?);
         Ok(done)
+    }
+
+    async fn put_unless_paused(&self, packed: Packed) -> Result<(TailSegment, Directory), PushError> {
+        let put = self.pause.unless_on(|| self.put(&packed)).await?;
+        Ok(self.was_put(packed, put))
     }
 
     async fn seal_next(&self, batch: &mut Batch) -> Result<Option<Packed>, PushError> {
@@ -319,9 +329,19 @@ impl Task {
     }
 
     async fn put_one(&self, packed: Packed) -> (TailSegment, Directory) {
+        let put = self.put(&packed).await;
+        self.was_put(packed, put)
+    }
+
+    /// Returns how long it took, and beside how many others it may have been on its way.
+    async fn put(&self, packed: &Packed) -> (Duration, usize) {
         let lanes = self.lanes.lock().at_once();
         // A store that was away says nothing about the link.
         let took = self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
+        (took, lanes)
+    }
+
+    fn was_put(&self, packed: Packed, (took, lanes): (Duration, usize)) -> (TailSegment, Directory) {
         self.lanes.lock().ended(packed.body.len() as u64, took, lanes);
         self.publish.send_modify(|state| {
             state.batch.0 = (state.batch.0 + packed.data_bytes).min(state.batch.1);
@@ -430,7 +450,7 @@ impl Task {
 }
 
 enum Next {
-    Request(Request),
+    Request(Asked),
     Batch,
     Closed,
 }
@@ -459,21 +479,6 @@ fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
 /// What became a fork goes on.
 fn unless_forked(error: PushError) -> Result<(), PushError> {
     if let PushError::Forked(_) = error { Ok(()) } else { Err(error) }
-}
-
-async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, error: PushError) {
-    while let Some(request) = requests.recv().await {
-        refuse(request, error.clone());
-    }
-}
-
-pub(super) fn refuse(request: Request, error: PushError) {
-    match request {
-        Request::Sync(reply) => drop(reply.send(Err(error))),
-        Request::Snapshot(_, reply) => drop(reply.send(Err(error))),
-        Request::DropSnapshot(_, reply) | Request::Release(reply) => drop(reply.send(Err(error))),
-        Request::Collect(reply) => drop(reply.send(Err(error))),
-    }
 }
 
 /// The versions that a version keeps, its parent and its snapshots, and their hashes where they are known.

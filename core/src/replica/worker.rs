@@ -71,6 +71,20 @@ pub enum Standing {
     UpToDate,
     /// It cannot be written to now, for this reason; it is tried again.
     Trouble(String),
+    /// It has what it had when that was wanted.
+    Paused,
+}
+
+/// What is wanted of a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// That it has what the primary has.
+    #[default]
+    Kept,
+    /// That nothing goes to it; what is on its way is cut off.
+    Paused,
+    /// That its task ends.
+    Ended,
 }
 
 impl Replica {
@@ -95,12 +109,30 @@ impl Replica {
         self.progress.subscribe()
     }
 
-    /// Keeps the replica up with the primary, until the primary's side is dropped and everything it had is here, or until
-    /// `stop` says that it shall end.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        tokio::select! {
-            () = in_background(self.follow()) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
+    /// Keeps the replica up with the primary, as far as it is `wanted`, until the primary's side is dropped and everything it had is here.
+    pub async fn run(mut self, mut wanted: watch::Receiver<Wanted>) {
+        loop {
+            let now = *wanted.borrow_and_update();
+            let is_over = tokio::select! { biased;
+                changed = wanted.changed() => changed.is_err(),
+                () = self.stand(now) => true,
+            };
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// May be cut off anywhere: whatever was begun is found out anew.
+    async fn stand(&mut self, wanted: Wanted) {
+        match wanted {
+            Wanted::Kept => in_background(self.follow()).await,
+            Wanted::Paused => {
+                self.progress.send_modify(|progress| progress.standing = Standing::Paused);
+                // What is handed on meanwhile would only fill the memory.
+                while self.changed.offers.recv().await.is_some() {}
+            }
+            Wanted::Ended => {}
         }
     }
 

@@ -76,10 +76,14 @@ fn added(name: &str, replica: &ReplicaStatus) -> String {
 pub fn state(replica: &ReplicaStatus, paint: Paint) -> String {
     match replica.state {
         ReplicaState::UpToDate => paint.hue(Hue::Good, "✓ has everything that is uploaded"),
-        ReplicaState::Behind if replica.behind_bytes > 0 => {
-            paint.hue(Hue::Busy, &format!("{} behind", format_bytes(replica.behind_bytes)))
+        ReplicaState::Behind => {
+            let bytes = match replica.behind_bytes {
+                0 => String::new(),
+                bytes => format!("{} ", format_bytes(bytes)),
+            };
+            let why = replica.reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
+            paint.hue(Hue::Busy, &format!("{bytes}behind{why}"))
         }
-        ReplicaState::Behind => paint.hue(Hue::Busy, "behind"),
         ReplicaState::Trouble => {
             paint.hue(Hue::Bad, &format!("! {}", replica.reason.as_deref().unwrap_or("it does not answer")))
         }

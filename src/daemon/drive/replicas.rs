@@ -11,7 +11,7 @@ use holdall_core::family::Unlocked;
 use holdall_core::format::family::Family;
 use holdall_core::format::id::ObjectKind;
 use holdall_core::map::{Objects, PageCache};
-use holdall_core::replica::{Progress, Replica, Replicated, Standing};
+use holdall_core::replica::{Progress, Replica, Replicated, Standing, Wanted};
 use holdall_core::store::Store;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::url::StoreUrl;
@@ -33,13 +33,15 @@ pub struct Replicas {
     /// Counts what is asked of them, beside what is asked of the primary.
     meter: Meter,
     family: Family,
+    /// What is wanted of those that begin.
+    wanted: Wanted,
     running: Vec<Running>,
 }
 
 struct Running {
     url: String,
     progress: watch::Receiver<Progress>,
-    stop: watch::Sender<bool>,
+    wanted: watch::Sender<Wanted>,
     handle: JoinHandle<()>,
 }
 
@@ -54,7 +56,14 @@ impl Replicas {
     ) -> Self {
         let pages = pages.map_or_else(PageCache::none, PageCache::sled);
         let objects = Arc::new(Objects::new(primary, unlocked.sealer.clone(), pages));
-        Self { hub, objects, meter, family: unlocked.family.clone(), running: Vec::new() }
+        Self {
+            hub,
+            objects,
+            meter,
+            family: unlocked.family.clone(),
+            wanted: Wanted::Kept,
+            running: Vec::new(),
+        }
     }
 
     /// Begins to keep a replica up, however long its store is away.
@@ -62,9 +71,16 @@ impl Replicas {
         let store = self.meter.on(Arc::new(Later::new(stores.clone(), &config.store)));
         let family = Family::new(self.family.family, self.family.cipher, config.mode);
         let replica = Replica::new(store.clone(), self.objects.clone(), family, self.hub.add(store));
-        let (progress, stop) = (replica.progress(), watch::Sender::new(false));
-        let handle = tokio::spawn(replica.run(stop.subscribe()));
-        self.running.push(Running { url: config.store.clone(), progress, stop, handle });
+        let (progress, wanted) = (replica.progress(), watch::Sender::new(self.wanted));
+        let handle = tokio::spawn(replica.run(wanted.subscribe()));
+        self.running.push(Running { url: config.store.clone(), progress, wanted, handle });
+    }
+
+    fn set_paused(&mut self, paused: bool) {
+        self.wanted = if paused { Wanted::Paused } else { Wanted::Kept };
+        for running in &self.running {
+            running.wanted.send_if_modified(|wanted| std::mem::replace(wanted, self.wanted) != self.wanted);
+        }
     }
 
     /// How they are.
@@ -88,7 +104,12 @@ impl Running {
     fn status(&self, commits: u64) -> ReplicaStatus {
         let progress = self.progress.borrow();
         let (state, reason) = match &progress.standing {
-            Standing::UpToDate if progress.commits == commits => (ReplicaState::UpToDate, None),
+            Standing::UpToDate | Standing::Paused
+                if progress.version.is_some() && progress.commits == commits =>
+            {
+                (ReplicaState::UpToDate, None)
+            }
+            Standing::Paused => (ReplicaState::Behind, Some("uploading is paused".to_owned())),
             Standing::UpToDate | Standing::Behind | Standing::Unknown => (ReplicaState::Behind, None),
             Standing::Trouble(reason) => (ReplicaState::Trouble, Some(reason.clone())),
         };
@@ -103,7 +124,7 @@ impl Running {
     }
 
     fn end(self) {
-        self.stop.send_replace(true);
+        self.wanted.send_replace(Wanted::Ended);
         drop(self.handle);
     }
 }
@@ -118,7 +139,7 @@ pub(super) struct Begun {
 async fn settled(hub: &Replicated, mut progress: watch::Receiver<Progress>) {
     let is_settled = |progress: &Progress| match progress.standing {
         Standing::UpToDate => progress.commits == hub.commits(),
-        Standing::Trouble(_) => true,
+        Standing::Trouble(_) | Standing::Paused => true,
         Standing::Behind | Standing::Unknown => false,
     };
     let _ = progress.wait_for(is_settled).await;
@@ -128,10 +149,13 @@ impl Drive {
     /// Begins to keep up the replicas that are remembered.
     pub(super) fn begin_replicas(&self, mut replicas: Replicas) {
         let configs = self.config.lock().replicas.clone();
+        // Who pauses from now on waits for them.
+        let mut now = self.replicas.lock();
+        replicas.set_paused(self.pause().is_some());
         for config in &configs {
             replicas.begin(config, &self.stores);
         }
-        *self.replicas.lock() = Some(replicas);
+        *now = Some(replicas);
     }
 
     /// A replica's store, as it is.
@@ -167,6 +191,13 @@ impl Drive {
         };
         let goes_on = "The replica is added. What is missing there is copied while the drive is open.";
         work.unless_interrupted(goes_on, waiting).await
+    }
+
+    /// Switches them off or on.
+    pub(super) fn pause_replicas(&self, paused: bool) {
+        if let Some(replicas) = &mut *self.replicas.lock() {
+            replicas.set_paused(paused);
+        }
     }
 
     /// Has replicas that are waited for tried at once, and all looked at anew.

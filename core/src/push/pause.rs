@@ -1,0 +1,51 @@
+//! Pushing that is switched off in the middle of a batch.
+
+use super::PushError;
+use std::future::pending;
+use tokio::sync::watch;
+
+/// Whether pushing is switched off.
+pub(super) struct Pause {
+    is_on: watch::Receiver<bool>,
+    /// Requests that somebody may wait for.
+    waiting: watch::Receiver<usize>,
+}
+
+impl Pause {
+    pub fn new(is_on: watch::Receiver<bool>, waiting: watch::Receiver<usize>) -> Self {
+        Self { is_on, waiting }
+    }
+
+    /// Whether it is switched off now.
+    pub fn is_on(&self) -> bool {
+        *self.is_on.borrow()
+    }
+
+    /// Waits until it is switched on or off.
+    pub async fn changed(&self) {
+        let was = self.is_on();
+        until(&self.is_on, |is_on| *is_on != was).await;
+    }
+
+    /// Does what may be done over and over, such as putting an immutable object: it is cut off when pushing is switched off, and done
+    /// anew once it is on again. Given up where somebody waits for an answer meanwhile.
+    pub async fn unless_on<F: Future>(&self, work: impl Fn() -> F) -> Result<F::Output, PushError> {
+        loop {
+            tokio::select! { biased;
+                () = until(&self.is_on, |is_on| !*is_on) => {}
+                () = until(&self.waiting, |waiting| *waiting > 0) => return Err(PushError::Paused),
+            }
+            tokio::select! { biased;
+                () = until(&self.is_on, |is_on| *is_on) => {}
+                done = work() => return Ok(done),
+            }
+        }
+    }
+}
+
+/// For ever, where nobody can say it any more.
+async fn until<T>(said: &watch::Receiver<T>, holds: impl FnMut(&T) -> bool) {
+    if said.clone().wait_for(holds).await.is_err() {
+        pending().await
+    }
+}
