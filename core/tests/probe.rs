@@ -2,28 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "other tests use the rest")]
+mod bench;
+
 use async_trait::async_trait;
+use bench::layer::{Layer, Layered};
+use bench::run;
 use bytes::Bytes;
 use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
 use holdall_core::store::file::FileStore;
 use holdall_core::store::probe::{Effort, Mode, Report, probe};
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::Instant;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const RTT: Duration = Duration::from_millis(100);
-
-/// In virtual time.
-fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-        .block_on(future)
-}
 
 /// A store so far away, which has a clock of its own.
 struct Far {
@@ -169,6 +165,46 @@ fn trouble_on_the_way_never_promotes() {
                 assert!(report.mode <= best, "seed {seed}: {report:?}");
             }
         }
+    }
+}
+
+/// A store that is as it should be, and one answer of it that says who won a race never arrives.
+struct LosesOne {
+    store: SimStore,
+    /// Answers that arrive before.
+    left: AtomicU32,
+}
+
+#[async_trait]
+impl Layer for LosesOne {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        let races = when != When::Always && (name.contains("-new-") || name.contains("-old-"));
+        let answer = self.store.put(name, body, when).await;
+        if races && answer.is_ok() && self.left.fetch_sub(1, Relaxed) == 0 {
+            return Err(StoreError::Unreachable { reason: "the answer is lost".into() });
+        }
+        answer
+    }
+}
+
+#[test]
+fn one_lost_answer_takes_no_trust_away() {
+    for effort in [Effort::FULL, Effort::QUICK] {
+        let mut lost = 0;
+        loop {
+            let store = Layered(LosesOne { store: good(), left: AtomicU32::new(lost) });
+            let report = run(ask(&store, effort)).unwrap();
+            assert_eq!(report.mode, Mode::Swap, "answer {lost} of {effort:?}: {report:?}");
+            if store.left.load(Relaxed) <= lost {
+                break;
+            }
+            lost += 1;
+        }
+        assert!(lost >= 4, "{lost}");
     }
 }
 
