@@ -4,7 +4,7 @@
 use crate::bench::{Bench, kill, wait_until};
 use crate::person::Person;
 use crate::s3::with_drive;
-use holdall_servers::faults::{self, Fault};
+use holdall_servers::faults::{self, Fault, Plan};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -118,4 +118,68 @@ fn a_drive_that_the_service_before_had_open_is_said_to_recover_until_it_is_known
     state_is(&a, "Ready");
     a.ok(&["drive", "close", "d", "--wait"]);
     a.machine.assert_checked();
+}
+
+#[test]
+fn a_drive_whose_store_refuses_this_computer_or_is_full_opens_with_what_is_here() {
+    let bench = Bench::new();
+    let (server, proxy, _url, a) = with_drive(&bench);
+    let at = a.machine.mountpoint();
+    a.open();
+    write_synced(&at.join("first"), "saved");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &server.url("d"), "--credentials-file", &bench.text("ini")]);
+
+    let fails: [(&str, fn() -> Plan); 3] = [
+        ("refused the credentials", || faults::from(0, Fault::UNKNOWN)),
+        ("refused access", || faults::from(0, Fault::DENIED)),
+        ("full", || Box::new(|asked| asked.changes().then_some(Fault::FULL))),
+    ];
+    for (reason, plan) in fails {
+        proxy.plan(plan());
+        let opened = a.open();
+        assert!(
+            opened["away_because"].as_str().is_some_and(|why| why.contains(reason)),
+            "{reason}: {opened}"
+        );
+        assert_eq!(fs::read_to_string(at.join("first")).unwrap(), "saved");
+        write_synced(&at.join("second"), reason);
+        a.machine.status_when(reason, |status| status["state"] == "Needs attention");
+        // The service ends without a word, and the next one takes up what programs still use.
+        kill(a.machine.pid());
+        a.machine.status_when("taken up", |status| !status["mountpoint"].is_null());
+        assert_eq!(fs::read_to_string(at.join("second")).unwrap(), reason);
+        // What a closed drive has left waits for its store too.
+        a.ok(&["drive", "close", "d"]);
+        a.open();
+        assert_eq!(fs::read_to_string(at.join("second")).unwrap(), reason);
+        proxy.plan(faults::none());
+        a.ok(&["drive", "sync", "d"]);
+        state_is(&a, "Ready");
+        a.ok(&["drive", "close", "d", "--wait"]);
+        assert_eq!(a.ok(&["drive", "forks", "d"]), serde_json::json!([]), "nobody else has written");
+
+        let there = b.machine.mountpoint();
+        b.ok(&["drive", "open", "d", "--read-only", "--attach", "loop", "--at", there.to_str().unwrap()]);
+        assert_eq!(fs::read_to_string(there.join("second")).unwrap(), reason);
+        b.ok(&["drive", "close", "d"]);
+    }
+}
+
+#[test]
+fn a_drive_that_this_computer_never_had_is_looked_at_where_its_store_is_full() {
+    let bench = Bench::new();
+    let (_server, proxy, url, a) = with_drive(&bench);
+    a.open();
+    write_synced(&a.machine.mountpoint().join("note"), "from a");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &url, "--credentials-file", &bench.text("ini")]);
+    proxy.plan(Box::new(|asked| asked.changes().then_some(Fault::FULL)));
+    let opened = b.open();
+    let why = opened["read_only_because"].as_str().unwrap_or_default();
+    assert!(why.contains("only to look at") && why.contains("full"), "{opened}");
+    assert_eq!(fs::read_to_string(b.machine.mountpoint().join("note")).unwrap(), "from a");
+    b.ok(&["drive", "close", "d"]);
 }

@@ -1,4 +1,5 @@
-//! Opening a drive while its store is away.
+//! Opening a drive whose store does not serve it: it is away, refuses this computer, or has no room for the few bytes that an opening
+//! writes. What is on this computer is used all the same, and what is written waits.
 
 use super::Drive;
 use super::engine::Taking;
@@ -15,34 +16,40 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const LOOK_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Drive {
-    /// Opens the engine for a mount, with its store if that can be reached, else without; then also why.
-    pub(super) async fn open_engine_anyway(self: &Arc<Self>) -> Result<(OpenDrive, Option<String>), Failure> {
-        let mut offline = None;
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(AGAIN_AFTER).await;
-            }
+    /// Opens the engine for a mount, once its store can be reached. A moment's trouble is waited for.
+    pub(super) async fn open_engine_patiently(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
+        let mut tries = 1;
+        loop {
             match self.open_engine(false).await {
-                Ok(opened) => return Ok((opened, None)),
-                Err(failure) if failure.code == Code::Offline => offline = Some(failure),
-                Err(failure) => return Err(failure),
+                Err(failure) if failure.code == Code::Offline && tries < TRIES => tries += 1,
+                opened => return opened,
             }
+            tokio::time::sleep(AGAIN_AFTER).await;
         }
-        let offline = offline.expect("every try has failed so");
-        let opened = self.open_away(false, offline.clone()).await?;
-        self.check_mountable(opened, offline.clone()).await.map(|opened| (opened, Some(offline.message)))
     }
 
-    /// Opens the engine without its store, which was `offline`.
+    /// Opens the engine for a mount without its store, which has failed; then also why.
+    pub(super) async fn open_without_store(
+        self: &Arc<Self>,
+        because: Failure,
+    ) -> Result<(OpenDrive, String), Failure> {
+        let opened = self.open_away(false, because.clone()).await?;
+        self.check_mountable(opened, because.clone()).await.map(|opened| (opened, because.message))
+    }
+
+    /// Opens the engine without its store, which has failed.
     pub(super) async fn open_away(
         self: &Arc<Self>,
         mounted: bool,
-        offline: Failure,
+        because: Failure,
     ) -> Result<OpenDrive, Failure> {
         match self.open_in_place(Taking::Away, mounted).await {
             // Why it needs its store after all.
             Err(failure) if failure.code == Code::Offline => {
-                Err(Failure { message: format!("{} {}", offline.message, failure.message), ..failure })
+                let message = format!("{} {}", because.message, failure.message);
+                // The network alone does not help where a store refuses.
+                let told = if because.code == Code::Offline { failure } else { because };
+                Err(Failure { message, ..told })
             }
             opened => opened,
         }
@@ -52,7 +59,7 @@ impl Drive {
     pub(super) async fn check_mountable(
         &self,
         opened: OpenDrive,
-        offline: Failure,
+        because: Failure,
     ) -> Result<OpenDrive, Failure> {
         if opened.volume.is_taken() {
             return Ok(opened);
@@ -63,8 +70,13 @@ impl Drive {
         }
         self.put_down(opened).await;
         Err(Failure {
-            message: format!("{} Not all of the drive's directories are on this computer.", offline.message),
-            ..offline
+            message: format!("{} Not all of the drive's directories are on this computer.", because.message),
+            ..because
         })
     }
+}
+
+/// Whether a drive goes on with what is on this computer where its store has failed so.
+pub(super) fn goes_without(failure: &Failure) -> bool {
+    matches!(failure.code, Code::Offline | Code::Credentials | Code::Full)
 }

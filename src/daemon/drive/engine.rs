@@ -176,10 +176,11 @@ impl Drive {
         let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
         let reference = match held {
             Ok(held) => Some((store.clone(), held)),
-            // Who may only read can hold nothing: should the version be given up meanwhile, reads say so. (HEAD was just read: a server
-            // that does not know the credentials now, as Apache says of a user whom it does not let write, means the same.)
+            // Who may only read can hold nothing, and a full store takes nothing: should the version be given up meanwhile, reads say
+            // so. (HEAD was just read: a server that does not know the credentials now, as Apache says of a user whom it does not let
+            // write, means the same.)
             Err(core_drive::DriveError::Read(ReadError::Store(
-                StoreError::Denied { .. } | StoreError::UnknownCredentials { .. },
+                StoreError::Denied { .. } | StoreError::UnknownCredentials { .. } | StoreError::Full { .. },
             ))) => None,
             Err(error) => return Err(drive_failed(error)),
         };
@@ -226,7 +227,8 @@ impl Drive {
         match known {
             // What was written since it was opened is not in there.
             Ok(Some(_)) if self.has_written() => true,
-            Ok(Some(local)) => local.base.is_none_or(|base| local.durable > base.lsn),
+            // An opening that has failed leaves a journal with nothing in it.
+            Ok(Some(local)) => local.durable > local.base.map_or(0, |base| base.lsn),
             Ok(None) => false,
             Err(_) => true,
         }

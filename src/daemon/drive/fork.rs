@@ -5,6 +5,7 @@
 //! done again: when the daemon starts, before anybody can open half of a fork.
 
 use super::Drive;
+use super::away;
 use super::engine::Taking;
 use super::opened::OpenDrive;
 use crate::api::{self, Failure};
@@ -210,7 +211,7 @@ impl Drive {
             }
             let opened = match self.open_in_place(Taking::Now { over_others: false }, false).await {
                 // It waits for its store with everything that is known of it.
-                Err(failure) if failure.code == api::Code::Offline => {
+                Err(failure) if away::goes_without(&failure) => {
                     self.open_away(false, failure.clone()).await.map_err(|_| failure)
                 }
                 opened => opened,

@@ -3,6 +3,7 @@
 //! It runs to its end even when whoever asked has gone: half of it is worse than all of it.
 
 use super::Drive;
+use super::away;
 use super::opened::{Attachment, OpenDrive};
 use crate::api::{self, ActivityKind, Code, Failure};
 use crate::attach::filesystem::{self, MountOptions};
@@ -79,25 +80,19 @@ impl Drive {
         open: &mut MutexGuard<'_, Option<OpenDrive>>,
         request: &api::Open,
     ) -> Result<(OpenDrive, api::Opened), Failure> {
-        let mut look = request.read_only || request.snapshot.is_some();
-        let (mut because, mut away) = (None, None);
         let took_over = match request.take_over {
             true => self.holder().await?,
             false => None,
         };
-        let mut opened = match look {
-            true => self.look(request.snapshot.as_deref()).await?,
-            false => match self.open_to_write(request.take_over).await {
-                Ok((opened, why)) => {
-                    away = why;
-                    opened
-                }
-                Err(failure) => {
-                    let (opened, why) = self.look_instead(failure).await?;
-                    (look, because) = (true, Some(why));
-                    opened
-                }
-            },
+        let (mut opened, how) = match request.read_only || request.snapshot.is_some() {
+            true => (self.look(request.snapshot.as_deref()).await?, How::Look { because: None }),
+            false => self.open_to_write(request.take_over).await?,
+        };
+        let look = matches!(how, How::Look { .. });
+        let (because, away) = match how {
+            How::Look { because } => (because, None),
+            How::Away { because } => (None, Some(because)),
+            How::Asked => (None, None),
         };
         *self.looks_because.lock() = because.clone();
         let at = match &request.at {
@@ -147,30 +142,49 @@ impl Drive {
         Ok((opened, opening))
     }
 
-    /// The engine; and why the store was left out, if it was. Who takes a drive over needs the store.
-    async fn open_to_write(
-        self: &Arc<Self>,
-        take_over: bool,
-    ) -> Result<(OpenDrive, Option<String>), Failure> {
-        match take_over {
-            true => self.open_engine(true).await.map(|opened| (opened, None)),
-            false => self.open_engine_anyway().await,
+    /// The engine for writing, or the best that there is instead.
+    async fn open_to_write(self: &Arc<Self>, take_over: bool) -> Result<(OpenDrive, How), Failure> {
+        let opened = match take_over {
+            true => self.open_engine(true).await,
+            false => self.open_engine_patiently().await,
+        };
+        let failure = match opened {
+            Ok(opened) => return Ok((opened, How::Asked)),
+            Err(failure) if away::goes_without(&failure) => failure,
+            Err(failure) => return Err(failure),
+        };
+        // Credentials that may only read are good for looking; those that are refused for that as well are not.
+        if failure.code == Code::Credentials
+            && let Some(look) = self.look_instead(&failure).await
+        {
+            return Ok(look);
+        }
+        // Who takes a drive over needs the store.
+        if take_over {
+            return Err(failure);
+        }
+        match self.open_without_store(failure.clone()).await {
+            Ok((opened, because)) => Ok((opened, How::Away { because })),
+            Err(without) => match failure.code {
+                // A full one can be read.
+                Code::Full => self.look_instead(&failure).await.ok_or(without),
+                _ => Err(without),
+            },
         }
     }
 
-    /// Credentials that may only read are good for looking. Not where changes of this computer would be missed in what
-    /// is seen.
-    async fn look_instead(self: &Arc<Self>, failure: Failure) -> Result<(OpenDrive, String), Failure> {
-        if failure.code != Code::Credentials || self.may_have_unsent() {
-            return Err(failure);
+    /// The current version to look at, where the drive cannot be written. Not where changes of this computer would be missed
+    /// in what is seen.
+    async fn look_instead(self: &Arc<Self>, failure: &Failure) -> Option<(OpenDrive, How)> {
+        if self.may_have_unsent() {
+            return None;
         }
-        match self.look(None).await {
-            Ok(opened) => {
-                Ok((opened, format!("it is open only to look at: {}", unsentenced(&failure.message))))
-            }
-            // What kept it from being written keeps it from being read.
-            Err(_) => Err(failure),
-        }
+        let opened = self.look(None).await.inspect_err(|failure| {
+            tracing::info!(drive = self.name, message = failure.message, "it cannot be looked at either");
+        });
+        let opened = opened.ok()?;
+        let because = format!("it is open only to look at: {}", unsentenced(&failure.message));
+        Some((opened, How::Look { because: Some(because) }))
     }
 
     pub(super) async fn attach(
@@ -207,6 +221,16 @@ impl Drive {
     pub(super) fn identity(&self) -> Identity {
         Identity { uuid: self.uuid(), name: self.name.clone() }
     }
+}
+
+/// How a drive was opened.
+enum How {
+    /// To write, as asked.
+    Asked,
+    /// To write without its store, and why.
+    Away { because: String },
+    /// To look at; why, if it was to be written.
+    Look { because: Option<String> },
 }
 
 /// A sentence as part of another one.

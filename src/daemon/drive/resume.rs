@@ -1,6 +1,7 @@
 //! Taking up what a former daemon had open: its block device and its mount where they are still there, else anew.
 
 use super::Drive;
+use super::away;
 use super::engine::Taking;
 use super::opened::{Attachment, OpenDrive};
 use crate::api::{ActivityKind, Code, Failure};
@@ -9,6 +10,7 @@ use crate::attach::filesystem;
 use crate::daemon::failure;
 use crate::daemon::registry::OpenAs;
 use crate::daemon::status::Phase;
+use holdall_core::retry::Backoff;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,24 +29,29 @@ impl Drive {
         }
         let drive = self.clone();
         tokio::spawn(async move {
-            let mut offline = None;
+            let (mut without, mut refused) = (None, Backoff::unwatched());
             loop {
-                tokio::time::sleep(RESUME_EVERY).await;
+                // Wrong credentials that come all the time are taken for an attack.
+                let pause = match &without {
+                    Some(Failure { code: Code::Credentials, .. }) => refused.next(Some(RESUME_EVERY)),
+                    _ => RESUME_EVERY,
+                };
+                tokio::time::sleep(pause).await;
                 let wanted = drive.config.lock().open.is_some();
                 if !wanted {
                     return;
                 }
-                match drive.try_resume(&was, offline.take()).await {
+                match drive.try_resume(&was, without.take()).await {
                     Ok(()) => return,
-                    // Away for this long, it is opened without.
-                    Err(failure) => offline = Some(failure).filter(|failure| failure.code == Code::Offline),
+                    // After this long, it is opened without its store.
+                    Err(failure) => without = Some(failure).filter(away::goes_without),
                 }
             }
         });
     }
 
-    /// `offline` is why the store was not there the last time.
-    async fn try_resume(self: &Arc<Self>, was: &OpenAs, offline: Option<Failure>) -> Result<(), Failure> {
+    /// `without` is how the store failed the last time, where a drive goes on without.
+    async fn try_resume(self: &Arc<Self>, was: &OpenAs, without: Option<Failure>) -> Result<(), Failure> {
         let mut open = self.open.lock().await;
         // One that is being uploaded is waited for.
         if let Some(open) = &*open {
@@ -53,7 +60,7 @@ impl Drive {
                 .then_some(())
                 .ok_or_else(|| failure::state("The drive is being uploaded.", "Wait."));
         }
-        match self.resume_now(was, offline).await {
+        match self.resume_now(was, without).await {
             Ok(opened) => {
                 *open = Some(opened);
                 self.set_phase(Phase::Open);
@@ -76,11 +83,11 @@ impl Drive {
     async fn resume_now(
         self: &Arc<Self>,
         was: &OpenAs,
-        offline: Option<Failure>,
+        without: Option<Failure>,
     ) -> Result<OpenDrive, Failure> {
         let now = Taking::Now { over_others: false };
-        let mut opened = match (self.open_in_place(now, true).await, &offline) {
-            (Err(failure), Some(_)) if failure.code == Code::Offline => self.open_away(true, failure).await?,
+        let mut opened = match (self.open_in_place(now, true).await, &without) {
+            (Err(failure), Some(_)) if away::goes_without(&failure) => self.open_away(true, failure).await?,
             (opened, _) => opened?,
         };
         let (device, identity, site) = (opened.device(), self.identity(), self.site.clone());
@@ -107,8 +114,8 @@ impl Drive {
                 self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?
             }
             None => {
-                if let Some(offline) = offline {
-                    opened = self.check_mountable(opened, offline).await?;
+                if let Some(without) = without {
+                    opened = self.check_mountable(opened, without).await?;
                 }
                 self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?
             }
