@@ -259,7 +259,8 @@ impl Walk {
     }
 
     /// Whether the block, if anything has it, is data of a file that is not kept for want of room: all metadata is known, and it is
-    /// none. Only for one that all of `wanted` was fed to.
+    /// none. Only for one that all of `wanted` was fed to. Metadata that ext4 has so far written to its journal alone is at its place
+    /// in the page cache: nobody reads it from there before it was written there, and then it is known.
     pub fn is_forgotten_data(&self, block: u64) -> bool {
         let is_all_known = self.fs.is_some() && !self.is_full() && self.doubts() == 0;
         is_all_known && self.claims.has_forgotten() && self.kind_of(block).is_none()

@@ -417,10 +417,7 @@ fn what_lies_scattered_is_asked_for_once() {
 fn readers_that_have_gone_hold_up_nobody_when_the_store_is_back() {
     let large = filled();
     run(async {
-        let link = Sometimes::new(Arc::new(large.bench.store.clone()));
-        let volume = large.open(0, link.clone()).await;
-        until_surveyed(&volume).await;
-        link.is_away.store(true, Relaxed);
+        let (link, volume) = open_then_away(&large).await;
         for run in scattered() {
             let reader = VolumeDevice(volume.clone());
             let reading = async move { reader.read(run.bytes()).wait().await.map(|_| ()) };
@@ -441,10 +438,7 @@ fn readers_that_have_gone_hold_up_nobody_when_the_store_is_back() {
 fn a_reader_is_not_kept_waiting_by_a_pull_that_waits_for_its_next_try() {
     let large = filled();
     run(async {
-        let link = Sometimes::new(Arc::new(large.bench.store.clone()));
-        let volume = large.open(0, link.clone()).await;
-        until_surveyed(&volume).await;
-        link.is_away.store(true, Relaxed);
+        let (link, volume) = open_then_away(&large).await;
         volume.set_pinned(Pinned::runs(scattered())).unwrap();
         tokio::time::sleep(Duration::from_secs(600)).await;
         link.is_away.store(false, Relaxed);
@@ -457,6 +451,15 @@ fn a_reader_is_not_kept_waiting_by_a_pull_that_waits_for_its_next_try() {
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         close(volume).await;
     });
+}
+
+/// A drive that is open and surveyed, and whose store is away since.
+async fn open_then_away(large: &Large) -> (Arc<Layered<Sometimes>>, Arc<Volume>) {
+    let link = Sometimes::new(Arc::new(large.bench.store.clone()));
+    let volume = large.open(0, link.clone()).await;
+    until_surveyed(&volume).await;
+    link.is_away.store(true, Relaxed);
+    (link, volume)
 }
 
 async fn until_here(volume: &Arc<Volume>) {

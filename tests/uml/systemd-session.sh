@@ -36,8 +36,9 @@ exec 3>&-
 systemctl restart holdall@0
 test "$(cat $at/file | tr '\n' ' ')" = 'begun upgraded replaced '
 # Sessions and users' services end first, however long they take: longer than a service waits for whoever uses a drive.
-systemctl start user@0
+systemctl start user@0 shutdown-of-all.target
 test -e $at/held
-systemctl stop holdall@0 user@0
+systemctl stop shutdown-of-all.target
+until [ "$(systemctl is-active holdall@0)" = inactive ]; do sleep 0.1; done
 test -z "$(grep " $at " /proc/mounts)"
 test "$(systemctl show holdall@0 --property Result --value)" = success

@@ -36,15 +36,20 @@ ExecStart=
 ExecStart=/bin/mkdir -p /run/user/%i
 ExecStop=
 END
-# What stands for a user's services and sessions: it uses a drive for as long as it takes to end.
+# What stands for a user's services and sessions: it uses a drive for as long as it takes to end. Like all that a shutdown ends, it
+# ends in one transaction with the drives.
 cat >$units/user@.service <<'END'
 [Unit]
 DefaultDependencies=no
+PartOf=shutdown-of-all.target
 [Service]
 ExecStart=/bin/sh -c 'exec 3>/run/user/%i/drive/held; exec sleep infinity'
 ExecStartPost=/bin/sh -c 'until test -e /run/user/%i/drive/held; do sleep 0.1; done'
 ExecStop=/bin/sleep 15
 END
+printf '[Unit]\nDefaultDependencies=no\n' >$units/shutdown-of-all.target
+mkdir -p $units/holdall@.service.d
+printf '[Unit]\nPartOf=shutdown-of-all.target\n' >$units/holdall@.service.d/shutdown.conf
 # Without what is for debuggers only: the upper layer is memory.
 for program in holdall holdalld; do
     strip -o "usr/bin/$program" "$programs/$program"
@@ -65,7 +70,9 @@ StandardError=file:/etc/holdall-output
 TimeoutStartSec=infinity
 END
 printf '[Unit]\nDefaultDependencies=no\nWants=script.service\n' >$units/script.target
+# At once, so that whoever waits in vain sees for what.
+touch etc/holdall-output
+tail -f etc/holdall-output &
 container=uml unshare --fork --pid --mount-proc=/tmp/root/proc \
     chroot /tmp/root /lib/systemd/systemd --unit=script.target --show-status=0 || true
-cat etc/holdall-output
 exit "$(cat etc/holdall-status)"

@@ -72,7 +72,7 @@ pub struct Claims {
     attributes: Attributes,
     /// Runs of smaller files are not kept.
     smallest: u64,
-    /// Whether runs of a file were let go.
+    /// Whether runs of a file were let go. Small files are left out only after that.
     has_forgotten: bool,
 }
 

@@ -33,7 +33,7 @@ impl Claims {
 
     /// Whether runs of a file were let go, for want of room.
     pub fn has_forgotten(&self) -> bool {
-        self.has_forgotten || self.smallest > 0
+        self.has_forgotten
     }
 
     /// An inode's size in bytes, if it is remembered.
