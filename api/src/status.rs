@@ -47,11 +47,11 @@ pub struct Holder {
 pub struct Requests {
     /// GETs.
     pub get: u64,
-    /// PUTs.
+    /// PUTs, and WebDAV's MOVEs and MKCOLs.
     pub put: u64,
     /// HEADs.
     pub head: u64,
-    /// Listings.
+    /// Listings: each page of a bucket, each collection.
     pub list: u64,
     /// DELETEs.
     pub delete: u64,
@@ -144,11 +144,11 @@ pub struct DriveStatus {
     pub holder: Option<Holder>,
     /// When the last commit was made.
     pub last_commit_at: Option<String>,
-    /// Requests to the store.
+    /// Requests to its stores since the drive was opened, with those that the opening took.
     pub requests: Requests,
-    /// Bytes sent to the store.
+    /// Bytes of bodies sent with its requests.
     pub sent_bytes: u64,
-    /// Bytes received from the store.
+    /// Bytes of bodies received for its requests.
     pub received_bytes: u64,
     /// Bytes that files on the drive take, where it is mounted.
     pub used_bytes: u64,

@@ -57,6 +57,8 @@ pub struct Drive {
     pub(super) name: String,
     pub(super) registry: Arc<Registry>,
     pub(super) stores: Arc<Stores>,
+    /// What counts what is asked of its stores since it was opened. Held to copy it.
+    meter: RwLock<Meter>,
     /// The store as it was reached last; by its engine, while it has one.
     pub(super) reached: RwLock<Option<Arc<Renewable>>>,
     /// What the store was last found to do for the drive. Held to copy it.
@@ -104,6 +106,7 @@ impl Drive {
             pins,
             registry,
             stores,
+            meter: RwLock::default(),
             reached: RwLock::new(None),
             mode_now: Mutex::new(None),
             looks_because: Mutex::new(None),
@@ -193,16 +196,21 @@ impl Drive {
         }
     }
 
-    /// The store, and the keys.
-    pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
-        let (store, _, unlocked) = self.unlock_counted().await?;
-        Ok((store, unlocked))
+    /// What counts what is asked of its stores.
+    pub(super) fn meter(&self) -> Meter {
+        self.meter.read().clone()
     }
 
-    /// The store, what counts the requests to it, and the keys.
-    pub(super) async fn unlock_counted(&self) -> Result<(Arc<dyn Store>, Meter, Unlocked), Failure> {
+    /// An opening begins: from here on it is counted what the drive costs.
+    pub(super) fn count_anew(&self) {
+        *self.meter.write() = Meter::default();
+    }
+
+    /// The store, and the keys.
+    pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let FamilyStore { reached, store, meter, family } = self.stores.family(&self.store_url()).await?;
+        let FamilyStore { reached, store, family } =
+            self.stores.family(&self.store_url(), &self.meter()).await?;
         self.has_reached(reached);
         let is_known = {
             let config = self.config.lock();
@@ -211,18 +219,18 @@ impl Drive {
         if !is_known {
             self.remember(|config| (config.mode, config.family) = (family.mode, Some(family.clone())))?;
         }
-        Ok((store, meter, Unlocked::with_key(family, key)))
+        Ok((store, Unlocked::with_key(family, key)))
     }
 
     /// The same, by what is remembered: the store is not asked.
-    pub(super) async fn unlock_away(&self) -> Result<(Arc<dyn Store>, Meter, Unlocked), Failure> {
+    pub(super) async fn unlock_away(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let known = self.config.lock().family.clone();
         let family = known.ok_or_else(|| failure::open(&OpenError::NotSeen, &self.name))?;
-        let FamilyStore { reached, store, meter, family } =
-            self.stores.known_family(&self.store_url(), family).await?;
+        let FamilyStore { reached, store, family } =
+            self.stores.known_family(&self.store_url(), &self.meter(), family).await?;
         self.has_reached(reached);
-        Ok((store, meter, Unlocked::with_key(family, key)))
+        Ok((store, Unlocked::with_key(family, key)))
     }
 
     /// Objects of its family.

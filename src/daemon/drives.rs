@@ -21,6 +21,7 @@ use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::store::Store;
 use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::probe::Effort;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::units::{BLOCK_BYTES, DRIVE_BYTES_MAX};
@@ -240,7 +241,7 @@ impl Drives {
             (true, Some(passphrase)) if !passphrase.is_empty() => Some(Zeroizing::new(passphrase)),
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
-        let reached = self.stores.connect(url).await?;
+        let reached = self.stores.connect(url, &Meter::default()).await?;
         if let StoreUrl::File(path) = url {
             let made = FileStore::new(path.clone()).prepare();
             made.map_err(|error| failure::no_directory(&request.store, &error))?;
@@ -268,7 +269,8 @@ impl Drives {
             return Ok(Mode::Swap);
         }
         let credentials = self.stores.credentials(url).await?;
-        let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
+        let report =
+            trial::of(&self.stores, url, (&credentials, &Meter::default()), Effort::FULL, Some(work)).await?;
         match report.is_usable() {
             true => {
                 self.stores.proved(url);
@@ -302,7 +304,8 @@ impl Drives {
 
     async fn add_from(&self, url: &StoreUrl, request: api::Add) -> Result<api::Created, Failure> {
         let secret = secret(request.secrets)?;
-        let FamilyStore { store, family, .. } = self.stores.family_of(url, failure::new_family).await?;
+        let FamilyStore { store, family, .. } =
+            self.stores.family_of(url, &Meter::default(), failure::new_family).await?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
         let heads = found::drives_here(&store, &unlocked, &request.name).await?;
         let drive = match (&heads[..], &request.drive) {

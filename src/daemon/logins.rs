@@ -10,6 +10,7 @@ use crate::api::{self, Code, Failure, KeptIn, StoreLogin};
 use holdall_core::format::family;
 use holdall_core::store::StoreError;
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 
@@ -61,7 +62,8 @@ impl Drives {
             Some(given) => stores::credentials(&url, given)?,
             None => self.stores().credentials(&url).await?,
         };
-        let trial = trial::of(self.stores(), &url, &credentials, Effort::FULL, Some(&work));
+        let meter = Meter::default();
+        let trial = trial::of(self.stores(), &url, (&credentials, &meter), Effort::FULL, Some(&work));
         let report =
             work.unless_interrupted("Small objects may be left in the store, under probe/.", trial).await??;
         Ok(api::StoreTested {
@@ -121,7 +123,7 @@ impl Drives {
 
     /// Asks the store for what every drive asks for: a listing, and an object that may not be there.
     async fn try_out(&self, url: &StoreUrl, credentials: &Credentials) -> Result<(), Failure> {
-        let store = self.stores().reach(url, credentials)?;
+        let store = self.stores().reach(url, credentials, &Meter::default())?;
         // What comes before there is a drive: of the rest a store that is empty says that it is not there.
         let tried = match store.list(probe::AREA).await {
             Ok(_) => store.get(family::NAME, None).await.map(drop),

@@ -44,16 +44,13 @@ pub struct FamilyStore {
     pub reached: Arc<Renewable>,
     /// With HEADs that can be swapped.
     pub store: Arc<dyn Store>,
-    /// What is asked of it through `store`, as it reaches it.
-    pub meter: Meter,
     /// What it holds.
     pub family: Family,
 }
 
 impl FamilyStore {
     fn new(reached: Arc<Renewable>, family: Family) -> Self {
-        let meter = Meter::default();
-        Self { store: with_heads(meter.on(reached.clone()), family.mode), reached, meter, family }
+        Self { store: with_heads(reached.clone(), family.mode), reached, family }
     }
 }
 
@@ -73,10 +70,12 @@ impl Stores {
         &self.keeper
     }
 
-    /// The store at `url`, with the credentials that are kept for it. Nothing is contacted yet.
-    pub async fn connect(&self, url: &StoreUrl) -> Result<Arc<Renewable>, Failure> {
+    /// The store at `url`, with the credentials that are kept for it; `meter` counts what is asked of it. Nothing is contacted
+    /// yet.
+    pub async fn connect(&self, url: &StoreUrl, meter: &Meter) -> Result<Arc<Renewable>, Failure> {
         let credentials = self.credentials(url).await?;
-        let store = Arc::new(Renewable::new(url.clone(), self.reach(url, &credentials)?));
+        let store = self.reach(url, &credentials, meter)?;
+        let store = Arc::new(Renewable::new(url.clone(), meter.clone(), store));
         let mut used = self.used.lock();
         used.retain(|store| store.strong_count() > 0);
         used.push(Arc::downgrade(&store));
@@ -84,22 +83,28 @@ impl Stores {
     }
 
     /// The store at `url`, and what it says of its family, of which a drive is known.
-    pub async fn family(&self, url: &str) -> Result<FamilyStore, Failure> {
-        self.family_of(&parse(url)?, failure::family).await
+    pub async fn family(&self, url: &str, meter: &Meter) -> Result<FamilyStore, Failure> {
+        self.family_of(&parse(url)?, meter, failure::family).await
     }
 
     /// The store at `url`, of whose family all is remembered. Nothing is contacted yet.
-    pub async fn known_family(&self, url: &str, family: Family) -> Result<FamilyStore, Failure> {
-        Ok(FamilyStore::new(self.connect(&parse(url)?).await?, family))
+    pub async fn known_family(
+        &self,
+        url: &str,
+        meter: &Meter,
+        family: Family,
+    ) -> Result<FamilyStore, Failure> {
+        Ok(FamilyStore::new(self.connect(&parse(url)?, meter).await?, family))
     }
 
     /// The store at `url`, and what it says of its family; `explain` says what its errors mean.
     pub async fn family_of(
         &self,
         url: &StoreUrl,
+        meter: &Meter,
         explain: fn(&FamilyError) -> Failure,
     ) -> Result<FamilyStore, Failure> {
-        let reached = self.connect(url).await?;
+        let reached = self.connect(url, meter).await?;
         let described = family::describe(&*reached).await;
         let family = described.map_err(|error| failure::at_store(explain(&error), &url.to_string()))?;
         Ok(FamilyStore::new(reached, family))
@@ -118,9 +123,14 @@ impl Stores {
         }
     }
 
-    /// The store at `url` for whoever has `credentials`. Nothing is contacted yet.
-    pub fn reach(&self, url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, Failure> {
-        connect::connect(url, credentials, self.limits.pacer()).map_err(|error| match error {
+    /// The store at `url` for whoever has `credentials`; `meter` counts what is asked of it. Nothing is contacted yet.
+    pub fn reach(
+        &self,
+        url: &StoreUrl,
+        credentials: &Credentials,
+        meter: &Meter,
+    ) -> Result<Arc<dyn Store>, Failure> {
+        connect::connect(url, credentials, self.limits.pacer(), meter).map_err(|error| match error {
             ConnectError::Url(error) => failure::url(&error),
             ConnectError::Setup { reason } => failure(
                 Code::Usage,
@@ -159,7 +169,7 @@ impl Stores {
                 continue;
             }
             let renewed = match self.credentials(store.url()).await {
-                Ok(credentials) => self.reach(store.url(), &credentials),
+                Ok(credentials) => self.reach(store.url(), &credentials, store.meter()),
                 Err(failure) => Err(failure),
             };
             match renewed {

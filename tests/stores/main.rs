@@ -13,6 +13,7 @@ mod person;
 
 mod awake;
 mod away;
+mod cost;
 mod keyring;
 mod limits;
 mod networks;

@@ -4,6 +4,7 @@ use super::Store;
 use super::claims::Claims;
 use super::credentials::Credentials;
 use super::file::FileStore;
+use super::meter::Meter;
 use super::pace::Pacer;
 use super::probe::Mode;
 use super::url::{StoreUrl, UrlError};
@@ -23,17 +24,19 @@ pub enum ConnectError {
     },
 }
 
-/// The store at `url`, as it is, whose bodies go as `pacer` lets them. Nothing is contacted yet.
+/// The store at `url`, as it is, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Nothing is contacted
+/// yet.
 pub fn connect(
     url: &StoreUrl,
     credentials: &Credentials,
     pacer: &Pacer,
+    meter: &Meter,
 ) -> Result<Arc<dyn Store>, ConnectError> {
     match url {
-        StoreUrl::File(path) => Ok(Arc::new(FileStore::new(path.clone()))),
+        StoreUrl::File(path) => Ok(meter.on(Arc::new(FileStore::new(path.clone())))),
         #[cfg(feature = "s3")]
         StoreUrl::S3(url) => {
-            match super::s3::S3Store::new(url, credentials, super::s3::Limits::default(), pacer) {
+            match super::s3::S3Store::new(url, credentials, super::s3::Limits::default(), pacer, meter) {
                 Ok(store) => Ok(Arc::new(store)),
                 Err(reason) => Err(ConnectError::Setup { reason }),
             }
@@ -43,7 +46,7 @@ pub fn connect(
         #[cfg(feature = "dav")]
         StoreUrl::Dav(url) => {
             let limits = super::dav::http::Limits::default();
-            Ok(Arc::new(super::dav::DavStore::new(url, credentials, limits, pacer)?))
+            Ok(Arc::new(super::dav::DavStore::new(url, credentials, limits, pacer, meter)?))
         }
         #[cfg(not(feature = "dav"))]
         StoreUrl::Dav(_) => unknown(url, credentials),

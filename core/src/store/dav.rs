@@ -41,6 +41,7 @@ use super::credentials::Credentials;
 use super::url::DavUrl;
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
+use crate::store::meter::Meter;
 use crate::store::pace::Pacer;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -59,14 +60,15 @@ pub struct DavStore {
 }
 
 impl DavStore {
-    /// The store at `url`. Nothing is contacted yet.
+    /// The store at `url`, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Nothing is contacted yet.
     pub fn new(
         url: &DavUrl,
         credentials: &Credentials,
         limits: Limits,
         pacer: &Pacer,
+        meter: &Meter,
     ) -> Result<Self, ConnectError> {
-        let http = Http::new(url, credentials, limits, pacer)?;
+        let http = Http::new(url, credentials, limits, pacer, meter)?;
         Ok(Self { http, collections: Collections::default(), cannot_move: AtomicBool::new(false) })
     }
 

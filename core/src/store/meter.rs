@@ -1,4 +1,7 @@
-//! Counts what is asked of a store: requests by kind, and bytes each way.
+//! Counts what is asked of a store: requests by kind, and bytes of bodies each way, as they go over the wire.
+//!
+//! Stores that speak HTTP count each request that they send, since one put may be several, and so may a listing be. Of all
+//! others, what is asked of them is counted ([`Meter::on`]).
 
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
@@ -12,10 +15,48 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Default)]
 pub struct Meter(Arc<Counts>);
 
+/// What a request is counted as: what providers charge alike is alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads.
+    Get,
+    /// Makes or replaces something.
+    Put,
+    /// Asks for what is known of an object.
+    Head,
+    /// Lists: one page of a bucket, or one collection.
+    List,
+    /// Deletes.
+    Delete,
+}
+
+/// A request that is on its way. It has counted once this goes, unless it was never sent.
+#[must_use]
+pub struct OnItsWay {
+    meter: Meter,
+    kind: Kind,
+    unsent: bool,
+}
+
+impl OnItsWay {
+    /// There was no connection to send it on: it has cost nothing.
+    pub fn was_not_sent(mut self) {
+        self.unsent = true;
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        if !self.unsent {
+            self.meter.count(self.kind);
+        }
+    }
+}
+
 /// A store that is counted: as requests reach it, so below whatever makes several of one.
 struct Metered {
     inner: Arc<dyn Store>,
-    counts: Arc<Counts>,
+    meter: Meter,
 }
 
 #[derive(Default)]
@@ -34,11 +75,11 @@ struct Counts {
 pub struct Requests {
     /// GETs, ranged or not.
     pub get: u64,
-    /// PUTs, and claims.
+    /// PUTs, and WebDAV's MOVEs and MKCOLs.
     pub put: u64,
     /// HEADs.
     pub head: u64,
-    /// Listings.
+    /// Listings: each page of a bucket, each collection.
     pub list: u64,
     /// DELETEs.
     pub delete: u64,
@@ -52,9 +93,36 @@ impl Requests {
 }
 
 impl Meter {
-    /// Counts what is asked of `store`.
+    /// Counts what is asked of `store`, one that does not count by itself.
     pub fn on(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Metered { inner: store, counts: self.0.clone() })
+        Arc::new(Metered { inner: store, meter: self.clone() })
+    }
+
+    /// A request is being sent.
+    pub fn sending(&self, kind: Kind) -> OnItsWay {
+        OnItsWay { meter: self.clone(), kind, unsent: false }
+    }
+
+    /// So many bytes of a body were sent.
+    pub fn sent(&self, bytes: usize) {
+        self.0.sent.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// So many bytes of a body have come.
+    pub fn received(&self, bytes: usize) {
+        self.0.received.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn count(&self, kind: Kind) {
+        let Counts { get, put, head, list, delete, .. } = &*self.0;
+        let count = match kind {
+            Kind::Get => get,
+            Kind::Put => put,
+            Kind::Head => head,
+            Kind::List => list,
+            Kind::Delete => delete,
+        };
+        count.fetch_add(1, Relaxed);
     }
 
     /// Requests so far.
@@ -78,35 +146,35 @@ impl Meter {
 #[async_trait]
 impl Store for Metered {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        self.counts.get.fetch_add(1, Relaxed);
+        self.meter.count(Kind::Get);
         let fetched = self.inner.get(name, range).await?;
-        self.counts.received.fetch_add(fetched.bytes.len() as u64, Relaxed);
+        self.meter.received(fetched.bytes.len());
         Ok(fetched)
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        self.counts.put.fetch_add(1, Relaxed);
-        self.counts.sent.fetch_add(body.len() as u64, Relaxed);
+        self.meter.count(Kind::Put);
+        self.meter.sent(body.len());
         self.inner.put(name, body, when).await
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        self.counts.head.fetch_add(1, Relaxed);
+        self.meter.count(Kind::Head);
         self.inner.head(name).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.counts.list.fetch_add(1, Relaxed);
+        self.meter.count(Kind::List);
         self.inner.list(prefix).await
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.counts.delete.fetch_add(1, Relaxed);
+        self.meter.count(Kind::Delete);
         self.inner.delete(name).await
     }
 
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
-        self.counts.put.fetch_add(1, Relaxed);
+        self.meter.count(Kind::Put);
         self.inner.claim(name, nonce).await
     }
 

@@ -21,6 +21,7 @@ use self::meaning::{Asked, Refusal, Verb};
 use super::credentials::Credentials;
 use super::url::S3Url;
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use crate::store::meter::Meter;
 use crate::store::pace::{Pacer, Way};
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
@@ -54,13 +55,14 @@ pub struct S3Store {
 }
 
 impl S3Store {
-    /// The store at `url`, whose bodies go as `pacer` lets them. Nothing is contacted yet. The error says what is wrong with
-    /// the credentials or certificates.
+    /// The store at `url`, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Nothing is contacted yet.
+    /// The error says what is wrong with the credentials or certificates.
     pub fn new(
         url: &S3Url,
         credentials: &Credentials,
         limits: Limits,
         pacer: &Pacer,
+        meter: &Meter,
     ) -> Result<Self, String> {
         let host = match &url.endpoint {
             Some(endpoint) => endpoint.authority().to_owned(),
@@ -69,7 +71,7 @@ impl S3Store {
         let prefix = if url.prefix.is_empty() { String::new() } else { format!("{}/", url.prefix) };
         let clock = ServerClock::default();
         Ok(Self {
-            client: setup::client(url, credentials, limits, pacer, clock.clone())?,
+            client: setup::client(url, credentials, limits, (pacer, meter), clock.clone())?,
             clock,
             bucket: url.bucket.clone(),
             prefix,

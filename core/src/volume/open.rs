@@ -59,7 +59,8 @@ pub struct Environment {
     pub cache: Arc<dyn Disk>,
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Counts what is asked of it, and of the drive's other stores. `store` has to be built on [`Meter::on`]: what goes past that is not counted.
+    /// Counts what is asked of it, and of the drive's other stores. `store` has to be connected with it, or built on [`Meter::on`]: what
+    /// goes past that is not counted.
     pub meter: Meter,
     /// The family's keys.
     pub sealer: Arc<Sealer>,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::dav::DavStore;
 use holdall_core::store::dav::http::Limits;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{Store, StoreError, When};
@@ -29,7 +30,9 @@ const SHORT: Limits = Limits {
 
 fn store_with(url: &str, credentials: &Credentials, limits: Limits) -> DavStore {
     match StoreUrl::parse(url).unwrap() {
-        StoreUrl::Dav(url) => DavStore::new(&url, credentials, limits, &Pacer::new()).unwrap(),
+        StoreUrl::Dav(url) => {
+            DavStore::new(&url, credentials, limits, &Pacer::new(), &Meter::default()).unwrap()
+        }
         other => panic!("{other}"),
     }
 }

@@ -1,6 +1,7 @@
 //! Who asks: Basic, Digest, tokens, certificates.
 
 use super::*;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 
 #[tokio::test]
@@ -70,7 +71,10 @@ fn certificates_that_cannot_be_read_are_told() {
         }
         let url = format!("https://h/?ca={}", file.display());
         let StoreUrl::Dav(url) = StoreUrl::parse(&url).unwrap() else { panic!() };
-        let error = DavStore::new(&url, &Credentials::None, SHORT, &Pacer::new()).err().unwrap().to_string();
+        let error = DavStore::new(&url, &Credentials::None, SHORT, &Pacer::new(), &Meter::default())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains(told) && error.contains("ca.pem"), "{error}");
     }
 }

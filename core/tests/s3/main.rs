@@ -9,6 +9,7 @@ mod verbs;
 
 use holdall_core::store::connect::connect;
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::s3::{Limits, S3Store};
 use holdall_core::store::url::{S3Url, StoreUrl};
@@ -28,7 +29,7 @@ fn store(url: &str) -> Arc<dyn Store> {
 }
 
 fn store_as(url: &str, credentials: &Credentials) -> Arc<dyn Store> {
-    connect(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new()).unwrap()
+    connect(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new(), &Meter::default()).unwrap()
 }
 
 /// The same with time-outs for a test that waits for them.
@@ -39,7 +40,7 @@ fn impatient(url: &str) -> S3Store {
         request: Duration::from_secs(1),
         slowest_bytes: 1 << 20,
     };
-    S3Store::new(&parsed(url), &credentials(), limits, &Pacer::new()).unwrap()
+    S3Store::new(&parsed(url), &credentials(), limits, &Pacer::new(), &Meter::default()).unwrap()
 }
 
 fn parsed(url: &str) -> S3Url {

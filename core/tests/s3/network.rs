@@ -3,6 +3,7 @@
 use crate::canned::{Canned, Counting};
 use crate::{credentials, impatient, parsed, run, store, unreachable};
 use bytes::Bytes;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::s3::Limits;
 use holdall_core::store::s3::S3Store;
@@ -39,6 +40,7 @@ fn a_server_with_a_private_authority_is_trusted_when_that_is_said() {
             &credentials(),
             Limits::default(),
             &Pacer::new(),
+            &Meter::default(),
         );
         assert!(missing.err().unwrap().contains("/no/ca.pem"));
     });

@@ -4,6 +4,7 @@ use crate::canned::Canned;
 use crate::{checked, credentials, denied, run, store, store_as, unknown, unreachable};
 use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::{Store, StoreError, When};
 use holdall_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
@@ -71,7 +72,9 @@ fn a_missing_bucket_is_no_missing_object() {
 fn credentials_of_another_kind_are_refused_before_anything_is_asked() {
     let url = holdall_core::store::url::StoreUrl::parse("s3://b").unwrap();
     let password = Credentials::Password { user: "me".into(), password: Zeroizing::new("hunter2".into()) };
-    let error = holdall_core::store::connect::connect(&url, &password, &Pacer::new()).err().unwrap();
+    let error = holdall_core::store::connect::connect(&url, &password, &Pacer::new(), &Meter::default())
+        .err()
+        .unwrap();
     assert!(checked(error.to_string()).contains("an access key and a secret key"));
 }
 
@@ -285,6 +288,9 @@ fn reached_with_a_profile() {
         store.put("a", Bytes::from_static(b"b"), When::Absent).await.unwrap();
     });
     let url = holdall_core::store::url::StoreUrl::parse(&url).unwrap();
-    let error = holdall_core::store::connect::connect(&url, &profile("home"), &Pacer::new()).err().unwrap();
+    let error =
+        holdall_core::store::connect::connect(&url, &profile("home"), &Pacer::new(), &Meter::default())
+            .err()
+            .unwrap();
     assert!(error.to_string().contains("there is no profile home"), "{error}");
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod contract;
+mod cost;
 mod drives;
 mod place;
 mod requests;
@@ -25,6 +26,11 @@ macro_rules! stores {
             #[test]
             fn the_contract_holds() {
                 run(contract::holds);
+            }
+
+            #[test]
+            fn what_is_counted_is_what_its_server_is_sent() {
+                run(cost::is_what_the_server_is_sent);
             }
 
             #[test]

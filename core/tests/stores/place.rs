@@ -128,9 +128,15 @@ fn dav_at(server: DavServer) -> Place {
 }
 
 impl Place {
+    /// The store as it is, by way of `server`; `meter` counts.
+    pub fn connect_counted(&self, server: Option<SocketAddr>, meter: &Meter) -> Arc<dyn Store> {
+        let url = StoreUrl::parse(&(self.url)(server)).unwrap();
+        connect(&url, &self.credentials, &Pacer::new(), meter).unwrap()
+    }
+
     /// The store as it is, by way of `server`.
     pub fn connect_by(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
-        connect(&StoreUrl::parse(&(self.url)(server)).unwrap(), &self.credentials, &Pacer::new()).unwrap()
+        self.connect_counted(server, &Meter::default())
     }
 
     /// The store as it is.
@@ -140,8 +146,7 @@ impl Place {
 
     /// The store as drives use it: a HEAD goes by claims where it cannot be swapped.
     pub fn for_drives(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
-        let url = StoreUrl::parse(&(self.url)(server)).unwrap();
-        with_heads(connect(&url, &self.credentials, &Pacer::new()).unwrap(), self.mode)
+        with_heads(self.connect_by(server), self.mode)
     }
 
     /// A proxy in front of its server.

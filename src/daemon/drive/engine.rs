@@ -71,8 +71,9 @@ impl Drive {
         taking: Taking,
         mounted: bool,
     ) -> Result<OpenDrive, Failure> {
-        let (store, meter, unlocked) = match taking {
-            Taking::Now { .. } => self.unlock_counted().await?,
+        let meter = self.meter();
+        let (store, unlocked) = match taking {
+            Taking::Now { .. } => self.unlock().await?,
             Taking::Away => self.unlock_away().await?,
         };
         let local = |error: io::Error| failure::local(&error);
@@ -160,7 +161,7 @@ impl Drive {
         if self.is_left_to_upload() && !self.config.lock().unsent {
             self.remember(|config| config.unsent = true)?;
         }
-        let (store, meter, unlocked) = self.unlock_counted().await?;
+        let (store, unlocked) = self.unlock().await?;
         let objects = Arc::new(Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none()));
         let drive_failed = |error: core_drive::DriveError| failure::drive(&error);
         let local = |error: io::Error| failure::local(&error);
@@ -192,7 +193,7 @@ impl Drive {
             journal,
             cache: Arc::new(Directory::create(&directory.join("cache")).map_err(local)?),
             store,
-            meter,
+            meter: self.meter(),
             sealer: unlocked.sealer,
             pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
         };

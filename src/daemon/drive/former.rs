@@ -123,7 +123,7 @@ impl Drive {
 
     async fn tell(&self, former: &FormerStore) -> Result<(), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let there = self.stores.family(&former.store).await?;
+        let there = self.stores.family(&former.store, &self.meter()).await?;
         let unlocked = Unlocked::with_key(there.family, key);
         let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
         let (now, device) = (self.store_url(), self.registry.device());

@@ -45,6 +45,7 @@ impl Drive {
         if let Some(draining) = draining {
             self.put_down(draining).await;
         }
+        self.count_anew();
         self.set_phase(self.phase_of_opening());
         let opened = self.open_and_mount(open, request).await;
         match opened {

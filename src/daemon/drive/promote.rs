@@ -97,7 +97,8 @@ impl Drive {
             return Ok(Mode::Swap);
         }
         let credentials = self.stores.credentials(url).await?;
-        let report = trial::of(&self.stores, url, &credentials, Effort::FULL, Some(work)).await?;
+        let report =
+            trial::of(&self.stores, url, (&credentials, &self.meter()), Effort::FULL, Some(work)).await?;
         match report.is_usable() {
             true => Ok(report.mode),
             false => Err(failure::unusable_store(&url.to_string(), &report)),
@@ -160,7 +161,7 @@ impl Drive {
         }
         self.part_with_fork()?;
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let there = self.stores.family(&url).await?;
+        let there = self.stores.family(&url, &self.meter()).await?;
         let unlocked = Unlocked::with_key(there.family, key);
         let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
         let (drive, device) = (self.uuid(), self.registry.device());

@@ -22,7 +22,8 @@ impl Drive {
             return None;
         }
         let credentials = self.stores.credentials(&url).await.ok()?;
-        let trial = trial::of(&self.stores, &url, &credentials, Effort::QUICK, None);
+        let meter = self.meter();
+        let trial = trial::of(&self.stores, &url, (&credentials, &meter), Effort::QUICK, None);
         match tokio::time::timeout(PATIENCE, trial).await {
             Ok(Ok(report)) => Some(report),
             Ok(Err(failure)) => {

@@ -68,7 +68,7 @@ impl Replicas {
 
     /// Begins to keep a replica up, however long its store is away.
     fn begin(&mut self, config: &ReplicaConfig, stores: &Arc<Stores>) {
-        let store = self.meter.on(Arc::new(Later::new(stores.clone(), &config.store)));
+        let store: Arc<dyn Store> = Arc::new(Later::new(stores.clone(), &config.store, self.meter.clone()));
         let family = Family::new(self.family.family, self.family.cipher, config.mode);
         let replica = Replica::new(store.clone(), self.objects.clone(), family, self.hub.add(store));
         let (progress, wanted) = (replica.progress(), watch::Sender::new(self.wanted));
@@ -161,7 +161,7 @@ impl Drive {
     /// A replica's store, as it is.
     pub(super) async fn replica_store(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
         let url = StoreUrl::parse(url).map_err(|error| crate::daemon::failure::url(&error))?;
-        Ok(self.stores.connect(&url).await?)
+        Ok(self.stores.connect(&url, &self.meter()).await?)
     }
 
     /// Begins to keep up one that is new.

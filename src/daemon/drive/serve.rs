@@ -34,6 +34,7 @@ impl Drive {
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
+        self.count_anew();
         let opened = self.open_engine(false).await?;
         let server = Server::new(tokio::runtime::Handle::current());
         let served = listener.serve(&server, opened.device());

@@ -10,6 +10,7 @@ use holdall_core::format::head::{Head, HeadState};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::store::connect::with_heads;
+use holdall_core::store::meter::Meter;
 use std::sync::Arc;
 
 impl Drives {
@@ -21,7 +22,7 @@ impl Drives {
             Some(given) => stores::credentials(&url, given)?,
             None => self.stores().credentials(&url).await?,
         };
-        let reached = self.stores().reach(&url, &credentials)?;
+        let reached = self.stores().reach(&url, &credentials, &Meter::default())?;
         let described = family::describe(&*reached).await;
         let family =
             described.map_err(|error| failure::at_store(failure::new_family(&error), &url.to_string()))?;

@@ -4,6 +4,7 @@ use super::{Stores, parse};
 use crate::api::{Code, Failure};
 use async_trait::async_trait;
 use bytes::Bytes;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,17 +14,18 @@ use tokio::sync::OnceCell;
 pub struct Later {
     stores: Arc<Stores>,
     url: String,
+    meter: Meter,
     reached: OnceCell<Arc<dyn Store>>,
 }
 
 impl Later {
-    /// The store at `url`. Nothing is tried yet.
-    pub fn new(stores: Arc<Stores>, url: &str) -> Self {
-        Self { stores, url: url.to_owned(), reached: OnceCell::new() }
+    /// The store at `url`; `meter` counts what is asked of it. Nothing is tried yet.
+    pub fn new(stores: Arc<Stores>, url: &str, meter: Meter) -> Self {
+        Self { stores, url: url.to_owned(), meter, reached: OnceCell::new() }
     }
 
     async fn reach(&self) -> Result<Arc<dyn Store>, Failure> {
-        Ok(self.stores.connect(&parse(&self.url)?).await?)
+        Ok(self.stores.connect(&parse(&self.url)?, &self.meter).await?)
     }
 
     async fn store(&self) -> Result<&Arc<dyn Store>, StoreError> {

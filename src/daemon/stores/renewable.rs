@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use holdall_core::store::meter::Meter;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use parking_lot::{Mutex, RwLock};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 /// A store, and who is logged in to it.
 pub struct Renewable {
     url: StoreUrl,
+    meter: Meter,
     // Held for taking and replacing a pointer.
     inner: RwLock<Arc<dyn Store>>,
     // Held for noting and looking.
@@ -34,14 +36,19 @@ struct Hindered {
 }
 
 impl Renewable {
-    /// The store at `url`.
-    pub fn new(url: StoreUrl, store: Arc<dyn Store>) -> Self {
-        Self { url, inner: RwLock::new(store), hindered: Mutex::default() }
+    /// The store at `url`; `meter` counts what is asked of `store`.
+    pub fn new(url: StoreUrl, meter: Meter, store: Arc<dyn Store>) -> Self {
+        Self { url, meter, inner: RwLock::new(store), hindered: Mutex::default() }
     }
 
     /// Where it is.
     pub fn url(&self) -> &StoreUrl {
         &self.url
+    }
+
+    /// What counts its requests.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// From the next request on it is this one.
@@ -166,7 +173,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let url = StoreUrl::File(dir.path().to_owned());
         let open: Arc<dyn Store> = Arc::new(FileStore::new(dir.path().to_owned()));
-        let store = Renewable::new(url, open.clone());
+        let store = Renewable::new(url, Meter::default(), open.clone());
         let family = holdall_core::format::family::NAME;
         store.put(family, "{}".into(), When::Absent).await.unwrap();
         assert_eq!(store.hindrance(), None);

@@ -18,21 +18,21 @@ const CLOCKS_AGREE: Duration = Duration::from_secs(2);
 /// Servers refuse signatures that are older or younger (S3's RequestTimeTooSkewed).
 const CLOCK_REFUSED: Duration = Duration::from_mins(15);
 
-/// Tries the store at `url`, telling how far it is where somebody waits.
+/// Tries the store at `url`, telling how far it is where somebody waits; `meter` counts what it takes.
 pub async fn of(
     stores: &Stores,
     url: &StoreUrl,
-    credentials: &Credentials,
+    (credentials, meter): (&Credentials, &Meter),
     effort: Effort,
     work: Option<&Work>,
 ) -> Result<Report, Failure> {
     // Two that share nothing: what one stores the other must see.
-    let meter = Meter::default();
-    let connections = [meter.on(stores.reach(url, credentials)?), meter.on(stores.reach(url, credentials)?)];
+    let connections = [stores.reach(url, credentials, meter)?, stores.reach(url, credentials, meter)?];
+    let before = meter.requests().total();
     let tell = async {
         loop {
             if let Some(work) = work {
-                work.progress("Testing the store", meter.requests().total(), 0, Unit::Items);
+                work.progress("Testing the store", meter.requests().total() - before, 0, Unit::Items);
             }
             tokio::time::sleep(PROGRESS_EVERY).await;
         }
@@ -148,16 +148,15 @@ mod tests {
     use super::*;
     use crate::daemon::limits::Limits;
     use crate::daemon::secrets::Keeper;
-    use holdall_core::store::file::FileStore;
 
     #[tokio::test]
     async fn a_directory_is_found_to_be_all_right() {
         let dir = tempfile::tempdir().unwrap();
-        FileStore::new(dir.path().to_owned()).prepare().unwrap();
         let url = StoreUrl::File(dir.path().to_owned());
         let state = tempfile::tempdir().unwrap();
         let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
-        let report = of(&stores, &url, &Credentials::None, Effort::QUICK, None).await.unwrap();
+        let report =
+            of(&stores, &url, (&Credentials::None, &Meter::default()), Effort::QUICK, None).await.unwrap();
         let findings = findings(&report, &url);
         assert!(findings.iter().all(|finding| finding.ok), "{findings:?}");
         assert!(findings.iter().any(|finding| finding.detail.contains("races of")), "{findings:?}");

@@ -1392,7 +1392,7 @@ export interface components {
             reason: string | null;
             /**
              * Format: uint64
-             * @description Bytes received from the store.
+             * @description Bytes of bodies received for its requests.
              */
             received_bytes: number;
             /**
@@ -1400,13 +1400,13 @@ export interface components {
              * @default []
              */
             replicas: components["schemas"]["ReplicaStatus"][];
-            /** @description Requests to the store. */
+            /** @description Requests to its stores since the drive was opened, with those that the opening took. */
             requests: components["schemas"]["Requests"];
             /** @description The current version. */
             root: string | null;
             /**
              * Format: uint64
-             * @description Bytes sent to the store.
+             * @description Bytes of bodies sent with its requests.
              */
             sent_bytes: number;
             /** @description Since when. */
@@ -1989,12 +1989,12 @@ export interface components {
             head: number;
             /**
              * Format: uint64
-             * @description Listings.
+             * @description Listings: each page of a bucket, each collection.
              */
             list: number;
             /**
              * Format: uint64
-             * @description PUTs.
+             * @description PUTs, and WebDAV's MOVEs and MKCOLs.
              */
             put: number;
         };

@@ -11,6 +11,7 @@ use super::trouble;
 use crate::store::StoreError;
 use crate::store::connect::ConnectError;
 use crate::store::credentials::Credentials;
+use crate::store::meter::{Kind, Meter};
 use crate::store::pace::{Gate, Pacer, Way};
 use crate::store::url::DavUrl;
 use bytes::{Bytes, BytesMut};
@@ -55,6 +56,7 @@ pub struct Http {
     auth: Auth,
     limits: Limits,
     pacer: Pacer,
+    meter: Meter,
     base: Url,
     host: String,
 }
@@ -98,16 +100,18 @@ pub struct Answer {
     begun: Instant,
     limits: Limits,
     gate: Gate,
+    meter: Meter,
     host: String,
 }
 
 impl Http {
-    /// For the server of `url`. Nothing is contacted yet.
+    /// For the server of `url`; `meter` counts what goes to it and comes from it. Nothing is contacted yet.
     pub fn new(
         url: &DavUrl,
         credentials: &Credentials,
         limits: Limits,
         pacer: &Pacer,
+        meter: &Meter,
     ) -> Result<Self, ConnectError> {
         let setup = |reason: String| ConnectError::Setup { reason };
         // Another part of the program may have been first: it is the same one.
@@ -144,7 +148,8 @@ impl Http {
         })?;
         let host = url.base.host_str().unwrap_or_default().to_owned();
         let auth = Auth::new(&url.base, credentials)?;
-        Ok(Self { client, auth, limits, pacer: pacer.clone(), base: url.base.clone(), host })
+        let (pacer, meter, base) = (pacer.clone(), meter.clone(), url.base.clone());
+        Ok(Self { client, auth, limits, pacer, meter, base, host })
     }
 
     /// The collection that everything lies in.
@@ -211,7 +216,8 @@ impl Http {
         auth: Option<HeaderValue>,
     ) -> Result<Answer, StoreError> {
         let begun = Instant::now();
-        let (body, progress) = Progress::watch(request.body.clone(), self.pacer.gate(Way::Up));
+        let (body, progress) =
+            Progress::watch(request.body.clone(), self.pacer.gate(Way::Up), self.meter.clone());
         let mut builder = self
             .client
             .request(request.method.clone(), url.clone())
@@ -227,6 +233,7 @@ impl Http {
         let limits = Limits { slowest, ..self.limits };
         let deadline = begun + limits.with_body(request.body.len() as u64);
         let unreachable = |reason: String| StoreError::Unreachable { reason };
+        let sending = self.meter.sending(kind(&request.method));
         let response = tokio::select! {
             response = builder.send() => response,
             () = progress.silence(limits.idle, limits.slowest) => {
@@ -237,7 +244,15 @@ impl Http {
             }
         };
         let https = self.base.scheme() == "https";
-        let response = response.map_err(|error| unreachable(trouble::reason(&error, &self.host, https)))?;
+        let response = match response {
+            Ok(response) => response,
+            Err(error) => {
+                if error.is_connect() {
+                    sending.was_not_sent();
+                }
+                return Err(unreachable(trouble::reason(&error, &self.host, https)));
+            }
+        };
         Ok(Answer {
             status: response.status(),
             headers: response.headers().clone(),
@@ -246,8 +261,21 @@ impl Http {
             begun,
             limits: Limits { slowest: self.pacer.slowest(Way::Down, self.limits.slowest), ..self.limits },
             gate: self.pacer.gate(Way::Down),
+            meter: self.meter.clone(),
             host: self.host.clone(),
         })
+    }
+}
+
+/// What a request counts as.
+fn kind(method: &Method) -> Kind {
+    match method.as_str() {
+        "GET" => Kind::Get,
+        "HEAD" => Kind::Head,
+        "PROPFIND" => Kind::List,
+        "DELETE" => Kind::Delete,
+        // PUT, MOVE and MKCOL.
+        _ => Kind::Put,
     }
 }
 
@@ -309,7 +337,9 @@ impl Answer {
         let silent = now + self.limits.idle;
         match timeout_at(silent.min(end), self.response.chunk()).await {
             Ok(Ok(piece)) => {
-                self.gate.turn(piece.as_ref().map_or(0, Bytes::len)).await;
+                let bytes = piece.as_ref().map_or(0, Bytes::len);
+                self.meter.received(bytes);
+                self.gate.turn(bytes).await;
                 Ok(piece)
             }
             Ok(Err(_)) => {

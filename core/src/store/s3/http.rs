@@ -5,6 +5,7 @@
 
 use super::limits::Limits;
 use super::silence::{Pulse, Receiving, Sending};
+use crate::store::meter::{Kind, Meter};
 use crate::store::pace::{Pacer, Way};
 use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_s3::config::{HttpClient, RuntimeComponents};
@@ -13,9 +14,9 @@ use aws_sdk_s3::primitives::{DateTime, DateTimeFormat, SdkBody};
 use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
-use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
@@ -49,6 +50,7 @@ pub(super) type ServerClock = Arc<AtomicU64>;
 pub(super) struct Http {
     limits: Limits,
     pacer: Pacer,
+    meter: Meter,
     clock: ServerClock,
     trust: ClientConfig,
     /// Replaced when a connection fell silent. Held for a clone or an assignment.
@@ -57,18 +59,33 @@ pub(super) struct Http {
 
 impl Http {
     /// A client that trusts what `trust` says.
-    pub(super) fn new(trust: ClientConfig, limits: Limits, pacer: Pacer, clock: ServerClock) -> Self {
+    pub(super) fn new(
+        trust: ClientConfig,
+        limits: Limits,
+        (pacer, meter): (Pacer, Meter),
+        clock: ServerClock,
+    ) -> Self {
         let pool = Arc::new(RwLock::new(pool(&trust, limits)));
-        Self { limits, pacer, clock, trust, pool }
+        Self { limits, pacer, meter, clock, trust, pool }
     }
 
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let pulse = Pulse::new(self.limits);
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-        let request = request.map(|body| Sending::new(body, pulse.clone(), self.pacer.gate(Way::Up)));
+        let sending = self.meter.sending(kind(request.method(), request.uri().query().unwrap_or_default()));
+        let way = (self.pacer.gate(Way::Up), self.meter.clone());
+        let request = request.map(|body| Sending::new(body, pulse.clone(), way));
         let client = self.pool.read().clone();
         let answer = tokio::select! {
-            answer = client.request(request) => answer.map_err(|error| ConnectorError::io(error.into()))?,
+            answer = client.request(request) => match answer {
+                Ok(answer) => answer,
+                Err(error) => {
+                    if error.is_connect() {
+                        sending.was_not_sent();
+                    }
+                    return Err(ConnectorError::io(error.into()));
+                }
+            },
             silent = pulse.stopped() => {
                 // After a suspend or a change of network its idle siblings are as dead: none of them is used again.
                 *self.pool.write() = pool(&self.trust, self.limits);
@@ -81,9 +98,20 @@ impl Http {
         if is_web_page(&answer) {
             return Err(ConnectorError::other(WebPage.into(), None));
         }
-        let gate = self.pacer.gate(Way::Down);
-        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, gate)));
+        let way = (self.pacer.gate(Way::Down), self.meter.clone());
+        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, way)));
         HttpResponse::try_from(answer).map_err(|error| ConnectorError::other(BoxError::from(error), None))
+    }
+}
+
+/// What a request counts as.
+fn kind(method: &Method, query: &str) -> Kind {
+    match *method {
+        Method::GET if query.split('&').any(|part| part.starts_with("list-type=")) => Kind::List,
+        Method::GET => Kind::Get,
+        Method::HEAD => Kind::Head,
+        Method::DELETE => Kind::Delete,
+        _ => Kind::Put,
     }
 }
 

@@ -5,6 +5,7 @@ use super::http::{Http, ServerClock};
 use super::limits::Limits;
 use super::{profile, trust};
 use crate::store::credentials::Credentials;
+use crate::store::meter::Meter;
 use crate::store::pace::Pacer;
 use crate::store::url::S3Url;
 use aws_sdk_s3::Client;
@@ -24,14 +25,14 @@ pub(super) fn client(
     url: &S3Url,
     credentials: &Credentials,
     limits: Limits,
-    pacer: &Pacer,
+    (pacer, meter): (&Pacer, &Meter),
     clock: ServerClock,
 ) -> Result<Client, String> {
     let trust = trust::config(url.ca.as_deref())?;
     let (keys, profile_region) = keys(credentials)?;
     let region = url.region.clone().or(profile_region).unwrap_or_else(|| REGION.into());
     let mut config = Config::builder()
-        .http_client(Http::new(trust, limits, pacer.clone(), clock))
+        .http_client(Http::new(trust, limits, (pacer.clone(), meter.clone()), clock))
         .region(Region::new(region))
         .force_path_style(url.path_style)
         .identity_cache(IdentityCache::no_cache())

@@ -1,0 +1,126 @@
+//! What is counted as asked of a store is what its server is sent.
+
+use crate::place::Place;
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use holdall_core::store::meter::{Meter, Requests};
+use holdall_core::store::{Store, When};
+use holdall_servers::faults::{self, Entry, Fault, FaultProxy};
+use std::sync::Arc;
+
+/// More than one page of a bucket's listing has.
+const MANY: u32 = 1001;
+const AT_ONCE: usize = 16;
+const NAME: &str = "seg/0a/one";
+
+/// What a server saw, by what it counts as.
+fn seen(log: &[Entry]) -> Requests {
+    let mut seen = Requests::default();
+    for Entry { asked, .. } in log {
+        let count = match &*asked.method {
+            "GET" if asked.target.contains("list-type=2") => &mut seen.list,
+            "PROPFIND" => &mut seen.list,
+            "GET" => &mut seen.get,
+            "HEAD" => &mut seen.head,
+            "DELETE" => &mut seen.delete,
+            "PUT" | "MOVE" | "MKCOL" => &mut seen.put,
+            method => panic!("{method}"),
+        };
+        *count += 1;
+    }
+    seen
+}
+
+/// A store that is counted, and the proxy on the way to it.
+struct Counted {
+    proxy: FaultProxy,
+    store: Arc<dyn Store>,
+    meter: Meter,
+}
+
+impl Counted {
+    /// Compares all that was asked since the plan was made.
+    #[track_caller]
+    fn is_right(&self, what: &str, (before, sent): (Requests, u64)) {
+        let (now, log) = (self.meter.requests(), self.proxy.log());
+        let counted = Requests {
+            get: now.get - before.get,
+            put: now.put - before.put,
+            head: now.head - before.head,
+            list: now.list - before.list,
+            delete: now.delete - before.delete,
+        };
+        assert_eq!(counted, seen(&log), "{what}");
+        assert!(counted.total() > 0, "{what}");
+        let bytes: u64 = log.iter().map(|entry| entry.body_bytes).sum();
+        assert_eq!(self.meter.sent_bytes() - sent, bytes, "{what}");
+    }
+
+    async fn asks(&self, what: &str, ask: impl Future<Output = ()>) {
+        let before = (self.meter.requests(), self.meter.sent_bytes());
+        self.proxy.plan(faults::none());
+        ask.await;
+        self.is_right(what, before);
+    }
+}
+
+/// Each verb, over and over.
+pub async fn is_what_the_server_is_sent(place: Place) {
+    let _drive = place.drive().await;
+    let meter = Meter::default();
+    let Some(_) = place.server else {
+        let store = place.connect_counted(None, &meter);
+        store.put(NAME, Bytes::from_static(b"12345"), When::Absent).await.unwrap();
+        store.list("seg/").await.unwrap();
+        assert_eq!(meter.requests(), Requests { put: 1, list: 1, ..Requests::default() });
+        return;
+    };
+    let proxy = place.proxy();
+    let store = place.connect_counted(Some(proxy.address()), &meter);
+    let counted = Counted { proxy, store: store.clone(), meter: meter.clone() };
+    let body = Bytes::from(vec![7; 300_000]);
+    // The second time collections are known, and the name may be taken.
+    for _ in 0..2 {
+        counted.asks("put", async { drop(store.put(NAME, body.clone(), When::Always).await.unwrap()) }).await;
+    }
+    counted.asks("put absent", async { drop(store.put(NAME, body.clone(), When::Absent).await) }).await;
+    let received = meter.received_bytes();
+    counted.asks("get", async { drop(store.get(NAME, None).await.unwrap()) }).await;
+    assert_eq!(meter.received_bytes() - received, 300_000);
+    counted.asks("get part", async { drop(store.get(NAME, Some(5..10)).await.unwrap()) }).await;
+    counted.asks("get none", async { drop(store.get("seg/0a/none", None).await.unwrap_err()) }).await;
+    counted.asks("head", async { assert_eq!(store.head(NAME).await.unwrap(), 300_000) }).await;
+    counted.asks("head none", async { drop(store.head("seg/0a/none").await.unwrap_err()) }).await;
+    counted.asks("claim", async { assert!(store.claim("claim/x/1", 1).await.unwrap()) }).await;
+    counted.asks("facts", async { drop(store.facts().await.unwrap()) }).await;
+    let put = async |number: u32| {
+        let name = format!("ref/{:02x}/{number}", number % 4);
+        store.put(&name, Bytes::from_static(b"x"), When::Always).await.unwrap();
+    };
+    counted.asks("puts", stream::iter(0..MANY).for_each_concurrent(AT_ONCE, put)).await;
+    counted
+        .asks("list", async {
+            assert_eq!(store.list("ref/").await.unwrap().len(), MANY as usize);
+        })
+        .await;
+    assert!(counted.proxy.asked() > 1, "several pages or collections");
+    counted.asks("delete", async { store.delete(NAME).await.unwrap() }).await;
+    after_trouble(&counted).await;
+    let address = counted.proxy.address();
+    drop(counted);
+    let unsent = Meter::default();
+    assert!(place.connect_counted(Some(address), &unsent).head(NAME).await.is_err());
+    assert_eq!(unsent.requests(), Requests::default());
+}
+
+/// What goes wrong has been sent; what finds nobody has not.
+async fn after_trouble(counted: &Counted) {
+    let Counted { proxy, store, meter } = counted;
+    for fault in [Fault::LostAnswer, Fault::come_back(503, 0), Fault::CutInBody] {
+        let before = (meter.requests(), meter.sent_bytes());
+        proxy.plan(faults::first(1, fault.clone(), |_| true));
+        assert!(store.get("family.json", None).await.is_err(), "{fault:?}");
+        store.get("family.json", None).await.unwrap();
+        counted.is_right(&format!("{fault:?}"), before);
+    }
+}
