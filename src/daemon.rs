@@ -54,6 +54,8 @@ pub use openapi::document as openapi;
 const READY_PATIENCE: Duration = Duration::from_secs(20);
 /// EX_UNAVAILABLE of sysexits.h: it is of no use to try again, which the units know.
 const EXIT_KEPT: u8 = 69;
+/// How long what still runs on threads of its own may take at the end: a directory that hangs may keep some for ever.
+const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
 /// How the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +105,7 @@ fn serve() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let paths = Paths::from_environment()?;
     registry::private_directory(&paths.runtime)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("holdalld").build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let taking = succession::take(&paths, systemd::keeps_us());
         let _turn = match systemd::starting(taking).await? {
             Turn::Ours(turn) => turn,
@@ -136,7 +138,9 @@ fn serve() -> Result<ExitCode, Box<dyn std::error::Error>> {
         server.abort();
         systemd::stopping(drives.end(ending == Ending::HandOver)).await;
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    served
 }
 
 async fn ended(stop: &mut tokio::sync::mpsc::Receiver<()>) -> io::Result<Ending> {

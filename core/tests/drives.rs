@@ -44,7 +44,7 @@ impl Bench {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(FileStore::new(dir.path().join("store")));
-        store.prepare().unwrap();
+        store.prepare().await.unwrap();
         let (unlocked, recovery) =
             family::create(&*store, Some(Zeroizing::new("secret".into())), Mode::Swap).await.unwrap();
         assert!(recovery.is_some());

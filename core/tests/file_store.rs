@@ -3,15 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use bytes::Bytes;
-use holdall_core::store::file::FileStore;
+use holdall_core::store::file::{FileStore, Limits};
 use holdall_core::store::{Store, StoreError, When};
+use rustix::fs::{FileType, Mode};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 async fn store() -> (TempDir, Arc<FileStore>) {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(FileStore::new(dir.path().join("store")));
-    store.prepare().unwrap();
+    store.prepare().await.unwrap();
     store.put("family.json", Bytes::from_static(b"{}"), When::Absent).await.unwrap();
     (dir, store)
 }
@@ -74,4 +78,80 @@ async fn a_directory_that_vanished_is_unreachable_and_is_not_made_again() {
     std::fs::remove_dir(&here).unwrap();
     std::fs::rename(&away, &here).unwrap();
     assert!(store.get("seg/aa/x", None).await.is_ok());
+}
+
+/// A name that hangs whoever opens it, as everything does on a network file system whose server is gone. When this goes, who
+/// hangs there is let go.
+struct Hung(PathBuf);
+
+impl Hung {
+    fn new(path: PathBuf) -> Self {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        let _ = std::fs::OpenOptions::new().read(true).write(true).open(&self.0);
+    }
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_hangs_is_unreachable_takes_few_threads_and_is_there_again_once_it_answers() {
+    let (dir, begun) = store().await;
+    begun.put("head/1", Bytes::from_static(b"1"), When::Absent).await.unwrap();
+    let root = dir.path().join("store");
+    let limits = Limits { silence: Duration::from_millis(200), ..Limits::default() };
+    let store = Arc::new(FileStore::with_limits(root.clone(), limits));
+    let hung = Hung::new(root.join("seg/aa/x"));
+    let before = threads();
+    for round in 0..3 {
+        // Whoever asks, with a store of its own too.
+        let stores = [store.clone(), Arc::new(FileStore::with_limits(root.clone(), limits))];
+        let gets = (0..200).map(|number| {
+            let store = stores[number % 2].clone();
+            tokio::spawn(async move { store.get("seg/aa/x", Some(0..1)).await })
+        });
+        let gets: Vec<_> = gets.collect();
+        for get in gets {
+            let error = tokio::time::timeout(Duration::from_secs(20), get).await.expect("it ends").unwrap();
+            let reason = match error.unwrap_err() {
+                StoreError::Unreachable { reason } => reason,
+                error => panic!("{error:?}"),
+            };
+            assert!(reason.ends_with("store does not answer"), "{reason}");
+        }
+        let taken = threads().saturating_sub(before);
+        assert!((1..=80).contains(&taken), "{taken} threads in round {round}");
+    }
+    // Nobody goes in, and nobody waits for ever.
+    assert!(matches!(store.get("head/1", None).await, Err(StoreError::Unreachable { .. })));
+    // What hangs elsewhere is another's affair.
+    let (_other_dir, other) = self::store().await;
+    other.get("family.json", None).await.unwrap();
+
+    drop(hung);
+    let back = async { while store.get("head/1", None).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(20), back).await.expect("it answers again");
+    assert_eq!(&store.get("head/1", None).await.unwrap().bytes[..], b"1");
+    store.put("seg/aa/y", Bytes::from_static(b"2"), When::Absent).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_is_made_in_a_directory_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let prepare = async |path: &str| FileStore::new(dir.path().join(path)).prepare().await;
+    assert_eq!(prepare("nas/driv").await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!dir.path().join("nas").exists());
+    prepare("nas").await.unwrap();
+    prepare("nas").await.unwrap();
+    prepare("nas/drive/").await.unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    assert_eq!(prepare("file").await.unwrap_err().kind(), ErrorKind::AlreadyExists);
 }

@@ -195,7 +195,7 @@ async fn zero(volume: &Arc<Volume>, blocks: std::ops::Range<u64>) {
 /// Makes the fixture of `kind`, as today's program writes it.
 async fn make(kind: &str) -> Place {
     let place = Place::new();
-    place.store.prepare().unwrap();
+    place.store.prepare().await.unwrap();
     let secret = (kind == "encrypted").then(|| Zeroizing::new(PASSPHRASE.to_owned()));
     let (unlocked, recovery) = family::create(&*place.store, secret, Mode::Swap).await.unwrap();
     if let Some(recovery) = recovery {

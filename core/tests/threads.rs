@@ -195,7 +195,7 @@ impl Bench {
     async fn new(seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(FileStore::new(dir.path().join("store")));
-        store.prepare().unwrap();
+        store.prepare().await.unwrap();
         store.put("family.json", bytes::Bytes::from_static(b"{}"), When::Absent).await.unwrap();
         let sealer = Arc::new(Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([7; 32].into())));
         let made = drive::create(&*store, &sealer, Uuid::nil(), "d", GEOMETRY, &device("a")).await;

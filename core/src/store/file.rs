@@ -5,7 +5,12 @@
 //! (rename without replacing). "Matches" is read, compared and renamed under an flock that every process takes.
 //!
 //! A directory that is gone (an unplugged disk) is unreachable, never empty: nothing is created in its place, and
-//! where a disk was unmounted under us the bare mount point is told from the store by its family.json.
+//! where a disk was unmounted under us the bare mount point is told from the store by its family.json. One that hangs, as a
+//! network file system does whose server is gone, is unreachable too ([`patience`]).
+
+mod patience;
+
+pub use patience::Limits;
 
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
@@ -13,6 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
+use patience::{NoAnswer, Patience, Pulse};
 use rustix::fs::{FlockOperation, RenameFlags};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -33,6 +39,7 @@ const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone)]
 pub struct FileStore {
     root: PathBuf,
+    patience: Patience,
     directories: Arc<Mutex<Directories>>,
 }
 
@@ -48,22 +55,44 @@ struct Directories {
 impl FileStore {
     /// The store in the directory `root`, which need not be there yet.
     pub fn new(root: PathBuf) -> Self {
-        Self { root, directories: Arc::default() }
+        Self::with_limits(root, Limits::default())
     }
 
-    /// Makes the directory, for a store that is about to be created.
-    pub fn prepare(&self) -> io::Result<()> {
-        std::fs::create_dir_all(&self.root)
+    /// The same, with time-outs of its own.
+    pub fn with_limits(root: PathBuf, limits: Limits) -> Self {
+        let patience = Patience::new(&root, limits);
+        Self { root, patience, directories: Arc::default() }
     }
 
+    /// Makes the directory, for a store that is about to be created. What it lies in has to be there: where that is not, the
+    /// address is wrong or a disk is not mounted.
+    pub async fn prepare(&self) -> io::Result<()> {
+        let made = self.run(probe::AREA, 0, |store, _, _| Ok(make_new(&store.root))).await;
+        made.unwrap_or_else(|error| Err(io::Error::new(ErrorKind::TimedOut, error)))
+    }
+
+    /// An error unless the directory is there.
+    pub async fn find(&self) -> io::Result<()> {
+        let found = self.run(probe::AREA, 0, |store, _, _| Ok(std::fs::read_dir(&store.root).map(drop)));
+        found.await.unwrap_or_else(|error| Err(io::Error::new(ErrorKind::TimedOut, error)))
+    }
+
+    /// Runs `work`, which moves so many bytes at most between two signs of life.
     async fn run<T: Send + 'static>(
         &self,
         name: &str,
-        work: impl FnOnce(&Self, &str) -> Result<T, StoreError> + Send + 'static,
+        bytes: usize,
+        work: impl FnOnce(&Self, &str, &Pulse) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (store, name) = (self.clone(), name.to_owned());
-        let done = tokio::task::spawn_blocking(move || work(&store, &name)).await;
-        done.unwrap_or_else(|panicked| Err(StoreError::Unreachable { reason: panicked.to_string() }))
+        let done = self.patience.run(bytes as u64, move |pulse| work(&store, &name, pulse)).await;
+        done.unwrap_or_else(|none| {
+            let reason = match none {
+                NoAnswer::Late => format!("{} does not answer", self.root.display()),
+                NoAnswer::Panicked(panicked) => panicked.to_string(),
+            };
+            Err(StoreError::Unreachable { reason })
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -198,25 +227,26 @@ impl FileStore {
         written.map(|()| path)
     }
 
-    fn list_now(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+    fn list_now(&self, prefix: &str, pulse: &Pulse) -> Result<Vec<Listed>, StoreError> {
         if !self.may_have(prefix) {
             return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
         }
         let directory = prefix.rsplit_once('/').map_or("", |(directory, _)| directory);
         let mut found = Vec::new();
-        self.walk(directory, &mut found).map_err(|error| self.explain(prefix, &error))?;
+        self.walk(directory, pulse, &mut found).map_err(|error| self.explain(prefix, &error))?;
         found.retain(|listed| listed.name.starts_with(prefix));
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
 
-    fn walk(&self, directory: &str, found: &mut Vec<Listed>) -> io::Result<()> {
+    fn walk(&self, directory: &str, pulse: &Pulse, found: &mut Vec<Listed>) -> io::Result<()> {
         let entries = match std::fs::read_dir(self.path(directory)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             entries => entries?,
         };
         for entry in entries {
             let entry = entry?;
+            pulse.beat();
             let Ok(file_name) = entry.file_name().into_string() else {
                 continue;
             };
@@ -225,7 +255,7 @@ impl FileStore {
             }
             let name = if directory.is_empty() { file_name } else { format!("{directory}/{file_name}") };
             if entry.file_type()?.is_dir() {
-                self.walk(&name, found)?;
+                self.walk(&name, pulse, found)?;
             } else {
                 // An object that was deleted since is simply not there.
                 match entry.metadata() {
@@ -252,36 +282,41 @@ impl FileStore {
 #[async_trait]
 impl Store for FileStore {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        self.run(name, move |store, name| store.get_now(name, range)).await
+        let bytes = match &range {
+            Some(range) => range.end - range.start,
+            // How long it may take goes by that.
+            None => self.head(name).await?,
+        };
+        self.run(name, bytes as usize, move |store, name, _| store.get_now(name, range)).await
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        self.run(name, move |store, name| store.put_now(name, &body, &when)).await
+        self.run(name, body.len(), move |store, name, _| store.put_now(name, &body, &when)).await
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        let len = |store: &Self, name: &str| match std::fs::metadata(store.path(name)) {
+        let len = |store: &Self, name: &str, _: &Pulse| match std::fs::metadata(store.path(name)) {
             Ok(metadata) => Ok(metadata.len()),
             Err(error) => Err(store.explain(name, &error)),
         };
-        self.run(name, len).await
+        self.run(name, 0, len).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        self.run(prefix, Self::list_now).await
+        self.run(prefix, 0, Self::list_now).await
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.run(name, Self::delete_now).await
+        self.run(name, 0, |store, name, _| store.delete_now(name)).await
     }
 
     async fn facts(&self) -> Result<Facts, StoreError> {
-        let space = |store: &Self, name: &str| {
+        let space = |store: &Self, name: &str, _: &Pulse| {
             let stat =
                 rustix::fs::statvfs(&store.root).map_err(|errno| store.explain(name, &errno.into()))?;
             Ok(Facts { free_bytes: Some(stat.f_bavail * stat.f_frsize), ..Facts::default() })
         };
-        self.run(probe::AREA, space).await
+        self.run(probe::AREA, 0, space).await
     }
 }
 
@@ -289,6 +324,14 @@ impl Store for FileStore {
 /// HEAD (it carries a random nonce) is never.
 fn etag(bytes: &[u8]) -> Etag {
     Etag(HEXLOWER.encode(&blake3::hash(bytes).as_bytes()[..16]))
+}
+
+/// Makes a directory in one that is there.
+fn make_new(path: &Path) -> io::Result<()> {
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
 }
 
 /// Removes what killed processes left behind.

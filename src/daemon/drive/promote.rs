@@ -92,7 +92,7 @@ impl Drive {
     /// What the store can do, as for a new drive.
     async fn replica_mode(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
         if let StoreUrl::File(path) = url {
-            let made = holdall_core::store::file::FileStore::new(path.clone()).prepare();
+            let made = holdall_core::store::file::FileStore::new(path.clone()).prepare().await;
             made.map_err(|error| failure::no_directory(&url.to_string(), &error))?;
             return Ok(Mode::Swap);
         }
