@@ -6,6 +6,7 @@
 //!
 //! No URL holds a user or a password: those are [`super::credentials::Credentials`].
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::fmt;
 use std::path::PathBuf;
 use url::Url;
@@ -135,10 +136,12 @@ fn s3(url: &Url) -> Result<S3Url, String> {
 }
 
 fn endpoint(value: &str) -> Result<Url, String> {
-    let url = Url::parse(value).map_err(|error| format!("its endpoint is no address ({error})"))?;
+    let mut url = Url::parse(value).map_err(|error| format!("its endpoint is no address ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
         return Err("an endpoint is https://host or http://host, without a user".into());
     }
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&path);
     Ok(url)
 }
 
@@ -173,6 +176,25 @@ fn percent_decoded(path: &str) -> Result<String, String> {
     decoded.map(Into::into).map_err(|_| "its path is not UTF-8".to_owned())
 }
 
+/// What [`Url::set_path`] leaves as it is, leaves out or ends at, in a name.
+const NOT_ENCODED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+
+/// A prefix as the path of an address, so that [`percent_decoded`] gives it back whatever characters are in it. A slash that an
+/// address would lose, at either end and beside the names `.` and `..`, is encoded too.
+fn path_of(prefix: &str) -> String {
+    let mut path = String::new();
+    let is_dots = |name: &str| matches!(name, "." | "..");
+    let names: Vec<_> = prefix.split('/').collect();
+    for (number, name) in names.iter().enumerate() {
+        if let Some(before) = number.checked_sub(1).map(|before| names[before]) {
+            let is_end = number == 1 && before.is_empty() || number + 1 == names.len() && name.is_empty();
+            path += if is_end || is_dots(before) || is_dots(name) { "%2F" } else { "/" };
+        }
+        path.extend(utf8_percent_encode(name, NOT_ENCODED));
+    }
+    path
+}
+
 /// The address without what may be a password.
 fn without_user(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
@@ -189,7 +211,7 @@ impl fmt::Display for StoreUrl {
             StoreUrl::S3(s3) => {
                 let mut url = Url::parse("s3://bucket").map_err(|_| fmt::Error)?;
                 url.set_host(Some(&s3.bucket)).map_err(|_| fmt::Error)?;
-                url.set_path(&s3.prefix);
+                url.set_path(&path_of(&s3.prefix));
                 let mut query = url.query_pairs_mut();
                 if let Some(endpoint) = &s3.endpoint {
                     query.append_pair("endpoint", endpoint.as_str().trim_end_matches('/'));
@@ -220,6 +242,8 @@ impl fmt::Display for StoreUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     fn malformed(text: &str) -> String {
         match StoreUrl::parse(text) {
@@ -242,6 +266,82 @@ mod tests {
             assert_eq!(url.to_string(), text);
             assert_eq!(StoreUrl::parse(&url.to_string()).unwrap(), url);
         }
+    }
+
+    /// Names with all that addresses treat in a way of their own.
+    fn any_name(rng: &mut StdRng) -> String {
+        const PARTS: [&str; 24] = [
+            "a",
+            "Z",
+            "9",
+            "%",
+            "%20",
+            "%2520",
+            "%2F",
+            "%2e",
+            " ",
+            "/",
+            "//",
+            ".",
+            "..",
+            "?",
+            "#",
+            "&",
+            "=",
+            "+",
+            "\\",
+            "ü",
+            "日本",
+            "\t",
+            "\n",
+            "\"<>`{}|^[]:@!$'()*,;~",
+        ];
+        (0..rng.random_range(1..8)).map(|_| PARTS[rng.random_range(0..PARTS.len())]).collect()
+    }
+
+    #[test]
+    fn what_is_remembered_is_read_back_whatever_the_names() {
+        for seed in 0..20_000 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let mut some = |name: String| rng.random_bool(0.5).then_some(name);
+            let endpoint = some("https://h:9000/a%20b".to_owned());
+            let region = some("eu central&=?#%20".to_owned());
+            let ca = some("/ü/a%20b ?#&.pem".to_owned()).map(PathBuf::from);
+            let prefix = any_name(&mut rng);
+            let url = StoreUrl::S3(S3Url {
+                bucket: "b-1.x".into(),
+                path_style: rng.random_bool(0.5),
+                // An address cannot say these.
+                prefix: if matches!(&*prefix, "." | "..") { String::new() } else { prefix },
+                endpoint: endpoint.map(|endpoint| super::endpoint(&endpoint).unwrap()),
+                region,
+                ca: ca.clone(),
+            });
+            let text = url.to_string();
+            assert_eq!(StoreUrl::parse(&text).as_ref(), Ok(&url), "seed {seed}: {text}");
+            assert_eq!(StoreUrl::parse(&text).unwrap().to_string(), text, "seed {seed}");
+
+            let file = StoreUrl::File(format!("/{}", any_name(&mut rng)).into());
+            let base = format!("https://h/{}", any_name(&mut rng).replace(['?', '#', '%'], "%25"));
+            let StoreUrl::Dav(dav) = StoreUrl::parse(&base).unwrap() else { panic!("{base}") };
+            let dav = StoreUrl::Dav(DavUrl { ca, ..dav });
+            for url in [file, dav].iter().filter(|url| **url != StoreUrl::File("/".into())) {
+                let text = url.to_string();
+                assert_eq!(StoreUrl::parse(&text).as_ref(), Ok(url), "seed {seed}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_remembered_before_means_what_it_meant() {
+        let prefix = |text: &str| match StoreUrl::parse(text).unwrap() {
+            StoreUrl::S3(url) => url.prefix,
+            other => panic!("{other}"),
+        };
+        assert_eq!(prefix("s3://b/a%20b"), "a b");
+        assert_eq!(prefix("s3://b/100%"), "100%");
+        assert_eq!(prefix("s3://b/a%2520b"), "a%20b");
+        assert_eq!(StoreUrl::parse("s3://b/a%2520b").unwrap().to_string(), "s3://b/a%2520b");
     }
 
     #[test]
