@@ -5,12 +5,18 @@
 
 mod bench;
 
+use async_trait::async_trait;
 use bench::{Bench, FAMILY, GEOMETRY, close, device, get, put, run, try_get};
+use bytes::Bytes;
 use holdall_core::drive;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::sim::disk::DiskFaults;
-use holdall_core::sim::store::{Habits, StoreFaults};
-use holdall_core::volume::OpenError;
+use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
+use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
+use holdall_core::volume::{Access, OpenError};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,5 +160,84 @@ fn a_removal_that_was_cut_off_is_finished_by_the_next_one() {
         assert!(matches!(refused, Err(OpenError::Removed { unsent: 1 })), "{:?}", refused.err());
         let refused = bench.open(0).await;
         assert!(matches!(refused, Err(OpenError::Removed { unsent: 0 })), "{:?}", refused.err());
+    });
+}
+
+/// A store that keeps half of every second immutable object that is put, and breaks the connection off.
+struct Tears {
+    inner: SimStore,
+    /// Names that were put. Held for a look-up.
+    put: Mutex<BTreeSet<String>>,
+    /// Of those, the torn ones.
+    torn: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Store for Tears {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.inner.get(name, range).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        let immutable = name.starts_with("seg/") || name.starts_with("root/");
+        let is_torn = {
+            let mut put = self.put.lock();
+            immutable && put.insert(name.to_owned()) && put.len() % 2 == 1
+        };
+        if is_torn {
+            self.torn.lock().push(name.to_owned());
+            let half = body.slice(..body.len() / 2);
+            self.inner.put(name, half, when).await?;
+            return Err(StoreError::Unreachable { reason: "it broke off".into() });
+        }
+        self.inner.put(name, body, when).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.inner.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.inner.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.delete(name).await
+    }
+}
+
+#[test]
+fn where_a_name_holds_other_bytes_another_one_is_taken() {
+    let bench = Bench::new();
+    let tears = Arc::new(Tears { inner: bench.store.clone(), put: Mutex::default(), torn: Mutex::default() });
+    // Enough for map pages to be put as well.
+    let rounds = 2 * bench.limits.tail_segments as u64;
+    run(async {
+        let access = Access::Write { over_others: false, mounted: false };
+        let volume = bench.open_on(tears.clone(), 0, access).await.unwrap();
+        for block in 0..rounds {
+            put(&volume, block, block as u8 + 1).await;
+            let synced = tokio::time::timeout(Duration::from_secs(600), volume.pusher().unwrap().sync());
+            synced.await.expect("it is not tried for ever").unwrap();
+        }
+        close(volume).await;
+        let torn = tears.torn.lock().clone();
+        assert!(["seg/", "root/"].iter().all(|kind| torn.iter().any(|name| name.starts_with(kind))));
+        let store = Arc::new(bench.store.clone());
+        let objects = Arc::new(Objects::new(store, bench.sealer.clone(), PageCache::none()));
+        let checked = drive::check::check(&objects, bench.drive, &|_, _| {}).await.unwrap();
+        assert_eq!(checked.errors, [""; 0]);
+        let volume = bench.open(1).await.unwrap();
+        for block in 0..rounds {
+            assert_eq!(get(&volume, block).await, block as u8 + 1);
+        }
+        // What is torn is garbage like any other.
+        for _ in 0..6 {
+            volume.pusher().unwrap().collect().await.unwrap();
+            put(&volume, 0, 9).await;
+            volume.pusher().unwrap().sync().await.unwrap();
+        }
+        let names = bench.store.names();
+        assert!(torn.iter().all(|name| !names.contains(name)), "{torn:?}");
     });
 }

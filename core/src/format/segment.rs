@@ -199,6 +199,45 @@ pub fn verify(sealer: &Sealer, name: &str, body: &[u8]) -> Result<(), FormatErro
     }
 }
 
+/// The segment `object` as it is under another name. Every box knows its name, so each is opened and sealed anew.
+pub fn renamed(
+    sealer: &Sealer,
+    (from, to): (&str, &str),
+    object: &[u8],
+) -> Result<(Bytes, Directory, u32), FormatError> {
+    let open = |purpose, place: &[u8], offset: u32, stored_len: u32, len_max: usize| {
+        let sealed = object.get(offset as usize..offset as usize + stored_len as usize);
+        sealer.open(purpose, from, place, sealed.ok_or(FormatError::Truncated)?, len_max)
+    };
+    let mut builder;
+    match decode(sealer, from, object)? {
+        Directory::Data { frames, zeros } => {
+            builder = SegmentBuilder::data(sealer, to.to_owned());
+            zeros.into_iter().for_each(|run| builder.zeros(run));
+            for FrameEntry { blocks, offset, stored_len } in frames {
+                let len = blocks.byte_len() as usize;
+                let data = open(Purpose::Frame, &frame_place(blocks), offset, stored_len, len)?;
+                builder.frame(blocks, &data);
+            }
+        }
+        Directory::Map(pages) => {
+            builder = SegmentBuilder::map(sealer, to.to_owned());
+            for PageEntry { index, offset, stored_len } in pages {
+                let (purpose, place) = match index {
+                    Some(index) => (Purpose::Page, index.to_le_bytes().to_vec()),
+                    None => (Purpose::Usage, Vec::new()),
+                };
+                let plain = open(purpose, &place, offset, stored_len, PAGE_BYTES_MAX)?;
+                match index {
+                    Some(index) => builder.page(index, &plain),
+                    None => builder.usage(&plain),
+                }
+            }
+        }
+    }
+    Ok(builder.finish())
+}
+
 /// A directory as it is sealed.
 pub fn encode_plain(directory: &Directory) -> Vec<u8> {
     let mut w = Writer::new();
@@ -313,6 +352,24 @@ mod tests {
         }
         assert_eq!(frames.last().map(|f| f.offset + f.stored_len), Some(object.len() as u32));
         assert_eq!(decode(&sealer, "seg/y", &object), Err(FormatError::Seal));
+    }
+
+    #[test]
+    fn a_segment_that_gets_another_name_holds_the_same() {
+        let sealer = Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([1; 32].into()));
+        let mut data = SegmentBuilder::data(&sealer, "seg/x".into());
+        data.zeros(BlockRange::new(64, 1 << 20));
+        data.frame(BlockRange::new(3, 2), &[7; 2 * BLOCK_BYTES as usize]);
+        let mut map = SegmentBuilder::map(&sealer, "seg/x".into());
+        map.page(5, b"page");
+        map.usage(b"usage");
+        for (object, directory, len) in [data.finish(), map.finish()] {
+            let (other, found, other_len) = renamed(&sealer, ("seg/x", "seg/y"), &object).unwrap();
+            assert_eq!((found.clone(), other_len), (directory, len));
+            assert_eq!(decode(&sealer, "seg/y", &other), Ok(found));
+            assert_eq!(verify(&sealer, "seg/y", &other), Ok(()));
+            assert_eq!(renamed(&sealer, ("seg/y", "seg/x"), &object), Err(FormatError::Seal));
+        }
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! Nothing here gives up while an answer is open. A put of an immutable name is tried again under the same name: if
 //! the first one was applied after all, the second one meets its own bytes. A swap is tried again with the same HEAD,
 //! nonce included: if the first one was applied, HEAD shows that nonce. So an answer that comes late, or a request
-//! that the network delivers late, can only do what was already intended, or nothing.
+//! that the network delivers late, can only do what was already intended, or nothing. Where a name turns out to hold other bytes,
+//! as where a store has kept half of a put, nothing can be put there any more: the next try has a new name, and what was there
+//! is garbage.
 
+use super::pack::Packed;
 use super::sending::Sending;
 use super::{Device, Namer, PushError, PushState};
 use crate::fence::{self, Swap};
@@ -21,6 +24,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+
+/// The name holds other bytes.
+struct Taken;
 
 /// The writer's side of the store: where HEAD is, and what follows it.
 pub struct Committer {
@@ -98,10 +104,21 @@ impl Committer {
         &self.namer
     }
 
-    /// Puts an immutable object, and comes back only when it is there. Returns how long the try took that brought it there.
-    pub async fn put(&self, name: &str, body: Bytes) -> Duration {
-        let sending = Sending::begin(&self.publish, name, body.len() as u64);
+    /// Puts a segment, and comes back only when it is there: under its name or, if that is taken, under another one. Returns how
+    /// long the try took that brought it there.
+    pub(super) async fn put_segment(&self, mut packed: Packed) -> (Packed, Duration) {
         let mut backoff = Backoff::new();
+        loop {
+            match self.put(&packed.id.name(ObjectKind::Segment), &packed.body, &mut backoff).await {
+                Ok(took) => return (packed, took),
+                Err(Taken) => packed = packed.renamed(self.namer.next(), self.objects.sealer()),
+            }
+        }
+    }
+
+    /// Puts an immutable object, and comes back only when it is there, or cannot be there any more.
+    async fn put(&self, name: &str, body: &Bytes, backoff: &mut Backoff) -> Result<Duration, Taken> {
+        let sending = Sending::begin(&self.publish, name, body.len() as u64);
         loop {
             let begun = Instant::now();
             let result = self.objects.store().put(name, body.clone(), When::Absent).await;
@@ -109,42 +126,49 @@ impl Committer {
             let error = match result {
                 Ok(_) => {
                     self.no_trouble();
-                    return took;
+                    return Ok(took);
                 }
-                Err(_) if planted::has(Bug::FailedPutTakenForDone) => return took,
+                Err(_) if planted::has(Bug::FailedPutTakenForDone) => return Ok(took),
                 Err(StoreError::Precondition { .. }) => match self.objects.store().get(name, None).await {
                     // An earlier try of this very put was applied.
-                    Ok(found) if found.bytes == body => {
+                    Ok(found) if found.bytes == *body => {
                         self.no_trouble();
-                        return took;
+                        return Ok(took);
                     }
                     Ok(_) => {
-                        StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() }
+                        let reason = "it holds other bytes".to_owned();
+                        let error = StoreError::Damaged { name: name.to_owned(), reason };
+                        self.wait_for(&sending, backoff, &error).await;
+                        return Err(Taken);
                     }
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
-            self.wait_for(&sending, &mut backoff, &error).await;
+            self.wait_for(&sending, backoff, &error).await;
         }
     }
 
     /// Commits the version that `change` makes of the current one.
     pub async fn commit(&mut self, change: impl FnOnce(&mut Root)) -> Result<(), PushError> {
-        let id = self.namer.next();
         let mut root = self.root.clone();
         root.parent = self.head.root;
         root.epoch = self.head.epoch;
-        root.seq = id.seq;
         root.committed_ms = now_ms();
         root.device = self.device.id;
         root.device_name = self.device.name.clone();
         root.snapshots.extend(self.keeps.clone());
         change(&mut root);
-        let name = id.name(ObjectKind::Root);
-        let body = Bytes::from(root.seal(self.objects.sealer(), &name));
-        let root_hash = *blake3::hash(&body).as_bytes();
-        self.put(&name, body).await;
+        let mut backoff = Backoff::new();
+        let (id, root_hash) = loop {
+            let id = self.namer.next();
+            root.seq = id.seq;
+            let name = id.name(ObjectKind::Root);
+            let body = Bytes::from(root.seal(self.objects.sealer(), &name));
+            if self.put(&name, &body, &mut backoff).await.is_ok() {
+                break (id, *blake3::hash(&body).as_bytes());
+            }
+        };
         let head = self.next_head(HeadState::Held, id, root_hash, root.parent);
         self.swap(head).await?;
         self.root = root;

@@ -296,8 +296,7 @@ impl Task {
                 builder.frame(blocks, &data);
                 tokio::task::yield_now().await;
             }
-            let (body, directory, directory_len) = builder.finish();
-            packed.push(Packed { id, body, directory, directory_len, data_bytes: 0 });
+            packed.push(Packed::new(id, builder, 0));
         }
         let segments = self.put_all(packed).await;
         let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();

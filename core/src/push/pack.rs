@@ -3,7 +3,7 @@
 use super::PushError;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Geometry, TailSegment};
-use crate::format::segment::{Directory, SegmentBuilder};
+use crate::format::segment::{self, Directory, SegmentBuilder};
 use crate::journal::{JournalError, Operation, Place, Record};
 use crate::runs::RunMap;
 use crate::seal::Sealer;
@@ -17,7 +17,8 @@ const ZERO_RUNS_MAX: usize = 100_000;
 /// Frames that are sealed without letting others run: about a millisecond.
 const FRAMES_PER_TURN: usize = 32;
 
-/// A segment that is ready to be put.
+/// A segment that is ready to be put. Bodies are shared.
+#[derive(Clone)]
 pub(super) struct Packed {
     pub id: ObjectId,
     pub body: Bytes,
@@ -28,6 +29,20 @@ pub(super) struct Packed {
 }
 
 impl Packed {
+    /// What `builder` has collected for the name `id`.
+    pub fn new(id: ObjectId, builder: SegmentBuilder<'_>, data_bytes: u64) -> Self {
+        let (body, directory, directory_len) = builder.finish();
+        Self { id, body, directory, directory_len, data_bytes }
+    }
+
+    /// The same under another name.
+    pub fn renamed(self, id: ObjectId, sealer: &Sealer) -> Self {
+        let names = (&*self.id.name(ObjectKind::Segment), &*id.name(ObjectKind::Segment));
+        let renamed = segment::renamed(sealer, names, &self.body);
+        let (body, directory, directory_len) = renamed.expect("it was sealed here, and is in memory since");
+        Self { id, body, directory, directory_len, ..self }
+    }
+
     pub fn tail(&self) -> TailSegment {
         TailSegment { object: self.id, object_len: self.body.len() as u64, directory_len: self.directory_len }
     }
@@ -127,8 +142,7 @@ impl Batch {
         if builder.is_empty() {
             return Ok(None);
         }
-        let (body, directory, directory_len) = builder.finish();
-        Ok(Some(Packed { id, body, directory, directory_len, data_bytes }))
+        Ok(Some(Packed::new(id, builder, data_bytes)))
     }
 }
 

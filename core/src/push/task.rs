@@ -312,8 +312,8 @@ impl Task {
     }
 
     async fn put_unless_paused(&self, packed: Packed) -> Result<(TailSegment, Directory), PushError> {
-        let put = self.pause.unless_on(|| self.put(&packed)).await?;
-        Ok(self.was_put(packed, put))
+        let put = self.pause.unless_on(|| self.put(packed.clone())).await?;
+        Ok(self.was_put(put))
     }
 
     async fn seal_next(&self, batch: &mut Batch) -> Result<Option<Packed>, PushError> {
@@ -329,19 +329,18 @@ impl Task {
     }
 
     async fn put_one(&self, packed: Packed) -> (TailSegment, Directory) {
-        let put = self.put(&packed).await;
-        self.was_put(packed, put)
+        let put = self.put(packed).await;
+        self.was_put(put)
     }
 
-    /// Returns how long it took, and beside how many others it may have been on its way.
-    async fn put(&self, packed: &Packed) -> (Duration, usize) {
+    async fn put(&self, packed: Packed) -> Put {
         let lanes = self.lanes.lock().at_once();
         // A store that was away says nothing about the link.
-        let took = self.committer.put(&packed.id.name(ObjectKind::Segment), packed.body.clone()).await;
-        (took, lanes)
+        let (packed, took) = self.committer.put_segment(packed).await;
+        Put { packed, took, lanes }
     }
 
-    fn was_put(&self, packed: Packed, (took, lanes): (Duration, usize)) -> (TailSegment, Directory) {
+    fn was_put(&self, Put { packed, took, lanes }: Put) -> (TailSegment, Directory) {
         self.lanes.lock().ended(packed.body.len() as u64, took, lanes);
         self.publish.send_modify(|state| {
             state.batch.0 = (state.batch.0 + packed.data_bytes).min(state.batch.1);
@@ -388,8 +387,7 @@ impl Task {
         let mut usage_place = None;
         while usage_place.is_none() {
             let id = self.committer.namer().next();
-            let name = id.name(ObjectKind::Segment);
-            let mut builder = SegmentBuilder::map(&sealer, name.clone());
+            let mut builder = SegmentBuilder::map(&sealer, id.name(ObjectKind::Segment));
             while let Some(page) = pages.next_if(|_| (builder.body_len() as u64) < geometry.segment_bytes) {
                 builder.page(page.index, &page.encode(geometry.page_range(page.index).start));
                 tokio::task::yield_now().await;
@@ -397,19 +395,20 @@ impl Task {
             if pages.peek().is_none() {
                 builder.usage(&usage::encode(&usage));
             }
-            let (body, directory, _) = builder.finish();
-            let object_len = body.len() as u64;
-            let Directory::Map(entries) = directory else { panic!("a map segment has a map's directory") };
+            let (packed, _) = self.committer.put_segment(Packed::new(id, builder, 0)).await;
+            let object_len = packed.body.len() as u64;
+            let Directory::Map(entries) = packed.directory else {
+                panic!("a map segment has a map's directory")
+            };
             for entry in entries {
                 let (offset, stored_len) = (entry.offset, entry.stored_len);
-                let place = BoxRef { object: id, object_len, offset, stored_len };
-                self.committer.objects().remember_sealed(place, &body);
+                let place = BoxRef { object: packed.id, object_len, offset, stored_len };
+                self.committer.objects().remember_sealed(place, &packed.body);
                 match entry.index {
                     Some(index) => drop(places.insert(index, place)),
                     None => usage_place = Some(place),
                 }
             }
-            self.committer.put(&name, body).await;
         }
         let pages = places.clone();
         self.committer
@@ -447,6 +446,14 @@ impl Task {
         self.announce();
         Ok(())
     }
+}
+
+/// A segment that is in the store.
+struct Put {
+    packed: Packed,
+    took: Duration,
+    /// As many puts may have been under way, with this one.
+    lanes: usize,
 }
 
 enum Next {
