@@ -6,7 +6,7 @@
 #[path = "product/bench.rs"]
 mod bench;
 
-use bench::{Bench, kill};
+use bench::{Bench, failure, kill};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -219,6 +219,15 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
         assert_eq!(a.fails(&["drive", "add", "d", "--store", url]), (2, "usage".into()), "{url}");
     }
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (5, "offline".into()));
+    // A mistake in an address makes no directories.
+    let missing = format!("file://{}", bench.text("nas/driv"));
+    let create = ["drive", "create", "d", "--store", &missing, "--size", "64M", "--no-encryption"];
+    for (command, which) in [(&create[..], "nas"), (&["store", "test", &missing], "nas/driv")] {
+        let told = failure(&a.run(command));
+        assert_eq!((&told["code"], bench.path("nas").exists()), (&"not_found".into(), false), "{told}");
+        let (directory, action) = (bench.text(which), told["action"].as_str().unwrap());
+        assert!(action.ends_with(&format!("mkdir -p {directory}")), "{told}");
+    }
     std::fs::create_dir_all(bench.path("store")).unwrap();
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (3, "not_found".into()));
     std::fs::write(bench.path("store/family.json"), "<html>").unwrap();

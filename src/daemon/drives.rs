@@ -244,7 +244,7 @@ impl Drives {
         let reached = self.stores.connect(url, &Meter::default()).await?;
         if let StoreUrl::File(path) = url {
             let made = FileStore::new(path.clone()).prepare().await;
-            made.map_err(|error| failure::no_directory(&request.store, &error))?;
+            made.map_err(|error| failure::no_directory(path, &error))?;
         }
         let at_store = |failure| failure::at_store(failure, &url.to_string());
         let mode = self.mode_of(url, &work).await?;

@@ -344,16 +344,6 @@ pub fn local(error: &io::Error) -> Failure {
     failure(code, message, "Nothing was changed, here or in the store.", action)
 }
 
-/// A store's directory that cannot be made.
-pub fn no_directory(url: &str, error: &io::Error) -> Failure {
-    failure(
-        Code::Failed,
-        format!("The directory of {url} cannot be made: {}.", why(error)),
-        NOTHING_CHANGED,
-        "Check the address, and that you may write there.",
-    )
-}
-
 /// Names the drive in an action that says NAME, and its store in one that says URL: the errors of what lies below know
 /// neither.
 pub fn named(failure: Failure, name: &str, url: &str) -> Failure {

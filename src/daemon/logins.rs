@@ -10,6 +10,7 @@ use crate::api::{self, Code, Failure, KeptIn, StoreLogin};
 use holdall_core::format::family;
 use holdall_core::store::StoreError;
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
@@ -62,6 +63,10 @@ impl Drives {
             Some(given) => stores::credentials(&url, given)?,
             None => self.stores().credentials(&url).await?,
         };
+        if let StoreUrl::File(path) = &url {
+            let found = FileStore::new(path.clone()).find().await;
+            found.map_err(|error| failure::no_store_directory(path, &error))?;
+        }
         let meter = Meter::default();
         let trial = trial::of(self.stores(), &url, (&credentials, &meter), Effort::FULL, Some(&work));
         let report =

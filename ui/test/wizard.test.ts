@@ -18,14 +18,16 @@ describe('the address of a store', () => {
       's3://b?endpoint=http%3A%2F%2F127.0.0.1%3A7070&region=us-east-1',
     );
     expect(storeUrl(draft({ kind: 'dav', address: 'cloud.example.org/dav/' }))).toBe('https://cloud.example.org/dav/');
-    expect(storeUrl(draft({ kind: 'file', directory: '/media/my disk/h' }))).toBe('file:///media/my%20disk/h');
+    expect(storeUrl(draft({ kind: 'file', directory: '/media/my disk/h' }))).toBe('file:///media/my disk/h');
+    expect(storeUrl(draft({ kind: 'file', directory: '/100%/a#b/' }))).toBe('file:///100%/a#b');
   });
 
   it('is read without what machines need', () => {
     expect(storeName('s3://b/my%20p?endpoint=http%3A%2F%2Fh%3A80&region=x')).toBe('s3://b/my p at h:80');
     expect(storeName('s3://b/p?region=x')).toBe('s3://b/p');
     expect(storeName('https://h/dav/x?ca=/a')).toBe('https://h/dav/x');
-    expect(storeName('file:///a%20b')).toBe('file:///a b');
+    expect(storeName('file:///a%20b')).toBe('file:///a%20b');
+    expect(storeName('file:///100%')).toBe('file:///100%');
   });
 
   it('is none while something is missing', () => {

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What is known of TLS where there is some: no client here takes an older one.
+pub const TLS: &str = "at least TLS 1.2";
+
 /// What is known of a store and the way to it. All of it is best effort.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// The protocol that protects the connection, as in "TLS 1.3"; none where nothing does or there is no connection.
+    /// The protocol that protects the connection, as in "at least TLS 1.2"; none where nothing does or there is no connection.
     pub tls: Option<String>,
     /// The server's clock when it answered this question, Unix time in ms; whole seconds by HTTP's `Date`.
     pub date_ms: Option<u64>,

@@ -19,6 +19,7 @@ use self::body::{Part, Unfit};
 use self::http::ServerClock;
 use self::meaning::{Asked, Refusal, Verb};
 use super::credentials::Credentials;
+use super::facts;
 use super::url::S3Url;
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use crate::store::meter::Meter;
@@ -297,8 +298,8 @@ impl Store for S3Store {
             }
         }
         let date_ms = Some(self.clock.load(Relaxed)).filter(|date_ms| *date_ms > 0);
-        // No client here takes an older one; S3 knows no quota.
-        let tls = self.tls.then(|| "TLS 1.2 or 1.3".to_owned());
+        let tls = self.tls.then(|| facts::TLS.to_owned());
+        // S3 knows no quota.
         Ok(Facts { tls, date_ms, free_bytes: None, never_swaps: false })
     }
 }

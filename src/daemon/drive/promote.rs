@@ -93,7 +93,7 @@ impl Drive {
     async fn replica_mode(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
         if let StoreUrl::File(path) = url {
             let made = holdall_core::store::file::FileStore::new(path.clone()).prepare().await;
-            made.map_err(|error| failure::no_directory(&url.to_string(), &error))?;
+            made.map_err(|error| failure::no_directory(path, &error))?;
             return Ok(Mode::Swap);
         }
         let credentials = self.stores.credentials(url).await?;

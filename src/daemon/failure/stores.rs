@@ -9,6 +9,8 @@ use holdall_core::family::FamilyError;
 use holdall_core::map::ReadError;
 use holdall_core::store::StoreError;
 use holdall_core::store::probe::{Report, Rights};
+use std::io;
+use std::path::Path;
 
 /// Puts the store's address into an action that says URL, ready to be pasted into a shell.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
@@ -39,7 +41,51 @@ pub fn new_store(error: &StoreError) -> Failure {
     }
 }
 
-/// The same, of what it says of its family.
+/// A store's directory that cannot be made: only its last part is, since what that lies in is a disk that is not mounted, or a
+/// mistake in the address.
+pub fn no_directory(path: &Path, error: &io::Error) -> Failure {
+    match (error.kind(), path.parent()) {
+        (io::ErrorKind::NotFound, Some(parent)) => missing_directory(parent),
+        _ => useless_directory(path, error),
+    }
+}
+
+/// A store's directory that cannot be looked at.
+pub fn no_store_directory(path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => missing_directory(path),
+        _ => useless_directory(path, error),
+    }
+}
+
+fn missing_directory(path: &Path) -> Failure {
+    let path = path.display().to_string();
+    let action = format!(
+        "Correct the address, mount the disk that belongs there, or make the directory: mkdir -p {}",
+        quoted(&path)
+    );
+    failure(Code::NotFound, format!("The directory {path} does not exist."), NOTHING_CHANGED, action)
+}
+
+fn useless_directory(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::TimedOut => failure(
+            Code::Offline,
+            format!("The directory {path} does not answer."),
+            NOTHING_CHANGED,
+            "Look whether the disk or the server that it is on is there, and try again.",
+        ),
+        _ => failure(
+            Code::Failed,
+            format!("The directory {path} cannot be used: {}.", why(error)),
+            NOTHING_CHANGED,
+            "Check the address, and that you may write there.",
+        ),
+    }
+}
+
+/// The same as [`new_store`], of what it says of its family.
 pub fn new_family(error: &FamilyError) -> Failure {
     match error {
         FamilyError::Read(ReadError::Store(error)) => new_store(error),

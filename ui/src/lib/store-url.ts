@@ -32,7 +32,8 @@ export function storeUrl(draft: Draft): string | undefined {
     }
     case 'file': {
       const directory = draft.directory.trim();
-      return directory.startsWith('/') && directory.length > 1 ? `file://${path(directory, true)}` : undefined;
+      // As it is: nothing in a file address stands for something else.
+      return directory.startsWith('/') && directory.length > 1 ? `file:///${parts(directory).join('/')}` : undefined;
     }
     default:
       return undefined;
@@ -43,13 +44,17 @@ function withScheme(address: string): string {
   return /^\w+:\/\//.test(address) ? address : `https://${address}`;
 }
 
-/** A path as it is in a URL. */
-function path(text: string, absolute = false): string {
-  const parts = text
+/** What a path consists of. */
+function parts(text: string): string[] {
+  return text
     .trim()
     .split('/')
     .filter((part) => part !== '');
-  return (absolute ? '/' : '') + parts.map((part) => encodeURIComponent(part)).join('/');
+}
+
+/** A path as it is in a URL. */
+function path(text: string): string {
+  return parts(text).map(encodeURIComponent).join('/');
 }
 
 /** Who asks there; `undefined` where nothing was typed, so that what is kept already is used. */
@@ -79,6 +84,7 @@ export function sameLogin(login: string, store: string): boolean {
 
 /** A store as people read it: the bucket or path, and the server where it is not the usual one. */
 export function storeName(store: string): string {
+  if (store.startsWith('file://')) return store;
   if (!store.startsWith('s3://')) return decodeURI(store.replace(/\?.*$/, ''));
   const [, bucket = '', query = ''] = /^s3:\/\/([^?]*)\??(.*)$/.exec(store) ?? [];
   const endpoint = new URLSearchParams(query).get('endpoint')?.replace(/^https?:\/\//, '');

@@ -4,7 +4,7 @@ use super::http::Request;
 use super::list::DEPTH;
 use super::multistatus::{self, QUOTA_QUERY};
 use super::{DavStore, names};
-use crate::store::{Facts, StoreError};
+use crate::store::{Facts, StoreError, facts};
 use reqwest::header::{CONTENT_TYPE, DATE};
 use reqwest::{Method, StatusCode};
 use std::time::UNIX_EPOCH;
@@ -24,8 +24,7 @@ impl DavStore {
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
         let mut facts = Facts {
-            // No client here takes an older one.
-            tls: (self.http.base().scheme() == "https").then(|| "TLS 1.2 or 1.3".to_owned()),
+            tls: (self.http.base().scheme() == "https").then(|| facts::TLS.to_owned()),
             date_ms: date.map(|date| date.as_millis() as u64),
             free_bytes: None,
             never_swaps: true,
