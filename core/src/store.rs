@@ -114,6 +114,12 @@ pub enum StoreError {
         /// The server, as a person knows it.
         host: String,
     },
+    /// What should hold the store's objects is elsewhere: the address is wrong.
+    #[error("the store cannot be reached: {reason}")]
+    Elsewhere {
+        /// Where it is, and what the address lacks.
+        reason: String,
+    },
     /// The store asks for patience.
     #[error("the store is busy: {reason}")]
     Busy {
@@ -157,6 +163,7 @@ impl StoreError {
         match self {
             StoreError::Unreachable { .. }
             | StoreError::NoBucket { .. }
+            | StoreError::Elsewhere { .. }
             | StoreError::Busy { .. }
             | StoreError::Full { .. }
             | StoreError::UnknownCredentials { .. }

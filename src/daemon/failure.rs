@@ -92,6 +92,12 @@ pub fn store(error: &StoreError) -> Failure {
             SAFE_HERE,
             "If it was deleted, create it again, or bring it back from a backup. Work resumes by itself.",
         ),
+        StoreError::Elsewhere { reason } => failure(
+            Code::NotFound,
+            format!("The store cannot be reached: {reason}."),
+            NOTHING_CHANGED,
+            "Correct the address.",
+        ),
         StoreError::Busy { reason, .. } => failure(
             Code::Offline,
             format!("The store is busy: {reason}."),

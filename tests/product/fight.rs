@@ -5,8 +5,8 @@
 //! `HOLDALL_ROUNDS=n` has each fight take so many rounds. Of eight, two then stop a computer for longer than anything waits.
 
 use crate::bench::{Bench, Machine, Random, failure, wait_until};
+use crate::place::Place;
 use crate::writer::{Writer, verify};
-use place::Place;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -16,8 +16,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-
-mod place;
 
 /// Of one computer, one in the middle of an upload, and one in the middle of taking the drive.
 const ROUNDS: usize = 3;

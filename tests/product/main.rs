@@ -14,6 +14,7 @@ mod commits;
 mod damage;
 mod fight;
 mod guest_drive;
+mod place;
 mod power_cut;
 mod trouble;
 mod user_space;

@@ -10,6 +10,8 @@
 mod bench;
 mod bus;
 mod person;
+#[path = "../product/place.rs"]
+mod place;
 
 mod awake;
 mod away;
@@ -21,4 +23,5 @@ mod pins;
 mod replicas;
 mod requests;
 mod s3;
+mod ways_in;
 mod webdav;

@@ -46,6 +46,7 @@ pub fn refusals(input: &[u8]) {
         }
         StoreError::Unreachable { .. }
         | StoreError::NoBucket { .. }
+        | StoreError::Elsewhere { .. }
         | StoreError::UnknownCredentials { .. }
         | StoreError::Denied { .. }
         | StoreError::Full { .. } => {}

@@ -86,9 +86,9 @@ fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>) {
         Err(StoreError::Denied { reason }) => {
             Some(Hindrance::Credentials(format!("the store refuses access: {reason}")))
         }
-        Err(error @ (StoreError::Full { .. } | StoreError::NoBucket { .. })) => {
-            Some(Hindrance::Store(error.to_string()))
-        }
+        Err(
+            error @ (StoreError::Full { .. } | StoreError::NoBucket { .. } | StoreError::Elsewhere { .. }),
+        ) => Some(Hindrance::Store(error.to_string())),
         // It says nothing of either.
         Err(StoreError::Unreachable { .. } | StoreError::Busy { .. }) => return,
         _ => None,

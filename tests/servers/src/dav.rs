@@ -16,6 +16,8 @@ use tempfile::TempDir;
 pub const USER: &str = "writer";
 /// The user's password.
 pub const PASSWORD: &str = "correct horse: battery";
+/// What servers that want a token take.
+pub const TOKEN: &str = "staple.battery-horse_correct";
 
 /// How a server wants to know who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum SignIn {
     Basic,
     /// By Digest.
     Digest,
+    /// By a bearer token.
+    Bearer,
 }
 
 /// A WebDAV server.
@@ -153,16 +157,29 @@ fn apache_config(
 ) -> String {
     let at = dir.display();
     let mut config = String::new();
-    let modules = "mpm_event authz_core authz_user authn_core authn_file auth_basic auth_digest dav dav_fs dav_lock ssl";
+    let modules = "mpm_event authz_core authz_user authn_core authn_file auth_basic auth_digest dav dav_fs dav_lock ssl rewrite headers";
     for module in modules.split(' ') {
         let _ = writeln!(config, "LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so");
     }
     let (sign_in, users) = match sign_in {
-        SignIn::None => ("Require all granted", ""),
-        SignIn::Basic => ("AuthType Basic\nRequire valid-user", "writer:{SHA}9GhyoftjpdqzBywCDABhFP4MvCM=\n"),
+        SignIn::None => ("Require all granted".to_owned(), ""),
+        SignIn::Basic => {
+            ("AuthType Basic\nRequire valid-user".to_owned(), "writer:{SHA}9GhyoftjpdqzBywCDABhFP4MvCM=\n")
+        }
         SignIn::Digest => (
-            "AuthType Digest\nAuthDigestDomain /\nRequire valid-user",
+            "AuthType Digest\nAuthDigestDomain /\nRequire valid-user".to_owned(),
             "writer:holdall:c5156d9ae1f9a8bd89aa9d3dc8d59834\n",
+        ),
+        // Apache knows no tokens of itself.
+        SignIn::Bearer => (
+            format!(
+                "Require all granted
+  RewriteEngine on
+  RewriteCond %{{HTTP:Authorization}} \"!=Bearer {TOKEN}\"
+  RewriteRule ^ - [R=401,L]
+  Header always set WWW-Authenticate \"Bearer realm=\\\"holdall\\\"\" \"expr=%{{REQUEST_STATUS}} == 401\""
+            ),
+            "",
         ),
     };
     std::fs::write(dir.join("users"), users).unwrap();

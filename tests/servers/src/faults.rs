@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-mod answers;
+pub(crate) mod answers;
 mod connection;
 pub(crate) mod http;
 mod log;

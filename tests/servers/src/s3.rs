@@ -2,6 +2,7 @@
 
 use crate::process::{Process, free_address};
 use crate::tls::Certificate;
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,26 +33,37 @@ impl S3Server {
 
     /// Starts one that stores on the disk that `parent` is on.
     pub fn start_in(parent: &Path) -> Self {
-        Self::start_with(None, tempfile::tempdir_in(parent).unwrap())
+        Self::start_with("http", &[], tempfile::tempdir_in(parent).unwrap())
     }
 
     /// Starts one that speaks TLS and nothing else.
-    pub fn start_tls(certificate: &Certificate) -> Self {
-        Self::start_with(Some(certificate), tempfile::tempdir().unwrap())
+    pub fn start_tls(Certificate { chain, key }: &Certificate) -> Self {
+        let options = ["--cert".as_ref(), chain.as_os_str(), "--key".as_ref(), key.as_os_str()];
+        Self::start_with("https", &options, tempfile::tempdir().unwrap())
     }
 
-    fn start_with(certificate: Option<&Certificate>, directory: TempDir) -> Self {
+    /// Starts one in a region; it takes no signature for another.
+    pub fn start_in_region(region: &str) -> Self {
+        Self::start_with("http", &["--region".as_ref(), region.as_ref()], tempfile::tempdir().unwrap())
+    }
+
+    /// Starts one whose buckets are hosts below `domain` too.
+    pub fn start_below(domain: &str) -> Self {
+        Self::start_with(
+            "http",
+            &["--virtual-domain".as_ref(), domain.as_ref()],
+            tempfile::tempdir().unwrap(),
+        )
+    }
+
+    fn start_with(scheme: &'static str, options: &[&OsStr], directory: TempDir) -> Self {
         let address = free_address();
         std::fs::create_dir(directory.path().join(BUCKET)).unwrap();
         let mut command = Command::new(program(NAME).unwrap_or_else(|| NAME.into()));
         command.env("ROOT_ACCESS_KEY", ACCESS_KEY).env("ROOT_SECRET_KEY", SECRET_KEY);
-        command.arg("--port").arg(address.to_string()).args(["--keep-alive", "--quiet"]);
-        if let Some(Certificate { chain, key }) = certificate {
-            command.arg("--cert").arg(chain).arg("--key").arg(key);
-        }
+        command.arg("--port").arg(address.to_string()).args(["--keep-alive", "--quiet"]).args(options);
         command.arg("posix").arg(directory.path());
         let process = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()), address);
-        let scheme = if certificate.is_some() { "https" } else { "http" };
         Self { process, scheme, _directory: directory }
     }
 

@@ -65,7 +65,8 @@ fn tls(error: &Tls, host: &str) -> String {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 format!("the certificate of {host} is not valid yet, or this computer's clock is wrong")
             }
-            CertificateError::UnknownIssuer => format!(
+            // One of the same name, with another key, may be trusted.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
                 "the certificate of {host} is from an authority that this computer does not trust; add ?ca=/path/to/its.pem to the address"
             ),
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

@@ -1,4 +1,6 @@
-//! The stores that computers fight in: one of each kind.
+//! Stores of every kind, each started for one test.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use crate::bench::Bench;
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
@@ -43,7 +45,8 @@ impl Place {
         Self::with_credentials(bench, url, "claim", &format!("{USER}:{PASSWORD}"), Box::new(server))
     }
 
-    fn with_credentials(
+    /// A store for whoever has `credentials`.
+    pub fn with_credentials(
         bench: &Bench,
         url: String,
         mode: &'static str,
@@ -56,7 +59,15 @@ impl Place {
 
     /// A command that makes or adds the drive `d` of this store.
     pub fn drive<'a>(&'a self, command: &[&'a str]) -> Vec<&'a str> {
-        let mut arguments = [&["drive"], command, &["d", "--store", &self.url]].concat();
+        self.with_login([&["drive"], command, &["d", "--store", &self.url]].concat())
+    }
+
+    /// A command that tries this store, or logs in there.
+    pub fn store<'a>(&'a self, command: &'a str) -> Vec<&'a str> {
+        self.with_login(vec!["store", command, &self.url])
+    }
+
+    fn with_login<'a>(&'a self, mut arguments: Vec<&'a str>) -> Vec<&'a str> {
         if let Some(file) = &self.credentials {
             arguments.extend(["--credentials-file", file]);
         }

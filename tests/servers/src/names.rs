@@ -1,0 +1,56 @@
+//! Names of hosts that programs of one test know, and nobody else: `getaddrinfo` as nss_wrapper has it.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+/// Names that programs with [`Names::environment`] find, and no others.
+pub struct Names {
+    dir: TempDir,
+    changes: std::cell::Cell<u64>,
+}
+
+impl Names {
+    /// There is none yet.
+    pub fn new() -> Self {
+        let names = Self { dir: tempfile::tempdir().unwrap(), changes: std::cell::Cell::new(0) };
+        names.are(&[]);
+        names
+    }
+
+    /// From now on there are these.
+    pub fn are(&self, names: &[(&str, IpAddr)]) {
+        let mut hosts = String::new();
+        for (name, address) in names {
+            let _ = writeln!(hosts, "{address} {name}");
+        }
+        let (new, place) = (self.dir.path().join("new"), self.hosts());
+        std::fs::write(&new, hosts).unwrap();
+        // It is read again where it is of another second.
+        self.changes.update(|changes| changes + 1);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(self.changes.get());
+        File::options().write(true).open(&new).unwrap().set_modified(changed).unwrap();
+        std::fs::rename(&new, place).unwrap();
+    }
+
+    /// What is in the environment of a program that goes by them.
+    pub fn environment(&self) -> [(&'static str, String); 2] {
+        [
+            ("LD_PRELOAD", "libnss_wrapper.so".to_owned()),
+            ("NSS_WRAPPER_HOSTS", self.hosts().display().to_string()),
+        ]
+    }
+
+    fn hosts(&self) -> PathBuf {
+        self.dir.path().join("hosts")
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests to S3 that a proxy changes: each is signed anew, for a server that checks that.
+
+use crate::faults::http::{Head, read_body};
+use crate::s3::{ACCESS_KEY, SECRET_KEY};
+use aws_credential_types::Credentials;
+use aws_sigv4::http_request::{
+    PercentEncodingMode, SignableBody, SignableRequest, SigningSettings, UriPathNormalizationMode, sign,
+};
+use aws_sigv4::sign::v4::SigningParams;
+use std::io::{self, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::SystemTime;
+
+/// What is not passed on as it came: the old signature, and what goes with it.
+const SAID_ANEW: [&str; 3] = ["authorization", "x-amz-date", "connection"];
+
+/// Serves one request of a client: `refuses` answers it, or the server at `upstream` does, which sees it without the headers
+/// `left_out`.
+pub fn serve(
+    client: &TcpStream,
+    upstream: SocketAddr,
+    left_out: &[&str],
+    refuses: impl Fn(&Head) -> Option<Vec<u8>>,
+) {
+    let _ = one(client, upstream, left_out, refuses);
+    let _ = client.shutdown(Shutdown::Both);
+}
+
+fn one(
+    client: &TcpStream,
+    upstream: SocketAddr,
+    left_out: &[&str],
+    refuses: impl Fn(&Head) -> Option<Vec<u8>>,
+) -> io::Result<()> {
+    let mut from = BufReader::new(client);
+    let Some(head) = Head::read(&mut from)? else { return Ok(()) };
+    let body = read_body(&mut from, head.request_framing()?)?;
+    if let Some(refusal) = refuses(&head) {
+        return (&*client).write_all(&refusal);
+    }
+    let mut server = TcpStream::connect(upstream)?;
+    server.write_all(signed_anew(&head, left_out).as_bytes())?;
+    server.write_all(&body)?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer)?;
+    (&*client).write_all(&answer)
+}
+
+/// The head without the headers `left_out`, on a connection that ends with the answer.
+fn signed_anew(head: &Head, left_out: &[&str]) -> String {
+    let text = String::from_utf8_lossy(&head.bytes);
+    let split = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+    };
+    let headers: Vec<_> = text.lines().skip(1).filter_map(split).collect();
+    let passes = |name: &str| !SAID_ANEW.contains(&name) && !left_out.contains(&name);
+    let headers: Vec<_> = headers.into_iter().filter(|(name, _)| passes(name)).collect();
+    let value =
+        |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
+    let hash = value("x-amz-content-sha256").unwrap_or_else(|| "UNSIGNED-PAYLOAD".into());
+    let uri = format!("http://{}{}", value("host").unwrap_or_default(), head.word(1));
+
+    let mut settings = SigningSettings::default();
+    settings.percent_encoding_mode = PercentEncodingMode::Single;
+    settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+    let identity = Credentials::new(ACCESS_KEY, SECRET_KEY, None, None, "test").into();
+    let params = SigningParams::builder()
+        .identity(&identity)
+        .region("us-east-1")
+        .name("s3")
+        .time(SystemTime::now())
+        .settings(settings)
+        .build()
+        .unwrap();
+    let lines = headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let request =
+        SignableRequest::new(head.word(0), &uri, lines.clone(), SignableBody::Precomputed(hash)).unwrap();
+    let (signature, _) = sign(request, &params.into()).unwrap().into_parts();
+
+    let mut written = format!("{}\r\n", head.start);
+    for (name, value) in lines.chain(signature.headers()).chain([("connection", "close")]) {
+        written += &format!("{name}: {value}\r\n");
+    }
+    written + "\r\n"
+}

@@ -1,0 +1,145 @@
+//! The ways in to a store: an authority of its own, a region, a host for each bucket, and each kind of credentials.
+
+use crate::bench::{Bench, noise};
+use crate::person::Person;
+use crate::place::Place;
+use holdall_servers::dav::{DavServer, PASSWORD, SignIn, TOKEN, USER};
+use holdall_servers::names::Names;
+use holdall_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, credentials};
+use holdall_servers::temporary::{SESSION_TOKEN, Temporary};
+use holdall_servers::tls::Authority;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+const CREATE: [&str; 4] = ["create", "--size", "64M", "--no-encryption"];
+
+fn bucket(bench: &Bench, url: &str) -> Place {
+    Place::with_credentials(bench, url.to_owned(), "swap", &credentials(), Box::new(()))
+}
+
+/// A collection for the user with the password.
+fn collection(bench: &Bench, url: &str) -> Place {
+    Place::with_credentials(bench, url.to_owned(), "claim", &format!("{USER}:{PASSWORD}"), Box::new(()))
+}
+
+/// What one person writes to a drive there another one reads, and neither is told a secret.
+fn moves(bench: &Bench, place: &Place, environment: &[(&str, &str)], secrets: &[&str]) {
+    let [mut a, mut b] = ["a", "b"].map(|name| Person::new(bench, name, environment));
+    let made = a.ok(&place.drive(&CREATE));
+    assert_eq!(made["store_mode"], place.mode, "{made}");
+    a.open();
+    // Larger than what is sent before a server has said that it takes the credentials.
+    let content = noise(1, 3 << 20);
+    std::fs::write(a.machine.mountpoint().join("photo"), &content).unwrap();
+    a.ok(&["drive", "close", "d", "--wait"]);
+    b.ok(&place.drive(&["add"]));
+    b.open();
+    assert!(std::fs::read(b.machine.mountpoint().join("photo")).unwrap() == content);
+    b.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(b.ok(&["drive", "check", "d"])["ok"], true);
+    a.assert_discreet(secrets);
+    b.assert_discreet(secrets);
+}
+
+/// Whoever tests the store, or makes a drive there, is told why that cannot be.
+fn is_refused(person: &Person, place: &Place, exit: i32, code: &str, words: &str) {
+    for command in [place.store("test"), place.store("login"), place.drive(&CREATE)] {
+        let failure = person.refused(&command, exit, code);
+        assert!(failure["message"].as_str().unwrap().contains(words), "{command:?}: {failure}");
+    }
+}
+
+/// A way in that only who trusts the server's authority has, and who does not is told how.
+fn asks_for_its_authority(place: fn(&Bench, &str) -> Place, url: &str, ca: &Path, secrets: &[&str]) {
+    let bench = Bench::new();
+    let divider = if url.contains('?') { '&' } else { '?' };
+    let trusting = |ca: &Path| place(&bench, &format!("{url}{divider}ca={}", ca.display()));
+    let mut stranger = Person::new(&bench, "stranger", &[]);
+    is_refused(&stranger, &place(&bench, url), 5, "offline", "ca=/path/to/");
+    // One of the same name, with another key.
+    is_refused(&stranger, &trusting(&Authority::new().pem()), 5, "offline", "ca=/path/to/");
+    is_refused(&stranger, &trusting(&bench.path("no.pem")), 2, "usage", "no.pem");
+    stranger.assert_discreet(secrets);
+    moves(&bench, &trusting(ca), &[], secrets);
+}
+
+#[test]
+fn a_bucket_is_reached_by_https_by_who_trusts_its_authority() {
+    let authority = Authority::new();
+    let server = S3Server::start_tls(&authority.issue("127.0.0.1", 2));
+    asks_for_its_authority(bucket, &server.url("photos"), &authority.pem(), &[SECRET_KEY]);
+}
+
+#[test]
+fn a_collection_is_reached_by_https_by_who_trusts_its_authority() {
+    let server = DavServer::apache_tls(SignIn::Basic, 2);
+    let basic = data_encoding::BASE64.encode(format!("{USER}:{PASSWORD}").as_bytes());
+    let secrets = [PASSWORD, &basic];
+    asks_for_its_authority(collection, &server.url("/photos/"), &server.ca().unwrap(), &secrets);
+}
+
+#[test]
+fn a_collection_takes_a_password_by_digest() {
+    let bench = Bench::new();
+    let server = DavServer::apache(SignIn::Digest);
+    moves(&bench, &collection(&bench, &server.url("/photos/")), &[], &[PASSWORD]);
+}
+
+#[test]
+fn a_collection_takes_a_token() {
+    let bench = Bench::new();
+    let server = DavServer::apache(SignIn::Bearer);
+    let place = |token: &str| {
+        let login = format!(r#"{{"token": "{token}"}}"#);
+        Place::with_credentials(&bench, server.url("/photos/"), "claim", &login, Box::new(()))
+    };
+    let stranger = Person::new(&bench, "stranger", &[]);
+    is_refused(&stranger, &place("old"), 6, "credentials", "does not take the token; it may have expired");
+    moves(&bench, &place(TOKEN), &[], &[TOKEN]);
+}
+
+#[test]
+fn a_bucket_takes_temporary_credentials() {
+    let bench = Bench::new();
+    let server = S3Server::start();
+    let temporary = Temporary::start(server.address());
+    let place = |token: &str| {
+        // As `aws sts` prints them.
+        let login = format!(
+            r#"{{"Credentials": {{"AccessKeyId": "{ACCESS_KEY}", "SecretAccessKey": "{SECRET_KEY}", "SessionToken": "{token}"}}}}"#
+        );
+        Place::with_credentials(&bench, temporary.url("photos"), "swap", &login, Box::new(()))
+    };
+    let stranger = Person::new(&bench, "stranger", &[]);
+    is_refused(&stranger, &place("old"), 6, "credentials", "does not take the session token");
+    let without = bucket(&bench, &temporary.url("photos"));
+    is_refused(&stranger, &without, 6, "credentials", "does not take the session token");
+    moves(&bench, &place(SESSION_TOKEN), &[], &[SECRET_KEY, SESSION_TOKEN]);
+}
+
+#[test]
+fn a_bucket_in_another_region_is_reached_by_who_names_that() {
+    let bench = Bench::new();
+    let server = S3Server::start_in_region("eu-central-1");
+    let url = format!("s3://{BUCKET}/photos?endpoint=http://{}", server.address());
+    let stranger = Person::new(&bench, "stranger", &[]);
+    is_refused(&stranger, &bucket(&bench, &url), 3, "not_found", "write region=eu-central-1 in the address");
+    moves(&bench, &bucket(&bench, &format!("{url}&region=eu-central-1")), &[], &[SECRET_KEY]);
+}
+
+#[test]
+fn a_bucket_may_be_a_host_of_its_own() {
+    let bench = Bench::new();
+    let server = S3Server::start_below("drives.test");
+    let names = Names::new();
+    // The bucket alone has a name: nobody asks the server for it by another way.
+    names.are(&[(&format!("{BUCKET}.drives.test"), IpAddr::V4(Ipv4Addr::LOCALHOST))]);
+    let endpoint = format!("http://drives.test:{}", server.address().port());
+    let url = format!("s3://{BUCKET}/photos?endpoint={endpoint}&path_style=false");
+    let environment = names.environment();
+    let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
+    moves(&bench, &bucket(&bench, &url), &environment, &[SECRET_KEY]);
+    let stranger = Person::new(&bench, "stranger", &environment);
+    let by_path = bucket(&bench, &url.replace("path_style=false", "path_style=true"));
+    is_refused(&stranger, &by_path, 5, "offline", "cannot be found");
+}
