@@ -309,7 +309,7 @@ fn rounds() -> usize {
 /// A fight about a drive in that store.
 fn fight(bench: &Bench, place: &Place) {
     let (a, b) = (bench.machine("a"), bench.machine("b"));
-    let made = a.ok(&place.drive(&["create", "--size", "256M", "--no-encryption", "--yes"]));
+    let made = a.ok(&place.create("256M"));
     assert_eq!(made["store_mode"], place.mode);
     b.ok(&place.drive(&["add"]));
     a.open(&[]);
@@ -349,7 +349,7 @@ fn so_it_is_in_a_bucket() {
 #[test]
 fn so_it_is_on_a_webdav_server() {
     let bench = Bench::new();
-    fight(&bench, &Place::webdav(&bench));
+    fight(&bench, &Place::apache(&bench));
 }
 
 /// Of two that take a drive at the very same moment both may believe that they have it there: that is said before
@@ -358,36 +358,6 @@ fn so_it_is_on_a_webdav_server() {
 fn so_it_is_in_a_bucket_without_conditions() {
     let bench = Bench::new();
     fight(&bench, &Place::weak_s3(&bench));
-}
-
-#[test]
-fn what_a_computer_had_left_when_it_was_taken_over_is_a_fork_when_it_comes_back() {
-    let bench = Bench::new();
-    let (a, b) = (bench.with_drive(), bench.machine("b"));
-    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
-    a.open(&[]);
-    a.ok(&["drive", "pause", "d"]);
-    write_synced(&a.mountpoint().join("mine"), "mine");
-    a.ok(&["drive", "close", "d"]);
-    a.ok(&["daemon", "stop"]);
-    b.open(&["--take-over", "--yes"]);
-    write_synced(&b.mountpoint().join("theirs"), "theirs");
-    b.close();
-
-    let opened = a.open(&[]);
-    assert_has(&a.mountpoint(), &["theirs".to_owned()]);
-    assert!(!a.mountpoint().join("mine").exists(), "the drive is what the other computer made of it");
-    assert_eq!(opened["forks"].as_array().unwrap().len(), 1, "{opened}");
-    let look = a.dir.join("fork").display().to_string();
-    a.ok(&["drive", "forks", "d", "open", "1", "--attach", "loop", "--at", &look]);
-    assert_has(Path::new(&look), &["mine".to_owned()]);
-    let fork = forks(&a).pop().unwrap();
-    assert_eq!(fork["mountpoint"], look);
-    a.ok(&["drive", "resume", fork["name"].as_str().unwrap()]);
-    a.ok(&["drive", "close", fork["name"].as_str().unwrap(), "--wait"]);
-    assert_eq!(a.fails(&["drive", "forks", "d", "open", "2"]), (3, "not_found".to_owned()));
-    a.ok(&["drive", "resume", "d"]);
-    a.close();
 }
 
 #[test]

@@ -10,13 +10,13 @@ use std::fs::File;
 use std::io::Write;
 
 /// Writes a file, and comes back when it is safe on this computer.
-fn save(person: &Person, name: &str, bytes: &[u8]) {
+pub fn save(person: &Person, name: &str, bytes: &[u8]) {
     let mut file = File::create(person.machine.mountpoint().join(name)).unwrap();
     file.write_all(bytes).unwrap();
     file.sync_all().unwrap();
 }
 
-fn read(person: &Person, name: &str) -> Vec<u8> {
+pub fn read(person: &Person, name: &str) -> Vec<u8> {
     std::fs::read(person.machine.mountpoint().join(name)).unwrap()
 }
 
@@ -123,16 +123,21 @@ fn a_replica_that_lags_is_not_promoted_unless_a_person_accepts_the_loss() {
     assert!(!a.machine.state.join("drives/d").exists());
 }
 
-#[test]
-fn a_store_that_was_emptied_is_given_up_for_its_replica_by_who_says_so() {
-    let bench = Bench::new();
-    let (first, second) =
-        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
-    let a = Person::new(&bench, "a", &[]);
+/// A drive `d` with a note, open in the first of two directories and with a replica in the second.
+fn with_replica(bench: &Bench) -> (String, String, Person) {
+    let [first, second] = ["first", "second"].map(|name| format!("file://{}", bench.text(name)));
+    let a = Person::new(bench, "a", &[]);
     a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
     a.open();
     save(&a, "note", b"1");
     a.ok(&["drive", "replica", "add", "d", &second]);
+    (first, second, a)
+}
+
+#[test]
+fn a_store_that_was_emptied_is_given_up_for_its_replica_by_who_says_so() {
+    let bench = Bench::new();
+    let (_first, second, a) = with_replica(&bench);
     up_to_date(&a);
     a.ok(&["drive", "close", "d", "--wait"]);
     std::fs::remove_dir_all(bench.path("first")).unwrap();
@@ -146,55 +151,10 @@ fn a_store_that_was_emptied_is_given_up_for_its_replica_by_who_says_so() {
     a.ok(&["drive", "close", "d", "--wait"]);
 }
 
-#[test]
-fn a_drive_goes_to_its_replica_and_back() {
-    let bench = Bench::new();
-    let (first, second) =
-        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
-    let a = Person::new(&bench, "a", &[]);
-    a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
-    a.open();
-    save(&a, "note", b"1");
-    a.ok(&["drive", "replica", "add", "d", &second]);
-    a.refused(&["drive", "replica", "add", "d", &second], 1, "exists");
-    a.refused(&["drive", "replica", "promote", "d", &second, "--yes"], 1, "state");
-    let b = Person::new(&bench, "b", &[]);
-    b.ok(&["drive", "add", "d", "--store", &first]);
-    a.ok(&["drive", "close", "d", "--wait"]);
-    let promoted = a.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
-    assert_eq!(
-        (promoted["former_store_told"].as_bool(), promoted["lost_versions"].as_bool()),
-        (Some(true), Some(false))
-    );
-    assert_eq!(a.ok(&["drive", "status", "d"])["store"], second);
-    // Nobody writes to the former store any more.
-    let at = b.machine.mountpoint().display().to_string();
-    let failure = b.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 3, "gone");
-    assert!(failure["message"].as_str().unwrap().contains(&second), "{failure}");
-    // A primary is nobody's replica.
-    a.ok(&["drive", "replica", "add", "d", &first]);
-    let back = a.ok(&["drive", "replica", "promote", "d", &first, "--yes"]);
-    assert_eq!(back["lost_versions"], false, "{back}");
-    a.open();
-    assert_eq!(read(&a, "note"), b"1");
-    save(&a, "note", b"2");
-    a.ok(&["drive", "close", "d", "--wait"]);
-    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
-    b.open();
-    assert_eq!(read(&b, "note"), b"2");
-    b.ok(&["drive", "close", "d", "--wait"]);
-}
-
 /// A drive `d` with a note of `a`, which has moved from the first of two stores to the second while that was away; `b` only
 /// knows of the first.
 fn moved_while_its_store_was_away(bench: &Bench) -> (String, String, Person, Person) {
-    let (first, second) =
-        (format!("file://{}", bench.text("first")), format!("file://{}", bench.text("second")));
-    let a = Person::new(bench, "a", &[]);
-    a.ok(&["drive", "create", "d", "--store", &first, "--size", "64M", "--no-encryption"]);
-    a.open();
-    save(&a, "note", b"1");
-    a.ok(&["drive", "replica", "add", "d", &second]);
+    let (first, second, a) = with_replica(bench);
     a.ok(&["drive", "close", "d", "--wait"]);
     let b = Person::new(bench, "b", &[]);
     b.ok(&["drive", "add", "d", "--store", &first]);

@@ -11,21 +11,19 @@ use holdall_servers::tls::Authority;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-const CREATE: [&str; 4] = ["create", "--size", "64M", "--no-encryption"];
-
 fn bucket(bench: &Bench, url: &str) -> Place {
-    Place::with_credentials(bench, url.to_owned(), "swap", &credentials(), Box::new(()))
+    Place::with_credentials(bench, url, "swap", &credentials(), Box::new(()))
 }
 
 /// A collection for the user with the password.
 fn collection(bench: &Bench, url: &str) -> Place {
-    Place::with_credentials(bench, url.to_owned(), "claim", &format!("{USER}:{PASSWORD}"), Box::new(()))
+    Place::with_credentials(bench, url, "claim", &format!("{USER}:{PASSWORD}"), Box::new(()))
 }
 
 /// What one person writes to a drive there another one reads, and neither is told a secret.
 fn moves(bench: &Bench, place: &Place, environment: &[(&str, &str)], secrets: &[&str]) {
     let [mut a, mut b] = ["a", "b"].map(|name| Person::new(bench, name, environment));
-    let made = a.ok(&place.drive(&CREATE));
+    let made = a.ok(&place.create("64M"));
     assert_eq!(made["store_mode"], place.mode, "{made}");
     a.open();
     // Larger than what is sent before a server has said that it takes the credentials.
@@ -43,7 +41,7 @@ fn moves(bench: &Bench, place: &Place, environment: &[(&str, &str)], secrets: &[
 
 /// Whoever tests the store, or makes a drive there, is told why that cannot be.
 fn is_refused(person: &Person, place: &Place, exit: i32, code: &str, words: &str) {
-    for command in [place.store("test"), place.store("login"), place.drive(&CREATE)] {
+    for command in [place.store("test"), place.store("login"), place.create("64M")] {
         let failure = person.refused(&command, exit, code);
         assert!(failure["message"].as_str().unwrap().contains(words), "{command:?}: {failure}");
     }
@@ -91,7 +89,7 @@ fn a_collection_takes_a_token() {
     let server = DavServer::apache(SignIn::Bearer);
     let place = |token: &str| {
         let login = format!(r#"{{"token": "{token}"}}"#);
-        Place::with_credentials(&bench, server.url("/photos/"), "claim", &login, Box::new(()))
+        Place::with_credentials(&bench, &server.url("/photos/"), "claim", &login, Box::new(()))
     };
     let stranger = Person::new(&bench, "stranger", &[]);
     is_refused(&stranger, &place("old"), 6, "credentials", "does not take the token; it may have expired");
@@ -108,7 +106,7 @@ fn a_bucket_takes_temporary_credentials() {
         let login = format!(
             r#"{{"Credentials": {{"AccessKeyId": "{ACCESS_KEY}", "SecretAccessKey": "{SECRET_KEY}", "SessionToken": "{token}"}}}}"#
         );
-        Place::with_credentials(&bench, temporary.url("photos"), "swap", &login, Box::new(()))
+        Place::with_credentials(&bench, &temporary.url("photos"), "swap", &login, Box::new(()))
     };
     let stranger = Person::new(&bench, "stranger", &[]);
     is_refused(&stranger, &place("old"), 6, "credentials", "does not take the session token");
