@@ -4,7 +4,7 @@
 use crate::bench::{Bench, kill, wait_until};
 use crate::person::Person;
 use crate::s3::with_drive;
-use holdall_servers::faults::{self, Fault, Plan};
+use holdall_servers::faults::{self, Fault};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -55,13 +55,12 @@ fn a_drive_whose_store_refuses_this_computer_or_is_full_opens_with_what_is_here(
     let b = Person::new(&bench, "b", &[]);
     b.ok(&["drive", "add", "d", "--store", &server.url("d"), "--credentials-file", &bench.text("ini")]);
 
-    let fails: [(&str, fn() -> Plan); 3] = [
-        ("refused the credentials", || faults::from(0, Fault::UNKNOWN)),
-        ("refused access", || faults::from(0, Fault::DENIED)),
-        ("full", || Box::new(|asked| asked.changes().then_some(Fault::FULL))),
-    ];
-    for (reason, plan) in fails {
-        proxy.plan(plan());
+    for (reason, fault, reads_too) in [
+        ("refused the credentials", Fault::UNKNOWN, true),
+        ("refused access", Fault::DENIED, true),
+        ("full", Fault::FULL, false),
+    ] {
+        proxy.plan(Box::new(move |asked| (reads_too || asked.changes()).then(|| fault.clone())));
         let opened = a.open();
         assert!(
             opened["away_because"].as_str().is_some_and(|why| why.contains(reason)),
