@@ -43,11 +43,11 @@ lint:
 
 # The engine on a simulated disk and store; HOLDALL_SEED=n replays one seed, HOLDALL_SEEDS=n runs so many.
 sim:
-    cargo test -p holdall-core --test sim -- --nocapture
+    cargo test -p holdall-core --test sim --test rivals -- --nocapture
 
 # Compiles classic bugs in, one after another: the simulation has to find every one.
 sim-planted:
-    cargo test -p holdall-core --features planted --test sim -- --nocapture
+    cargo test -p holdall-core --features planted --test sim --test rivals -- --nocapture
 
 # One target of fuzz/src/lib.rs under libFuzzer, for so many seconds: what it finds is in fuzz/artifacts, what it learns
 # in fuzz/learnt. It needs `cargo install cargo-fuzz`; the stable compiler is told to act as a nightly one.

@@ -8,7 +8,7 @@ use crate::format::root::{Geometry, Lineage, Root, Snapshot};
 use crate::map::{self, Objects, ReadError};
 use crate::push::{Device, Reference, ReferenceKind, now_ms};
 use crate::seal::Sealer;
-use crate::store::{Etag, Store, StoreError, When};
+use crate::store::{Etag, Store, StoreError, When, immutable};
 use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -101,8 +101,7 @@ async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Devic
         parent: root.parent,
         moved_to: Vec::new(),
     };
-    store.put(&head::name(root.drive), Bytes::from(head.encode(sealer)), When::Absent).await?;
-    Ok(())
+    immutable::put(store, &head::name(root.drive), Bytes::from(head.encode(sealer))).await
 }
 
 pub(crate) async fn put_root(
@@ -114,7 +113,7 @@ pub(crate) async fn put_root(
     let name = id.name(ObjectKind::Root);
     let object = Bytes::from(root.seal(sealer, &name));
     let hash = *blake3::hash(&object).as_bytes();
-    store.put(&name, object, When::Absent).await?;
+    immutable::put(store, &name, object).await?;
     Ok((id, hash))
 }
 
@@ -284,7 +283,7 @@ pub async fn hold(
     let store = objects.store().as_ref();
     let name = format!("ref/{:032x}", crate::entropy::u128());
     let reference = Reference::new(drive, root, kind, device, now_ms());
-    store.put(&name, reference.encode(), When::Absent).await?;
+    immutable::put(store, &name, reference.encode()).await?;
     let kept = is_kept(objects, drive, root).await;
     match kept {
         Ok(true) => return Ok(name),

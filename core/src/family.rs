@@ -7,7 +7,7 @@ use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
 use crate::map::ReadError;
 use crate::retry::{self, Backoff};
 use crate::seal::{Cipher, DataKey, Sealer};
-use crate::store::{Listed, Store, StoreError, When};
+use crate::store::{Listed, Store, StoreError, When, immutable};
 use crate::units::Epoch;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -126,21 +126,23 @@ async fn go_on(
 
 /// Puts an object that is this caller's alone, or whose name decides who wins; again where no answer came.
 async fn put_patiently(store: &dyn Store, name: &str, body: Bytes) -> Result<(), StoreError> {
-    let (mut backoff, mut again) = (Backoff::new(), false);
+    let mut backoff = Backoff::new();
     loop {
-        let error = match store.put(name, body.clone(), When::Absent).await {
+        let put = match store.put(name, body.clone(), When::Absent).await {
             // Perhaps an earlier try has won.
-            Err(StoreError::Precondition { .. }) if again && store.get(name, None).await?.bytes == body => {
-                return Ok(());
-            }
+            Err(taken @ StoreError::Precondition { .. }) => immutable::holds(store, name, &body)
+                .await
+                .and_then(|ours| if ours { Ok(()) } else { Err(taken) }),
+            put => put.map(drop),
+        };
+        let error = match put {
             Err(error @ (StoreError::Unreachable { .. } | StoreError::Busy { .. }))
                 if backoff.tries() + 1 < TRIES =>
             {
                 error
             }
-            put => return put.map(drop),
+            put => return put,
         };
-        again = true;
         tokio::time::sleep(backoff.next(retry::hint(&ReadError::Store(error)))).await;
     }
 }

@@ -21,7 +21,7 @@ use crate::format::root::{Root, Snapshot};
 use crate::journal::{Journal, JournalError};
 use crate::map::{self, Objects, ReadError};
 use crate::push::{Device, now_ms};
-use crate::store::{Etag, StoreError, When};
+use crate::store::{Etag, StoreError, When, immutable};
 use crate::units::{Epoch, Lsn};
 use crate::volume::{Base, Fork};
 use bytes::Bytes;
@@ -265,7 +265,12 @@ async fn publish(
         moved_to: Vec::new(),
     };
     let name = head::name(fork.drive);
-    let put = store.put(&name, Bytes::from(head.encode(objects.sealer())), When::Absent).await;
+    let body = Bytes::from(head.encode(objects.sealer()));
+    let put = match store.put(&name, body.clone(), When::Absent).await {
+        // Of an earlier try, which names another root.
+        Err(StoreError::Precondition { .. }) => immutable::holds(store, &name, &body).await.map(drop),
+        put => put.map(drop),
+    };
     let found = match current(objects, fork).await {
         // The answer to the put tells more than that there is nothing yet.
         Err(ForkError::Read(error)) if error.is_missing() => {

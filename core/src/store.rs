@@ -15,6 +15,7 @@ pub mod credentials;
 pub mod dav;
 pub mod facts;
 pub mod file;
+pub mod immutable;
 pub mod meter;
 pub mod pace;
 pub mod probe;
@@ -41,7 +42,7 @@ pub trait Store: Send + Sync + 'static {
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         let body = Bytes::copy_from_slice(format!("{nonce:032x}").as_bytes());
         match self.put(name, body.clone(), When::Absent).await {
-            Err(StoreError::Precondition { .. }) => Ok(self.get(name, None).await?.bytes == body),
+            Err(StoreError::Precondition { .. }) => immutable::holds(self, name, &body).await,
             put => put.map(|_| true),
         }
     }
@@ -84,8 +85,8 @@ pub struct Listed {
     pub len: u64,
 }
 
-/// Why a store did not do as asked. After a put, everything but `Precondition`, `UnknownCredentials` and `Denied` leaves open whether it
-/// took effect.
+/// Why a store did not do as asked. After a put, everything but `UnknownCredentials` and `Denied` leaves open whether it took effect; so
+/// does `Precondition`, which may be the answer to somebody's second try of that very put.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Nothing has that name.

@@ -547,7 +547,11 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
             busy: rng.random_range(0..40),
             away: rng.random_range(0..20),
             garbled: rng.random_range(0..20),
-            denied: 0,
+            denied: 5,
+            kept: 10,
+            conflict: 10,
+            failed: 10,
+            repeated: 10,
             time: Duration::from_millis(rng.random_range(0..500)),
         };
         let mut versions: BTreeMap<String, Vec<u8>> = BTreeMap::new();

@@ -15,6 +15,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "that of two rivals uses the rest")]
 mod model;
 
 use holdall_core::device::{Answer, BlockDevice, Durability, Zeroing};
@@ -26,7 +27,7 @@ use holdall_core::map::PageCache;
 use holdall_core::push::{Device, PushError};
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
-use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
 use holdall_core::store::Store;
 use holdall_core::store::claims::Claims;
 use holdall_core::store::meter::Meter;
@@ -57,10 +58,14 @@ const STORE_FAULTS: StoreFaults = StoreFaults {
     refused: 20,
     answer_lost: 20,
     zombie: 20,
+    denied: 5,
+    kept: 20,
     busy: 10,
-    denied: 0,
+    conflict: 10,
+    failed: 10,
+    repeated: 10,
     away: 3,
-    garbled: 3,
+    garbled: 5,
     time: Duration::from_millis(40),
 };
 
@@ -116,15 +121,21 @@ impl World {
         holdall_core::entropy::seed_this_thread(seed);
         let cipher = if seed % 4 < 2 { Cipher::None } else { Cipher::XChaCha20Poly1305 };
         let sealer = Arc::new(Sealer::new(cipher, &DataKey([7; 32].into())));
-        // Every other seed has a store without compare-and-swap.
-        let store = match seed % 2 {
-            0 => SimStore::new(seed ^ 1, StoreFaults::default()),
-            _ => SimStore::new(seed ^ 1, StoreFaults::default()).without_swap(),
+        let mut rng = StdRng::seed_from_u64(seed);
+        // Every other seed has a store without compare-and-swap. Half of those give a name to all who ask for it: it is
+        // safe as long as one device at a time believes that the drive is its own, and a late one is fenced.
+        let to_all = [1, 7].contains(&(seed % 8));
+        let habits = Habits {
+            swaps: seed.is_multiple_of(2),
+            creates: !to_all,
+            in_two_steps: to_all && rng.random(),
+            may_delete: rng.random_ratio(7, 8),
+            ..Habits::GOOD
         };
+        let store = SimStore::new(seed ^ 1, StoreFaults::default()).with_habits(habits);
         let family = Uuid::from_u128(9);
         let drive = run(drive::create(&*with_swap(seed, &store), &sealer, family, "d", GEOMETRY, &device(0)))
             .unwrap();
-        let mut rng = StdRng::seed_from_u64(seed);
         // Some seeds have failing syncs, which may stop a device for good: then only what was acknowledged counts.
         let faults = |rng: &mut StdRng| DiskFaults {
             sync_fails: if rng.random_ratio(1, 5) { 3 } else { 0 },

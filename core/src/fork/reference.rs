@@ -9,7 +9,7 @@ use crate::format::head;
 use crate::format::id::ObjectId;
 use crate::map::Objects;
 use crate::push::{Device, Reference, ReferenceKind};
-use crate::store::{Store, StoreError, When};
+use crate::store::{Store, StoreError, When, immutable};
 use crate::volume::Fork;
 use uuid::Uuid;
 
@@ -25,10 +25,11 @@ pub(super) async fn hold(
     let store = objects.store().as_ref();
     let name = format!("{}{:032x}", references_of(fork.drive), root.unique);
     let reference = Reference::new(fork.of, root, ReferenceKind::Fork, device, fork.made_ms);
-    match store.put(&name, reference.encode(), When::Absent).await {
-        // Of an earlier try.
-        Ok(_) | Err(StoreError::Precondition { .. }) => {}
-        Err(error) => return Err(error.into()),
+    let body = reference.encode();
+    match store.put(&name, body.clone(), When::Absent).await {
+        // Of an earlier try, perhaps by this device under another name. It must be there, since nothing else holds the version.
+        Err(StoreError::Precondition { .. }) => drop(immutable::holds(store, &name, &body).await?),
+        put => drop(put?),
     }
     match drive::is_kept(objects, fork.of, root).await {
         Ok(true) => return Ok(name),

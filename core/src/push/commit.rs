@@ -17,7 +17,7 @@ use crate::format::root::{Root, Snapshot};
 use crate::map::{Objects, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
-use crate::store::{Etag, StoreError, When};
+use crate::store::{Etag, StoreError, When, immutable};
 use crate::units::Epoch;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Committer {
         let sending = Sending::begin(&self.publish, name, body.len() as u64);
         loop {
             let begun = Instant::now();
-            let result = self.objects.store().put(name, body.clone(), When::Absent).await;
+            let result = immutable::put(self.objects.store().as_ref(), name, body.clone()).await;
             let took = begun.elapsed();
             let error = match result {
                 Ok(_) => {
@@ -129,20 +129,10 @@ impl Committer {
                     return Ok(took);
                 }
                 Err(_) if planted::has(Bug::FailedPutTakenForDone) => return Ok(took),
-                Err(StoreError::Precondition { .. }) => match self.objects.store().get(name, None).await {
-                    // An earlier try of this very put was applied.
-                    Ok(found) if found.bytes == *body => {
-                        self.no_trouble();
-                        return Ok(took);
-                    }
-                    Ok(_) => {
-                        let reason = "it holds other bytes".to_owned();
-                        let error = StoreError::Damaged { name: name.to_owned(), reason };
-                        self.wait_for(&sending, backoff, &error).await;
-                        return Err(Taken);
-                    }
-                    Err(error) => error,
-                },
+                Err(error @ StoreError::Damaged { .. }) => {
+                    self.wait_for(&sending, backoff, &error).await;
+                    return Err(Taken);
+                }
                 Err(error) => error,
             };
             self.wait_for(&sending, backoff, &error).await;

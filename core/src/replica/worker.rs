@@ -10,7 +10,7 @@ use crate::format::segment;
 use crate::map::{self, Objects, ReadError};
 use crate::retry::{self, Backoff};
 use crate::store::pace::in_background;
-use crate::store::{Store, StoreError, When};
+use crate::store::{Store, StoreError, immutable};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
@@ -214,7 +214,7 @@ impl Replica {
                 return None;
             }
             let store = self.store.clone();
-            Some(async move { put(&*store, &name, body).await.is_ok().then_some(object) }.boxed())
+            Some(async move { immutable::put(&*store, &name, body).await.is_ok().then_some(object) }.boxed())
         });
         let done: Vec<_> =
             stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(PUTS_AT_ONCE).collect().await;
@@ -242,7 +242,7 @@ impl Replica {
         if last != Some(&name) || self.known.is_some() {
             self.bring(&head).await?;
             if last.is_none_or(|last| *last < name) {
-                put(&*self.store, &name, Bytes::from(head.encode(self.objects.sealer()))).await?;
+                immutable::put(&*self.store, &name, Bytes::from(head.encode(self.objects.sealer()))).await?;
             }
             record::tidy(&*self.store, &records).await;
         }
@@ -345,20 +345,7 @@ async fn copy(
         let reason = format!("it has {} bytes of {len}", body.len());
         return Err(StoreError::Damaged { name, reason }.into());
     }
-    put(&**store, &name, body).await?;
+    immutable::put(&**store, &name, body).await?;
     progress.send_modify(|progress| progress.behind_bytes = progress.behind_bytes.saturating_sub(len));
     Ok(object)
-}
-
-/// Puts an immutable object; one that is there already is an earlier try of the same.
-async fn put(store: &dyn Store, name: &str, body: Bytes) -> Result<(), StoreError> {
-    match store.put(name, body.clone(), When::Absent).await {
-        Err(StoreError::Precondition { .. }) => match store.get(name, None).await?.bytes == body {
-            true => Ok(()),
-            false => {
-                Err(StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() })
-            }
-        },
-        put => put.map(drop),
-    }
 }

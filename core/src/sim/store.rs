@@ -29,8 +29,17 @@ pub struct StoreFaults {
     pub zombie: u32,
     /// Access is refused.
     pub denied: u32,
-    /// A request is answered with "busy".
+    /// A delete is refused.
+    pub kept: u32,
+    /// A request is answered with "busy", with or without a time to wait.
     pub busy: u32,
+    /// A put under a condition is answered with "conflict" though nobody else writes, whether it was done or not.
+    pub conflict: u32,
+    /// A put under a condition is answered as if that did not hold, whether it was done or not: somebody on the way has tried
+    /// again and met the first try, or the server is wrong.
+    pub failed: u32,
+    /// A put or delete is done, and some requests later once more: a retry that was overtaken.
+    pub repeated: u32,
     /// The store goes away for some requests.
     pub away: u32,
     /// A get's answer is damaged on its way: a bit is another one, or the end is missing. Not if it was the last time.
@@ -90,6 +99,7 @@ impl Habits {
     };
 }
 
+#[derive(Clone)]
 enum Change {
     Put(String, Bytes, When),
     Delete(String),
@@ -202,8 +212,7 @@ impl SimStore {
             return Err(StoreError::Denied { reason: "the key was revoked".into() });
         }
         if world.chance(world.faults.busy) {
-            let retry_after = Some(Duration::from_secs(world.rng.random_range(0..5)));
-            return Err(StoreError::Busy { reason: "slow down".into(), retry_after });
+            return Err(world.slow_down());
         }
         Ok(())
     }
@@ -225,12 +234,26 @@ impl SimStore {
                 *when = When::Always;
             }
         }
-        let lost = StoreError::Unreachable { reason: "the answer was lost".into() };
         let world = &mut *self.world.lock();
+        let lost = match world.rng.random_ratio(1, 4) {
+            true => world.slow_down(),
+            false => StoreError::Unreachable { reason: "the answer was lost".into() },
+        };
+        if matches!(change, Change::Delete(_)) && world.chance(world.faults.kept) {
+            return Err(StoreError::Denied { reason: "the key does not allow it".into() });
+        }
         if world.chance(world.faults.zombie) {
-            let due = world.requests + world.rng.random_range(1..60);
-            world.zombies.push((due, change));
+            world.do_later(change);
             return Err(lost);
+        }
+        if let Some(error) = world.wrong_answer(&change) {
+            if world.rng.random_ratio(1, 2) {
+                let _ = world.apply(change);
+            }
+            return Err(error);
+        }
+        if world.chance(world.faults.repeated) {
+            world.do_later(change.clone());
         }
         let done = world.apply(change);
         if world.chance(world.faults.answer_lost) { Err(lost) } else { done }
@@ -239,7 +262,29 @@ impl SimStore {
 
 impl World {
     fn chance(&mut self, per_mille: u32) -> bool {
-        self.rng.random_ratio(per_mille, 1000)
+        per_mille > 0 && self.rng.random_ratio(per_mille, 1000)
+    }
+
+    fn slow_down(&mut self) -> StoreError {
+        let seconds = self.rng.random_ratio(1, 2).then(|| self.rng.random_range(0..5));
+        StoreError::Busy { reason: "slow down".into(), retry_after: seconds.map(Duration::from_secs) }
+    }
+
+    /// Of a put whose condition may well hold.
+    fn wrong_answer(&mut self, change: &Change) -> Option<StoreError> {
+        let Change::Put(name, _, When::Absent | When::Matches(_)) = change else { return None };
+        if self.chance(self.faults.conflict) {
+            let reason = "another computer is writing the same object".into();
+            return Some(StoreError::Busy { reason, retry_after: None });
+        }
+        self.chance(self.faults.failed).then(|| StoreError::Precondition { name: name.clone() })
+    }
+
+    /// Most of it soon, some of it when everyone has long forgotten.
+    fn do_later(&mut self, change: Change) {
+        let latest = if self.rng.random_ratio(1, 8) { 2000 } else { 60 };
+        let due = self.requests + self.rng.random_range(1..latest);
+        self.zombies.push((due, change));
     }
 
     /// What arrives of a get's answer.

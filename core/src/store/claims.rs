@@ -26,7 +26,7 @@
 //!
 //! Who makes a family is settled in the same way, by claims and records of what `family.json` is to be (`family`).
 
-use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, immutable};
 use crate::format::head;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -196,15 +196,8 @@ impl Claims {
         }
     }
 
-    /// Puts a record; one that is there already is an earlier try of the same.
     async fn put_record(&self, drive: &str, place: Place, body: &Bytes) -> Result<(), StoreError> {
-        let name = place.name(drive);
-        match self.inner.put(&name, body.clone(), When::Absent).await {
-            Err(StoreError::Precondition { .. }) if self.inner.get(&name, None).await?.bytes == *body => {
-                Ok(())
-            }
-            put => put.map(drop),
-        }
+        immutable::put(&*self.inner, &place.name(drive), body.clone()).await
     }
 
     /// Finds out whether a record counts that is there.

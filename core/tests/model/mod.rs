@@ -24,6 +24,8 @@ pub struct Model {
     committed: Vec<Write>,
     /// Acknowledged as committed to each fork.
     forks: BTreeMap<Uuid, Vec<Write>>,
+    /// Acknowledged as uploaded, to the drive or a fork of it, where several may believe that the drive is theirs.
+    uploaded: Vec<Vec<Write>>,
 }
 
 #[derive(Clone, Default)]
@@ -55,6 +57,7 @@ impl Model {
             past: Vec::new(),
             committed: Vec::new(),
             forks: BTreeMap::new(),
+            uploaded: Vec::new(),
         }
     }
 
@@ -87,6 +90,28 @@ impl Model {
         };
         assert!(longer.starts_with(shorter), "seed {seed}: two branches were both committed");
         self.committed = longer.to_vec();
+    }
+
+    /// So much of what a device has done is somewhere in the store for good.
+    pub fn uploaded(&mut self, device: usize, count: usize) {
+        let writes = self.devices[device].writes[..count].to_vec();
+        self.uploaded.retain(|known| !writes.starts_with(known));
+        self.uploaded.push(writes);
+    }
+
+    /// All that was uploaded is in one of the versions that the store shows, and each of those is a state that somebody has left.
+    pub fn check_versions(&self, seed: u64, versions: &[Vec<u64>]) {
+        let states: Vec<_> = versions.iter().map(|contents| self.find(contents, |_| true)).collect();
+        assert!(states.iter().all(Option::is_some), "seed {seed}: a version shows what nobody has left");
+        for uploaded in &self.uploaded {
+            let mut holds =
+                versions.iter().map(|contents| self.find(contents, |writes| writes.starts_with(uploaded)));
+            let count = uploaded.len();
+            assert!(
+                holds.any(|found| found.is_some()),
+                "seed {seed}: {count} writes that were uploaded are in no version"
+            );
+        }
     }
 
     /// So much of what a device has done is in its fork.
