@@ -2,9 +2,19 @@
 //! the events, nobody waits for ever, nothing is lost, and work goes on by itself once it is over.
 
 use crate::bench::{Bench, wait_until};
-use crate::s3::with_drive;
-use holdall_servers::faults::{self, Fault};
+use crate::person::Person;
+use crate::place::Place;
+use crate::s3::with_server;
+use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
+use holdall_servers::faults::{self, Fault, FaultProxy};
+use holdall_servers::names::Names;
+use holdall_servers::s3::{S3Server, credentials};
+use holdall_servers::tls::Authority;
+use std::cell::RefCell;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::time::Duration;
 
 /// Something that goes wrong with every request.
 struct Trouble {
@@ -21,40 +31,182 @@ const fn trouble(name: &'static str, fault: Fault, state: &'static str, reason: 
 }
 
 /// What happens to networks and to stores.
-const TROUBLES: [Trouble; 10] = [
+const TROUBLES: [Trouble; 9] = [
     trouble("cut connections", Fault::CutBeforeBody, "Offline", "cannot be reached"),
     trouble("cut uploads", Fault::CutInBody, "Offline", "cannot be reached"),
     trouble("lost answers", Fault::LostAnswer, "Offline", "cannot be reached"),
     trouble("silence", Fault::Silence, "Offline", "cannot be reached"),
-    trouble("a login page", Fault::Portal, "Offline", "want a login"),
+    trouble("a drip", DRIP, "Offline", "cannot be reached"),
     trouble("a busy server", Fault::BUSY, "Offline", "busy"),
     trouble("a broken server", Fault::BROKEN, "Offline", "500"),
     trouble("no rights", Fault::DENIED, "Needs attention", "refuses access"),
-    trouble("no bucket", Fault::GONE, "Needs attention", "no bucket"),
     trouble("no room", Fault::FULL, "Needs attention", "full"),
 ];
 
-#[test]
-fn whatever_a_network_does_is_told_and_over_once_it_is_over() {
-    let bench = Bench::new();
-    let (_server, proxy, _url, a) = with_drive(&bench);
-    a.open();
+/// Slower than anybody waits, though it never stops.
+const DRIP: Fault = Fault::Drip { pieces: 100_000, pause: Duration::from_millis(100) };
+
+/// What buckets alone say, or say in other words.
+const TROUBLES_OF_BUCKETS: [Trouble; 4] = [
+    trouble("a login page", Fault::Portal, "Offline", "want a login"),
+    trouble("no bucket", Fault::GONE, "Needs attention", "no bucket"),
+    trouble("no key", Fault::UNKNOWN, "Needs attention", "refuses the credentials"),
+    trouble("a wrong clock", SKEWED, "Offline", "the clock of this computer differs too much"),
+];
+const SKEWED: Fault = Fault::Status { code: 403, error: "RequestTimeTooSkewed", retry_after: None };
+
+const TROUBLES_OF_COLLECTIONS: [Trouble; 2] = [
+    trouble("a login page", Fault::Portal, "Offline", "ask to sign in first"),
+    trouble("no user", Fault::UNKNOWN, "Needs attention", "does not take this user with this password"),
+];
+
+/// From `begin` on until `end` nothing is uploaded from an open drive; it says so, and why, and goes on by itself.
+fn is_told(a: &Person, name: &str, state: &str, reason: &str, begin: impl FnOnce(), end: impl FnOnce()) {
     let note = a.machine.mountpoint().join("note");
-    for Trouble { name, fault, state, reason } in TROUBLES {
-        proxy.plan(faults::from(0, fault));
-        fs::write(&note, name).unwrap();
-        let syncing = a.machine.begin(&["drive", "sync", "d"]);
-        let status = a.machine.status_when(name, |status| !status["reason"].is_null());
-        let told = status["reason"].as_str().unwrap();
-        assert_eq!(status["state"], state, "{name}: {status}");
-        assert!(told.contains(reason), "{name}: {told}");
-        assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{name}: {status}");
-        wait_until("it is an event too", || a.events().contains(reason)).unwrap();
-        // The mounted drive does not mind.
-        assert_eq!(fs::read_to_string(&note).unwrap(), name);
-        proxy.plan(faults::none());
-        syncing.ok();
-        a.machine.status_when("uploaded", |status| status["state"] == "Ready" && status["reason"].is_null());
-    }
+    begin();
+    fs::write(&note, name).unwrap();
+    let syncing = a.machine.begin(&["drive", "sync", "d"]);
+    // Something else may be told before: who begins anew listens to nobody for a moment.
+    let status = a
+        .machine
+        .status_when(name, |status| status["reason"].as_str().is_some_and(|told| told.contains(reason)));
+    assert_eq!(status["state"], state, "{name}: {status}");
+    assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{name}: {status}");
+    wait_until("it is an event too", || a.events().contains(reason)).unwrap();
+    // The mounted drive does not mind.
+    assert_eq!(fs::read_to_string(&note).unwrap(), name);
+    end();
+    syncing.ok();
+    a.machine.status_when("uploaded", |status| status["state"] == "Ready" && status["reason"].is_null());
+}
+
+/// Whoever makes the drive there, and has it open.
+fn with_open_drive(bench: &Bench, place: &Place, environment: &[(&str, &str)]) -> Person {
+    let a = Person::new(bench, "a", environment);
+    a.ok(&place.create("64M"));
+    a.open();
+    a
+}
+
+fn closes(a: &Person) {
     a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+}
+
+fn are_told(bench: &Bench, place: &Place, troubles: impl IntoIterator<Item = Trouble>) {
+    let a = with_open_drive(bench, place, &[]);
+    for Trouble { name, fault, state, reason } in troubles {
+        let begin = || place.proxy().plan(faults::from(0, fault));
+        is_told(&a, name, state, reason, begin, || place.comes_back());
+    }
+    closes(&a);
+}
+
+#[test]
+fn whatever_happens_on_the_way_to_a_bucket_is_told_and_over_once_it_is_over() {
+    let bench = Bench::new();
+    are_told(&bench, &Place::s3(&bench), TROUBLES.into_iter().chain(TROUBLES_OF_BUCKETS));
+}
+
+#[test]
+fn whatever_happens_on_the_way_to_a_collection_is_told_and_over_once_it_is_over() {
+    let bench = Bench::new();
+    are_told(&bench, &Place::apache(&bench), TROUBLES.into_iter().chain(TROUBLES_OF_COLLECTIONS));
+}
+
+/// What a store is in is not there for a while.
+fn is_deleted(directory: &Path, a: &Person, state: &str, reason: &str) {
+    let aside = directory.with_extension("aside");
+    let begin = || fs::rename(directory, &aside).unwrap();
+    is_told(a, "deleted", state, reason, begin, || {
+        // Nobody has made it anew, and what is in it is nobody's.
+        assert!(!directory.exists());
+        fs::rename(&aside, directory).unwrap();
+    });
+    closes(a);
+}
+
+#[test]
+fn a_bucket_that_is_deleted_under_an_open_drive_is_told_and_may_come_back() {
+    let bench = Bench::new();
+    let server = S3Server::start();
+    let place = Place::with_credentials(&bench, &server.url("d"), "swap", &credentials(), Box::new(()));
+    let a = with_open_drive(&bench, &place, &[]);
+    is_deleted(&server.bucket(), &a, "Needs attention", "there is no bucket holdall");
+}
+
+#[test]
+fn a_collection_that_is_deleted_under_an_open_drive_is_told_and_may_come_back() {
+    let bench = Bench::new();
+    let server = DavServer::apache(SignIn::None);
+    let a = Person::new(&bench, "a", &[]);
+    crate::webdav::create(&a, &server.url("/d/"));
+    a.open();
+    is_deleted(&server.root().join("d"), &a, "Offline", "there is no store at");
+}
+
+/// A certificate that expires, and is renewed.
+fn expires(a: &Person, renew: impl Fn(i32)) {
+    let reason = "has expired, or ";
+    is_told(a, "an expired certificate", "Offline", reason, || renew(-1), || renew(2));
+    closes(a);
+}
+
+#[test]
+fn a_certificate_of_a_bucket_that_expires_under_an_open_drive_is_told_until_it_is_renewed() {
+    let bench = Bench::new();
+    let authority = Authority::new();
+    let server = RefCell::new(S3Server::start_tls(&authority.issue("127.0.0.1", 2)));
+    let url = format!("{}&ca={}", server.borrow().url("d"), authority.pem().display());
+    let place = Place::with_credentials(&bench, &url, "swap", &credentials(), Box::new(()));
+    let a = with_open_drive(&bench, &place, &[]);
+    expires(&a, |days| server.borrow_mut().renew(&authority.issue("127.0.0.1", days)));
+}
+
+#[test]
+fn a_certificate_of_a_collection_that_expires_under_an_open_drive_is_told_until_it_is_renewed() {
+    let bench = Bench::new();
+    let server = RefCell::new(DavServer::apache_tls(SignIn::Basic, 2));
+    let ca = server.borrow().ca().unwrap().display().to_string();
+    let (url, login) = (server.borrow().url(&format!("/d/?ca={ca}")), format!("{USER}:{PASSWORD}"));
+    let place = Place::with_credentials(&bench, &url, "claim", &login, Box::new(()));
+    let a = with_open_drive(&bench, &place, &[]);
+    expires(&a, |days| server.borrow_mut().renew(SignIn::Basic, days));
+}
+
+/// A name that nobody knows for a while.
+fn is_unknown(a: &Person, names: &Names, proxy: &FaultProxy, reason: &str) {
+    let begin = || {
+        names.are(&[]);
+        // Who is connected asks for no name.
+        proxy.cut_all();
+    };
+    is_told(a, "an unknown name", "Offline", reason, begin, || names.are(&[STORE_HOST]));
+    closes(a);
+}
+
+const STORE_HOST: (&str, IpAddr) = ("store.test", IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+#[test]
+fn a_name_that_is_not_found_any_more_is_told() {
+    let names = Names::new();
+    names.are(&[STORE_HOST]);
+    let environment = names.environment();
+    let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let named = |url: &str| url.replacen("127.0.0.1", STORE_HOST.0, 1);
+
+    let bench = Bench::new();
+    let (_server, proxy, url) = with_server(&bench);
+    let a = Person::new(&bench, "a", &environment);
+    crate::s3::create(&bench, &a, &named(&url));
+    a.open();
+    is_unknown(&a, &names, &proxy, "the name store.test");
+
+    let bench = Bench::new();
+    let server = DavServer::apache(SignIn::None);
+    let proxy = FaultProxy::start(server.address());
+    let a = Person::new(&bench, "a", &environment);
+    crate::webdav::create(&a, &named(&format!("http://{}/d/", proxy.address())));
+    a.open();
+    is_unknown(&a, &names, &proxy, "the name store.test is not known");
 }

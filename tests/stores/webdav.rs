@@ -45,7 +45,7 @@ fn servers() -> [DavServer; 2] {
     [DavServer::apache(SignIn::None), DavServer::nginx()]
 }
 
-fn create(person: &Person, url: &str) -> serde_json::Value {
+pub fn create(person: &Person, url: &str) -> serde_json::Value {
     person.ok(&["drive", "create", "d", "--store", url, "--size", "64M", "--no-encryption"])
 }
 

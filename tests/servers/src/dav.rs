@@ -96,11 +96,17 @@ http {{
     fn start_apache(sign_in: SignIn, tls: Option<(Authority, Certificate)>) -> Self {
         let (dir, address) = (directories(), free_address());
         let (authority, certificate) = tls.unzip();
-        let file = dir.path().join("apache.conf");
-        std::fs::write(&file, apache_config(dir.path(), address, sign_in, certificate.as_ref())).unwrap();
-        let mut command = Command::new("/usr/sbin/apache2");
-        command.arg("-DFOREGROUND").arg("-f").arg(file);
-        Self { process: Process::start(&mut command, address), dir, authority }
+        let config = apache_config(dir.path(), address, sign_in, certificate.as_ref());
+        Self { process: apache_process(dir.path(), address, &config), dir, authority }
+    }
+
+    /// Starts it anew, at the same address, with a certificate of its authority that is valid for so many days.
+    pub fn renew(&mut self, sign_in: SignIn, days: i32) {
+        self.process.stop();
+        let (dir, address) = (self.dir.path(), self.address());
+        let certificate = self.authority.as_ref().map(|authority| authority.issue("127.0.0.1", days));
+        let config = apache_config(dir, address, sign_in, certificate.as_ref());
+        self.process = apache_process(dir, address, &config);
     }
 
     /// The address of a path, which is percent-encoded and begins with `/`.
@@ -147,6 +153,12 @@ fn directories() -> TempDir {
 fn open_directory(path: &Path) {
     std::fs::create_dir(path).unwrap();
     std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+}
+
+fn apache_process(dir: &Path, address: SocketAddr, config: &str) -> Process {
+    let file = dir.join("apache.conf");
+    std::fs::write(&file, config).unwrap();
+    Process::start(Command::new("/usr/sbin/apache2").arg("-DFOREGROUND").arg("-f").arg(file), address)
 }
 
 fn apache_config(

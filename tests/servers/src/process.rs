@@ -58,6 +58,15 @@ impl Process {
         self.address
     }
 
+    /// Ends it, and its workers.
+    pub fn stop(&mut self) {
+        self.leash = None;
+        let _ = self.watcher.wait();
+        // Gone already, unless the watcher was killed before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -66,11 +75,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.leash = None;
-        let _ = self.watcher.wait();
-        // Gone already, unless the watcher was killed before.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.stop();
     }
 }
 

@@ -19,7 +19,7 @@ pub const SECRET_KEY: &str = "correct-horse-battery-staple";
 pub struct S3Server {
     process: Process,
     scheme: &'static str,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// Which server it is.
@@ -37,9 +37,8 @@ impl S3Server {
     }
 
     /// Starts one that speaks TLS and nothing else.
-    pub fn start_tls(Certificate { chain, key }: &Certificate) -> Self {
-        let options = ["--cert".as_ref(), chain.as_os_str(), "--key".as_ref(), key.as_os_str()];
-        Self::start_with("https", &options, tempfile::tempdir().unwrap())
+    pub fn start_tls(certificate: &Certificate) -> Self {
+        Self::start_with("https", &tls(certificate), tempfile::tempdir().unwrap())
     }
 
     /// Starts one in a region; it takes no signature for another.
@@ -57,14 +56,19 @@ impl S3Server {
     }
 
     fn start_with(scheme: &'static str, options: &[&OsStr], directory: TempDir) -> Self {
-        let address = free_address();
         std::fs::create_dir(directory.path().join(BUCKET)).unwrap();
-        let mut command = Command::new(program(NAME).unwrap_or_else(|| NAME.into()));
-        command.env("ROOT_ACCESS_KEY", ACCESS_KEY).env("ROOT_SECRET_KEY", SECRET_KEY);
-        command.arg("--port").arg(address.to_string()).args(["--keep-alive", "--quiet"]).args(options);
-        command.arg("posix").arg(directory.path());
-        let process = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()), address);
-        Self { process, scheme, _directory: directory }
+        Self { process: process_at(free_address(), options, directory.path()), scheme, directory }
+    }
+
+    /// Starts it anew, at the same address, with another certificate.
+    pub fn renew(&mut self, certificate: &Certificate) {
+        self.process.stop();
+        self.process = process_at(self.address(), &tls(certificate), self.directory.path());
+    }
+
+    /// The directory that its bucket is.
+    pub fn bucket(&self) -> PathBuf {
+        self.directory.path().join(BUCKET)
     }
 
     /// Where it listens.
@@ -76,6 +80,18 @@ impl S3Server {
     pub fn url(&self, prefix: &str) -> String {
         url(self.scheme, self.address(), prefix)
     }
+}
+
+fn tls(Certificate { chain, key }: &Certificate) -> [&OsStr; 4] {
+    ["--cert".as_ref(), chain.as_os_str(), "--key".as_ref(), key.as_os_str()]
+}
+
+fn process_at(address: SocketAddr, options: &[&OsStr], directory: &Path) -> Process {
+    let mut command = Command::new(program(NAME).unwrap_or_else(|| NAME.into()));
+    command.env("ROOT_ACCESS_KEY", ACCESS_KEY).env("ROOT_SECRET_KEY", SECRET_KEY);
+    command.arg("--port").arg(address.to_string()).args(["--keep-alive", "--quiet"]).args(options);
+    command.arg("posix").arg(directory);
+    Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()), address)
 }
 
 /// The bucket of a server, or of a proxy before one, as a store's address.
