@@ -73,7 +73,7 @@ threads:
 # Two computers fight for a drive in a directory, in buckets and on a WebDAV server: so many rounds each (root; two of eight
 # take over a minute).
 fight rounds='24':
-    HOLDALL_ROUNDS={{rounds}} cargo test -p holdall --test product -- --nocapture of_two_computers so_it_is
+    HOLDALL_ROUNDS={{rounds}} cargo test -p holdall --test product -- --nocapture fight::
 
 # Measures the budgets beside peers (root; half an hour), and writes benches/results/DATE.json.
 bench *options:

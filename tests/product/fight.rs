@@ -2,7 +2,10 @@
 //! without knowing. There are never two winners. Whatever was uploaded before is in the winner's history, and whatever was
 //! not is in a fork: byte for byte, and in neither of the two is anything of the other.
 //!
-//! `HOLDALL_ROUNDS=n` has each fight take so many rounds. Of eight, two then stop a computer for longer than anything waits.
+//! Where a store cannot keep two apart, both versions are kept all the same.
+//!
+//! `HOLDALL_ROUNDS=n` has each fight take so many rounds. Of eight, two then stop a computer for longer than anything waits;
+//! else each store has one such round, all of them at once.
 
 use crate::bench::{Bench, Machine, Random, failure, wait_until};
 use crate::place::Place;
@@ -19,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Of one computer, one in the middle of an upload, and one in the middle of taking the drive.
 const ROUNDS: usize = 3;
+/// Of each computer, in a round in which two write at once.
+const FILES_AT_ONCE: usize = 6;
 /// Longer than the servers, the HTTP clients and the claims wait for anybody.
 const LONG: Duration = Duration::from_secs(70);
 
@@ -301,29 +306,32 @@ impl Round<'_> {
     }
 }
 
-/// How many rounds were asked for; few in an ordinary run.
-fn rounds() -> usize {
-    std::env::var("HOLDALL_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap())
+/// The rounds that were asked for; few in an ordinary run.
+fn rounds() -> Vec<(Moment, Duration)> {
+    let count = std::env::var("HOLDALL_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    let round = |number: usize| {
+        let moment = [Moment::Paused, Moment::Uploading, Moment::Taking][number % 3];
+        (moment, if matches!(number % 8, 6 | 7) { LONG } else { Duration::ZERO })
+    };
+    (0..count).map(round).collect()
 }
 
-/// A fight about a drive in that store.
-fn fight(bench: &Bench, place: &Place) {
+/// A fight about a drive in that store: what is going on in each round, and for how long a computer is stopped.
+fn fight(bench: &Bench, place: &Place, rounds: &[(Moment, Duration)]) {
     let (a, b) = (bench.machine("a"), bench.machine("b"));
     let made = a.ok(&place.create("256M"));
     assert_eq!(made["store_mode"], place.mode);
     b.ok(&place.drive(&["add"]));
     a.open(&[]);
     let (mut shared, mut random) = (Vec::new(), Random(4));
-    let (rounds, begun) = (rounds(), Instant::now());
-    for number in 0..rounds {
+    let begun = Instant::now();
+    for (number, (moment, stopped_for)) in rounds.iter().copied().enumerate() {
         let (loser, winner) = if number.is_multiple_of(2) { (&a, &b) } else { (&b, &a) };
-        let moment = [Moment::Paused, Moment::Uploading, Moment::Taking][number % 3];
-        let stopped_for = if matches!(number % 8, 6 | 7) { LONG } else { Duration::ZERO };
         let (shared, random) = (&mut shared, &mut random);
         Round { number, moment, stopped_for, loser, winner, shared, random }.run();
         eprintln!("{}: round {number}, {moment:?}, is over after {:?}", place.mode, begun.elapsed());
     }
-    let last = if rounds.is_multiple_of(2) { &a } else { &b };
+    let last = if rounds.len().is_multiple_of(2) { &a } else { &b };
     last.close();
     last.assert_checked();
     // A computer that has seen none of it finds all that was ever uploaded to the drive.
@@ -337,19 +345,19 @@ fn fight(bench: &Bench, place: &Place) {
 #[test]
 fn of_two_computers_one_wins_and_the_other_has_a_fork() {
     let bench = Bench::new();
-    fight(&bench, &Place::directory(&bench));
+    fight(&bench, &Place::directory(&bench), &rounds());
 }
 
 #[test]
 fn so_it_is_in_a_bucket() {
     let bench = Bench::new();
-    fight(&bench, &Place::s3(&bench));
+    fight(&bench, &Place::s3(&bench), &rounds());
 }
 
 #[test]
 fn so_it_is_on_a_webdav_server() {
     let bench = Bench::new();
-    fight(&bench, &Place::apache(&bench));
+    fight(&bench, &Place::apache(&bench), &rounds());
 }
 
 /// Of two that take a drive at the very same moment both may believe that they have it there: that is said before
@@ -357,7 +365,114 @@ fn so_it_is_on_a_webdav_server() {
 #[test]
 fn so_it_is_in_a_bucket_without_conditions() {
     let bench = Bench::new();
-    fight(&bench, &Place::weak_s3(&bench));
+    fight(&bench, &Place::weak_s3(&bench), &rounds());
+}
+
+/// All stores at once, since hardly anything is done but waiting.
+#[test]
+fn one_that_was_stopped_for_longer_than_anything_waits_has_lost_too() {
+    type Make = fn(&Bench) -> Place;
+    let fights: [(Make, Moment); 4] = [
+        (Place::directory, Moment::Uploading),
+        (Place::s3, Moment::Taking),
+        (Place::apache, Moment::Uploading),
+        (Place::weak_s3, Moment::Paused),
+    ];
+    thread::scope(|scope| {
+        for (make, moment) in fights {
+            scope.spawn(move || {
+                let bench = Bench::new();
+                fight(&bench, &make(&bench), &[(moment, LONG)]);
+            });
+        }
+    });
+}
+
+/// A computer that opens the drive whoever has it, and saves and uploads files at once. What it has saved.
+fn write_at_once(machine: &Machine, who: &str, round: usize) -> Vec<String> {
+    let at = machine.mountpoint().display().to_string();
+    let open = ["drive", "open", "d", "--attach", "loop", "--at", &at];
+    let mut opened = machine.run(&open);
+    // People who do not close a drive on one computer before they open it on another.
+    for _ in 0..10 {
+        if opened.status.success() {
+            break;
+        }
+        let failure = failure(&opened);
+        assert!(["held", "raced"].contains(&failure["code"].as_str().unwrap()), "{failure}");
+        opened = machine.run(&[&open[..], &["--take-over", "--yes"]].concat());
+    }
+    assert!(opened.status.success(), "{}", failure(&opened));
+    let mut saved = Vec::new();
+    for number in 0..FILES_AT_ONCE {
+        let name = format!("{who}-{round}-{number}");
+        write_synced(&machine.mountpoint().join(&name), &name);
+        saved.push(name);
+        let synced = machine.run(&["drive", "sync", "d"]);
+        if !synced.status.success() {
+            let failure = failure(&synced);
+            assert_eq!(failure["code"], "conflict", "{failure}");
+        }
+    }
+    assert_has(&machine.mountpoint(), &saved);
+    saved
+}
+
+/// What the drive, which is mounted at `drive`, lacks of `saved` is in the fork of the computer that has saved it.
+fn assert_kept(machine: &Machine, saved: &[String], drive: &Path) {
+    if saved.iter().all(|name| drive.join(name).exists()) {
+        return assert_has(drive, saved);
+    }
+    let fork = forks(machine).pop().expect("what the drive lacks is in a fork");
+    assert_eq!(fork["bytes"], 0, "all of it is uploaded: {fork}");
+    let look = machine.dir.join("fork");
+    let (name, at) = (fork["name"].as_str().unwrap(), look.display().to_string());
+    machine.ok(&["drive", "forks", "d", "open", name, "--attach", "loop", "--at", &at]);
+    assert_has(&look, saved);
+    machine.ok(&["drive", "close", name, "--wait"]);
+}
+
+/// The promise of a store that can keep nobody apart is weaker, and that is said before anything is stored. Who writes on two
+/// computers at once all the same loses nothing: each has its version.
+#[test]
+fn of_two_that_write_at_once_where_nothing_keeps_them_apart_both_versions_are_kept() {
+    let bench = Bench::new();
+    let place = Place::weak_s3(&bench);
+    let [a, b, other] = ["a", "b", "other"].map(|name| bench.machine(name));
+    let tested = a.ok(&place.store("test"));
+    assert_eq!((&tested["store_mode"], &tested["usable"]), (&"none".into(), &true.into()), "{tested}");
+    let said = a.plain_command(&place.store("test")).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("on one computer at a time"), "{said}");
+    let create = place.drive(&["create", "--size", "256M", "--no-encryption"]);
+    assert_eq!(a.fails(&create), (1, "weak_store".to_owned()));
+    assert_eq!(a.ok(&[&create[..], &["--yes"]].concat())["store_mode"], place.mode);
+    b.ok(&place.drive(&["add"]));
+    other.ok(&place.drive(&["add"]));
+
+    let mut shared: Vec<String> = Vec::new();
+    for round in 0..ROUNDS {
+        let saved = thread::scope(|scope| {
+            let threads = [(&a, "a"), (&b, "b")]
+                .map(|(machine, who)| scope.spawn(move || write_at_once(machine, who, round)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        for machine in [&a, &b] {
+            let closed = machine.run(&["drive", "close", "d", "--wait"]);
+            assert!(closed.status.success() || failure(&closed)["code"] == "conflict");
+        }
+        other.open(&["--take-over", "--yes"]);
+        assert_has(&other.mountpoint(), &shared);
+        for (machine, saved) in [&a, &b].into_iter().zip(&saved) {
+            assert_kept(machine, saved, &other.mountpoint());
+            let discard = ["drive", "forks", "d", "discard", "1", "--yes"];
+            forks(machine).iter().for_each(|_| drop(machine.ok(&discard)));
+        }
+        let is_there = |name: &&String| other.mountpoint().join(name).exists();
+        shared.extend(saved.iter().flatten().filter(is_there).cloned());
+        other.close();
+    }
+    a.assert_checked();
 }
 
 #[test]
