@@ -3,7 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "support/discreet.rs"]
+mod discreet;
+
 use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -11,10 +17,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A daemon with directories of its own.
+/// A daemon with directories of its own. No secret that it was told is in what it writes.
 struct Daemon {
     dir: TempDir,
     process: Child,
+    told: RefCell<Vec<String>>,
 }
 
 struct Answer {
@@ -40,7 +47,7 @@ impl Daemon {
     fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("holdall").tempdir().unwrap();
         let process = spawn(&dir);
-        let daemon = Self { dir, process };
+        let daemon = Self { dir, process, told: RefCell::default() };
         while UnixStream::connect(daemon.socket()).is_err() {
             std::thread::yield_now();
         }
@@ -58,6 +65,7 @@ impl Daemon {
     /// Asks, and returns once the answer has begun.
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
+        self.told.borrow_mut().extend(body.into_iter().flat_map(discreet::secrets_of));
         let body = body.map(Value::to_string).unwrap_or_default();
         // HTTP/1.0 ends a body by closing the connection: no chunks to take apart.
         let request = format!("{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -130,7 +138,8 @@ fn in_directories<'a>(dir: &TempDir, command: &'a mut Command) -> &'a mut Comman
 
 fn spawn(dir: &TempDir) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdalld"));
-    in_directories(dir, &mut command).stderr(Stdio::null()).spawn().unwrap()
+    let log = File::options().append(true).create(true).open(dir.path().join("log")).unwrap();
+    in_directories(dir, command.env("HOLDALL_LOG", "debug")).stderr(log).spawn().unwrap()
 }
 
 impl Drop for Daemon {
@@ -142,6 +151,13 @@ impl Drop for Daemon {
         for arguments in ends {
             let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
             let _ = in_directories(&self.dir, command.args(arguments)).output();
+        }
+        if !std::thread::panicking() {
+            let mut places = vec![("the log".to_owned(), std::fs::read(self.path("log")).unwrap())];
+            for name in ["state", "run"] {
+                discreet::files_below(&self.path(name), 4 << 20, &mut places);
+            }
+            discreet::assert_discreet(&places, &self.told.borrow());
         }
     }
 }
@@ -444,6 +460,7 @@ fn a_bundle_for_others_has_no_secrets_in_it() {
         assert!(!text.contains(secret), "{secret} is in {text}");
     }
     assert!(text.contains("what helps stays") && text.contains("dav.example.org/files"), "{text}");
+    std::fs::remove_file(daemon.path("state/daemon.log")).unwrap();
     let names: Vec<_> = bundle["files"].as_array().unwrap().iter().map(|file| file["name"].clone()).collect();
     assert_eq!(
         names,

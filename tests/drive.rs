@@ -26,6 +26,32 @@ fn check_files(at: &Path, count: usize) {
     }
 }
 
+/// Every test's computers are looked at when they end; this is what becomes of one that is not discreet.
+#[test]
+fn a_computer_that_says_a_secret_is_caught() {
+    let bench = Bench::new();
+    let secret = "tattletale wombat";
+    std::fs::write(bench.path("secret"), secret).unwrap();
+    let file = bench.text("secret");
+    let given = ["drive", "add", "d", "--store", &bench.store(), "--passphrase-file", &file];
+    let discreet = bench.machine("discreet");
+    discreet.fails(&given);
+    assert_eq!(discreet.secrets(), [secret]);
+    drop(discreet);
+    let caught = |machine: bench::Machine| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(machine))).is_err()
+    };
+    let loud = bench.machine("loud");
+    loud.fails(&given);
+    loud.fails(&["drive", "status", secret]);
+    assert!(caught(loud), "a failure names it");
+    let careless = bench.machine("careless");
+    careless.fails(&given);
+    std::fs::create_dir_all(&careless.state).unwrap();
+    std::fs::write(careless.state.join("notes"), data_encoding::HEXLOWER.encode(secret.as_bytes())).unwrap();
+    assert!(caught(careless), "a file has it");
+}
+
 #[test]
 fn an_encrypted_drive_moves_to_another_computer() {
     let bench = Bench::new();

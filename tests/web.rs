@@ -2,7 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "support/discreet.rs"]
+mod discreet;
+
 use serde_json::Value;
+use std::cell::RefCell;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -11,9 +17,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
+/// No token or cookie that it gives is in what it writes.
 struct Daemon {
     dir: TempDir,
     process: Child,
+    told: RefCell<Vec<String>>,
 }
 
 impl Daemon {
@@ -24,7 +32,7 @@ impl Daemon {
         std::fs::write(dir.path().join("web/index.html"), "<!doctype html>the page").unwrap();
         std::fs::write(dir.path().join("web/assets/app-1.js"), "// the script").unwrap();
         let process = spawn(dir.path());
-        Self { dir, process }
+        Self { dir, process, told: RefCell::default() }
     }
 
     /// Another one in its place.
@@ -48,6 +56,7 @@ impl Daemon {
         let address = self.holdall(&["web"]).unwrap();
         let (port, url) = (address["port"].as_u64().unwrap(), address["url"].as_str().unwrap());
         let token = url.strip_prefix(&format!("http://127.0.0.1:{port}/?token=")).unwrap();
+        self.told.borrow_mut().push(token.to_owned());
         (port as u16, token.to_owned())
     }
 
@@ -60,6 +69,8 @@ impl Daemon {
         let cookie = answer.header("set-cookie").unwrap();
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
         browser.cookie = cookie.split(';').next().map(str::to_owned);
+        let value = browser.cookie.as_ref().and_then(|cookie| cookie.split_once('='));
+        self.told.borrow_mut().extend(value.map(|(_, value)| value.to_owned()));
         browser
     }
 }
@@ -68,12 +79,19 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if !std::thread::panicking() {
+            let mut places =
+                vec![("the log".to_owned(), std::fs::read(self.dir.path().join("log")).unwrap())];
+            discreet::files_below(&self.dir.path().join("run"), 4 << 20, &mut places);
+            discreet::assert_discreet(&places, &self.told.borrow());
+        }
     }
 }
 
 fn spawn(dir: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdalld"));
-    let process = in_directories(dir, &mut command).stderr(Stdio::null()).spawn().unwrap();
+    let log = File::options().append(true).create(true).open(dir.join("log")).unwrap();
+    let process = in_directories(dir, command.env("HOLDALL_LOG", "debug")).stderr(log).spawn().unwrap();
     while UnixStream::connect(dir.join("run/daemon.sock")).is_err() {
         std::thread::yield_now();
     }

@@ -3,14 +3,19 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use discreet::{assert_discreet, is_secret, secrets_in};
 use serde_json::Value;
 use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+#[path = "../support/discreet.rs"]
+pub mod discreet;
 
 /// Far longer than anything here takes; whatever is not done by then hangs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -51,7 +56,8 @@ impl Bench {
     }
 }
 
-/// A computer: directories of its own, and so a daemon of its own.
+/// A computer: directories of its own, and so a daemon of its own. When it ends, nothing that it has said or written says a
+/// secret that it was given.
 pub struct Machine {
     pub dir: PathBuf,
     pub state: PathBuf,
@@ -59,6 +65,9 @@ pub struct Machine {
     pub runtime: PathBuf,
     /// What is in the environment of its commands, and so of its daemon.
     pub environment: Vec<(String, String)>,
+    /// Held to add to only: what commands have said, and the secrets that were in files which they were given.
+    said: Arc<Mutex<Vec<u8>>>,
+    given: Mutex<Vec<String>>,
 }
 
 impl Machine {
@@ -71,6 +80,8 @@ impl Machine {
             runtime: below("run"),
             // No test has anything to do with the keyring of whoever runs it.
             environment: vec![("DBUS_SESSION_BUS_ADDRESS".to_owned(), "unix:path=/nowhere".to_owned())],
+            said: Arc::default(),
+            given: Mutex::default(),
         }
     }
 
@@ -82,6 +93,10 @@ impl Machine {
 
     /// A command that speaks to a person.
     pub fn plain_command(&self, arguments: &[&str]) -> Command {
+        let given =
+            arguments.windows(2).filter(|pair| pair[0].starts_with("--") && pair[0].ends_with("-file"));
+        let secrets = given.flat_map(|pair| secrets_in(Path::new(pair[1])));
+        self.given.lock().unwrap().extend(secrets);
         let mut command = self.program(env!("CARGO_BIN_EXE_holdall"));
         command.args(arguments);
         command
@@ -110,7 +125,7 @@ impl Machine {
         let mut command = self.command(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (said, errors) = (hear(child.stdout.take().unwrap()), hear(child.stderr.take().unwrap()));
-        Running { child, said, errors, what: format!("{arguments:?}") }
+        Running { child, said, errors, heard: self.said.clone(), what: format!("{arguments:?}") }
     }
 
     /// Runs a command that must succeed, and returns its result.
@@ -124,6 +139,33 @@ impl Machine {
         let output = self.run(arguments);
         let failure = failure(&output);
         (output.status.code().unwrap(), failure["code"].as_str().unwrap().to_owned())
+    }
+
+    /// The secrets that it was given, in files and in the environment.
+    pub fn secrets(&self) -> Vec<String> {
+        let environment = self.environment.iter().filter(|(name, _)| is_secret(name));
+        let mut secrets = self.given.lock().unwrap().clone();
+        secrets.extend(environment.map(|(_, value)| value.clone()));
+        secrets.sort();
+        secrets.dedup();
+        secrets
+    }
+
+    /// Its daemon's command line among others, and what a person who is asked for help would send.
+    fn look_at_daemon(&self) -> Vec<(String, Vec<u8>)> {
+        for shown in ["diagnostics", "activity"] {
+            let _ = self.begin(&[shown]).try_output();
+        }
+        discreet::command_lines()
+    }
+
+    /// What was said and written.
+    fn all_said(&self) -> Vec<(String, Vec<u8>)> {
+        let mut places = vec![("what was said".to_owned(), self.said.lock().unwrap().clone())];
+        for directory in [&self.state, &self.cache, &self.runtime] {
+            discreet::files_below(directory, 4 << 20, &mut places);
+        }
+        places
     }
 
     pub fn mountpoint(&self) -> PathBuf {
@@ -178,6 +220,8 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
+        let secrets = if std::thread::panicking() { Vec::new() } else { self.secrets() };
+        let mut places = if secrets.is_empty() { Vec::new() } else { self.look_at_daemon() };
         // Whatever the test has left, also where it failed.
         let known = self.begin(&["drive", "list"]).try_output();
         let known: Value =
@@ -189,6 +233,10 @@ impl Drop for Machine {
         let _ = self.begin(&["daemon", "stop"]).try_output();
         let _ = self.begin(&["doctor", "--repair"]).try_output();
         let _ = self.begin(&["daemon", "stop"]).try_output();
+        if !secrets.is_empty() {
+            places.extend(self.all_said());
+            assert_discreet(&places, &secrets);
+        }
     }
 }
 
@@ -219,6 +267,7 @@ pub struct Running {
     child: Child,
     said: JoinHandle<Vec<u8>>,
     errors: JoinHandle<Vec<u8>>,
+    heard: Arc<Mutex<Vec<u8>>>,
     what: String,
 }
 
@@ -234,6 +283,7 @@ impl Running {
             Ok(()) => {
                 let status = self.child.wait().unwrap();
                 let (stdout, stderr) = (self.said.join().unwrap(), self.errors.join().unwrap());
+                self.heard.lock().unwrap().extend([&stdout[..], &stderr].concat());
                 Some(Output { status, stdout, stderr })
             }
             Err(()) => {

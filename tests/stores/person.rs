@@ -1,6 +1,6 @@
 //! Somebody at a computer, of whom everything that is said is remembered.
 
-use crate::bench::{Bench, Machine, failure, wait_until};
+use crate::bench::{Bench, Machine, discreet, failure, wait_until};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A computer, and what it has said.
+/// A computer, and what it has said. No secret is in that when it ends.
 pub struct Person {
     pub machine: Machine,
     said: RefCell<Vec<u8>>,
@@ -112,15 +112,10 @@ impl Person {
         places.push(("the log".to_owned(), log));
         places.push(("events".to_owned(), std::fs::read(&self.events_said).unwrap()));
         for directory in [&self.machine.state, &self.machine.cache, &self.machine.runtime] {
-            collect(directory, &self.logins(), &mut places);
+            discreet::files_below(directory, 64 << 20, &mut places);
         }
-        let forms: Vec<_> = secrets.iter().flat_map(|secret| forms(secret)).collect();
-        for (place, bytes) in places {
-            for form in &forms {
-                let found = bytes.windows(form.len()).any(|window| window == form.as_bytes());
-                assert!(!found, "{place} says a secret");
-            }
-        }
+        let secrets: Vec<_> = secrets.iter().map(|secret| (*secret).to_owned()).collect();
+        discreet::assert_discreet(&places, &secrets);
     }
 }
 
@@ -128,37 +123,15 @@ impl Drop for Person {
     fn drop(&mut self) {
         let _ = self.events.kill();
         let _ = self.events.wait();
-    }
-}
-
-/// How a secret may be written: as it is, as bytes, and as it stands in addresses and headers.
-fn forms(secret: &str) -> [String; 5] {
-    let percent = |byte: u8| match byte {
-        byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    let bytes = secret.as_bytes();
-    [
-        secret.to_owned(),
-        data_encoding::HEXLOWER.encode(bytes),
-        // Its end depends on what follows.
-        data_encoding::BASE64_NOPAD.encode(&bytes[..bytes.len() / 3 * 3]),
-        bytes.iter().map(|byte| percent(*byte)).collect(),
-        // A list of numbers, as Rust's `{:?}` has bytes.
-        format!("{bytes:?}").trim_matches(['[', ']']).to_owned(),
-    ]
-}
-
-/// Files below `directory`, apart from `but`; large ones are data.
-fn collect(directory: &Path, but: &Path, places: &mut Vec<(String, Vec<u8>)>) {
-    const LARGE_BYTES: u64 = 64 << 20;
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let (path, kind) = (entry.path(), entry.file_type().unwrap());
-        if kind.is_dir() {
-            collect(&path, but, places);
-        } else if kind.is_file() && path != but && path.metadata().is_ok_and(|it| it.len() < LARGE_BYTES) {
-            places.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()));
+        if std::thread::panicking() {
+            return;
         }
+        let read = |file: &Path| std::fs::read(file).unwrap_or_default();
+        let places = [
+            ("what was said".to_owned(), self.said.take()),
+            ("the log".to_owned(), read(&self.log)),
+            ("events".to_owned(), read(&self.events_said)),
+        ];
+        discreet::assert_discreet(&places, &self.machine.secrets());
     }
 }

@@ -1,0 +1,104 @@
+//! What nobody may say: the secrets that a computer was given, looked for in all that it has said and written.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Shorter ones would be found anywhere.
+const SECRET_BYTES_MIN: usize = 6;
+
+/// The secrets in a file that a command was given: a passphrase, a recovery key, or credentials in any form.
+pub fn secrets_in(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    if let Ok(document) = serde_json::from_str::<Value>(&text) {
+        return secrets_of(&document);
+    }
+    let mut secrets = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('[')) {
+        match (line.split_once('='), line.split_once(':')) {
+            (Some((name, value)), _) if is_secret(name) => secrets.push(value.trim().to_owned()),
+            (Some((name, _)), _) if !name.contains(' ') && name.contains('_') => {}
+            (_, Some((_, password))) => secrets.extend([line, password].map(str::to_owned)),
+            _ => secrets.push(line.to_owned()),
+        }
+    }
+    secrets.retain(|secret| secret.len() >= SECRET_BYTES_MIN);
+    secrets
+}
+
+/// The secrets in a document.
+pub fn secrets_of(document: &Value) -> Vec<String> {
+    let of = |(name, value): (&String, &Value)| match value {
+        Value::String(text) if is_secret(name) && text.len() >= SECRET_BYTES_MIN => vec![text.clone()],
+        value => secrets_of(value),
+    };
+    match document {
+        Value::Object(fields) => fields.iter().flat_map(of).collect(),
+        Value::Array(values) => values.iter().flat_map(secrets_of).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether what has this name is a secret.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["secret", "token", "password", "passphrase", "recovery_key"].iter().any(|word| name.contains(word))
+}
+
+/// None of the places, each with its name, says one of the secrets, in whatever form.
+#[track_caller]
+pub fn assert_discreet(places: &[(String, Vec<u8>)], secrets: &[String]) {
+    let forms: Vec<_> = secrets.iter().flat_map(|secret| forms(secret)).collect();
+    for (place, bytes) in places {
+        for form in &forms {
+            let found = bytes.windows(form.len()).any(|window| window == form.as_bytes());
+            assert!(!found, "{place} says a secret");
+        }
+    }
+}
+
+/// How a secret may be written: as it is, as bytes, and as it stands in addresses and headers.
+fn forms(secret: &str) -> [String; 5] {
+    let percent = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    let bytes = secret.as_bytes();
+    [
+        secret.to_owned(),
+        data_encoding::HEXLOWER.encode(bytes),
+        // Its end depends on what follows.
+        data_encoding::BASE64_NOPAD.encode(&bytes[..bytes.len() / 3 * 3]),
+        bytes.iter().map(|byte| percent(*byte)).collect(),
+        // A list of numbers, as Rust's `{:?}` has bytes.
+        format!("{bytes:?}").trim_matches(['[', ']']).to_owned(),
+    ]
+}
+
+/// Files below `directory`, apart from the one that is there for credentials; larger ones are data.
+pub fn files_below(directory: &Path, largest_bytes: u64, places: &mut Vec<(String, Vec<u8>)>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+        if kind.is_dir() {
+            files_below(&path, largest_bytes, places);
+        } else if kind.is_file()
+            && path.file_name() != Some(OsStr::new("logins.json"))
+            && path.metadata().is_ok_and(|it| it.len() <= largest_bytes)
+        {
+            places.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()));
+        }
+    }
+}
+
+/// The command lines of the product's processes.
+pub fn command_lines() -> Vec<(String, Vec<u8>)> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let line = |process: std::fs::DirEntry| {
+        let program = std::fs::read_link(process.path().join("exe")).ok()?;
+        program.file_name()?.to_str()?.starts_with("holdall").then_some(())?;
+        let line = std::fs::read(process.path().join("cmdline")).ok()?;
+        Some((format!("the command line of {}", program.display()), line))
+    };
+    processes.filter_map(line).collect()
+}
