@@ -6,7 +6,7 @@
 //!
 //! A directory that is gone (an unplugged disk) is unreachable, never empty: nothing is created in its place, and
 //! where a disk was unmounted under us the bare mount point is told from the store by its family.json. One that hangs, as a
-//! network file system does whose server is gone, is unreachable too ([`patience`]).
+//! network file system does whose server is gone, is unreachable too.
 
 mod patience;
 
