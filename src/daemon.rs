@@ -1,6 +1,6 @@
 //! The daemon: keeps the drives of one user, and serves the API on a Unix socket.
 //!
-//! One daemon for each runtime directory ([`succession`]).
+//! One daemon for each runtime directory.
 //!
 //! How it ends decides what becomes of open drives. Asked to *stop* (`holdall daemon stop`, SIGHUP) it hands them over:
 //! the kernel's devices stay, mounts stay mounted and wait, and the next daemon goes on with them; that is an upgrade.
