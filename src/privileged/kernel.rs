@@ -5,6 +5,7 @@ use holdall_fuse::loopdev::{self, LoopError};
 use holdall_nbd::kernel::{Attachment, DeviceIndex, KernelError, Nbd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -101,12 +102,13 @@ pub(super) fn loop_detach(target: &Target) -> Result<(), Refused> {
     })
 }
 
-/// Where the target is mounted, as far as this process sees it.
+/// Where the target is mounted, as far as this process sees it: each place once, in however many containers it is.
 fn mounts_of(target: &Target) -> Vec<super::Holder> {
     let (Ok(mut mounts), Ok(number)) = (mountinfo::read(), target.number()) else { return Vec::new() };
     mounts.extend(elsewhere::find(number).into_iter().flat_map(|elsewhere| elsewhere.mounts));
     let mounts = mounts.into_iter().filter(|mount| mount.number == number);
-    mounts.map(|mount| super::Holder::Mount { path: mount.point }).collect()
+    let places: BTreeSet<_> = mounts.map(|mount| mount.point).collect();
+    places.into_iter().map(|path| super::Holder::Mount { path }).collect()
 }
 
 fn borrow(sockets: &[OwnedFd]) -> Result<Vec<BorrowedFd<'_>>, Refused> {
