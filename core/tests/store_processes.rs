@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 fn racer() {
     let path = std::env::var_os(STORE).expect("the test that runs this says where the store is");
     let store = FileStore::new(path.into());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let [name, etag, stamp, len] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
