@@ -267,7 +267,7 @@ async fn publish(
     let name = head::name(fork.drive);
     let body = Bytes::from(head.encode(objects.sealer()));
     let put = match store.put(&name, body.clone(), When::Absent).await {
-        // Of an earlier try, which names another root.
+        // Of an earlier try, which names another root. What is there decides, below; only that something is there is asked here.
         Err(StoreError::Precondition { .. }) => immutable::holds(store, &name, &body).await.map(drop),
         put => put.map(drop),
     };

@@ -28,7 +28,8 @@ impl Pause {
     }
 
     /// Does what may be done over and over, such as putting an immutable object: it is cut off when pushing is switched off, and done
-    /// anew once it is on again. Given up where somebody waits for an answer meanwhile.
+    /// anew once it is on again. Given up where somebody waits for an answer meanwhile. A put that was cut off may still arrive: it has the same
+    /// bytes under the same name, and where the next one got another name it is garbage. No root names it before all are there.
     pub async fn unless_on<F: Future>(&self, work: impl Fn() -> F) -> Result<F::Output, PushError> {
         loop {
             tokio::select! { biased;
