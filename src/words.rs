@@ -1,5 +1,6 @@
 //! How errors are worded for people, here and in the daemon.
 
+use holdall_core::store::url::UrlError;
 use std::io;
 
 /// What the system says, without the number that means nothing to people.
@@ -17,6 +18,19 @@ pub fn sentence(text: &str) -> String {
     let capital = rest.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
     let dot = if text.trim_end().ends_with(['.', '?', '!']) { "" } else { "." };
     format!("{capital}{}{dot}", rest.as_str())
+}
+
+/// What is wrong with a store's address, and what to do.
+pub fn address(error: &UrlError) -> (String, &'static str) {
+    match error {
+        UrlError::Scheme { .. } | UrlError::Relative { .. } | UrlError::Malformed { .. } => {
+            (sentence(&error.to_string()), "Correct the address.")
+        }
+        UrlError::Secret => (
+            "An address holds no user and no password.".to_owned(),
+            "Leave them out of it, and give them with holdall store login.",
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -65,7 +65,9 @@ impl Daemon {
     /// Asks, and returns once the answer has begun.
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
-        self.told.borrow_mut().extend(body.into_iter().flat_map(discreet::secrets_of));
+        self.told
+            .borrow_mut()
+            .extend(discreet::noted(body.into_iter().flat_map(discreet::secrets_of).collect()));
         let body = body.map(Value::to_string).unwrap_or_default();
         // HTTP/1.0 ends a body by closing the connection: no chunks to take apart.
         let request = format!("{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len());

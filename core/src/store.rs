@@ -108,12 +108,10 @@ pub enum StoreError {
         reason: String,
     },
     /// What should hold the store's objects is not there. It may come back; before there is a drive in it, the address is wrong.
-    #[error("the store cannot be reached: there is no bucket {bucket} at {host}")]
-    NoBucket {
-        /// Its name.
-        bucket: String,
-        /// The server, as a person knows it.
-        host: String,
+    #[error("the store cannot be reached: there is no {place}")]
+    NoPlace {
+        /// What it is, its name, and where that should be, as a person knows it: `bucket photos at s3.example.org`.
+        place: String,
     },
     /// What should hold the store's objects is elsewhere: the address is wrong.
     #[error("the store cannot be reached: {reason}")]
@@ -163,7 +161,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Unreachable { .. }
-            | StoreError::NoBucket { .. }
+            | StoreError::NoPlace { .. }
             | StoreError::Elsewhere { .. }
             | StoreError::Busy { .. }
             | StoreError::Full { .. }

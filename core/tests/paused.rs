@@ -6,7 +6,7 @@
 mod bench;
 
 use async_trait::async_trait;
-use bench::layer::{Layer, Layered};
+use bench::layer::{Layer, Layered, away};
 use bench::{Bench, run};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A put takes so long, however many there are.
@@ -34,6 +34,7 @@ struct Slow {
     store: SimStore,
     /// Puts that have begun.
     begun: AtomicU32,
+    is_away: AtomicBool,
 }
 
 #[async_trait]
@@ -45,6 +46,9 @@ impl Layer for Slow {
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         self.begun.fetch_add(1, Relaxed);
         tokio::time::sleep(PUT).await;
+        if self.is_away.load(Relaxed) {
+            return Err(away());
+        }
         self.store.put(name, body, when).await
     }
 }
@@ -57,7 +61,11 @@ struct Pushing {
 impl Pushing {
     /// Something to push.
     async fn begin(bench: &Bench) -> Self {
-        let store = Arc::new(Layered(Slow { store: bench.store.clone(), begun: AtomicU32::new(0) }));
+        let store = Arc::new(Layered(Slow {
+            store: bench.store.clone(),
+            begun: AtomicU32::new(0),
+            is_away: AtomicBool::new(false),
+        }));
         let write = Access::Write { over_others: false, mounted: false };
         let volume = bench.open_on(store.clone(), 0, write).await.unwrap();
         for block in 0..BLOCKS {
@@ -171,6 +179,27 @@ fn who_waits_for_an_upload_that_is_switched_off_is_told_at_once() {
         pushing.assert_silent(&bench).await;
         pushing.set_paused(false);
         pushing.sync().await.unwrap();
+        pushing.volume.shut_down().await.unwrap();
+        assert_all_there(&bench).await;
+    });
+}
+
+#[test]
+fn what_is_switched_off_has_no_trouble_with_a_store_that_is_away() {
+    let bench = Bench::new();
+    run(async {
+        let pushing = Pushing::begin(&bench).await;
+        pushing.store.is_away.store(true, Relaxed);
+        let mut state = pushing.volume.pusher().unwrap().state();
+        state.wait_for(|state| state.trouble.is_some()).await.unwrap();
+        pushing.set_paused(true);
+        pushing.assert_silent(&bench).await;
+        // It comes back with what it is about.
+        pushing.set_paused(false);
+        state.wait_for(|state| state.trouble.is_some()).await.unwrap();
+        pushing.store.is_away.store(false, Relaxed);
+        pushing.sync().await.unwrap();
+        assert!(state.borrow().trouble.is_none());
         pushing.volume.shut_down().await.unwrap();
         assert_all_there(&bench).await;
     });

@@ -30,6 +30,8 @@ const RACES_LIMIT: u32 = 32;
 
 /// How often a detach looks whether the device is gone: it waits for others (udev's blkid) to close it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+/// What the kernel counts sizes in, whatever the device's own sectors are.
+const SECTOR_BYTES: u64 = 512;
 
 /// Why a loop device could not be attached, detached or found.
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +140,14 @@ pub fn resize(path: &Path, backing: &Path) -> Result<u64, LoopError> {
     let device = open(path, OFlags::RDONLY)?;
     ioctl::set_capacity(&device).map_err(system("LOOP_SET_CAPACITY", path))?;
     Ok(size)
+}
+
+/// How large the kernel takes the device for.
+pub fn size_bytes(path: &Path) -> io::Result<u64> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let sectors = std::fs::read_to_string(Path::new("/sys/block").join(name).join("size"))?;
+    let sectors: u64 = sectors.trim().parse().map_err(io::Error::other)?;
+    Ok(sectors * SECTOR_BYTES)
 }
 
 /// The loop devices over `backing`, by the name under which the kernel has it; the file is not touched, so that a dead

@@ -48,6 +48,12 @@ pub enum AttachError {
         /// Why.
         why: Unfit,
     },
+    /// The loop device has its old size.
+    #[error("{} did not take the drive's new size", device.display())]
+    NotGrown {
+        /// The device.
+        device: PathBuf,
+    },
     /// A version without a file system can only be looked at as a block device.
     #[error("there is no file system on this version of the drive")]
     NoFileSystem,
@@ -99,6 +105,11 @@ impl AttachError {
                 Code::Failed,
                 "Your files are safe; the drive is as it was.",
                 "Try again; then run `holdall doctor`.",
+            ),
+            AttachError::NotGrown { .. } => (
+                Code::Failed,
+                "Your files are safe; there is no more room for them yet.",
+                "Close and open the drive: then the file system takes all of it.",
             ),
             AttachError::MountPoint { .. } => (
                 Code::Usage,

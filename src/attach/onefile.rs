@@ -19,9 +19,13 @@ pub(super) struct Disk {
     disk: Option<OneFileDisk>,
     /// Where it is mounted.
     directory: PathBuf,
-    /// Whether the loop device refuses writes.
-    read_only: bool,
+    /// What it serves.
+    device: Arc<dyn BlockDevice>,
 }
+
+/// How often, and after what pause, the loop device is asked to take the drive's size.
+const RESIZE_TRIES: u32 = 40;
+const RESIZE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The drive's loop devices, of which there is one at most, unless a daemon died while it made one, and the next was
 /// faster. The disk's file is not touched.
@@ -45,10 +49,9 @@ pub(super) fn attach(
         .mode(0o700)
         .create(&directory)
         .map_err(|error| AttachError::io("make", &directory, error))?;
-    let read_only = device.geometry().read_only;
-    let disk = OneFileDisk::mount(&directory, device, &Options::default(), site.runtime.clone())?;
+    let disk = OneFileDisk::mount(&directory, device.clone(), &Options::default(), site.runtime.clone())?;
     site.done(Step::DiskMounted);
-    let disk = Disk { disk: Some(disk), directory, read_only };
+    let disk = Disk { disk: Some(disk), directory, device };
     disk.keep(site)?;
     site.done(Step::Kept);
     let target = disk.make_loop(site)?;
@@ -71,9 +74,9 @@ pub(super) fn reattach(
     let clean = std::mem::replace(&mut handover.clean, false);
     put(site, &handover)?;
     handover.clean = clean;
-    let read_only = device.geometry().read_only;
-    let disk = match OneFileDisk::resume(handover, device, &Options::default(), site.runtime.clone()) {
-        Ok(disk) => Disk { disk: Some(disk), directory, read_only },
+    let options = Options::default();
+    let disk = match OneFileDisk::resume(handover, device.clone(), &options, site.runtime.clone()) {
+        Ok(disk) => Disk { disk: Some(disk), directory, device },
         Err(OneFileError::Over(_) | OneFileError::CannotResend { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
@@ -129,16 +132,29 @@ impl Disk {
 
     fn make_loop(&self, site: &Site) -> Result<Target, AttachError> {
         let backing = self.file();
-        let file = site.deputy.open_disk(&backing, self.read_only, DEVICE_DEADLINE)?;
-        let operation = Privileged::LoopAttach { backing: backing.clone(), read_only: self.read_only };
+        let read_only = self.device.geometry().read_only;
+        let file = site.deputy.open_disk(&backing, read_only, DEVICE_DEADLINE)?;
+        let operation = Privileged::LoopAttach { backing: backing.clone(), read_only };
         let made = site.deputy.perform(&operation, &[file.as_fd()], DEVICE_DEADLINE)?;
         let Outcome::Device(device) = made else { return Err(AttachError::Confused) };
         site.done(Step::DeviceMade);
         Ok(Target { device, proof: Proof::Backing(backing) })
     }
 
+    /// Has the loop device take the size that the drive has now. Where a write to the disk's file ends at the same moment, the kernel drops
+    /// the size that it was told, without a word: so it is looked at, and asked for once more.
     pub(super) fn resize(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
-        Ok(site.perform(&Privileged::LoopResize { target: target.clone() }, DEVICE_DEADLINE)?)
+        let wanted = self.device.geometry().size_bytes;
+        for _ in 0..RESIZE_TRIES {
+            site.perform(&Privileged::LoopResize { target: target.clone() }, DEVICE_DEADLINE)?;
+            let size = loopdev::size_bytes(&target.device)
+                .map_err(|error| AttachError::io("look at the size of", &target.device, error))?;
+            if size >= wanted {
+                return Ok(());
+            }
+            std::thread::sleep(RESIZE_PAUSE);
+        }
+        Err(AttachError::NotGrown { device: target.device.clone() })
     }
 
     pub(super) fn detach(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {

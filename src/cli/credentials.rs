@@ -5,7 +5,9 @@ use crate::api::StoreCredentials;
 use crate::cli::failure::CliError;
 use crate::cli::secrets::read_text;
 use crate::cli::terminal;
+use crate::words::address;
 use forms::{Kind, parse};
+use holdall_core::store::url::StoreUrl;
 use std::path::Path;
 
 mod forms;
@@ -25,6 +27,11 @@ pub struct Given<'a> {
 impl Given<'_> {
     /// Credentials, if any are given.
     pub fn read(&self, url: &str) -> Result<Option<StoreCredentials>, CliError> {
+        // What credentials look like goes by what they are for.
+        StoreUrl::parse(url).map_err(|error| {
+            let (message, action) = address(&error);
+            CliError::usage(message, action)
+        })?;
         match (self.file, self.profile) {
             (None, None) => Ok(None),
             (None, Some(profile)) => Ok(Some(StoreCredentials::S3Profile { profile: profile.to_owned() })),

@@ -5,7 +5,7 @@ use super::limits::Waits;
 use super::registry::{Config, Registry};
 use super::status::{Phase, Shown};
 use super::stores::renewable::Renewable;
-use super::stores::{FamilyStore, Stores};
+use super::stores::{self, FamilyStore, Stores};
 use crate::api::{ActivityKind, Code, Failure};
 use crate::attach::Site;
 use crate::attach::doctor::{KnownDrive, Service};
@@ -209,8 +209,9 @@ impl Drive {
     /// The store, and the keys.
     pub(super) async fn unlock(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
+        let url = stores::parse(&self.store_url())?;
         let FamilyStore { reached, store, family } =
-            self.stores.family(&self.store_url(), &self.meter()).await?;
+            self.stores.family_of(&url, &self.meter(), failure::known_family).await?;
         self.has_reached(reached);
         let is_known = {
             let config = self.config.lock();

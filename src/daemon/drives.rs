@@ -304,8 +304,9 @@ impl Drives {
 
     async fn add_from(&self, url: &StoreUrl, request: api::Add) -> Result<api::Created, Failure> {
         let secret = secret(request.secrets)?;
+        let there = self.stores.family_of(url, &Meter::default(), failure::new_family).await;
         let FamilyStore { store, family, .. } =
-            self.stores.family_of(url, &Meter::default(), failure::new_family).await?;
+            there.map_err(|failure| failure::at_new_store(failure, url))?;
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
         let heads = found::drives_here(&store, &unlocked, &request.name).await?;
         let drive = match (&heads[..], &request.drive) {

@@ -2,7 +2,7 @@
 //! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
 
 use crate::api::{Code, Failure};
-use crate::words::why;
+use crate::words::{address, why};
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
 use holdall_core::format::FormatError;
@@ -85,10 +85,10 @@ pub fn store(error: &StoreError) -> Failure {
             SAFE_HERE,
             "Check the connection or plug the disk in. Work resumes by itself.",
         ),
-        // Buckets come back, and those that do not are told from those that never were by whoever knows that.
-        StoreError::NoBucket { bucket, host } => failure(
+        // They come back, and those that do not are told from those that never were by whoever knows that.
+        StoreError::NoPlace { place } => failure(
             Code::Offline,
-            format!("The store cannot be reached: there is no bucket {bucket} at {host}."),
+            format!("The store cannot be reached: there is no {place}."),
             SAFE_HERE,
             "If it was deleted, create it again, or bring it back from a backup. Work resumes by itself.",
         ),
@@ -441,10 +441,6 @@ pub fn drive(error: &DriveError) -> Failure {
 
 /// Errors of store addresses.
 pub fn url(error: &UrlError) -> Failure {
-    match error {
-        UrlError::Scheme { .. }
-        | UrlError::Relative { .. }
-        | UrlError::Malformed { .. }
-        | UrlError::Secret => usage(format!("{error}.")),
-    }
+    let (message, action) = address(error);
+    failure(Code::Usage, message, NOTHING_CHANGED, action)
 }

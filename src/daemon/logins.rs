@@ -148,17 +148,18 @@ impl Drives {
                 "They were not kept, and nothing was changed.",
                 "Check the access key or the password, and that it may list and read what is at this address.",
             )),
-            Err(error @ (StoreError::NoBucket { .. } | StoreError::Elsewhere { .. })) => {
+            Err(error @ (StoreError::NoPlace { .. } | StoreError::Elsewhere { .. })) => {
                 Err(failure::new_store(&error))
             }
             Err(error) => {
                 let failure = failure::store(&error);
                 let action = "Check the address and the connection, or keep them untried with --no-check.";
-                Err(Failure {
+                let failure = Failure {
                     consequence: "They were not kept, and nothing was changed.".into(),
                     action: action.into(),
                     ..failure
-                })
+                };
+                Err(failure::at_new_store(failure, url))
             }
         }
     }

@@ -320,11 +320,16 @@ fn of_engine(status: &VolumeStatus, paused: Option<&str>) -> (DriveState, Option
     let per_mille = status.journal_bytes * 1000 / status.journal_limit_bytes.max(1);
     let filling = (per_mille >= JOURNAL_WARNS)
         .then(|| format!("the journal is {} % full; at 100 % writes wait for uploads", per_mille / 10));
+    // Why it fills is what a person can do something about.
+    let because = |why: &str| match &filling {
+        Some(filling) => Some(format!("{why}; {filling}")),
+        None => Some(why.to_owned()),
+    };
     if let Some(trouble) = push.trouble.as_ref().or(status.pull_trouble.as_ref()) {
-        return (DriveState::Offline, filling.or_else(|| Some(trouble.clone())));
+        return (DriveState::Offline, because(trouble));
     }
     if let Some(why) = paused {
-        return (DriveState::Paused, filling.or_else(|| Some(why.to_owned())));
+        return (DriveState::Paused, because(why));
     }
     if !status.has_metadata {
         return (

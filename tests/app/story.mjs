@@ -6,9 +6,9 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { dialog } from './keys.mjs';
 import { Machine } from './machine.mjs';
-import { accessible, go, invalid, narrow, open, step, until } from './steps.mjs';
+import { accessible, given, go, invalid, narrow, open, step, until } from './steps.mjs';
 
-const PASSPHRASE = 'tangerine paperclip';
+const PASSPHRASE = given('tangerine paperclip');
 const MB = 1024 * 1024;
 
 /** A file that is on the disk when this returns. */
@@ -136,7 +136,7 @@ export async function wizard(page, all, shot) {
     await page.getByRole('heading', { name: 'Write down the recovery key' }).waitFor();
     const groups = await page.locator('ol.groups code').allTextContents();
     assert.ok(groups.length >= 6, groups.join());
-    all.recovery = groups.join('-');
+    all.recovery = given(groups.join('-'));
     await accessible(page, 'wizard, recovery key');
     await shot('add-recovery-key');
     // No way leads away from it by accident, and whoever goes all the same finds it again.
@@ -690,7 +690,7 @@ export async function security(page, { a, stand, dir }, shot) {
     await go(page, '#/settings');
     const asked = await dialog(page, region.getByRole('button', { name: 'Change passphrase' }), 'Change passphrase');
     await asked.getByLabel('Drive').selectOption('work');
-    await asked.getByLabel('New passphrase').fill('marmalade');
+    await asked.getByLabel('New passphrase').fill(given('marmalade'));
     await asked.getByLabel('Repeat passphrase').fill('marmelade');
     const verb = asked.getByRole('button', { name: 'Change passphrase' });
     assert.ok(await verb.isDisabled(), 'not the same');

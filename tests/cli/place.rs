@@ -1,11 +1,15 @@
 //! A computer for one test: its directories, a copy of `holdall`, and what to run as holdalld.
 
 use crate::fake::{Fake, Reply};
+use holdall_servers::secrets;
 use serde_json::Value;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
+
+/// In each passphrase and password of these tests.
+pub const SECRET: &str = "hunter";
 
 pub struct Place {
     /// Short paths: a socket's may have 108 bytes.
@@ -44,6 +48,8 @@ impl Place {
 
     /// A file with this content.
     pub fn file(&self, name: &str, content: &str) -> String {
+        let words = content.split(|c: char| c.is_whitespace() || "=:".contains(c));
+        words.filter(|word| word.contains(SECRET)).for_each(secrets::note);
         std::fs::write(self.path(name), content).unwrap();
         self.path(name).to_str().unwrap().to_owned()
     }
@@ -98,8 +104,13 @@ impl Ran {
 }
 
 impl From<Output> for Ran {
+    /// Nothing that is printed says what was typed, or was in a file.
     fn from(output: Output) -> Ran {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let text = |bytes| {
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(!text.contains(SECRET), "a secret is printed");
+            text
+        };
         Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use discreet::{assert_discreet, is_secret, secrets_in};
+use discreet::{assert_discreet, is_secret, noted, secrets_in, secrets_of};
 use serde_json::Value;
 use std::fmt::Display;
 use std::io::Read;
@@ -145,7 +145,7 @@ impl Machine {
     pub fn secrets(&self) -> Vec<String> {
         let environment = self.environment.iter().filter(|(name, _)| is_secret(name));
         let mut secrets = self.given.lock().unwrap().clone();
-        secrets.extend(environment.map(|(_, value)| value.clone()));
+        secrets.extend(noted(environment.map(|(_, value)| value.clone()).collect()));
         secrets.sort();
         secrets.dedup();
         secrets
@@ -299,7 +299,10 @@ impl Running {
         let output = self.output();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{what}: {errors}");
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+        let told = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        // A recovery key is told once, to whoever makes the drive.
+        noted(secrets_of(&told));
+        told
     }
 
     /// Kills it.

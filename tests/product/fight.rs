@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -388,8 +388,9 @@ fn one_that_was_stopped_for_longer_than_anything_waits_has_lost_too() {
     });
 }
 
-/// A computer that opens the drive whoever has it, and saves and uploads files at once. What it has saved.
-fn write_at_once(machine: &Machine, who: &str, round: usize) -> Vec<String> {
+/// A computer that opens the drive whoever has it, and saves and uploads files at once: the second half of them when `others`, of
+/// two, have it open as well. What it has saved.
+fn write_at_once(machine: &Machine, who: &str, round: usize, others: &AtomicUsize) -> Vec<String> {
     let at = machine.mountpoint().display().to_string();
     let open = ["drive", "open", "d", "--attach", "loop", "--at", &at];
     let mut opened = machine.run(&open);
@@ -405,6 +406,10 @@ fn write_at_once(machine: &Machine, who: &str, round: usize) -> Vec<String> {
     assert!(opened.status.success(), "{}", failure(&opened));
     let mut saved = Vec::new();
     for number in 0..FILES_AT_ONCE {
+        if number == FILES_AT_ONCE / 2 {
+            others.fetch_add(1, Ordering::SeqCst);
+            wait_until("both have it open", || others.load(Ordering::SeqCst) == 2).unwrap();
+        }
         let name = format!("{who}-{round}-{number}");
         write_synced(&machine.mountpoint().join(&name), &name);
         saved.push(name);
@@ -452,9 +457,10 @@ fn of_two_that_write_at_once_where_nothing_keeps_them_apart_both_versions_are_ke
 
     let mut shared: Vec<String> = Vec::new();
     for round in 0..ROUNDS {
+        let open = &AtomicUsize::new(0);
         let saved = thread::scope(|scope| {
             let threads = [(&a, "a"), (&b, "b")]
-                .map(|(machine, who)| scope.spawn(move || write_at_once(machine, who, round)));
+                .map(|(machine, who)| scope.spawn(move || write_at_once(machine, who, round, open)));
             threads.map(|thread| thread.join().unwrap())
         });
         for machine in [&a, &b] {
@@ -463,6 +469,7 @@ fn of_two_that_write_at_once_where_nothing_keeps_them_apart_both_versions_are_ke
         }
         other.open(&["--take-over", "--yes"]);
         assert_has(&other.mountpoint(), &shared);
+        assert!([&a, &b].iter().any(|machine| !forks(machine).is_empty()), "both have won in round {round}");
         for (machine, saved) in [&a, &b].into_iter().zip(&saved) {
             assert_kept(machine, saved, &other.mountpoint());
             let discard = ["drive", "forks", "d", "discard", "1", "--yes"];

@@ -21,6 +21,7 @@ mod keyring;
 mod limits;
 mod networks;
 mod pins;
+mod refusals;
 mod replicas;
 mod requests;
 mod s3;

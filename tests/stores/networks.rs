@@ -142,7 +142,7 @@ fn a_collection_that_is_deleted_under_an_open_drive_is_told_and_may_come_back() 
     let a = Person::new(&bench, "a", &[]);
     crate::webdav::create(&a, &server.url("/d/"));
     a.open();
-    is_deleted(&server.root().join("d"), &a, "Offline", "there is no store at");
+    is_deleted(&server.root().join("d"), &a, "Needs attention", "there is no store at");
 }
 
 /// A certificate that expires, and is renewed.

@@ -66,7 +66,7 @@ fn a_drive_moves_by_way_of_a_bucket_and_no_secret_is_told() {
     for command in [&["store", "login", &nowhere][..], &["store", "test", &nowhere]] {
         let failure = a.refused(&[command, &["--credentials-file", &ini]].concat(), 3, "not_found");
         let message = failure["message"].as_str().unwrap();
-        assert!(message.starts_with("The bucket holdal does not exist at 127.0.0.1"), "{failure}");
+        assert!(message.starts_with("There is no bucket holdal at 127.0.0.1"), "{failure}");
     }
     a.refused(
         &["store", "login", &url.replace("endpoint=", "endpoit="), "--credentials-file", &ini],

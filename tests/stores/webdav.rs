@@ -82,9 +82,9 @@ fn a_collection_in_one_that_is_missing_is_told_and_nothing_is_made() {
         let url = server.url("/no/such/place/");
         let create = ["drive", "create", "d", "--store", &url, "--size", "64M", "--no-encryption"];
         for command in [&["store", "test", &url][..], &create] {
-            let failure = a.refused(command, 5, "offline");
+            let failure = a.refused(command, 3, "not_found");
             let message = failure["message"].as_str().unwrap();
-            assert!(message.contains("no collection that could hold"), "{failure}");
+            assert!(message.starts_with("There is no collection that could hold"), "{failure}");
         }
         assert!(!server.root().join("no").exists());
     }

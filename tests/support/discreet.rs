@@ -1,5 +1,6 @@
 //! What nobody may say: the secrets that a computer was given, looked for in all that it has said and written.
 
+use holdall_servers::secrets;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,7 +12,7 @@ const SECRET_BYTES_MIN: usize = 6;
 pub fn secrets_in(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     if let Ok(document) = serde_json::from_str::<Value>(&text) {
-        return secrets_of(&document);
+        return noted(secrets_of(&document));
     }
     let mut secrets = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with('[')) {
@@ -23,7 +24,13 @@ pub fn secrets_in(file: &Path) -> Vec<String> {
         }
     }
     secrets.retain(|secret| secret.len() >= SECRET_BYTES_MIN);
-    secrets
+    noted(secrets)
+}
+
+/// Whoever runs the tests looks for them in all that these print.
+pub fn noted(found: Vec<String>) -> Vec<String> {
+    found.iter().for_each(|secret| secrets::note(secret));
+    found
 }
 
 /// The secrets in a document.
@@ -48,31 +55,13 @@ pub fn is_secret(name: &str) -> bool {
 /// None of the places, each with its name, says one of the secrets, in whatever form.
 #[track_caller]
 pub fn assert_discreet(places: &[(String, Vec<u8>)], secrets: &[String]) {
-    let forms: Vec<_> = secrets.iter().flat_map(|secret| forms(secret)).collect();
+    let forms: Vec<_> = secrets.iter().flat_map(|secret| secrets::forms(secret)).collect();
     for (place, bytes) in places {
         for form in &forms {
             let found = bytes.windows(form.len()).any(|window| window == form.as_bytes());
             assert!(!found, "{place} says a secret");
         }
     }
-}
-
-/// How a secret may be written: as it is, as bytes, and as it stands in addresses and headers.
-fn forms(secret: &str) -> [String; 5] {
-    let percent = |byte: u8| match byte {
-        byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    let bytes = secret.as_bytes();
-    [
-        secret.to_owned(),
-        data_encoding::HEXLOWER.encode(bytes),
-        // Its end depends on what follows.
-        data_encoding::BASE64_NOPAD.encode(&bytes[..bytes.len() / 3 * 3]),
-        bytes.iter().map(|byte| percent(*byte)).collect(),
-        // A list of numbers, as Rust's `{:?}` has bytes.
-        format!("{bytes:?}").trim_matches(['[', ']']).to_owned(),
-    ]
 }
 
 /// Files below `directory`, apart from the one that is there for credentials; larger ones are data.

@@ -30,14 +30,19 @@ impl Pause {
     /// Does what may be done over and over, such as putting an immutable object: it is cut off when pushing is switched off, and done
     /// anew once it is on again. Given up where somebody waits for an answer meanwhile. A put that was cut off may still arrive: it has the same
     /// bytes under the same name, and where the next one got another name it is garbage. No root names it before all are there.
-    pub async fn unless_on<F: Future>(&self, work: impl Fn() -> F) -> Result<F::Output, PushError> {
+    /// `cut_off` is told each time.
+    pub async fn unless_on<F: Future>(
+        &self,
+        work: impl Fn() -> F,
+        cut_off: impl Fn(),
+    ) -> Result<F::Output, PushError> {
         loop {
             tokio::select! { biased;
                 () = until(&self.is_on, |is_on| !*is_on) => {}
                 () = until(&self.waiting, |waiting| *waiting > 0) => return Err(PushError::Paused),
             }
             tokio::select! { biased;
-                () = until(&self.is_on, |is_on| *is_on) => {}
+                () = until(&self.is_on, |is_on| *is_on) => cut_off(),
                 done = work() => return Ok(done),
             }
         }

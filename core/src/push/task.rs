@@ -312,7 +312,9 @@ impl Task {
     }
 
     async fn put_unless_paused(&self, packed: Packed) -> Result<(TailSegment, Directory), PushError> {
-        let put = self.pause.unless_on(|| self.put(packed.clone())).await?;
+        // Nothing is tried any more, so there is no trouble with it.
+        let cut_off = || self.committer.no_trouble();
+        let put = self.pause.unless_on(|| self.put(packed.clone()), cut_off).await?;
         Ok(self.was_put(put))
     }
 

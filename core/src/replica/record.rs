@@ -1,6 +1,7 @@
 //! Records of what a replica has.
 
 use crate::format::head::Head;
+use crate::seal::Sealer;
 use crate::store::{Store, StoreError};
 use crate::units::Epoch;
 use std::collections::BTreeMap;
@@ -27,6 +28,11 @@ pub(super) fn name(head: &Head) -> String {
 pub(super) fn epoch(name: &str) -> Option<Epoch> {
     let version = name.rsplit_once('/')?.1;
     u64::from_str_radix(version.split('-').next()?, 16).ok().map(Epoch)
+}
+
+/// Whether the record can be read: one that a broken put has left cannot.
+pub(super) async fn opens(store: &dyn Store, sealer: &Sealer, name: &str) -> Result<bool, StoreError> {
+    Ok(Head::decode(sealer, &store.get(name, None).await?.bytes).is_ok())
 }
 
 /// Records of a drive, oldest first.

@@ -239,10 +239,14 @@ impl Replica {
         }
         let records = record::names(&*self.store, head.drive).await?;
         let (name, last) = (record::name(&head), records.last());
-        if last != Some(&name) || self.known.is_some() {
+        let sealer = self.objects.sealer().clone();
+        let is_recorded = last == Some(&name) && record::opens(&*self.store, &sealer, &name).await?;
+        if !is_recorded || self.known.is_some() {
             self.bring(&head).await?;
-            if last.is_none_or(|last| *last < name) {
-                immutable::put(&*self.store, &name, Bytes::from(head.encode(self.objects.sealer()))).await?;
+            if !is_recorded && last.is_none_or(|last| *last <= name) {
+                let opens = |body: &[u8]| Head::decode(&sealer, body).is_ok();
+                let record = Bytes::from(head.encode(&sealer));
+                immutable::put_over_damage(&*self.store, &name, record, opens).await?;
             }
             record::tidy(&*self.store, &records).await;
         }
@@ -327,7 +331,7 @@ impl Replica {
 }
 
 /// Copies an object of `len` bytes, where that is known, after every part of it was opened: what is damaged on its way must not be
-/// taken for a copy. Returns what it was.
+/// taken for a copy. Returns what it was. What a broken put has left under its name is put over.
 async fn copy(
     store: &Arc<dyn Store>,
     objects: &Arc<Objects>,
@@ -345,7 +349,7 @@ async fn copy(
         let reason = format!("it has {} bytes of {len}", body.len());
         return Err(StoreError::Damaged { name, reason }.into());
     }
-    immutable::put(&**store, &name, body).await?;
+    immutable::put_over_damage(&**store, &name, body, |body| open(body).is_ok()).await?;
     progress.send_modify(|progress| progress.behind_bytes = progress.behind_bytes.saturating_sub(len));
     Ok(object)
 }

@@ -87,12 +87,14 @@ impl DavStore {
             return Ok(());
         }
         match self.len_of(family::NAME).await {
-            Err(StoreError::NotFound { .. }) => {
-                let reason = format!("there is no store at {}", self.http.base());
-                Err(StoreError::Unreachable { reason })
-            }
+            Err(StoreError::NotFound { .. }) => Err(self.no_store()),
             len => len.map(drop),
         }
+    }
+
+    /// The error where neither an object nor the family's own is there.
+    fn no_store(&self) -> StoreError {
+        StoreError::NoPlace { place: format!("store at {}", self.http.base()) }
     }
 }
 

@@ -15,22 +15,64 @@ pub async fn put(store: &(impl Store + ?Sized), name: &str, body: Bytes) -> Resu
         Err(StoreError::Precondition { .. }) => {}
         put => return put.map(drop),
     }
+    match other_bytes(store, name, &body).await? {
+        None => Ok(()),
+        Some(_) => Err(taken(name)),
+    }
+}
+
+/// The same, for a copy, which has no other name to go to: what has the name and does not open is what is left of a put that
+/// broke, and is put over. Who else puts there puts these bytes too, so it does not matter who is last.
+pub async fn put_over_damage(
+    store: &(impl Store + ?Sized),
+    name: &str,
+    body: Bytes,
+    opens: impl Fn(&[u8]) -> bool,
+) -> Result<(), StoreError> {
+    match store.put(name, body.clone(), When::Absent).await {
+        Err(StoreError::Precondition { .. }) => {}
+        put => return put.map(drop),
+    }
+    match other_bytes(store, name, &body).await? {
+        None => Ok(()),
+        Some(found) if opens(&found) => Err(taken(name)),
+        Some(_) => store.put(name, body, When::Always).await.map(drop),
+    }
+}
+
+/// What the name stands for, where that is not `body`.
+async fn other_bytes(
+    store: &(impl Store + ?Sized),
+    name: &str,
+    body: &[u8],
+) -> Result<Option<Bytes>, StoreError> {
+    let mut found = None;
     for _ in 0..LOOKS {
-        if holds(store, name, &body).await? {
-            return Ok(());
+        found = Some(there(store, name).await?).filter(|found| found != body);
+        if found.is_none() {
+            break;
         }
     }
-    Err(StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() })
+    Ok(found)
+}
+
+fn taken(name: &str) -> StoreError {
+    StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() }
 }
 
 /// Whether a name that is taken, as the store says, stands for `body`.
 pub async fn holds(store: &(impl Store + ?Sized), name: &str, body: &[u8]) -> Result<bool, StoreError> {
+    Ok(there(store, name).await? == body)
+}
+
+/// What a name that is taken, as the store says, stands for.
+async fn there(store: &(impl Store + ?Sized), name: &str) -> Result<Bytes, StoreError> {
     match store.get(name, None).await {
         Err(StoreError::NotFound { .. }) => {
             let reason = format!("it says that {name} is taken, and has no such object");
             Err(StoreError::Busy { reason, retry_after: None })
         }
-        found => Ok(found?.bytes == body),
+        found => Ok(found?.bytes),
     }
 }
 
@@ -61,5 +103,21 @@ mod tests {
         put(&store, "seg/a", Bytes::from_static(b"a")).await.unwrap();
         let other = put(&store, "seg/a", Bytes::from_static(b"b")).await;
         assert!(matches!(other, Err(StoreError::Damaged { .. })), "{other:?}");
+    }
+
+    #[tokio::test]
+    async fn a_copy_is_put_over_what_does_not_open_and_over_nothing_else() {
+        let store = SimStore::new(1, StoreFaults::default());
+        let copy = async |body: &'static [u8]| {
+            put_over_damage(&store, "seg/a", Bytes::from_static(body), |body| body.starts_with(b"whole"))
+                .await
+        };
+        put(&store, "seg/a", Bytes::from_static(b"wh")).await.unwrap();
+        copy(b"whole").await.unwrap();
+        assert_eq!(store.get("seg/a", None).await.unwrap().bytes, "whole");
+        copy(b"whole").await.unwrap();
+        let other = copy(b"whole too").await;
+        assert!(matches!(other, Err(StoreError::Damaged { .. })), "{other:?}");
+        assert_eq!(store.get("seg/a", None).await.unwrap().bytes, "whole");
     }
 }

@@ -101,6 +101,15 @@ impl StoreUrl {
             _ => Err(UrlError::Scheme { url: without_user(text) }),
         }
     }
+
+    /// Whether it says to ask a server in clear (HTTP without TLS).
+    pub fn is_plain_http(&self) -> bool {
+        match self {
+            StoreUrl::File(_) => false,
+            StoreUrl::S3(s3) => s3.endpoint.as_ref().is_some_and(|endpoint| endpoint.scheme() == "http"),
+            StoreUrl::Dav(dav) => dav.base.scheme() == "http",
+        }
+    }
 }
 
 fn s3(url: &Url) -> Result<S3Url, String> {

@@ -76,6 +76,14 @@ fn unreachable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
+/// What is not there that should hold the store's objects.
+fn no_place<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(error @ StoreError::NoPlace { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn denied<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
         Err(StoreError::Denied { reason } | StoreError::UnknownCredentials { reason }) => {

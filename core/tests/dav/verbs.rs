@@ -10,7 +10,7 @@ async fn every_verb_on_apache_and_nginx() {
     for server in both() {
         // The collection is not there yet; its name and that of the one around it need care.
         let nothing = super::store(&server.url("/H%C3%B6hle%20%26%20100%25/a+b"));
-        let reason = unreachable(nothing.claim("claim/family", 1).await);
+        let reason = no_place(nothing.claim("claim/family", 1).await);
         assert!(reason.contains("no collection that could hold http://127.0.0.1"), "{reason}");
         server.make_directory("Höhle & 100%");
         let store = begun(&server, "/H%C3%B6hle%20%26%20100%25/a+b").await;
@@ -107,17 +107,17 @@ async fn where_the_store_is_gone_nothing_is_missing_and_nothing_begins_anew() {
         std::fs::remove_dir_all(server.root().join("here")).unwrap();
         let body = || Bytes::from_static(b"x");
         let mut reasons = vec![
-            unreachable(store.get(name, None).await),
-            unreachable(store.head(name).await),
-            unreachable(store.list("seg/").await),
-            unreachable(store.delete(name).await),
-            unreachable(store.put("seg/00/x", body(), When::Absent).await),
-            unreachable(store.put("head/00/x", body(), When::Absent).await),
-            unreachable(store.claim("claim/00/1", 1).await),
+            no_place(store.get(name, None).await),
+            no_place(store.head(name).await),
+            no_place(store.list("seg/").await),
+            no_place(store.delete(name).await),
+            no_place(store.put("seg/00/x", body(), When::Absent).await),
+            no_place(store.put("head/00/x", body(), When::Absent).await),
+            no_place(store.claim("claim/00/1", 1).await),
         ];
         let elsewhere = super::store(&server.url("/nowhere/"));
-        reasons.push(unreachable(elsewhere.get(name, None).await));
-        reasons.push(unreachable(elsewhere.put(name, body(), When::Absent).await));
+        reasons.push(no_place(elsewhere.get(name, None).await));
+        reasons.push(no_place(elsewhere.put(name, body(), When::Absent).await));
         for reason in reasons {
             assert!(reason.contains("there is no store at http"), "{reason}");
         }

@@ -45,7 +45,7 @@ pub fn refusals(input: &[u8]) {
             assert!(retry_after.is_none_or(|after| after <= RETRY_AFTER_MAX), "{error:?}");
         }
         StoreError::Unreachable { .. }
-        | StoreError::NoBucket { .. }
+        | StoreError::NoPlace { .. }
         | StoreError::Elsewhere { .. }
         | StoreError::UnknownCredentials { .. }
         | StoreError::Denied { .. }

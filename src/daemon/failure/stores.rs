@@ -9,12 +9,22 @@ use holdall_core::family::FamilyError;
 use holdall_core::map::ReadError;
 use holdall_core::store::StoreError;
 use holdall_core::store::probe::{Report, Rights};
+use holdall_core::store::url::StoreUrl;
 use std::io;
 use std::path::Path;
 
 /// Puts the store's address into an action that says URL, ready to be pasted into a shell.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
     Failure { action: with_address(&failure.action, url), ..failure }
+}
+
+/// The same of a store that no drive is known of: where a server has nothing to say in clear, it may want to be asked otherwise.
+pub fn at_new_store(failure: Failure, url: &StoreUrl) -> Failure {
+    let mut failure = at_store(failure, &url.to_string());
+    if failure.code == Code::Offline && url.is_plain_http() {
+        failure.action += " If the server speaks TLS, its address begins with https://.";
+    }
+    failure
 }
 
 /// Puts the store's address where `text` says URL.
@@ -31,9 +41,9 @@ pub fn quoted(word: &str) -> String {
 /// Errors of a store that no drive is known of: what is not there then is not away, but was never made, or has another address.
 pub fn new_store(error: &StoreError) -> Failure {
     match error {
-        StoreError::NoBucket { bucket, host } => failure(
+        StoreError::NoPlace { place } => failure(
             Code::NotFound,
-            format!("The bucket {bucket} does not exist at {host}."),
+            format!("There is no {place}."),
             NOTHING_CHANGED,
             "Create it, or correct the address.",
         ),
@@ -89,6 +99,21 @@ fn useless_directory(path: &Path, error: &io::Error) -> Failure {
 pub fn new_family(error: &FamilyError) -> Failure {
     match error {
         FamilyError::Read(ReadError::Store(error)) => new_store(error),
+        error => family(error),
+    }
+}
+
+/// The same of a drive that is known here. One whose store holds none any more has lost it, or the address leads elsewhere now; what
+/// is here is not put there anew, which could come between the drive and what is left of it.
+pub fn known_family(error: &FamilyError) -> Failure {
+    match error {
+        FamilyError::None => failure(
+            Code::NotFound,
+            "The store holds nothing of this drive any more.",
+            "What is on this computer is safe, and is not uploaded.",
+            "If the store was emptied, bring it back from a backup; if it is elsewhere, put it back at URL. If the drive has \
+             a replica, that can take its place: holdall drive replica promote NAME.",
+        ),
         error => family(error),
     }
 }

@@ -24,8 +24,7 @@ impl Drives {
         };
         let reached = self.stores().reach(&url, &credentials, &Meter::default())?;
         let described = family::describe(&*reached).await;
-        let family =
-            described.map_err(|error| failure::at_store(failure::new_family(&error), &url.to_string()))?;
+        let family = described.map_err(|error| failure::at_new_store(failure::new_family(&error), &url))?;
         let store = with_heads(reached, family.mode);
         let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
         let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());

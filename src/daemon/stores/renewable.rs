@@ -87,7 +87,7 @@ fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>) {
             Some(Hindrance::Credentials(format!("the store refuses access: {reason}")))
         }
         Err(
-            error @ (StoreError::Full { .. } | StoreError::NoBucket { .. } | StoreError::Elsewhere { .. }),
+            error @ (StoreError::Full { .. } | StoreError::NoPlace { .. } | StoreError::Elsewhere { .. }),
         ) => Some(Hindrance::Store(error.to_string())),
         // It says nothing of either.
         Err(StoreError::Unreachable { .. } | StoreError::Busy { .. }) => return,

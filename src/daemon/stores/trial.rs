@@ -41,7 +41,7 @@ pub async fn of(
         probed = probe([&*connections[0], &*connections[1]], effort, &now_ms) => probed,
         () = tell => unreachable!("progress is told for ever"),
     };
-    probed.map_err(|error| failure::at_store(failure::new_store(&error), &url.to_string()))
+    probed.map_err(|error| failure::at_new_store(failure::new_store(&error), url))
 }
 
 /// What was tried, for people.

@@ -3,6 +3,7 @@
 //! Who starts them may be root: they change to `nobody` then, and their directories are open to all.
 
 use crate::process::{Process, free_address};
+use crate::secrets;
 use crate::tls::{Authority, Certificate};
 use std::fmt::Write;
 use std::fs::Permissions;
@@ -12,9 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The one user that servers with a sign-in know.
+/// The user who may do all on servers with a sign-in.
 pub const USER: &str = "writer";
-/// The user's password.
+/// Who may look and nothing else, where the sign-in is [`SignIn::Basic`].
+pub const READER: &str = "reader";
+/// Who may not delete, there.
+pub const KEEPER: &str = "keeper";
+/// Everybody's password.
 pub const PASSWORD: &str = "correct horse: battery";
 /// What servers that want a token take.
 pub const TOKEN: &str = "staple.battery-horse_correct";
@@ -161,6 +166,14 @@ fn apache_process(dir: &Path, address: SocketAddr, config: &str) -> Process {
     Process::start(Command::new("/usr/sbin/apache2").arg("-DFOREGROUND").arg("-f").arg(file), address)
 }
 
+/// Who may do what. Those who may not are told what those are told who are not known (401), as Apache does it by itself.
+const MAY_BE_LITTLE: &str = "AuthType Basic
+<RequireAll>
+  Require valid-user
+  Require expr %{REQUEST_METHOD} in {'GET', 'HEAD', 'OPTIONS', 'PROPFIND'} || %{REMOTE_USER} != 'reader'
+  Require expr %{REQUEST_METHOD} != 'DELETE' || %{REMOTE_USER} != 'keeper'
+</RequireAll>";
+
 fn apache_config(
     dir: &Path,
     address: SocketAddr,
@@ -174,13 +187,15 @@ fn apache_config(
         let _ = writeln!(config, "LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so");
     }
     let (sign_in, users) = match sign_in {
-        SignIn::None => ("Require all granted".to_owned(), ""),
+        SignIn::None => ("Require all granted".to_owned(), String::new()),
         SignIn::Basic => {
-            ("AuthType Basic\nRequire valid-user".to_owned(), "writer:{SHA}9GhyoftjpdqzBywCDABhFP4MvCM=\n")
+            let users =
+                [USER, READER, KEEPER].map(|user| format!("{user}:{{SHA}}9GhyoftjpdqzBywCDABhFP4MvCM=\n"));
+            (MAY_BE_LITTLE.to_owned(), users.concat())
         }
         SignIn::Digest => (
             "AuthType Digest\nAuthDigestDomain /\nRequire valid-user".to_owned(),
-            "writer:holdall:c5156d9ae1f9a8bd89aa9d3dc8d59834\n",
+            "writer:holdall:c5156d9ae1f9a8bd89aa9d3dc8d59834\n".to_owned(),
         ),
         // Apache knows no tokens of itself.
         SignIn::Bearer => (
@@ -191,10 +206,11 @@ fn apache_config(
   RewriteRule ^ - [R=401,L]
   Header always set WWW-Authenticate \"Bearer realm=\\\"holdall\\\"\" \"expr=%{{REQUEST_STATUS}} == 401\""
             ),
-            "",
+            String::new(),
         ),
     };
     std::fs::write(dir.join("users"), users).unwrap();
+    [PASSWORD, TOKEN].iter().for_each(|secret| secrets::note(secret));
     let tls = certificate.map_or(String::new(), |Certificate { chain, key }| {
         let [chain, key] = [chain, key].map(|path| path.display());
         format!("SSLEngine on\nSSLCertificateFile {chain}\nSSLCertificateKeyFile {key}\n")

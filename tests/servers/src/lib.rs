@@ -11,6 +11,7 @@ pub mod faults;
 pub mod names;
 pub mod process;
 pub mod s3;
+pub mod secrets;
 mod signing;
 pub mod temporary;
 pub mod tls;

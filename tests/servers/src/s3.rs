@@ -1,6 +1,8 @@
 //! An S3 server with one bucket: versitygw, which checks signatures and keeps the promises of conditional puts under a race.
 
 use crate::process::{Process, free_address};
+use crate::secrets;
+use crate::signing;
 use crate::tls::Certificate;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -14,6 +16,36 @@ pub const BUCKET: &str = "holdall";
 pub const ACCESS_KEY: &str = "holdall-test";
 /// That one's secret.
 pub const SECRET_KEY: &str = "correct-horse-battery-staple";
+
+/// Somebody who may use the bucket of [`S3Server::start_with_users`].
+pub struct User {
+    /// The access key.
+    pub name: &'static str,
+    /// Its secret.
+    pub secret: &'static str,
+    /// What the bucket's policy allows.
+    actions: &'static str,
+}
+
+/// May look, and nothing else.
+pub const READER: User = User {
+    name: "holdall-reader",
+    secret: "glasses-bookmark-lamp",
+    actions: r#""s3:GetObject", "s3:ListBucket""#,
+};
+/// May not delete.
+pub const KEEPER: User = User {
+    name: "holdall-keeper",
+    secret: "attic-basement-shelf",
+    actions: r#""s3:GetObject", "s3:ListBucket", "s3:PutObject""#,
+};
+
+impl User {
+    /// As a store's credentials, in JSON.
+    pub fn credentials(&self) -> String {
+        keys(self.name, self.secret)
+    }
+}
 
 /// A server that runs until this is dropped, and takes what it stores with it.
 pub struct S3Server {
@@ -55,6 +87,35 @@ impl S3Server {
         )
     }
 
+    /// Starts one that knows [`READER`] and [`KEEPER`] too.
+    pub fn start_with_users() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let known = directory.path().join(".users");
+        std::fs::create_dir(&known).unwrap();
+        let server = Self::start_with("http", &["--iam-dir".as_ref(), known.as_ref()], directory);
+        let mut statements = Vec::new();
+        for User { name, secret, actions } in [&READER, &KEEPER] {
+            server.make_user(name, secret);
+            statements.push(format!(
+                r#"{{"Effect": "Allow", "Principal": {{"AWS": ["{name}"]}}, "Action": [{actions}],
+                    "Resource": ["arn:aws:s3:::{BUCKET}", "arn:aws:s3:::{BUCKET}/*"]}}"#
+            ));
+        }
+        let policy = format!(r#"{{"Version": "2012-10-17", "Statement": [{}]}}"#, statements.join(", "));
+        signing::put(server.address(), &format!("/{BUCKET}?policy="), &policy);
+        server
+    }
+
+    fn make_user(&self, name: &str, secret: &str) {
+        secrets::note(secret);
+        let mut command = Command::new(program(NAME).unwrap_or_else(|| NAME.into()));
+        command.arg("admin").args(["--access", ACCESS_KEY, "--secret", SECRET_KEY]);
+        command.arg("--endpoint-url").arg(format!("http://{}", self.address()));
+        command.args(["create-user", "--access", name, "--secret", secret, "--role", "user"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     fn start_with(scheme: &'static str, options: &[&OsStr], directory: TempDir) -> Self {
         std::fs::create_dir(directory.path().join(BUCKET)).unwrap();
         Self { process: process_at(free_address(), options, directory.path()), scheme, directory }
@@ -87,6 +148,7 @@ fn tls(Certificate { chain, key }: &Certificate) -> [&OsStr; 4] {
 }
 
 fn process_at(address: SocketAddr, options: &[&OsStr], directory: &Path) -> Process {
+    secrets::note(SECRET_KEY);
     let mut command = Command::new(program(NAME).unwrap_or_else(|| NAME.into()));
     command.env("ROOT_ACCESS_KEY", ACCESS_KEY).env("ROOT_SECRET_KEY", SECRET_KEY);
     command.arg("--port").arg(address.to_string()).args(["--keep-alive", "--quiet"]).args(options);
@@ -101,7 +163,11 @@ pub fn url(scheme: &str, address: SocketAddr, prefix: &str) -> String {
 
 /// What [`SECRET_KEY`] and the rest are as a store's credentials, in JSON.
 pub fn credentials() -> String {
-    format!(r#"{{"kind": "s3", "access_key": "{ACCESS_KEY}", "secret_key": "{SECRET_KEY}"}}"#)
+    keys(ACCESS_KEY, SECRET_KEY)
+}
+
+fn keys(access: &str, secret: &str) -> String {
+    format!(r#"{{"kind": "s3", "access_key": "{access}", "secret_key": "{secret}"}}"#)
 }
 
 /// Where a program is: on the path, or where packaging/setup installs it.

@@ -1,4 +1,4 @@
-//! Requests to S3 that a proxy changes: each is signed anew, for a server that checks that.
+//! Requests to S3 that are signed here: those that a proxy changes, and those that set a server up.
 
 use crate::faults::http::{Head, read_body};
 use crate::s3::{ACCESS_KEY, SECRET_KEY};
@@ -24,6 +24,20 @@ pub fn serve(
 ) {
     let _ = one(client, upstream, left_out, refuses);
     let _ = client.shutdown(Shutdown::Both);
+}
+
+/// Puts something that is not an object, such as a bucket's policy, in the name of whom the server belongs to.
+pub fn put(server: SocketAddr, target: &str, body: &str) {
+    let len = body.len();
+    let request = format!(
+        "PUT {target} HTTP/1.1\r\nhost: {server}\r\ncontent-length: {len}\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\r\n"
+    );
+    let head = Head::read(&mut request.as_bytes()).unwrap().unwrap();
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.write_all(format!("{}{body}", signed_anew(&head, &[])).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
 }
 
 fn one(

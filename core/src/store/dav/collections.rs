@@ -71,8 +71,6 @@ impl DavStore {
         if collection.is_empty() || self.collections.knows(collection) {
             return Ok(Made::Before);
         }
-        let missing =
-            || StoreError::Unreachable { reason: format!("there is no store at {}", self.http.base()) };
         // The last is what is asked for next.
         let mut open = vec![collection];
         let mut made = Made::Before;
@@ -81,12 +79,11 @@ impl DavStore {
             made = self.mkcol(next).await?;
             if made == Made::NoParent {
                 match names::parent(next) {
-                    Some("") if !may_begin => return Err(missing()),
+                    Some("") if !may_begin => return Err(self.no_store()),
                     Some(parent) => open.push(parent),
                     None => {
-                        let reason =
-                            format!("the server has no collection that could hold {}", self.http.base());
-                        return Err(StoreError::Unreachable { reason });
+                        let place = format!("collection that could hold {}", self.http.base());
+                        return Err(StoreError::NoPlace { place });
                     }
                 }
             } else {
@@ -96,7 +93,7 @@ impl DavStore {
         }
         match open.is_empty() {
             true => Ok(made),
-            false => Err(missing()),
+            false => Err(self.no_store()),
         }
     }
 

@@ -178,7 +178,12 @@ impl Http {
             if answer.status == StatusCode::UNAUTHORIZED {
                 let refused = self.auth.refused(&sent, &answer.headers);
                 answer.drain().await;
-                refused?;
+                match refused {
+                    Err(error @ StoreError::UnknownCredentials { .. }) => {
+                        return Err(self.who_may_not(request, error).await);
+                    }
+                    refused => refused?,
+                }
                 continue;
             }
             self.auth.taken(&sent, &answer.headers);
@@ -189,6 +194,24 @@ impl Http {
         }
         let reason = format!("{} sends requests round in a circle", self.host);
         Err(StoreError::Unreachable { reason })
+    }
+
+    /// What it means that credentials are refused for `request`. Some servers (Apache, unless told otherwise) say the same to those whom
+    /// they do not know and to those who may do less than that: these may still look.
+    async fn who_may_not(&self, request: &Request, refused: StoreError) -> StoreError {
+        if matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PROPFIND") {
+            return refused;
+        }
+        let look = Request::new(Method::HEAD, self.base.clone());
+        let (header, _) = self.auth.header(look.method.as_str(), &look.url);
+        match self.once(&look, &look.url, header).await {
+            Ok(answer) if answer.status != StatusCode::UNAUTHORIZED => {
+                answer.drain().await;
+                let reason = format!("{} does not allow this user to do that (401)", self.host);
+                StoreError::Denied { reason }
+            }
+            Ok(_) | Err(_) => refused,
+        }
     }
 
     /// Where a redirect leads, if that is the same server.

@@ -71,7 +71,7 @@ impl Asked<'_> {
             return StoreError::Full { reason: format!("{host} has no room left in {bucket} ({code})") };
         }
         match code {
-            "NoSuchBucket" => StoreError::NoBucket { bucket: (*bucket).to_owned(), host: (*host).to_owned() },
+            "NoSuchBucket" => StoreError::NoPlace { place: format!("bucket {bucket} at {host}") },
             "InvalidRange" if self.verb == Verb::Read => {
                 let reason = "it is shorter than expected".to_owned();
                 StoreError::Damaged { name: self.name.to_owned(), reason }
@@ -82,6 +82,9 @@ impl Asked<'_> {
             "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
                 self.elsewhere(code, refusal)
             }
+            "InvalidBucketName" => StoreError::Elsewhere {
+                reason: format!("{bucket} is no name that a bucket can have at {host}"),
+            },
             // The body was damaged or cut on its way.
             "RequestTimeout" | "IncompleteBody" | "BadDigest" | "XAmzContentSHA256Mismatch" => {
                 unreachable(format!("the data did not arrive whole at {host} ({code})"))
@@ -316,7 +319,7 @@ mod tests {
         for (status, code, words) in [
             (403, "AccessDenied", "do not allow this in the bucket photos"),
             (403, "", "does not allow this in photos (403)"),
-            (400, "InvalidBucketName", "did not take the request (InvalidBucketName)"),
+            (400, "InvalidArgument", "did not take the request (InvalidArgument)"),
             (501, "NotImplemented", "cannot do this"),
         ] {
             let error = said(Verb::Read, status, code);
