@@ -36,6 +36,9 @@ pub struct Fork {
 pub struct Version {
     /// The device that has written it.
     pub device: String,
+    /// Whether that is this one.
+    #[serde(default)]
+    pub this_device: bool,
     /// When it was uploaded.
     pub committed_at: String,
     /// The size of the block device.

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Card {
     /// Its name on this device.
     pub name: String,
+    /// What kind of place its data lives in.
+    pub kind: String,
     /// How it is.
     pub state: Chip,
     /// Why it is so; null where there is nothing to say.
@@ -21,7 +23,7 @@ pub struct Card {
     pub action: Option<String>,
     /// Where it is mounted.
     pub mountpoint: Option<String>,
-    /// Bytes of the local disk that it takes.
+    /// Of what files on it take, bytes that are on this device: never more than `used_bytes`, where that is known.
     pub local_bytes: u64,
     /// Bytes that files on it take.
     pub used_bytes: u64,
@@ -112,12 +114,13 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     let (consequence, action) = explained(status);
     Card {
         name: status.name.clone(),
+        kind: kind(&status.store),
         state: chip(status),
         reason: reason(status),
         consequence,
         action,
         mountpoint: status.mountpoint.clone(),
-        local_bytes: status.local_bytes(),
+        local_bytes: status.local_file_bytes(),
         used_bytes: status.used_bytes,
         size_bytes: status.size_bytes,
         unsent_bytes,
@@ -145,6 +148,15 @@ pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
     let forks = status.forks.iter().map(|fork| fork.taken_by.as_str());
     let names: Vec<_> = forks.chain(status.holder.iter().map(|holder| holder.name.as_str())).collect();
     status.reason.as_deref().map(|reason| words::sentence(reason, &names))
+}
+
+/// What kind of place a store is in, by its address.
+fn kind(store: &str) -> String {
+    text(match store.split_once("://").map_or("", |(scheme, _)| scheme) {
+        "s3" => "card.kind.s3",
+        "file" => "card.kind.file",
+        _ => "card.kind.dav",
+    })
 }
 
 /// Whether something that is only here is on its way, be the drive open or closed.
@@ -261,6 +273,33 @@ mod tests {
         }
         assert_eq!(of(DriveState::Ready, 0).safe_since.as_deref(), Some("2026-11-20T12:00:00Z"));
         assert_eq!(of(DriveState::Ready, 1).safe_since, None);
+    }
+
+    #[test]
+    fn a_place_is_told_by_its_kind() {
+        for (store, word) in [
+            ("s3://bucket/work?endpoint=https%3A%2F%2Fdav.example", "S3"),
+            ("https://cloud.example/dav/s3", "WebDAV"),
+            ("davs://cloud.example/work", "WebDAV"),
+            ("file:///media/disk", "Folder"),
+        ] {
+            assert_eq!(kind(store), word, "{store}");
+        }
+    }
+
+    #[test]
+    fn no_more_of_the_files_is_here_than_there_is() {
+        const KB: u64 = 1 << 10;
+        let mut status = status("work", DriveState::Ready);
+        let here = |status: &DriveStatus| card(status, Moving::default()).local_bytes;
+        (status.used_bytes, status.cached_bytes, status.cache.metadata_bytes) = (24 * KB, 76 * KB, 56 * KB);
+        assert_eq!(here(&status), 20 * KB);
+        // What was deleted is in the cache yet, and what was saved twice in the journal.
+        (status.cached_bytes, status.unapplied_bytes) = (300 * KB, 40 * KB);
+        assert_eq!(here(&status), 24 * KB);
+        // How full it is a closed drive does not tell.
+        (status.used_bytes, status.unapplied_bytes) = (0, 0);
+        assert_eq!(here(&status), 244 * KB);
     }
 
     #[test]

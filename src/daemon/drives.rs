@@ -18,6 +18,7 @@ use holdall_core::family;
 use holdall_core::format::family::Mode;
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
+use holdall_core::push::Device;
 use holdall_core::store::Store;
 use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
@@ -149,6 +150,11 @@ impl Drives {
     /// The port for browsers.
     pub fn web(&self) -> &Web {
         &self.web
+    }
+
+    /// This device.
+    pub fn device(&self) -> &Device {
+        self.registry.device()
     }
 
     /// What has happened.

@@ -8,7 +8,7 @@ use crate::sizes::format_bytes;
 use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
 use holdall_core::format::root::{Root, Snapshot};
-use holdall_core::push::PushError;
+use holdall_core::push::{Device, PushError};
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Volume, VolumeStatus};
 
@@ -363,10 +363,14 @@ pub fn holder(head: &Head, root: &Root) -> api::Holder {
     api::Holder { name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
 }
 
-/// The version that a HEAD names, for whoever compares it with another.
-pub fn current(head: &Head, root: &Root) -> api::Version {
-    let size_bytes = root.geometry.size_blocks * BLOCK_BYTES;
-    api::Version { device: head.device_name.clone(), committed_at: time(root.committed_ms), size_bytes }
+/// The version that a HEAD names, for whoever compares it with another on this device.
+pub fn current(head: &Head, root: &Root, here: &Device) -> api::Version {
+    api::Version {
+        device: head.device_name.clone(),
+        this_device: head.device == here.id,
+        committed_at: time(root.committed_ms),
+        size_bytes: root.geometry.size_blocks * BLOCK_BYTES,
+    }
 }
 
 /// The version that a HEAD names.

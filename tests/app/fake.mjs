@@ -20,6 +20,7 @@ export function card(index, turn) {
   const name = `drive-${String(index).padStart(3, '0')}`;
   return {
     name,
+    kind: 'S3',
     state: busy ? { word: 'Syncing', tone: 'busy', icon: 'sync' } : { word: 'Ready', tone: 'safe', icon: 'check' },
     reason: null,
     consequence: null,

@@ -31,7 +31,7 @@ export async function wizard(page, all, shot) {
   });
 
   await step('a WebDAV server is tried, by user and password', async () => {
-    const dav = await stand.dav();
+    const dav = (all.dav = await stand.dav());
     const next = page.getByRole('button', { name: 'Continue' });
     await page.getByLabel('WebDAV').check();
     await next.click();
@@ -910,9 +910,10 @@ export async function again(page, all) {
     await go(page, '#/forks');
     const use = await dialog(
       page,
-      page.getByRole('button', { name: 'Use the other version' }),
-      'Use the other version',
+      page.getByRole('button', { name: 'Use the current version' }),
+      'Use the current version',
     );
+    await use.getByText(/as its current version is, of \S+, .*, 512 MiB\. The fork stays here\.$/).waitFor();
     await use.getByRole('button', { name: 'Close and reopen' }).click();
     await use.waitFor({ state: 'detached' });
     assert.ok((await letters()).includes('final.txt') && !(await letters()).includes('draft.txt'));
@@ -937,7 +938,8 @@ export async function again(page, all) {
     await parted(page, all, 'mine.txt', 'theirs.txt');
     const { mountpoint } = await a.status('work');
     await go(page, '#/forks');
-    const use = await dialog(page, page.getByRole('button', { name: 'Use this version' }), 'Use this version');
+    const use = await dialog(page, page.getByRole('button', { name: 'Use this fork' }), 'Use this fork');
+    await use.getByText(/^The fork of \S+ \(this computer\), .*, 512 MiB, becomes a drive of its own/).waitFor();
     await use.getByText('work will be closed for this. Close its files first.').waitFor();
     await use.getByLabel('Name of the drive').fill('work');
     await use.getByText('This computer already has a drive called work.').waitFor();

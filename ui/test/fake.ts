@@ -43,6 +43,7 @@ export function refused(code: Code, message = 'It went wrong.'): Refused {
 export function card(name: string, unsent = 0): Card {
   return {
     name,
+    kind: 'S3',
     state: { word: 'Ready', tone: unsent > 0 ? 'waiting' : 'safe', icon: 'check' },
     reason: null,
     consequence: null,

@@ -28,6 +28,8 @@ describe('the address of a store', () => {
     expect(storeName('https://h/dav/x?ca=/a')).toBe('https://h/dav/x');
     expect(storeName('file:///a%20b')).toBe('file:///a%20b');
     expect(storeName('file:///100%')).toBe('file:///100%');
+    expect(storeName('s3://b/100%?endpoint=http://h')).toBe('s3://b/100% at h');
+    expect(storeName('https://h/100%?ca=/a')).toBe('https://h/100%');
   });
 
   it('is none while something is missing', () => {

@@ -277,7 +277,7 @@ impl Drive {
         let (objects, _) = self.objects().await?;
         let current = core_drive::current(&objects, self.uuid()).await;
         let (head, _, root) = current.map_err(|error| failure::drive(&error))?;
-        Ok(status::current(&head, &root))
+        Ok(status::current(&head, &root, self.registry.device()))
     }
 
     async fn held_elsewhere(&self, error: &OpenError) -> Failure {

@@ -36,7 +36,7 @@ impl Drives {
             found.push(StoreDrive {
                 uuid: head.drive.to_string(),
                 is_fork: is_name_of_fork(&root.name),
-                current: status::current(&head, &root),
+                current: status::current(&head, &root, self.device()),
                 held: head.state == HeadState::Held,
                 known_as: known.map(|known| known.name.clone()),
                 name: root.name,

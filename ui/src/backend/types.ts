@@ -1065,9 +1065,11 @@ export interface components {
              * @description Seconds until everything is uploaded, or what is pinned is here; null where that cannot be trusted.
              */
             eta_s: number | null;
+            /** @description What kind of place its data lives in. */
+            kind: string;
             /**
              * Format: uint64
-             * @description Bytes of the local disk that it takes.
+             * @description Of what files on it take, bytes that are on this device: never more than `used_bytes`, where that is known.
              */
             local_bytes: number;
             /** @description Where it is mounted. */
@@ -2211,6 +2213,11 @@ export interface components {
              * @description The size of the block device.
              */
             size_bytes: number;
+            /**
+             * @description Whether that is this one.
+             * @default false
+             */
+            this_device: boolean;
         };
         /** @description Waits until enough of a file, or of all below a directory, is here. It is pulled from the beginning meanwhile, and not pinned. */
         WaitFor: {

@@ -85,10 +85,17 @@ export function sameLogin(login: string, store: string): boolean {
 /** A store as people read it: the bucket or path, and the server where it is not the usual one. */
 export function storeName(store: string): string {
   if (store.startsWith('file://')) return store;
-  if (!store.startsWith('s3://')) return decodeURI(store.replace(/\?.*$/, ''));
-  const [, bucket = '', query = ''] = /^s3:\/\/([^?]*)\??(.*)$/.exec(store) ?? [];
+  if (!store.startsWith('s3://')) return decoded(store.replace(/\?.*$/, ''));
+  const [address = '', query = ''] = store.split(/\?(.*)/);
   const endpoint = new URLSearchParams(query).get('endpoint')?.replace(/^https?:\/\//, '');
-  return endpoint
-    ? t('store.at', { store: `s3://${decodeURI(bucket)}`, server: endpoint })
-    : `s3://${decodeURI(bucket)}`;
+  return endpoint ? t('store.at', { store: decoded(address), server: endpoint }) : decoded(address);
+}
+
+/** An address as it is read; as it is, where it was never made for reading. */
+function decoded(address: string): string {
+  try {
+    return decodeURI(address);
+  } catch {
+    return address;
+  }
 }
