@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { accessible, go, step, until } from './steps.mjs';
+import { accessible, go, PATIENCE_MS, step, until } from './steps.mjs';
 
 const focused = (page) =>
   page.evaluate(() => {
@@ -85,44 +85,116 @@ export async function dialog(page, button, where) {
   return asked;
 }
 
-export async function keys(page, { a }) {
+/** To the wizard, and to the kind of place that so many arrows lead to. */
+async function begin(page, arrow, kind) {
+  await go(page, '#/drives');
+  await tab(page, 'Add drive');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'Add drive' }).waitFor();
+  await focusComes(page, 'Add drive');
+  await tab(page, /^S3 bucket/);
+  await page.keyboard.press(arrow);
+  assert.ok(await page.getByLabel(kind).isChecked());
+  await tab(page, 'Continue');
+  await page.keyboard.press('Enter');
+}
+
+/** Types it into fields, one after the other; the last one ends with Enter. */
+async function fill(page, fields) {
+  for (const [label, text] of fields) {
+    await tab(page, label);
+    await page.keyboard.press('Control+A');
+    await page.keyboard.type(text);
+  }
+  await page.keyboard.press('Enter');
+}
+
+/** From what the store was found to be to a mounted drive. */
+async function finish(page, { a }, name) {
+  await page
+    .getByText(/can use this store safely|one computer at a time/)
+    .first()
+    .waitFor();
+  await tab(page, 'Continue');
+  await page.keyboard.press('Enter');
+  await fill(page, [
+    ['Name', name],
+    ['Size', '64 MiB'],
+  ]);
+  await tab(page, /^Encrypt everything/);
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await fill(page, [['Mount at', join(a.dir, name)]]);
+  await tab(page, 'Create and open drive');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: `${name} is ready` }).waitFor();
+  assert.equal((await a.status(name)).mountpoint, join(a.dir, name));
+}
+
+/** Another page of the same browser. */
+async function another(page) {
+  const other = await page.context().newPage();
+  other.setDefaultTimeout(PATIENCE_MS);
+  await other.goto(page.url());
+  return other;
+}
+
+async function putAway({ a }, name) {
+  await a.ok('drive', 'close', name, '--wait');
+  await a.ok('drive', 'remove', name, '--yes');
+}
+
+export async function keys(page, all) {
+  const { a, stand } = all;
   await step('a second drive is made by the keyboard alone', async () => {
     await mkdir(join(a.dir, 'disk'));
-    await go(page, '#/drives');
-    await tab(page, 'Add drive');
-    await page.keyboard.press('Enter');
-    await page.getByRole('heading', { level: 1, name: 'Add drive' }).waitFor();
-    await focusComes(page, 'Add drive');
-    await tab(page, /^S3 bucket/);
-    await page.keyboard.press('ArrowUp');
-    assert.ok(await page.getByLabel('Disk or folder').isChecked());
-    await tab(page, 'Continue');
-    await page.keyboard.press('Enter');
-    await tab(page, 'Folder');
-    await page.keyboard.type(join(a.dir, 'disk'));
-    await page.keyboard.press('Enter');
-    await page
-      .getByText(/can use this store safely|one computer at a time/)
-      .first()
-      .waitFor();
-    await tab(page, 'Continue');
-    await page.keyboard.press('Enter');
-    await tab(page, 'Name');
-    await page.keyboard.type('second');
-    await tab(page, 'Size');
-    await page.keyboard.press('Control+A');
-    await page.keyboard.type('64 MiB');
-    await page.keyboard.press('Enter');
-    await tab(page, /^Encrypt everything/);
-    await page.keyboard.press('ArrowDown');
-    await page.keyboard.press('Enter');
-    await tab(page, 'Mount at');
-    await page.keyboard.type(join(a.dir, 'second'));
-    await page.keyboard.press('Enter');
-    await tab(page, 'Create and open drive');
-    await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'second is ready' }).waitFor();
-    assert.equal((await a.status('second')).mountpoint, join(a.dir, 'second'));
+    await begin(page, 'ArrowUp', 'Disk or folder');
+    await fill(page, [['Folder', join(a.dir, 'disk')]]);
+    await finish(page, all, 'second');
+  });
+
+  await step('so is one in a bucket, with a draft that outlives the window', async () => {
+    let other = await another(page);
+    // The arrows go around.
+    await begin(other, 'ArrowDown', 'WebDAV');
+    await tab(other, 'Back', 'Shift+Tab');
+    await other.keyboard.press('Enter');
+    await tab(other, /^WebDAV/);
+    await other.keyboard.press('ArrowUp');
+    await tab(other, 'Continue');
+    await other.keyboard.press('Enter');
+    await tab(other, 'Amazon S3');
+    await other.keyboard.press('ArrowRight');
+    assert.ok(await other.getByLabel('Another S3 server').isChecked());
+    await fill(other, [
+      ['Server address', stand.proxy],
+      ['Bucket', stand.bucket],
+      ['Folder in the bucket', 'third'],
+    ]);
+    await other.close();
+    other = await another(page);
+    await go(other, '#/add');
+    await other.getByText('Your draft is back').waitFor();
+    assert.equal(await other.getByLabel('Folder in the bucket').inputValue(), 'third');
+    await fill(other, [
+      ['Access key ID', stand.access_key],
+      ['Secret access key', stand.secret_key],
+    ]);
+    await finish(other, all, 'third');
+    await other.close();
+    await putAway(all, 'third');
+  });
+
+  await step('and one on a WebDAV server', async () => {
+    await begin(page, 'ArrowDown', 'WebDAV');
+    await fill(page, [
+      ['Address', `${all.dav.address}fourth`],
+      ['User', all.dav.user],
+      ['Password', all.dav.password],
+    ]);
+    await finish(page, all, 'fourth');
+    await putAway(all, 'fourth');
+    await a.ok('store', 'logout', all.dav.address);
   });
 
   await step('a dialog takes the focus, and gives it back', async () => {
