@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { AXE } from './browser.mjs';
 
-const axe = readFileSync(AXE, 'utf8');
+export const AXE_SCRIPT = readFileSync(AXE, 'utf8');
 /** Far longer than anything here takes; whatever is not done by then hangs. */
 export const PATIENCE_MS = Number(process.env.HOLDALL_PATIENCE_MS ?? 90_000);
 
@@ -56,15 +56,20 @@ export const go = async (page, hash) => {
 
 /** No serious violation on this screen, in whatever state it is. */
 export async function accessible(page, where) {
-  await page.evaluate(axe);
+  await page.evaluate(AXE_SCRIPT);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
+  judge(violations, where);
+  assert.deepEqual(page.errors, [], where);
+  return violations.length;
+}
+
+/** Of what axe has found nothing is serious. */
+export function judge(violations, where) {
   const told = violations.map(
     ({ id, impact, nodes }) => `${impact}: ${id}: ${nodes.map((node) => node.html).join(' | ')}`,
   );
   const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
   assert.equal(serious.length, 0, `${where}:\n${told.join('\n')}`);
-  assert.deepEqual(page.errors, [], where);
-  return violations.length;
 }
 
 /** In a narrow window nothing reaches beyond its side. */

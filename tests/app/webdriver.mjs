@@ -1,8 +1,10 @@
-// The app's window, driven by WebKit's own driver (Debian's webkit2gtk-driver): it starts the app, and asks its page.
+// The app's window, driven by tauri-driver with WebKit's own driver behind it (Debian's webkit2gtk-driver): they start the app, and
+// ask its page.
 
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
-import { until } from './steps.mjs';
+import { AXE_SCRIPT, judge, until } from './steps.mjs';
 
 const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';
 
@@ -17,12 +19,12 @@ const freePort = () =>
 
 /** Starts the app, and waits for its page. */
 export async function launch(app, env) {
-  const port = await freePort();
-  const driver = spawn('WebKitWebDriver', [`--port=${port}`, '--host=127.0.0.1'], {
-    // The app lets itself be driven where this says so.
-    env: { ...env, TAURI_WEBVIEW_AUTOMATION: 'true' },
+  const [port, nativePort] = [await freePort(), await freePort()];
+  const driver = spawn('tauri-driver', ['--port', port, '--native-port', nativePort], {
+    env,
     stdio: ['ignore', 'ignore', 'inherit'],
   });
+  const failed = new Promise((_, fail) => driver.on('error', fail));
   const ask = async (method, path, body) => {
     const init = { method, headers: { 'Content-Type': 'application/json' } };
     if (body !== undefined) init.body = JSON.stringify(body);
@@ -31,8 +33,8 @@ export async function launch(app, env) {
     if (!response.ok) throw new Error(`${method} ${path}: ${value.error}: ${value.message}`);
     return value;
   };
-  await until('the driver listens', () => ask('GET', '/status').catch(() => null));
-  const options = { 'webkitgtk:browserOptions': { binary: app, args: [] } };
+  await Promise.race([failed, until('the driver listens', () => ask('GET', '/status').catch(() => null))]);
+  const options = { 'tauri:options': { application: app } };
   const { sessionId } = await ask('POST', '/session', { capabilities: { alwaysMatch: options } });
   const page = new Page((method, path, body) => ask(method, `/session/${sessionId}${path}`, body));
   page.end = async () => {
@@ -72,11 +74,33 @@ class Page {
     return until(`the page says ${text}`, async () => (await this.text()).includes(text));
   }
 
-  /** Clicks what has this text or label, as a person does. */
+  /** Goes to a screen, and waits until it is there. */
+  async go(hash) {
+    await this.evaluate('location.hash = arguments[0]', hash);
+    await until(`there is ${hash}`, () => this.evaluate("return document.querySelector('h1') !== null"));
+  }
+
+  /** No serious violation on this screen, in whatever state it is. */
+  async accessible(where) {
+    await this.evaluate(AXE_SCRIPT);
+    const found = await this.promised("axe.run(document, { resultTypes: ['violations'] })");
+    judge(found.violations ?? assert.fail(`${where}: ${found}`), where);
+  }
+
+  /** Types it into the field with this label, in the place of what is there. */
+  async type(label, text) {
+    const script = `return [...document.querySelectorAll('input')].find(
+      (one) => one.labels[0]?.textContent.trim() === arguments[0]) ?? null;`;
+    const found = await until(`there is ${label}`, () => this.evaluate(script, label));
+    await this.ask('POST', `/element/${found[ELEMENT]}/clear`, {});
+    await this.ask('POST', `/element/${found[ELEMENT]}/value`, { text });
+  }
+
+  /** Clicks what has this text or label, as a person does; of a choice, its name. */
   async click(name) {
     const quoted = JSON.stringify(name);
     const value = `(//dialog[@open] | //body[not(.//dialog[@open])])//*[self::button or self::a or self::label]
-      [normalize-space()=${quoted} or @aria-label=${quoted}]`;
+      [normalize-space()=${quoted} or @aria-label=${quoted} or .//strong[normalize-space()=${quoted}]]`;
     const found = await until(`there is ${name}`, () =>
       this.ask('POST', '/element', { using: 'xpath', value }).catch(() => null),
     );
