@@ -322,6 +322,26 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_drive_that_uploads_interrupts_nobody_until_its_server_is_away() {
+        let mut notices = Notices::default();
+        let mut drive = in_state("work", DriveState::Closed);
+        (drive.draining, drive.unpushed_bytes, drive.mountpoint) = (true, 5 << 20, None);
+        drive.store = NAS[0].1.to_owned();
+        notices.see(s(0), &drive);
+        assert_eq!(notices.take(s(100)), []);
+        (drive.state, drive.draining) = (DriveState::Offline, false);
+        notices.see(s(100), &drive);
+        let told = notices.take(s(120));
+        assert_eq!((told.len(), told[0].title.as_str()), (1, "nas.example:7070 cannot be reached"));
+        // It is back, and all of it is uploaded.
+        (drive.state, drive.draining) = (DriveState::Closed, true);
+        notices.see(s(130), &drive);
+        (drive.draining, drive.unpushed_bytes) = (false, 0);
+        notices.see(s(140), &drive);
+        assert_eq!(notices.take(s(200)), []);
+    }
+
+    #[test]
     fn what_is_the_same_of_several_drives_is_said_once() {
         let mut notices = Notices::default();
         for (name, reason) in [("a", "locked out"), ("b", "locked out"), ("c", "disk full")] {

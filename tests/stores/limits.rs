@@ -73,6 +73,29 @@ fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
 }
 
 #[test]
+fn a_closed_drive_is_told_to_be_uploaded_for_as_long_as_that_goes_on() {
+    let bench = Bench::new();
+    let (_server, _proxy, _url, a) = with_drive(&bench);
+    a.ok(&["limits", "--up", "64K"]);
+    a.open();
+    let file = File::create(a.machine.mountpoint().join("noise")).unwrap();
+    file.write_all_at(&noise(2, 2 << 20), 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    a.ok(&["drive", "close", "d"]);
+    let status = a.ok(&["drive", "status", "d"]);
+    assert_eq!((status["state"].as_str(), status["draining"].as_bool()), (Some("Closed"), Some(true)));
+    assert!(status["unpushed_bytes"].as_u64().unwrap() > 1 << 20, "{status}");
+    let shown = a.reads(&["drive", "status", "d"]);
+    assert!(shown.contains("are still being uploaded"), "{shown}");
+    a.ok(&["limits", "--up", "off"]);
+    let uploaded = || a.ok(&["drive", "status", "d"])["unpushed_bytes"] == 0;
+    wait_until("it is uploaded", uploaded).unwrap();
+    let put_down = || a.ok(&["drive", "status", "d"])["draining"] == false;
+    wait_until("it is put down", put_down).unwrap();
+}
+
+#[test]
 fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
     const BYTES: u64 = 4 << 20;
     const RATE: u64 = 2 << 20;
