@@ -7,6 +7,7 @@ const COMMANDS: &[&str] = &[
     "autostart",
     "call",
     "end_call",
+    "hold",
     "listen",
     "notices",
     "open_folder",

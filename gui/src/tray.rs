@@ -42,6 +42,18 @@ pub struct Leaving {
     pub leave: String,
 }
 
+impl Leaving {
+    /// The question while the window has something that would be lost, whatever else there is to ask about.
+    pub fn holding(lost: String, unsent: Option<Leaving>) -> Leaving {
+        let messages: Vec<_> = std::iter::once(lost).chain(unsent.map(|unsent| unsent.message)).collect();
+        Leaving::new(messages.join("\n\n"))
+    }
+
+    fn new(message: String) -> Leaving {
+        Leaving { message, stay: text("tray.leaving.stay"), leave: text("tray.leaving.leave") }
+    }
+}
+
 impl Entry {
     fn new(id: impl Into<String>, label: impl Into<String>) -> Self {
         Self { id: id.into(), label: label.into(), enabled: true, checked: None, submenu: Vec::new() }
@@ -85,11 +97,8 @@ pub(crate) fn leaving(goes_on: bool, unsent_bytes: u64, is_known: bool) -> Optio
 }
 
 fn question(key: &str, unsent_bytes: u64, is_known: bool) -> Option<Leaving> {
-    (unsent_bytes > 0).then(|| Leaving {
-        message: words::capital(&said(key, &[("size", &words::unsent(unsent_bytes, is_known))])),
-        stay: text("tray.leaving.stay"),
-        leave: text("tray.leaving.leave"),
-    })
+    let size = words::unsent(unsent_bytes, is_known);
+    (unsent_bytes > 0).then(|| Leaving::new(words::capital(&said(key, &[("size", &size)]))))
 }
 
 /// The menu for these drives.
@@ -147,7 +156,7 @@ fn drive(card: &Card) -> Entry {
 #[cfg(test)]
 mod tests {
     use crate::model::tests::status;
-    use crate::{Model, Now, TrayMenu};
+    use crate::{Leaving, Model, Now, TrayMenu};
     use holdall_api::{DriveState, Event};
     use std::time::Duration;
 
@@ -203,6 +212,39 @@ mod tests {
         assert!(leaving.message.contains("keeps uploading"), "{}", leaving.message);
         let waiting = menu(&[("work", DriveState::Paused, 1)], None).leaving.unwrap();
         assert!(waiting.message.contains("uploads are on hold"), "{}", waiting.message);
+    }
+
+    #[test]
+    fn a_closed_drive_that_uploads_is_told_as_that_and_can_be_opened() {
+        let mut status = status("work", DriveState::Closed);
+        (status.unpushed_bytes, status.draining, status.mountpoint) = (5 << 20, true, None);
+        let mut model = Model::default();
+        model.apply(Now(Duration::ZERO), Event::Drive(Box::new(status)));
+        let menu = model.overview().tray;
+        assert_eq!(
+            ids(&menu),
+            ["status", "", "drive:show:work", "", "pause", "window", "settings", "", "quit"]
+        );
+        assert_eq!(
+            (menu.entries[0].label.as_str(), menu.entries[2].label.as_str()),
+            ("Uploading 5 MiB", "work: Closed")
+        );
+        let below: Vec<_> = menu.entries[2].submenu.iter().map(|entry| entry.id.as_str()).collect();
+        assert_eq!(below, ["drive:open:work", "drive:show:work"]);
+        let leaving = menu.leaving.unwrap().message;
+        assert!(
+            leaving.starts_with("5 MiB exist only on this computer. The background service keeps"),
+            "{leaving}"
+        );
+    }
+
+    #[test]
+    fn what_the_window_would_lose_is_asked_about_first() {
+        let alone = Leaving::holding("A key.".to_owned(), None);
+        assert_eq!((alone.message.as_str(), alone.leave.as_str()), ("A key.", "Quit anyway"));
+        let unsent = menu(&[("work", DriveState::Ready, 340 << 20)], None).leaving;
+        let both = Leaving::holding("A key.".to_owned(), unsent).message;
+        assert!(both.starts_with("A key.\n\n340 MiB exist only on this computer."), "{both}");
     }
 
     #[test]

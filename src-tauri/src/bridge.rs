@@ -108,7 +108,7 @@ pub async fn start(paths: &Paths) -> Result<(), Failure> {
 }
 
 /// A failure as the pages show it.
-fn told(error: CliError) -> Failure {
+pub fn told(error: CliError) -> Failure {
     match error {
         CliError::Failed(failure) => failure,
         // These are about what a command prints.

@@ -144,6 +144,12 @@ pub fn tell_page(shell: Shared<'_>, channel: Channel<ToPage>) {
     shell.page.arrived(channel);
 }
 
+/// The page has something that quitting would lose, in a sentence; or has it no more.
+#[command]
+pub fn hold(shell: Shared<'_>, lost: Option<String>) {
+    shell.hold(lost);
+}
+
 /// It was asked, and the answer is to quit.
 #[command]
 pub fn quit(app: AppHandle) {

@@ -3,6 +3,7 @@
 //! It is a client of the daemon like the command line, and has no state of its own: ending it ends neither drives nor
 //! uploads. `commands` is what the pages may ask, `news` is what is listened to, `tray` and `notify` show it.
 
+use holdall::api::Failure;
 use holdall::paths::Paths;
 use instance::{First, Instance};
 use shell::Shell;
@@ -21,6 +22,7 @@ mod instance;
 mod news;
 mod notify;
 mod page;
+mod refusal;
 mod save;
 mod shell;
 mod tray;
@@ -60,31 +62,33 @@ fn main() -> ExitCode {
     }
     match begin(in_background) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("holdall-app: {why}");
+        Err(failure) => {
+            refusal::tell(&failure);
             ExitCode::FAILURE
         }
     }
 }
 
-fn begin(in_background: bool) -> Result<(), String> {
+fn begin(in_background: bool) -> Result<(), Failure> {
     let has_screen = ["WAYLAND_DISPLAY", "DISPLAY"]
         .into_iter()
         .any(|variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty()));
     if !has_screen {
-        return Err(
-            "there is no screen here. `holdall web` shows the same in a browser, also by ssh.".to_owned()
-        );
+        return Err(refusal::no_screen());
     }
     if std::env::var_os(RENDERER_VARIABLE).is_none() {
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var(RENDERER_VARIABLE, "1") };
     }
-    let paths = Paths::from_environment().map_err(|error| error.to_string())?;
-    paths.prepare().map_err(|error| error.to_string())?;
+    let paths = Paths::from_environment().map_err(refusal::no_place)?;
+    paths.prepare().map_err(refusal::no_place)?;
     let claimed = Instance::claim(&paths, !in_background);
-    match claimed.map_err(|error| format!("cannot find out whether it runs already: {error}"))? {
-        Instance::First(first) => run(paths, first, in_background).map_err(|error| error.to_string()),
+    match claimed.map_err(|error| refusal::no_lock(&paths.runtime, &error))? {
+        Instance::First(first) => {
+            // What needs a screen asks for it without looking first whether it answers.
+            gtk::init().map_err(|_| refusal::no_screen())?;
+            run(paths, first, in_background).map_err(|error| refusal::no_window(&error))
+        }
         Instance::Other => Ok(()),
     }
 }
@@ -97,6 +101,7 @@ fn run(paths: Paths, first: First, in_background: bool) -> tauri::Result<()> {
             commands::autostart,
             commands::call,
             commands::end_call,
+            commands::hold,
             commands::listen,
             commands::notices,
             commands::open_folder,

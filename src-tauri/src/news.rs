@@ -3,10 +3,13 @@
 use crate::act;
 use crate::bridge::{self, Heard};
 use crate::notify::Notifier;
+use crate::page::ToPage;
 use crate::shell::{Known, Link, Shell};
 use crate::tray;
+use crate::window;
 use holdall::api::Event;
 use holdall_gui::notices::Notices;
+use holdall_gui::texts::text;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +24,15 @@ pub fn begin(app: &AppHandle, shell: &Arc<Shell>) {
     let notices = Arc::new(Mutex::new(Notices::default()));
     let began = Instant::now();
     tauri::async_runtime::spawn({
+        let app = app.clone();
         let shell = shell.clone();
         let notices = notices.clone();
         async move {
-            // What keeps it from starting is told where it is missed: by the page, which offers to try again.
-            let _ = act::start(&shell).await;
+            // Without it nothing is uploaded, so a person has to know, also where the app begins without a window.
+            if let Err(failure) = act::start(&shell).await {
+                shell.page.tell(ToPage::Failed { title: text("app.failed.start"), failure });
+                window::show(&app);
+            }
             shell.begun.send_replace(true);
             tokio::join!(overview(&shell), events(&shell, &notices, began));
         }

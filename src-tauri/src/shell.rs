@@ -4,7 +4,8 @@ use crate::calls::Calls;
 use crate::page::Page;
 use crate::wishes::Wishes;
 use holdall::paths::Paths;
-use holdall_gui::{Overview, Tone, TrayMenu};
+use holdall_gui::{Leaving, Overview, Tone, TrayMenu};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, watch};
 
@@ -26,6 +27,8 @@ pub struct Shell {
     pub begun: watch::Sender<bool>,
     /// Whether it was asked before quitting, and not answered yet.
     pub asked: AtomicBool,
+    // Held to put it there and to copy it.
+    held: Mutex<Option<String>>,
     tray_is_shown: AtomicBool,
 }
 
@@ -41,7 +44,22 @@ impl Shell {
             known: watch::Sender::new(Known::default()),
             begun: watch::Sender::new(false),
             asked: AtomicBool::new(false),
+            held: Mutex::new(None),
             tray_is_shown: AtomicBool::new(false),
+        }
+    }
+
+    /// The page has something that would be lost by quitting, in a sentence; or has it no more.
+    pub fn hold(&self, lost: Option<String>) {
+        *self.held.lock() = lost;
+    }
+
+    /// What is asked before quitting; `None` where nothing is lost by it.
+    pub fn leaving(&self) -> Option<Leaving> {
+        let unsent = self.known.borrow().menu().leaving;
+        match self.held.lock().clone() {
+            Some(lost) => Some(Leaving::holding(lost, unsent)),
+            None => unsent,
         }
     }
 
@@ -109,6 +127,21 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quitting_asks_while_the_page_holds_something() {
+        let dir = std::path::PathBuf::from("/nowhere");
+        let shell = Shell::new(Paths { state: dir.clone(), cache: dir.clone(), runtime: dir });
+        assert_eq!(shell.leaving(), None);
+        shell.hold(Some("A key.".to_owned()));
+        assert_eq!(shell.leaving().unwrap().message, "A key.");
+        let mut overview = holdall_gui::Model::default().overview();
+        overview.unsent_bytes = 5 << 20;
+        shell.known.send_replace(Known { overview: Some(overview), link: Link::Down });
+        assert!(shell.leaving().unwrap().message.starts_with("A key.\n\n5 MiB existed only"));
+        shell.hold(None);
+        assert!(shell.leaving().unwrap().message.starts_with("5 MiB existed only"));
+    }
 
     #[test]
     fn without_a_daemon_nothing_is_shown_as_it_was() {

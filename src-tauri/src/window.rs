@@ -1,6 +1,7 @@
 //! The window: shown, hidden where there is a tray, and gone with the app where there is none.
 
 use crate::page::ToPage;
+use crate::refusal;
 use crate::shell::Shell;
 use holdall_gui::Leaving;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ const SIZE: (f64, f64) = (1120.0, 760.0);
 /// As narrow as a telephone: the pages have a layout for that.
 const LEAST_SIZE: (f64, f64) = (380.0, 420.0);
 
-/// Shows the window; from any thread. What keeps it from being shown is said on standard error: there is no other place.
+/// Shows the window; from any thread. What keeps it from being shown is said in one that needs less.
 pub fn show(app: &AppHandle) {
     let handle = app.clone();
     let _ = app.run_on_main_thread(move || {
         if let Err(error) = open(&handle) {
-            eprintln!("holdall-app: the window cannot be shown: {error}");
+            refusal::show(&refusal::no_window(&error));
         }
     });
 }
@@ -45,6 +46,7 @@ fn open(app: &AppHandle) -> tauri::Result<()> {
         .on_page_load(move |_, load| {
             if load.event() == PageLoadEvent::Started {
                 shell.page.left();
+                shell.hold(None);
                 shell.calls.end_all();
             }
         })
@@ -57,7 +59,7 @@ fn open(app: &AppHandle) -> tauri::Result<()> {
 enum Closing {
     /// The app stays in the tray.
     Hide,
-    /// It would end, and something is only on this computer.
+    /// It would end, and something is only on this computer, or in the window.
     Ask(Leaving),
     /// It ends.
     End,
@@ -77,8 +79,7 @@ pub fn event(window: &Window, event: &WindowEvent) {
         api.prevent_close();
         let app = window.app_handle();
         let shell = app.state::<Arc<Shell>>();
-        let leaving = shell.known.borrow().menu().leaving;
-        match closing(shell.tray_is_shown(), leaving) {
+        match closing(shell.tray_is_shown(), shell.leaving()) {
             Closing::Hide => drop(window.hide()),
             Closing::Ask(leaving) => ask(app, leaving),
             Closing::End => app.exit(0),
@@ -86,10 +87,9 @@ pub fn event(window: &Window, event: &WindowEvent) {
     }
 }
 
-/// Quits, after asking where something is only on this computer.
+/// Quits, after asking where something is only on this computer, or in the window.
 pub fn quit(app: &AppHandle) {
-    let leaving = app.state::<Arc<Shell>>().known.borrow().menu().leaving;
-    match leaving {
+    match app.state::<Arc<Shell>>().leaving() {
         Some(leaving) => ask(app, leaving),
         None => app.exit(0),
     }

@@ -11,7 +11,8 @@ import { randomBytes } from 'node:crypto';
 import { access, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Machine } from './machine.mjs';
+import { Machine, run } from './machine.mjs';
+import { making, screens as everyScreen } from './making.mjs';
 import { Session } from './session.mjs';
 import { step, until } from './steps.mjs';
 import { save } from './story.mjs';
@@ -36,6 +37,50 @@ function start(env, ...args) {
     child.on('close', (code) => done(code));
   });
 }
+
+/** It cannot begin, and says why in a window of its own. */
+async function refused({ dir, session }) {
+  await step('an app that cannot begin says so in a window', async () => {
+    await writeFile(join(dir, 'note'), '');
+    for (const [variables, why] of [
+      [{ HOLDALL_STATE_DIR: 'here' }, /HOLDALL_STATE_DIR is here, which is not an absolute path/],
+      [{ HOLDALL_RUNTIME_DIR: join(dir, 'note/run') }, /Cannot use .*note\/run: Not a directory/i],
+    ]) {
+      const ended = run(app, [], { env: { ...session.env, ...variables } });
+      await session.shown('Holdall cannot start');
+      await session.close('Holdall cannot start');
+      const { code, err } = await ended;
+      assert.equal(code, 1);
+      assert.match(err, why);
+      assert.match(err, /Nothing was changed: your files, and what is not uploaded yet, stay as they are\./);
+    }
+    const { code, err } = await run(app, [], { env: { ...session.env, DISPLAY: ':9999' } });
+    assert.equal(code, 1);
+    assert.match(err, /There is no screen here\. .* `holdall web`/);
+  });
+
+  await step('a service that cannot be started is told at once, with what to do', async () => {
+    const c = new Machine(dir, 'c');
+    given.add(c);
+    await mkdir(c.env.HOLDALL_STATE_DIR, { recursive: true, mode: 0o700 });
+    await writeFile(join(c.env.HOLDALL_STATE_DIR, 'device.json'), 'nonsense');
+    const page = await launch(app, { ...session.env, ...own(c) });
+    given.add(page);
+    await page.says('The background service could not be started');
+    assert.match(await page.text(), /The background service did not start: it exited with 1\. It said:/);
+    assert.match(await page.text(), /Run `holdall daemon` to see what it does; its log is .*daemon\.log/);
+    await page.accessible('a service that cannot be started');
+    await page.click('Close');
+    await rm(join(c.env.HOLDALL_STATE_DIR, 'device.json'));
+    await page.click('Start');
+    await page.says('No drives yet');
+    await page.accessible('Drives, empty');
+    await page.end();
+  });
+}
+
+/** What makes a computer another one. */
+const own = ({ env }) => Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith('HOLDALL_')));
 
 async function window({ a, session, page, store, screens }) {
   await step('it starts the daemon, and says so in no other way than by working', async () => {
@@ -317,11 +362,14 @@ try {
   await session.start();
   const panel = await session.panel(programs);
   assert.equal(await panel.tell('come'), 'ok');
+  await refused({ dir, session });
   page = await launch(app, session.env);
   given.add(page);
   const screens = process.env.HOLDALL_SCREENS ?? join(dir, 'screens');
-  const all = { a, b, session, panel, page, store: `file://${dir}/store`, screens };
+  const all = { a, b, dir, session, panel, page, store: `file://${dir}/store`, screens };
   await window(all);
+  await everyScreen(all);
+  await making(all);
   await tray(all);
   await daemonDown(all);
   await notices(all);

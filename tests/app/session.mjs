@@ -57,13 +57,14 @@ export class Session {
     return run('wmctrl', args, { env: this.env });
   }
 
-  /** Whether the app's window is on the screen. */
-  async isShown() {
-    return /Holdall$/m.test((await this.#windowManager('-l')).out);
+  /** Whether a window of this title is on the screen: the app's. */
+  async isShown(title = 'Holdall') {
+    const { out } = await this.#windowManager('-l');
+    return out.split('\n').some((line) => line.endsWith(` ${title}`));
   }
 
-  shown() {
-    return until('the window is shown', () => this.isShown());
+  shown(title = 'Holdall') {
+    return until(`${title} is shown`, () => this.isShown(title));
   }
 
   hidden() {
@@ -71,8 +72,8 @@ export class Session {
   }
 
   /** Closes the window by its frame. */
-  async close() {
-    const { code, err } = await this.#windowManager('-c', 'Holdall');
+  async close(title = 'Holdall') {
+    const { code, err } = await this.#windowManager('-c', title);
     if (code !== 0) throw new Error(err);
   }
 

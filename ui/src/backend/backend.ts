@@ -45,6 +45,8 @@ export interface Desktop {
   quit(): Promise<void>;
   /** It is not to quit after all. */
   stay(): Promise<void>;
+  /** Has it ask before it quits, with a sentence on what this page would lose; `null` where that is nothing any more. */
+  hold(lost: string | null): void;
   /** Whether it starts when a person logs in. */
   autostart(): Promise<boolean>;
   setAutostart(on: boolean): Promise<void>;

@@ -91,6 +91,7 @@ export class TauriBackend implements Backend {
     stay: async () => {
       await this.core.invoke('stay');
     },
+    hold: (lost) => void this.core.invoke('hold', { lost }),
     autostart: async () => (await this.core.invoke('autostart')) === true,
     setAutostart: async (on) => {
       await this.#refusing('set_autostart', { on });

@@ -1,6 +1,6 @@
 //! The wizard's state: what was typed, what the store said, and how far the making of the drive is.
 
-import { client, live } from '../app';
+import { backend, client, live } from '../app';
 import { Refused, failureOf } from '../backend/backend';
 import type {
   Created,
@@ -15,6 +15,7 @@ import type {
 import { forget, load, nameFrom, nothingTyped, save, validName, type Draft } from './draft';
 import { parseBytes } from './format';
 import { credentials, sameLogin, storeUrl, wrongPath } from './store-url';
+import { t } from './text';
 
 export const STEPS = ['kind', 'store', 'drive', 'protection', 'place', 'summary'] as const;
 export type Step = (typeof STEPS)[number];
@@ -86,7 +87,13 @@ export class Wizard {
     if (unfinished) return unfinished;
     const made: Wizard[] = [];
     // It may outlive the screen that it is on, and so does what it works out.
-    $effect.root(() => void made.push(new Wizard()));
+    $effect.root(() => {
+      const wizard = new Wizard();
+      made.push(wizard);
+      $effect(() =>
+        backend.desktop?.hold(wizard.tells ? t('quit.recovery', { name: wizard.draft.name.trim() }) : null),
+      );
+    });
     return made[0] as Wizard;
   }
 
