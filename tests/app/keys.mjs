@@ -186,15 +186,16 @@ export async function keys(page, all) {
   });
 
   await step('and one on a WebDAV server', async () => {
+    const address = `${all.dav.address}fourth`;
     await begin(page, 'ArrowDown', 'WebDAV');
     await fill(page, [
-      ['Address', `${all.dav.address}fourth`],
+      ['Address', address],
       ['User', all.dav.user],
       ['Password', all.dav.password],
     ]);
     await finish(page, all, 'fourth');
     await putAway(all, 'fourth');
-    await a.ok('store', 'logout', all.dav.address);
+    await a.ok('store', 'logout', address);
   });
 
   await step('a dialog takes the focus, and gives it back', async () => {
