@@ -178,6 +178,7 @@ async function tray({ a, session, page, panel }) {
 
   await step('what waits is uploaded at once, if that is chosen there', async () => {
     await panel.click('work: Paused/Resume');
+    await until('it goes on', async () => !(await a.status('work')).paused);
     await a.ok('drive', 'sync', 'work');
     // By itself it would be uploaded after half a minute, which proves nothing: on a slow computer it is tried again.
     await until('it was not waited for', async () => {
