@@ -1,0 +1,86 @@
+//! Ahead of readers: how they read, and what is wanted because of that.
+
+use super::Puller;
+use super::neighbours::Neighbours;
+use super::queue::Class;
+use super::streams::{Part, Space, Streams};
+use super::strides::Strides;
+use crate::ext4::{InodeNumber, Walk};
+use crate::units::BlockRange;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How readers go on.
+#[derive(Default)]
+pub(super) struct Patterns {
+    streams: Streams,
+    strides: Strides,
+    neighbours: Neighbours,
+}
+
+impl Puller {
+    /// Programs jump in the file, and read on from there.
+    pub fn note_played(&self, file: InodeNumber) {
+        self.patterns.lock().streams.note_played(file);
+    }
+
+    /// A reader reads blocks that are local, or of which some are `missed`: what follows is pulled ahead of it.
+    pub fn note_read(self: &Arc<Self>, blocks: BlockRange, missed: bool) {
+        if !missed && !self.is_streaming.load(Relaxed) {
+            return;
+        }
+        // While files are being learnt about nobody can say whose these are, and the next read comes soon.
+        let Some(files) = self.files.try_read() else { return };
+        let place = files.file_at(blocks.start);
+        let most = self.blocks_ahead();
+        let drive = BlockRange::new(0, self.map.size_blocks());
+        let (absent, no_more) = {
+            let Patterns { streams, strides, neighbours } = &mut *self.patterns.lock();
+            let (space, part) = match place {
+                Some(at) => {
+                    (Space { file: Some(at.file), end: at.end }, BlockRange::new(at.at, blocks.count()))
+                }
+                None => (Space { file: None, end: drive.end }, blocks),
+            };
+            let step = streams.read(space, part, missed, most);
+            let mut absent = Vec::new();
+            if let Some(want) = step.want {
+                absent = on_drive(&files, want).into_iter().flat_map(|run| self.missing(run)).collect();
+                streams.was_missing(want.blocks.count(), absent.iter().map(BlockRange::count).sum());
+            }
+            let mut next = if step.want.is_none() { strides.read(blocks) } else { Vec::new() };
+            self.is_streaming.store(streams.is_any_open() || !next.is_empty(), Relaxed);
+            let around = place.filter(|_| missed).and_then(|place| neighbours.missed(place, blocks));
+            next.extend(around.filter(|around| around.count() <= most));
+            absent.extend(next.into_iter().flat_map(|next| self.missing(next.intersect(&drive))));
+            let no_more: Vec<_> = step.no_more.into_iter().flat_map(|part| on_drive(&files, part)).collect();
+            (absent, no_more)
+        };
+        drop(files);
+        if absent.is_empty() && no_more.is_empty() {
+            return;
+        }
+        {
+            let mut queue = self.queue.lock();
+            no_more.into_iter().for_each(|range| queue.want_no_more(range));
+            absent.into_iter().for_each(|run| queue.want(Class::ReadAhead, run));
+        }
+        self.pump();
+    }
+
+    /// Blocks ahead of a stream that are of use, and do not push what others read out of a small cache.
+    fn blocks_ahead(&self) -> u64 {
+        /// Of the cache's limit: one part in so many.
+        const AHEAD_SHARE: u64 = 16;
+        let room = self.room.limit() / AHEAD_SHARE / crate::units::BLOCK_BYTES;
+        self.queue.lock().blocks_ahead().min(room)
+    }
+}
+
+/// Where a part lies.
+fn on_drive(files: &Walk, part: Part) -> Vec<BlockRange> {
+    match part.file {
+        None => vec![part.blocks],
+        Some(file) => files.blocks_of(file, part.blocks),
+    }
+}
