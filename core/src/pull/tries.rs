@@ -12,15 +12,31 @@ use tokio::time::Instant;
 pub struct Health {
     /// Why pulls wait or fail; `None` while all is well.
     pub trouble: Option<String>,
-    /// Since when they do.
+    /// Since when they do: since the first of them began, which may have waited long for an answer.
     pub since: Option<Instant>,
+    /// When the store answered last.
+    answered: Option<Instant>,
 }
 
 impl Health {
-    /// Once more no answer came.
-    fn note(&mut self, trouble: String) {
+    /// Once more no answer came, to what was asked at `begun`.
+    fn note(&mut self, trouble: String, begun: Instant) {
+        /// A store that is connected to and says nothing is given up within this. What takes longer is slow, and was
+        /// answering meanwhile.
+        const SILENCE_MAX: Duration = Duration::from_secs(30);
         self.trouble = Some(trouble);
-        self.since.get_or_insert_with(Instant::now);
+        let (answered, now) = (self.answered, Instant::now());
+        self.since.get_or_insert_with(|| {
+            let silent = now.checked_sub(SILENCE_MAX).map_or(begun, |earliest| begun.max(earliest));
+            answered.map_or(silent, |answered| silent.max(answered))
+        });
+    }
+
+    /// The store has answered. Whether it did not before.
+    fn note_answer(&mut self) -> bool {
+        self.answered = Some(Instant::now());
+        self.since = None;
+        self.trouble.take().is_some()
     }
 }
 
@@ -57,6 +73,7 @@ impl Puller {
         let mut backoff = Backoff::new();
         let mut waited = false;
         loop {
+            let begun = Instant::now();
             match self.pull(blocks, sink).await {
                 Ok(()) => {
                     if waited {
@@ -66,12 +83,12 @@ impl Puller {
                 }
                 Err(PullError::Read(error)) if error.is_transient() && backoff.tries() + 1 < tries => {
                     waited = true;
-                    self.health.send_modify(|health| health.note(error.to_string()));
+                    self.health.send_modify(|health| health.note(error.to_string(), begun));
                     self.pause(blocks, backoff.next(crate::retry::hint(&error)), error.is_unreachable())
                         .await;
                 }
                 Err(error) => {
-                    self.health.send_modify(|health| health.note(error.to_string()));
+                    self.health.send_modify(|health| health.note(error.to_string(), begun));
                     return Err(error);
                 }
             }
@@ -109,6 +126,6 @@ impl Puller {
 
     /// The store has answered. (Zeros come without it, and say nothing about it.)
     pub(super) fn is_well(&self) {
-        self.health.send_if_modified(|health| std::mem::take(health) != Health::default());
+        self.health.send_if_modified(Health::note_answer);
     }
 }

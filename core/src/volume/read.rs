@@ -88,7 +88,7 @@ impl Volume {
                 pulled = &mut pull => return Ok(pulled),
                 () = pause => {}
             }
-            let Health { trouble, since } = self.puller.health().borrow().clone();
+            let Health { trouble, since, .. } = self.puller.health().borrow().clone();
             let (Some(trouble), Some(since)) = (trouble, since) else { continue };
             let is_over = since.elapsed() >= AWAY_PATIENCE && begun.elapsed() >= READER_PATIENCE;
             if is_over && self.survey.is_file_data(blocks) {

@@ -19,6 +19,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub mod layer;
+pub mod world;
 
 pub const FAMILY: Uuid = Uuid::from_u128(9);
 pub const GEOMETRY: Geometry =
