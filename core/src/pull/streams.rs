@@ -20,6 +20,9 @@ const STREAMS_MAX: usize = 32;
 const RUN_MIN: u64 = 16;
 /// Who begins a file with so large a read (128 KiB) is taken to go on: programs that look at a file's head read less.
 const BEGINNING_MIN: u64 = 32;
+/// After so many files whose beginning was read, and on in which nobody read, a beginning says nothing: programs that make
+/// thumbnails or an index look at every file.
+const LOOKS_MAX: u32 = 3;
 /// Who has read so much of a file in a row (1 MiB) mostly reads all of it: less may be the kernel's own read-ahead.
 const PIECE: u64 = 256;
 /// After a jump in a film so much is wanted at once (1 MiB): the first pictures from there, which are a quarter of it at 13 Mbit/s.
@@ -73,6 +76,8 @@ pub struct Streams {
     streams: Vec<Stream>,
     /// Files that are films or the like. The newest is the last.
     played: VecDeque<InodeNumber>,
+    /// Beginnings of files that were read since anybody read on behind one.
+    looks: u32,
     reads: u64,
 }
 
@@ -85,6 +90,8 @@ struct Stream {
     next: u64,
     /// Blocks read in a row.
     run: u64,
+    /// Of a beginning of a file, where it ended, until somebody reads on behind it.
+    look: Option<u64>,
     /// Blocks that are wanted ahead, however few were read.
     least: u64,
     /// What was wanted ahead ends here.
@@ -129,12 +136,21 @@ impl Streams {
         let mut step = Step { want: None, no_more: self.forget_idle() };
         let at = (0..self.streams.len()).rev().find(|at| self.streams[*at].take(space, blocks));
         let mut stream = match at {
-            Some(at) => self.streams.remove(at),
+            Some(at) => {
+                let mut stream = self.streams.remove(at);
+                if stream.look.take_if(|end| blocks.end > *end).is_some() {
+                    self.looks = 0;
+                }
+                stream
+            }
             None if missed => {
                 let oldest = (self.streams.len() >= STREAMS_MAX).then(|| self.streams.remove(0));
                 step.no_more.extend(oldest.and_then(|oldest| oldest.unread()));
                 let is_played = space.file.is_some_and(|file| self.played.contains(&file));
-                Stream::new(space, blocks, is_played)
+                let is_opening = is_beginning(space, blocks) && self.looks < LOOKS_MAX;
+                let stream = Stream::new(space, blocks, is_opening, is_played);
+                self.looks = self.looks.saturating_add(u32::from(stream.look.is_some()));
+                stream
             }
             None => return step,
         };
@@ -161,15 +177,15 @@ impl Streams {
 }
 
 impl Stream {
-    fn new(space: Space, blocks: BlockRange, is_played: bool) -> Self {
-        let is_opening = space.file.is_some() && blocks.start == 0 && blocks.count() >= BEGINNING_MIN;
+    fn new(space: Space, blocks: BlockRange, is_opening: bool, is_played: bool) -> Self {
         let way = match is_opening || is_played {
             true => Way::Up,
             false => Way::Unknown { read: blocks, ups: 0, downs: 0 },
         };
         let (next, run) = (blocks.end, blocks.count());
+        let look = is_beginning(space, blocks).then_some(blocks.end);
         let least = if is_played { JUMP } else { 0 };
-        Self { space, way, next, run, least, ahead: next, local: 0, read_at: 0 }
+        Self { space, way, next, run, look, least, ahead: next, local: 0, read_at: 0 }
     }
 
     fn is_open(&self) -> bool {
@@ -247,6 +263,12 @@ impl Stream {
             Way::Up | Way::Unknown { .. } => blocks,
         }
     }
+}
+
+/// Whether who reads this of a file may go on.
+fn is_beginning(space: Space, blocks: BlockRange) -> bool {
+    let is_large = (BEGINNING_MIN..space.end).contains(&blocks.count());
+    space.file.is_some() && blocks.start == 0 && is_large
 }
 
 /// A run with one more read, if that follows it at either end. Of large requests, which are the kernel's own read-ahead,
@@ -436,6 +458,24 @@ mod tests {
         }
         assert_eq!(ahead, 1000, "all of it and no more");
         assert_eq!(read(Space { file: Some(InodeNumber(14)), ..film }, 0, 4), None, "a look at a head");
+    }
+
+    #[test]
+    fn who_looks_at_the_beginnings_of_files_has_nothing_pulled_behind_them_until_somebody_reads_on() {
+        let mut streams = Streams::default();
+        let mut read = |file, start| {
+            let space = Space { file: Some(InodeNumber(file)), end: 1000 };
+            streams.read(space, BlockRange::new(start, BEGINNING_MIN), true, MOST).want.is_some()
+        };
+        let wanted: Vec<_> = (100..140).map(|file| read(file, 0)).collect();
+        assert_eq!(wanted.iter().filter(|wanted| **wanted).count(), LOOKS_MAX as usize);
+        assert!(!read(139, 0), "the same again");
+        assert!(read(139, BEGINNING_MIN), "who reads on is followed");
+        assert!(read(140, 0), "and a beginning opens a stream again");
+        // A copy reads every file to its end.
+        for file in 200..300 {
+            assert!(read(file, 0) && read(file, BEGINNING_MIN), "{file}");
+        }
     }
 
     #[test]
