@@ -3,7 +3,7 @@
 //! A film wants its index, which may lie at its end; an archive its directory; a database the roots of its trees. Each
 //! reader looks at what is local of a file and says what else to pull. When that is local it is asked again, until it wants
 //! nothing that is missing. All bytes may be hostile: a file can cost at most [`RANGES_MAX`] ranges of
-//! [`RANGE_BYTES_MAX`] that are of no use.
+//! [`RANGE_BYTES_MAX`], and [`BYTES_MAX`] of all of them, that are of no use.
 
 mod matroska;
 mod mp4;
@@ -13,10 +13,12 @@ mod zip;
 
 use std::ops::Range;
 
-/// At most so many ranges of one file.
-pub const RANGES_MAX: usize = 16;
+/// At most so many ranges of one file: the roots of a large database, and what lies below some of them.
+pub const RANGES_MAX: usize = 512;
 /// Each of at most so many bytes: the index of a film of several hours.
 pub const RANGE_BYTES_MAX: u64 = 16 << 20;
+/// All of them of at most so many bytes.
+pub const BYTES_MAX: u64 = 64 << 20;
 /// Bytes at the beginning of a file by which its format is recognised.
 pub const HEAD_BYTES: u64 = 4096;
 /// Where a structure begins whose length is not known yet, so much is pulled.
@@ -66,7 +68,7 @@ pub fn recognise(file: &dyn Peek) -> Option<&'static Format> {
 impl Format {
     /// What to pull, in bytes of the file: what is local and what is not.
     pub fn wants(&self, file: &dyn Peek) -> Vec<Range<u64>> {
-        let mut wants = Wants { len: file.len(), ranges: Vec::new() };
+        let mut wants = Wants { len: file.len(), ranges: Vec::new(), bytes: 0 };
         (self.wants)(file, &mut wants);
         wants.ranges
     }
@@ -76,15 +78,25 @@ impl Format {
 struct Wants {
     len: u64,
     ranges: Vec<Range<u64>>,
+    /// Of all ranges.
+    bytes: u64,
 }
 
 impl Wants {
-    /// Wants so many bytes from `start`, as far as the file goes.
+    /// Wants so many bytes from `start`, as far as the file goes. What follows what was wanted last is one with it.
     fn push(&mut self, start: u64, bytes: u64) {
         let end = start.saturating_add(bytes.min(RANGE_BYTES_MAX)).min(self.len);
-        if start < end && self.ranges.len() < RANGES_MAX && !self.ranges.contains(&(start..end)) {
-            self.ranges.push(start..end);
+        let is_wanted = |range: &Range<u64>| range.start <= start && end <= range.end;
+        if start >= end || self.ranges.iter().any(is_wanted) || self.bytes + (end - start) > BYTES_MAX {
+            return;
         }
+        let has_room = self.ranges.len() < RANGES_MAX;
+        match self.ranges.last_mut() {
+            Some(last) if last.end == start && end - last.start <= RANGE_BYTES_MAX => last.end = end,
+            _ if has_room => self.ranges.push(start..end),
+            _ => return,
+        }
+        self.bytes += end - start;
     }
 
     /// The last bytes of the file.

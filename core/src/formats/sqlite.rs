@@ -1,69 +1,213 @@
-//! SQLite ("Database File Format", sqlite.org/fileformat2.html): page 1 has the schema, which names the roots of all trees.
-//! What lies below the roots is left to the queries: each touches few pages of them.
+//! SQLite ("Database File Format", sqlite.org/fileformat2.html): page 1 is the root of the schema, a tree like all others, and each
+//! row of that names the root of another tree.
+//!
+//! Whoever opens a database reads the whole schema, and whoever asks it something begins at roots. Below those a query
+//! touches few pages, and each costs a frame of which it wants one page: of them only those are wanted that all queries share,
+//! where they are few.
 
 use super::{Peek, Wants, be, peek};
+use std::collections::{BTreeSet, VecDeque};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Before the tree of page 1.
-const FILE_HEADER_BYTES: usize = 100;
+const FILE_HEADER_BYTES: u64 = 100;
+const INNER_OF_INDEX: u8 = 2;
+const INNER_OF_TABLE: u8 = 5;
 const LEAF_OF_TABLE: u8 = 13;
-/// Roots of trees: in most databases the first pages.
-const ROOTS_MAX: usize = 12;
-/// Entries of the schema looked at.
-const CELLS_MAX: usize = 256;
+/// Before the places of a page's cells; four less in a leaf.
+const NODE_HEADER_BYTES: usize = 12;
+/// Pages of the schema's own tree.
+const SCHEMA_PAGES_MAX: usize = 64;
+/// Pages that hold what has no room in rows of the schema.
+const OVERFLOW_PAGES_MAX: usize = 64;
+/// Of each row so much is looked at: it begins with three names, behind which is the root.
+const ROW_BYTES_MAX: usize = 16 << 10;
 /// The fourth column of the schema is the root.
 const ROOT_COLUMN: usize = 3;
+/// Roots of trees.
+const ROOTS_MAX: usize = 256;
+/// Pages right below a root that are wanted, if they are not leaves: more of them are left to the queries.
+const SIBLINGS_MAX: usize = 16;
+/// Trees of which one page is wanted to see whether it is a leaf.
+const TREES_MAX: usize = 16;
 
 pub(super) fn recognises(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
 pub(super) fn wants(file: &dyn Peek, wants: &mut Wants) {
-    let Some(page_bytes) = peek(file, 0, 100).as_deref().and_then(page_bytes) else { return };
-    let Some(page) = peek(file, 0, page_bytes) else {
-        return wants.push(0, page_bytes);
-    };
-    wants.push(0, page_bytes);
-    let mut roots: Vec<u64> = roots(&page).take(CELLS_MAX).collect();
-    roots.sort_unstable();
-    roots.dedup();
-    for root in roots.into_iter().take(ROOTS_MAX) {
-        wants.push((root - 1).saturating_mul(page_bytes), page_bytes);
+    let Some(database) = Database::of(file) else { return };
+    let roots = database.schema(wants);
+    roots.iter().for_each(|root| database.want(*root, wants));
+    for below in roots.iter().filter_map(|root| database.below(*root)).take(TREES_MAX) {
+        // All leaves of a tree are equally deep.
+        let Some(last) = below.last() else { continue };
+        database.want(*last, wants);
+        if database.kind(*last).is_some_and(is_inner) {
+            below.iter().for_each(|page| database.want(*page, wants));
+        }
     }
 }
 
-fn page_bytes(head: &[u8]) -> Option<u64> {
-    match be(head, 16, 2)? {
-        1 => Some(65536),
-        bytes @ 512..=32768 if bytes.is_power_of_two() => Some(bytes),
-        _ => None,
+/// A database, as far as it is local. Its pages are counted from 1.
+struct Database<'a> {
+    file: &'a dyn Peek,
+    page_bytes: u64,
+    /// Of these, what each page has for what it holds.
+    usable_bytes: u64,
+}
+
+/// A page of a tree.
+struct Node {
+    page: Vec<u8>,
+    /// Where it begins in the page.
+    start: usize,
+    kind: u8,
+    cells: usize,
+}
+
+impl<'a> Database<'a> {
+    fn of(file: &'a dyn Peek) -> Option<Self> {
+        let head = peek(file, 0, FILE_HEADER_BYTES)?;
+        let page_bytes = match be(&head, 16, 2)? {
+            1 => 65536,
+            bytes @ 512..=32768 if bytes.is_power_of_two() => bytes,
+            _ => return None,
+        };
+        let usable_bytes = page_bytes - be(&head, 20, 1)?;
+        Some(Self { file, page_bytes, usable_bytes })
+    }
+
+    fn start(&self, number: u64) -> u64 {
+        number.saturating_sub(1).saturating_mul(self.page_bytes)
+    }
+
+    fn want(&self, number: u64, wants: &mut Wants) {
+        wants.push(self.start(number), self.page_bytes);
+    }
+
+    /// A page of a tree with all that it holds.
+    fn node(&self, number: u64) -> Option<Node> {
+        let page = peek(self.file, self.start(number), self.page_bytes)?;
+        let start = if number == 1 { FILE_HEADER_BYTES as usize } else { 0 };
+        let (kind, cells) = (*page.get(start)?, be(&page, start + 3, 2)? as usize);
+        Some(Node { page, start, kind, cells })
+    }
+
+    fn kind(&self, number: u64) -> Option<u8> {
+        peek(self.file, self.start(number), 1)?.first().copied()
+    }
+
+    /// The roots that the schema names, as far as that is local; and wants what is not.
+    fn schema(&self, wants: &mut Wants) -> BTreeSet<u64> {
+        let (mut pages, mut seen) = (VecDeque::from([1]), BTreeSet::from([1]));
+        let (mut roots, mut overflow) = (BTreeSet::new(), OVERFLOW_PAGES_MAX);
+        while let Some(number) = pages.pop_front() {
+            self.want(number, wants);
+            let Some(node) = self.node(number) else { continue };
+            match node.kind {
+                INNER_OF_TABLE => {
+                    for below in node.children() {
+                        if seen.len() < SCHEMA_PAGES_MAX && seen.insert(below) {
+                            pages.push_back(below);
+                        }
+                    }
+                }
+                LEAF_OF_TABLE => {
+                    for at in (0..node.cells).filter_map(|cell| node.cell(cell)) {
+                        if roots.len() == ROOTS_MAX {
+                            break;
+                        }
+                        let row = self.row(&node.page, at, &mut overflow, wants);
+                        roots.extend(row.and_then(|row| root(&row)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        roots
+    }
+
+    /// The beginning of a row that lies at `at` of a leaf, as far as it is local; and wants all of it, as long as that takes no
+    /// more than `overflow` pages.
+    fn row(&self, page: &[u8], at: usize, overflow: &mut usize, wants: &mut Wants) -> Option<Vec<u8>> {
+        let (bytes, len) = varint(page.get(at..)?)?;
+        let (_number, number_len) = varint(page.get(at + len..)?)?;
+        let start = at + len + number_len;
+        let here = self.bytes_in_leaf(bytes)?;
+        let mut row = page.get(start..start.checked_add(here)?)?.to_vec();
+        let mut left = bytes - here as u64;
+        if left == 0 {
+            return Some(row);
+        }
+        let mut next = be(page, start + here, 4)?;
+        let each = self.usable_bytes.checked_sub(4)?;
+        // As a rule they lie one behind another.
+        let pages = left.div_ceil(each).min(*overflow as u64);
+        wants.push(self.start(next), pages * self.page_bytes);
+        while next > 0 && left > 0 && *overflow > 0 {
+            *overflow -= 1;
+            self.want(next, wants);
+            let looked_at = (ROW_BYTES_MAX.saturating_sub(row.len()) as u64).min(left).min(each);
+            let Some(page) = peek(self.file, self.start(next), 4 + looked_at) else { break };
+            row.extend(page.get(4..).unwrap_or_default());
+            (left, next) = (left.saturating_sub(each), be(&page, 0, 4)?);
+        }
+        Some(row)
+    }
+
+    /// How much of a row of so many bytes is in the leaf itself (section 1.6, "B-tree Pages").
+    fn bytes_in_leaf(&self, bytes: u64) -> Option<usize> {
+        let usable = self.usable_bytes;
+        let most = usable.checked_sub(35)?;
+        if bytes <= most {
+            return usize::try_from(bytes).ok();
+        }
+        let least = ((usable - 12) * 32 / 255).checked_sub(23)?;
+        let fitting = least + (bytes - least) % (usable - 4);
+        usize::try_from(if fitting <= most { fitting } else { least }).ok()
+    }
+
+    /// The pages right below a root, if there are any, and few.
+    fn below(&self, root: u64) -> Option<Vec<u64>> {
+        self.kind(root).filter(|kind| is_inner(*kind))?;
+        let node = self.node(root).filter(|node| node.cells < SIBLINGS_MAX)?;
+        Some(node.children().collect())
     }
 }
 
-/// The roots that the schema names, as numbers of pages, counted from 1. A schema that is more than one page names none here.
-fn roots(page: &[u8]) -> impl Iterator<Item = u64> {
-    let is_leaf = page.get(FILE_HEADER_BYTES) == Some(&LEAF_OF_TABLE);
-    let cells = be(page, FILE_HEADER_BYTES + 3, 2).filter(|_| is_leaf).unwrap_or(0) as usize;
-    (0..cells).filter_map(move |cell| root(page, be(page, FILE_HEADER_BYTES + 8 + 2 * cell, 2)? as usize))
+impl Node {
+    /// Where a cell begins.
+    fn cell(&self, number: usize) -> Option<usize> {
+        let header = if is_inner(self.kind) { NODE_HEADER_BYTES } else { NODE_HEADER_BYTES - 4 };
+        Some(be(&self.page, self.start + header + 2 * number, 2)? as usize)
+    }
+
+    /// The pages below one that is not a leaf.
+    fn children(&self) -> impl Iterator<Item = u64> {
+        let cells = (0..self.cells).filter_map(|number| be(&self.page, self.cell(number)?, 4));
+        cells.chain(be(&self.page, self.start + 8, 4)).filter(|child| *child > 0)
+    }
 }
 
-/// The root that one entry of the schema names.
-fn root(page: &[u8], cell: usize) -> Option<u64> {
-    let mut at = cell;
+fn is_inner(kind: u8) -> bool {
+    matches!(kind, INNER_OF_INDEX | INNER_OF_TABLE)
+}
+
+/// The root that one row of the schema names.
+fn root(row: &[u8]) -> Option<u64> {
+    let mut at = 0;
     let next = |at: &mut usize| {
-        let (value, len) = varint(page.get(*at..)?)?;
+        let (value, len) = varint(row.get(*at..)?)?;
         *at += len;
         Some(value)
     };
-    let (_payload, _row) = (next(&mut at)?, next(&mut at)?);
-    let record = at;
-    let header_bytes = usize::try_from(next(&mut at)?).ok()?;
-    let mut value = record.checked_add(header_bytes)?;
+    let mut value = usize::try_from(next(&mut at)?).ok()?;
     for _ in 0..ROOT_COLUMN {
         value = value.checked_add(value_bytes(next(&mut at)?)?)?;
     }
     match next(&mut at)? {
-        kind @ 1..=6 => be(page, value, value_bytes(kind)?).filter(|root| *root > 0),
+        kind @ 1..=6 => be(row, value, value_bytes(kind)?).filter(|root| *root > 0),
         // The numbers 0 (a view has no root) and 1 take no bytes.
         _ => None,
     }

@@ -32,6 +32,7 @@ impl Partial {
         for round in 0..20 {
             let wants = recognise(self).map(|format| format.wants(self)).unwrap_or_default();
             assert!(wants.len() <= RANGES_MAX);
+            assert!(wants.iter().map(|want| want.end - want.start).sum::<u64>() <= BYTES_MAX);
             for want in &wants {
                 assert!(
                     want.start < want.end
@@ -139,28 +140,100 @@ impl TapLength for Vec<u8> {
     }
 }
 
-#[test]
-fn of_a_database_its_schema_and_the_roots_of_its_trees() {
+/// What `sqlite3` makes of statements, and what it answers.
+fn database(sql: &str) -> (Partial, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
-    let sql =
-        "CREATE TABLE a(x, y); CREATE VIEW v AS SELECT x FROM a; CREATE INDEX i ON a(y); CREATE TABLE b(z);
-        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
-        INSERT INTO a SELECT i, hex(randomblob(20)) FROM n;
-        CREATE INDEX late ON a(x);
-        SELECT rootpage FROM sqlite_schema WHERE rootpage > 0;";
     let ran = Command::new("sqlite3").arg(&path).arg(sql).stderr(Stdio::inherit()).output().unwrap();
     assert!(ran.status.success());
-    let text = String::from_utf8(ran.stdout).unwrap();
-    let roots: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
-    assert_eq!(roots.len(), 4);
     let database = Partial::new(std::fs::read(path).unwrap());
     assert_eq!(recognise(&database).unwrap().name, "SQLite");
-    let (rounds, wants) = database.pull();
+    (database, String::from_utf8(ran.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+/// Pages whose numbers were answered.
+fn pages(answer: &[String], page_bytes: u64) -> Vec<Range<u64>> {
+    let numbers = answer.iter().map(|line| line.parse::<u64>().unwrap());
+    numbers.map(|number| (number - 1) * page_bytes..number * page_bytes).collect()
+}
+
+#[test]
+fn of_a_database_its_schema_and_the_roots_of_its_trees() {
+    let (whole, roots) = database(
+        "CREATE TABLE a(x, y); CREATE VIEW v AS SELECT x FROM a; CREATE INDEX i ON a(y); CREATE TABLE b(z);
+        INSERT INTO b VALUES (1);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+        INSERT INTO a SELECT i, hex(randomblob(20)) FROM n;
+        CREATE INDEX late ON a(x);
+        SELECT rootpage FROM sqlite_schema WHERE rootpage > 0;",
+    );
+    let roots = pages(&roots, 4096);
+    assert_eq!(roots.len(), 4);
+    let (rounds, wants) = whole.pull();
     for root in roots {
-        assert!(contains(&wants, (root - 1) * 4096..root * 4096), "{root}: {wants:?}");
+        assert!(contains(&wants, root.clone()), "{root:?}: {wants:?}");
     }
-    assert!(rounds <= 1 && wants.len() == 5, "{rounds} {wants:?}");
+    // Of each tree of several pages one leaf to see that it is one.
+    let bytes: u64 = wants.iter().map(|want| want.end - want.start).sum();
+    assert!(rounds <= 2 && bytes <= (1 + 4 + 3) * 4096, "{rounds} {wants:?}");
+}
+
+#[test]
+fn of_a_database_a_schema_of_many_pages_whose_rows_are_long() {
+    for (page_bytes, columns) in [(512, 3), (4096, 30), (4096, 600)] {
+        let mut sql = format!("PRAGMA page_size = {page_bytes};");
+        let columns: Vec<_> = (0..columns).map(|column| format!("column_{column}")).collect();
+        for number in 0..60 {
+            // The name stands twice before the root.
+            let name = format!("table_{number}_{}", "n".repeat(number * 6));
+            sql += &format!("CREATE TABLE {name}({});", columns.join(", "));
+        }
+        let (whole, roots) =
+            database(&format!("{sql} SELECT rootpage FROM sqlite_schema WHERE rootpage > 0;"));
+        let (_, schema) = database(&format!("{sql} SELECT pageno FROM dbstat WHERE name = 'sqlite_schema';"));
+        let (roots, schema) = (pages(&roots, page_bytes), pages(&schema, page_bytes));
+        assert!(schema.len() > 5 && roots.len() == 60, "{} pages", schema.len());
+        let (rounds, wants) = whole.pull();
+        let found =
+            |pages: &[Range<u64>]| pages.iter().filter(|page| contains(&wants, (*page).clone())).count();
+        eprintln!(
+            "{page_bytes}: {rounds} rounds, {} of {} pages of the schema",
+            found(&schema),
+            schema.len()
+        );
+        assert_eq!(found(&roots), 60, "{wants:?}");
+        assert!(found(&schema) >= schema.len().min(128), "of {}", schema.len());
+        assert!(rounds <= 6);
+    }
+}
+
+#[test]
+fn of_the_trees_of_a_database_what_all_queries_share_where_it_is_little() {
+    let (shared, answer) = database(
+        "CREATE TABLE a(x, y); CREATE INDEX i ON a(y);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+        INSERT INTO a SELECT i, hex(randomblob(20)) FROM n;
+        SELECT pageno FROM dbstat WHERE pagetype = 'internal' AND name != 'sqlite_schema';",
+    );
+    let inner = pages(&answer, 4096);
+    assert!(inner.len() > 6, "{inner:?}");
+    let (rounds, wants) = shared.pull();
+    assert!(inner.iter().all(|page| contains(&wants, page.clone())), "{wants:?} of {inner:?}");
+    let bytes: u64 = wants.iter().map(|want| want.end - want.start).sum();
+    assert!(bytes <= (inner.len() as u64 + 1) * 4096, "{bytes}, and nothing else");
+    assert!(rounds <= 3, "{rounds}");
+    // Where they are many, they are left to the queries.
+    let (large, answer) = database(
+        "PRAGMA page_size = 512; CREATE TABLE a(x);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+        INSERT INTO a SELECT hex(randomblob(8)) FROM n;
+        SELECT pageno FROM dbstat WHERE pagetype = 'internal' AND name = 'a';",
+    );
+    let inner = pages(&answer, 512);
+    assert!(inner.len() > 20, "{}", inner.len());
+    let wants = large.pull().1;
+    let wanted = inner.iter().filter(|page| contains(&wants, (*page).clone())).count();
+    assert_eq!(wanted, 1, "the root alone: {wants:?}");
 }
 
 /// An archive of so many entries whose data is not there, which no reader of the directory minds.

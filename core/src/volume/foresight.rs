@@ -8,8 +8,9 @@ use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Weak;
 
-/// How often what has come is looked at for what it names in its turn.
-const ROUNDS_MAX: usize = 4;
+/// How often what has come is looked at for what it names in its turn: of a database, pages of its schema, what has no room in
+/// them, roots, and two levels below.
+const ROUNDS_MAX: usize = 6;
 
 /// Where a file's bytes are.
 pub(super) struct Layout {

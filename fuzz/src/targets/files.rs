@@ -1,6 +1,6 @@
 //! Files of people's: what of them is pulled because their format says that it is read next.
 
-use holdall_core::formats::{HEAD_BYTES, Peek, RANGE_BYTES_MAX, RANGES_MAX, recognise};
+use holdall_core::formats::{BYTES_MAX, HEAD_BYTES, Peek, RANGE_BYTES_MAX, RANGES_MAX, recognise};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -69,6 +69,7 @@ pub fn files(input: &[u8]) {
         let Some(format) = recognise(&file) else { return };
         let wants = format.wants(&file);
         assert!(wants.len() <= RANGES_MAX);
+        assert!(wants.iter().map(|want| want.end - want.start).sum::<u64>() <= BYTES_MAX);
         for want in &wants {
             assert!(want.start < want.end && want.end <= file.len, "{want:?} of {}", file.len);
             assert!(want.end - want.start <= RANGE_BYTES_MAX, "{want:?}");
@@ -132,6 +133,27 @@ pub fn file_seeds() -> Vec<Vec<u8>> {
         page[0x140..0x14e].copy_from_slice(&[20, 2, 6, 13, 0, 13, 4, 13, b't', b't', 0, 1, 0, 7]);
         sparse(30, &page, &[0; 16])
     };
+    let schema = {
+        // Page 1 names pages 2 and 3. The row of page 2 goes on in page 4, where its root is: page 5, which is below itself.
+        let mut pages = vec![0; 5 * 512];
+        let mut set = |page: usize, at: usize, bytes: &[u8]| {
+            let start = (page - 1) * 512 + at;
+            pages[start..start + bytes.len()].copy_from_slice(bytes);
+        };
+        set(1, 0, b"SQLite format 3\0\x02\0");
+        set(1, 100, &[5, 0, 0, 0, 1, 1, 0xf0, 0, 0, 0, 0, 3, 1, 0xf0]);
+        set(1, 0x1f0, &[0, 0, 0, 2, 1]);
+        // A row of 600 bytes, 92 of them here, with a name of 118.
+        set(2, 0, &[13, 0, 0, 0, 1, 1, 0, 0, 1, 0]);
+        set(2, 0x100, &[0x84, 0x58, 1, 9, 13, 0x81, 0x79, 13, 1, 0x87, 0x6d, 0]);
+        set(2, 0x103 + 92, &[0, 0, 0, 4]);
+        set(4, 4 + 129 - 92, &[5]);
+        set(3, 0, &[13, 0, 0, 0, 1, 1, 0, 0, 1, 0]);
+        set(3, 0x100, &[20, 1, 6, 13, 13, 13, 1, 13, b't', b't', b't', 7]);
+        set(5, 0, &[2, 0, 0, 0, 1, 1, 0xf0, 0, 0, 0, 0, 5, 1, 0xf0]);
+        set(5, 0x1f0, &[0, 0, 0, 4, 1]);
+        sparse(20, &pages, &[0; 16])
+    };
     let archive = |offset: u32, bytes: u32, before: &[u8]| {
         let end =
             [&b"PK\x05\x06"[..], &[0; 8], &bytes.to_le_bytes(), &offset.to_le_bytes(), &[0; 2]].concat();
@@ -147,5 +169,5 @@ pub fn file_seeds() -> Vec<Vec<u8>> {
         let table = b"xref\n0 1\ntrailer << /Prev 9 >>\nstartxref\n";
         sparse(17, b"%PDF-1.7\nxref trailer << >> startxref", &[&table[..], b"131109\n%%EOF"].concat())
     };
-    vec![film, fragments, matroska, database, archive(100, 200, &[]), long_archive, document]
+    vec![film, fragments, matroska, database, schema, archive(100, 200, &[]), long_archive, document]
 }
