@@ -6,7 +6,7 @@
 mod bench;
 
 use async_trait::async_trait;
-use bench::layer::{Layer, Layered, away, far};
+use bench::layer::{Layer, Layered, Narrow, away, far};
 use bench::{Bench, GEOMETRY, LIMITS, ROUND_TRIP, close, device, get, put, run, write};
 use futures_util::StreamExt;
 use holdall_core::device::{BlockDevice, Durability, Piece, Zeroing};
@@ -14,12 +14,11 @@ use holdall_core::disk::real::Directory;
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
 use holdall_core::store::meter::{Meter, Requests};
-use holdall_core::store::{Fetched, Store, StoreError};
+use holdall_core::store::{Store, StoreError};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Pinned, Volume, VolumeDevice, VolumeLimits};
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -260,48 +259,6 @@ fn who_reads_on_and_on_waits_for_few_round_trips() {
     });
 }
 
-/// A link of 100 Mbit/s with a round trip of 50 ms, which all that is under way shares.
-struct Narrow {
-    store: Arc<dyn Store>,
-    under_way: AtomicU64,
-    sent: AtomicU64,
-}
-
-impl Narrow {
-    const ROUND_TRIP: Duration = Duration::from_millis(50);
-    const BYTES_PER_MS: u64 = 12_500;
-
-    fn new(store: Arc<dyn Store>) -> Arc<Layered<Self>> {
-        Arc::new(Layered(Self { store, under_way: AtomicU64::new(0), sent: AtomicU64::new(0) }))
-    }
-
-    async fn carry(&self, bytes: u64) {
-        self.under_way.fetch_add(1, Relaxed);
-        let mut left = bytes;
-        while left > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            let share = (Self::BYTES_PER_MS / self.under_way.load(Relaxed)).min(left);
-            self.sent.fetch_add(share, Relaxed);
-            left -= share;
-        }
-        self.under_way.fetch_sub(1, Relaxed);
-    }
-}
-
-#[async_trait]
-impl Layer for Narrow {
-    fn store(&self) -> &dyn Store {
-        &*self.store
-    }
-
-    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        tokio::time::sleep(Self::ROUND_TRIP).await;
-        let fetched = self.store.get(name, range).await?;
-        self.carry(fetched.bytes.len() as u64).await;
-        Ok(fetched)
-    }
-}
-
 /// A file in the middle of a drive, read from its beginning to its end as the kernel does for `cat`: 128 KiB at a time, the
 /// next of them on its way.
 #[test]
@@ -312,12 +269,12 @@ fn a_file_is_read_nearly_as_fast_as_the_link_carries_it_and_little_behind_it_is_
         run(async {
             let link = Narrow::new(Arc::new(large.bench.store.clone()));
             let volume = device.open(0, link.clone()).await;
-            let (begun, before) = (Instant::now(), link.sent.load(Relaxed));
+            let (begun, before) = (Instant::now(), link.sent_bytes());
             let reads = (0..blocks).step_by(32).map(|start| read(&volume, start, 32));
             futures_util::stream::iter(reads).buffered(2).collect::<()>().await;
             let took = begun.elapsed();
             tokio::time::sleep(Duration::from_secs(60)).await;
-            let (bytes, sent) = (blocks * 4096, link.sent.load(Relaxed) - before);
+            let (bytes, sent) = (blocks * 4096, link.sent_bytes() - before);
             let carried = Duration::from_millis(bytes / Narrow::BYTES_PER_MS);
             let share = carried.as_secs_f64() / took.as_secs_f64();
             eprintln!("{blocks} blocks: {share:.3} of the link, {:.2} fetched", sent as f64 / bytes as f64);

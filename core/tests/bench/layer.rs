@@ -5,6 +5,7 @@ use bytes::Bytes;
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 #[async_trait]
@@ -83,6 +84,60 @@ impl Layer for Far {
     async fn reach(&self) -> Result<(), StoreError> {
         tokio::time::sleep(self.round_trip).await;
         Ok(())
+    }
+}
+
+/// A link of 100 Mbit/s with a round trip of 50 ms, which all that is under way shares.
+pub struct Narrow {
+    store: Arc<dyn Store>,
+    bytes_per_ms: u64,
+    under_way: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Narrow {
+    const ROUND_TRIP: Duration = Duration::from_millis(50);
+    pub const BYTES_PER_MS: u64 = 12_500;
+
+    pub fn new(store: Arc<dyn Store>) -> Arc<Layered<Self>> {
+        Self::of(store, Self::BYTES_PER_MS)
+    }
+
+    /// One that carries less, or more.
+    pub fn of(store: Arc<dyn Store>, bytes_per_ms: u64) -> Arc<Layered<Self>> {
+        let (under_way, sent) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Layered(Self { store, bytes_per_ms, under_way, sent }))
+    }
+
+    /// Bytes that it has carried.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    async fn carry(&self, bytes: u64) {
+        self.under_way.fetch_add(1, Relaxed);
+        let mut left = bytes;
+        while left > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let share = (self.bytes_per_ms / self.under_way.load(Relaxed)).min(left);
+            self.sent.fetch_add(share, Relaxed);
+            left -= share;
+        }
+        self.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+#[async_trait]
+impl Layer for Narrow {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        tokio::time::sleep(Self::ROUND_TRIP).await;
+        let fetched = self.store.get(name, range).await?;
+        self.carry(fetched.bytes.len() as u64).await;
+        Ok(fetched)
     }
 }
 
