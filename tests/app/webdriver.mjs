@@ -38,6 +38,8 @@ export async function launch(app, env) {
   const { sessionId } = await ask('POST', '/session', { capabilities: { alwaysMatch: options } });
   const page = new Page((method, path, body) => ask(method, `/session/${sessionId}${path}`, body));
   page.end = async () => {
+    // The app ends itself: what the driver leaves to it would go on beside the next one.
+    await page.evaluate("__TAURI__.core.invoke('quit')").catch(() => undefined);
     await page.ask('DELETE', '').catch(() => undefined);
     driver.kill();
   };
