@@ -177,13 +177,6 @@ impl DriveStatus {
         let most = if self.used_bytes > 0 { self.used_bytes.max(self.cached_bytes) } else { u64::MAX };
         (self.cached_bytes + self.unapplied_bytes).min(most)
     }
-
-    /// Of what files take, the bytes that are on this computer, about. What the file system has for itself is no part of either, and
-    /// neither is what deleted files have left in the cache.
-    pub fn local_file_bytes(&self) -> u64 {
-        let most = if self.used_bytes > 0 { self.used_bytes } else { u64::MAX };
-        (self.cached_bytes.saturating_sub(self.cache.metadata_bytes) + self.unapplied_bytes).min(most)
-    }
 }
 
 /// What the cache of a drive holds. The four make `cached_bytes`; what is several of them counts for the first.
