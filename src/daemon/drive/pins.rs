@@ -284,8 +284,7 @@ impl Drive {
         for (path, pin) in &mut state.paths {
             let mut fits = true;
             if let (Some(volume), Some(tally)) = (&volume, &pin.tally) {
-                fits = !too_much || tally.is_pinned(volume);
-                pin.figures = tally.figures(volume, fits);
+                (pin.figures, fits) = tally.figures(volume, too_much);
             }
             let figures = pin.figures;
             let is_ready = pin.is_seen

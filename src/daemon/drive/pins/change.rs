@@ -265,7 +265,7 @@ impl Drive {
             return Ok(vec![self.pin_of(None, root.as_deref(), state(ready_bytes == bytes), figures, 0)]);
         }
         let pin = |(path, tally): &(String, Arc<Tally>)| {
-            let figures = tally.figures(volume, true);
+            let (figures, _) = tally.figures(volume, false);
             let is_ready = figures.ready_bytes == figures.bytes;
             self.pin_of(Some(path), root.as_deref(), state(is_ready), figures, tally.blind.unreadable)
         };

@@ -44,6 +44,8 @@ pub struct Figures {
 #[derive(Default)]
 struct Counted {
     figures: Figures,
+    /// Whether all of them stayed then.
+    fits: bool,
     /// Files that were not all here when that was looked at.
     waiting: Vec<u32>,
     at: Option<Instant>,
@@ -80,25 +82,27 @@ impl Tally {
     }
 
     /// Whether all of it is pinned: where the cache is too small for all that a person has pinned, some is not.
-    pub fn is_pinned(&self, volume: &Volume) -> bool {
+    fn is_pinned(&self, volume: &Volume) -> bool {
         self.all_runs().all(|run| volume.cache().residents().are_all_pinned(run))
     }
 
-    /// How far the files are here and stay. What is pinned and was here once is not looked at again, unless not all of it `is_pinned`.
-    pub fn figures(&self, volume: &Volume, is_pinned: bool) -> Figures {
+    /// How far the files are here and stay, and whether all of them stay, which may not be so where there is `too_much` for the
+    /// cache. What stays and was here once is not looked at again.
+    pub fn figures(&self, volume: &Volume, too_much: bool) -> (Figures, bool) {
         let mut counted = self.counted.lock();
-        let Counted { figures, waiting, at, took } = &mut *counted;
+        let Counted { figures, fits, waiting, at, took } = &mut *counted;
         let new = |at: &Instant| at.elapsed() < NEW.max(*took * SHARE);
         if at.as_ref().is_some_and(new) {
-            return *figures;
+            return (*figures, *fits);
         }
         let begun = Instant::now();
-        if at.is_none() || !is_pinned {
+        *fits = !too_much || self.is_pinned(volume);
+        if at.is_none() || !*fits {
             *waiting = (0..self.ends.len() as u32).collect();
         }
         let mut missing = 0;
         waiting.retain(|file| {
-            let blocks = self.missing_of(*file as usize, volume, is_pinned);
+            let blocks = self.missing_of(*file as usize, volume, *fits);
             missing += blocks;
             blocks > 0
         });
@@ -110,7 +114,7 @@ impl Tally {
             ready_bytes: self.bytes() - (missing * BLOCK_BYTES).min(self.bytes()),
         };
         (*at, *took) = (Some(begun), begun.elapsed());
-        *figures
+        (*figures, *fits)
     }
 
     /// Blocks of a file that are not here, or do not stay.
