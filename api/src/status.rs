@@ -119,6 +119,9 @@ pub struct DriveStatus {
     pub journal_limit_bytes: u64,
     /// Bytes that are wanted from the store.
     pub pending_pull_bytes: u64,
+    /// Whether names of files and folders are missing here: without the store some folders cannot be listed.
+    #[serde(default)]
+    pub lacks_metadata: bool,
     /// Bytes that were fetched for programs that read, and ahead of them, since the drive was opened.
     #[serde(default)]
     pub fetched_bytes: u64,

@@ -145,6 +145,7 @@ impl Drive {
             let mut last = status.clone();
             (last.block_device, last.mountpoint, last.attach) = (None, None, None);
             (last.pending_pull_bytes, last.batch_bytes, last.batch_done_bytes) = (0, 0, 0);
+            last.lacks_metadata = false;
             shown.last = Some(last);
         }
         status
@@ -179,6 +180,7 @@ impl Drive {
             journal_bytes: 0,
             journal_limit_bytes: 0,
             pending_pull_bytes: 0,
+            lacks_metadata: false,
             fetched_bytes: 0,
             fetched_used_bytes: 0,
             pinned_bytes: 0,
@@ -212,6 +214,7 @@ impl Drive {
         status.journal_bytes = now.journal_bytes;
         status.journal_limit_bytes = now.journal_limit_bytes;
         status.pending_pull_bytes = now.pending_pull_bytes;
+        status.lacks_metadata = !now.has_metadata;
         status.fetched_bytes = now.fetched_bytes;
         status.fetched_used_bytes = now.fetched_used_bytes;
         let requests = now.requests;

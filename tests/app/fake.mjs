@@ -82,6 +82,7 @@ function drive(name, turn) {
       journal_bytes: moving,
       journal_limit_bytes: 32 * GIB,
       pending_pull_bytes: moving,
+      lacks_metadata: false,
     },
     ...{ fetched_bytes: 9e9, fetched_used_bytes: 7e9, pinned_bytes: 20 * GIB, pins: [], forks: [], replicas: [] },
     ...{ block_device: '/dev/nbd0', attach: 'nbd', mountpoint: `/home/me/Holdall/${name}`, daemon_pid: 1 },

@@ -56,6 +56,12 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
     rows.push(("here", here(drive)));
+    if drive.lacks_metadata {
+        rows.push((
+            "names",
+            "not all are here yet: without the store some folders cannot be listed".to_owned(),
+        ));
+    }
     if let Some(share) = (100 * drive.fetched_used_bytes).checked_div(drive.fetched_bytes) {
         let fetched = format_bytes(drive.fetched_bytes);
         rows.push(("fetched", format!("{fetched} since it was opened, {share} % of it was read")));
@@ -282,6 +288,16 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
         let told = "12 GET (3 MiB down), 30 PUT (40 MiB up), 1 HEAD, 2 LIST, 3 DELETE since it was opened";
         assert_eq!(asked(&drive).as_deref(), Some(told));
         assert!(details(&drive, now(), PLAIN).contains(told));
+    }
+
+    #[test]
+    fn that_names_are_missing_is_told_and_nothing_where_they_are_here() {
+        let mut drive = drive();
+        let told =
+            |drive: &DriveStatus| details(drive, now(), PLAIN).contains("names       not all are here yet");
+        assert!(!told(&drive));
+        drive.lacks_metadata = true;
+        assert!(told(&drive));
     }
 
     #[test]

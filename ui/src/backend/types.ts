@@ -1354,6 +1354,11 @@ export interface components {
              * @description Bytes that the journal may take.
              */
             journal_limit_bytes: number;
+            /**
+             * @description Whether names of files and folders are missing here: without the store some folders cannot be listed.
+             * @default false
+             */
+            lacks_metadata: boolean;
             /** @description When the last commit was made. */
             last_commit_at: string | null;
             /** @description Where it is mounted. */
