@@ -1,16 +1,21 @@
 //! Shows how far a request is: a bar on a terminal, lines of JSON with --json, nothing in a pipe.
 
 use crate::api::{Line, Progress, Unit};
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use crate::sizes::format_duration;
+use holdall_gui::rates::Meter;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write, stderr};
-use std::time::Duration;
+use std::time::Instant;
 
 /// Where progress goes.
 #[derive(Debug)]
 pub struct Reporter {
     json: bool,
     bar: ProgressBar,
+    /// How fast it goes, in times since it was begun to be looked at.
+    meter: RefCell<Meter>,
+    begun: Instant,
     /// What a person who interrupts wants to know.
     last: RefCell<Option<Progress>>,
     phase: Cell<Phase>,
@@ -33,7 +38,14 @@ impl Reporter {
         let visible = !json && stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        Reporter { json, bar, last: RefCell::new(None), phase: Cell::new(Phase::Preparing) }
+        Reporter {
+            json,
+            bar,
+            meter: RefCell::default(),
+            begun: Instant::now(),
+            last: RefCell::new(None),
+            phase: Cell::new(Phase::Preparing),
+        }
     }
 
     /// It is so far now.
@@ -82,38 +94,57 @@ impl Reporter {
             self.bar.set_length(progress.total);
             self.bar.reset();
             self.bar.set_message(progress.stage.clone());
+            self.meter.borrow_mut().clear();
         }
         if progress.total > 0 {
             self.bar.set_length(progress.total);
         }
+        let mut meter = self.meter.borrow_mut();
+        meter.sample(self.begun.elapsed(), progress.done);
+        self.bar.set_prefix(left(&meter, progress));
         self.bar.set_position(progress.done);
     }
 }
 
-/// A beginning says little about how long the rest takes.
-const LEFT_AFTER: Duration = Duration::from_secs(3);
-
-fn left(state: &ProgressState, to: &mut dyn std::fmt::Write) {
-    if state.pos() > 0 && state.elapsed() >= LEFT_AFTER {
-        // Where it cannot be written nothing is shown.
-        let _ = write!(to, ", {} left", HumanDuration(state.eta()));
-    }
+/// What is told of the time that the rest takes: nothing where that cannot be trusted.
+fn left(meter: &Meter, progress: &Progress) -> String {
+    let time = meter.time_left(progress.total.saturating_sub(progress.done));
+    time.map_or_else(String::new, |time| format!(", {} left", format_duration(time)))
 }
 
 fn style(progress: &Progress) -> ProgressStyle {
     let template = match (progress.unit, progress.total) {
         (Unit::Bytes, 0) => "{spinner} {msg} {binary_bytes}",
         (Unit::Items, 0) => "{spinner} {msg} {human_pos}",
-        (Unit::Bytes, _) => "{msg} {bar:32} {binary_bytes} of {binary_total_bytes}{left}",
-        (Unit::Items, _) => "{msg} {bar:32} {human_pos} of {human_len}{left}",
+        (Unit::Bytes, _) => "{msg} {bar:32} {binary_bytes} of {binary_total_bytes}{prefix}",
+        (Unit::Items, _) => "{msg} {bar:32} {human_pos} of {human_len}{prefix}",
     };
     let style = ProgressStyle::with_template(template).expect("the templates are literals");
-    style.progress_chars("━╸─").with_key("left", left)
+    style.progress_chars("━╸─")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_time_that_is_left_is_told_where_it_goes_on_steadily() {
+        let told = |done: fn(u64) -> u64| {
+            let (mut meter, mut last) = (Meter::default(), 0);
+            for second in 0..=10 {
+                last = done(second);
+                meter.sample(Duration::from_secs(second), last);
+            }
+            let progress =
+                Progress { stage: "Uploading".to_owned(), done: last, total: 100, unit: Unit::Items };
+            left(&meter, &progress)
+        };
+        assert_eq!(told(|second| second), ", 2 min left");
+        // All at once, as of what was there already, says nothing about the rest.
+        assert_eq!(told(|second| if second == 0 { 0 } else { 50 }), "");
+        assert_eq!(told(|_| 0), "");
+    }
 
     #[test]
     fn the_last_progress_is_known_and_every_style_is_valid() {
