@@ -1,8 +1,10 @@
-//! What is always kept on a computer: it is there when the store is not, whatever else has to go, and follows what changes.
+//! What is always kept on a computer: it is there when the store is not, whatever else has to go, and follows what changes. The
+//! store is as far away as stores are, and goes away in either way: nobody is there, or somebody listens and says nothing.
 
 use crate::bench::{Bench, Random, sh, wait_until};
 use crate::person::Person;
 use crate::s3::files;
+use holdall_servers::delay::{Delay, Link};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{S3Server, url};
 use serde_json::Value;
@@ -15,10 +17,17 @@ const FILES: usize = 24;
 const FILE_BYTES: usize = 70_000;
 const LARGE_BYTES: usize = 80 << 20;
 
+/// From a computer to the store and back, near and far.
+const NEAR: Duration = Duration::from_millis(20);
+const FAR: Duration = Duration::from_millis(50);
+
 /// A drive in a bucket, with files that its first computer has left there.
 struct World {
     a: Person,
     proxy: FaultProxy,
+    /// What happens to every request while the store is away.
+    away: Fault,
+    _link: Delay,
     _server: S3Server,
     url: String,
     /// What the files below `kept` hold, by their paths there.
@@ -28,11 +37,12 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(rtt: Duration, away: Fault) -> Self {
         let bench = Bench::new();
         files(&bench);
         let server = S3Server::start();
-        let proxy = FaultProxy::start(server.address());
+        let link = Delay::start(server.address(), Link { rtt, up_mbit: None, down_mbit: None });
+        let proxy = FaultProxy::start(link.address());
         let url = url("http", proxy.address(), "d");
         let a = Person::new(&bench, "a", &[]);
         let (size, ini) = (["--size", "512M", "--no-encryption"], bench.text("ini"));
@@ -55,24 +65,32 @@ impl World {
             (0..LARGE_BYTES / 4).flat_map(|word| (word as u32 / 64 + 1).to_le_bytes()).collect();
         std::fs::write(root.join("large"), large).unwrap();
         a.ok(&["drive", "close", "d", "--wait"]);
-        Self { a, proxy, _server: server, url, kept, bench }
+        Self { a, proxy, away, _link: link, _server: server, url, kept, bench }
     }
 
-    /// A second computer that has the drive open, and nothing of it yet.
-    fn other(&self) -> Person {
+    /// A second computer that has nothing of the drive yet.
+    fn stranger(&self) -> Person {
         let b = Person::new(&self.bench, "b", &[]);
         b.ok(&["drive", "add", "d", "--store", &self.url, "--credentials-file", &self.bench.text("ini")]);
+        b
+    }
+
+    /// The same, with the drive open.
+    fn other(&self) -> Person {
+        let b = self.stranger();
         b.open();
         b
     }
 
     fn cut(&self) {
-        self.proxy.plan(faults::from(0, Fault::CutBeforeBody));
+        self.proxy.plan(faults::from(0, self.away.clone()));
         self.proxy.cut_all();
     }
 
     fn mend(&self) {
         self.proxy.plan(faults::none());
+        // What waits for an answer gets none.
+        self.proxy.cut_all();
     }
 
     /// The folder `kept` is all here, as it is now.
@@ -128,11 +146,21 @@ fn ready(person: &Person, files: usize, bytes: usize) -> Value {
 }
 
 /// How long a reader may be kept waiting for what is not here: a minute, and what a busy computer adds.
-const BOUND: Duration = Duration::from_secs(100);
+const BOUND: Duration = Duration::from_secs(80);
+/// And once it is known that nobody answers: what each waits, for each time that the kernel asks.
+const BOUND_THEN: Duration = Duration::from_secs(20);
 
 #[test]
 fn what_is_not_here_gives_an_error_in_bounded_time_offline_and_all_else_goes_on() {
-    let world = World::new();
+    gives_an_error_in_bounded_time(&World::new(NEAR, Fault::CutBeforeBody));
+}
+
+#[test]
+fn what_is_not_here_gives_an_error_in_the_same_time_where_somebody_listens_and_says_nothing() {
+    gives_an_error_in_bounded_time(&World::new(FAR, Fault::Silence));
+}
+
+fn gives_an_error_in_bounded_time(world: &World) {
     let b = world.other();
     b.ok(&["pin", &at(&b, "kept")]);
     world.ready(&b);
@@ -155,7 +183,7 @@ fn what_is_not_here_gives_an_error_in_bounded_time_offline_and_all_else_goes_on(
     // By now it is known that nobody answers.
     let begun = Instant::now();
     assert_eq!(std::fs::read(&absent).unwrap_err().raw_os_error(), Some(5), "an I/O error");
-    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < BOUND_THEN, "{:?}", begun.elapsed());
 
     world.mend();
     b.ok(&["drive", "sync", "d"]);
@@ -165,7 +193,15 @@ fn what_is_not_here_gives_an_error_in_bounded_time_offline_and_all_else_goes_on(
 
 #[test]
 fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
-    let mut world = World::new();
+    is_there_offline(World::new(FAR, Fault::CutBeforeBody));
+}
+
+#[test]
+fn what_is_pinned_is_there_where_somebody_listens_and_says_nothing() {
+    is_there_offline(World::new(NEAR, Fault::Silence));
+}
+
+fn is_there_offline(mut world: World) {
     let b = world.other();
     let kept = at(&b, "kept");
     let would = b.ok(&["pin", &kept, "--dry-run"]);
@@ -250,8 +286,30 @@ fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
 }
 
 #[test]
+fn that_names_of_files_are_missing_is_told_until_they_are_here() {
+    const TOLD: &str = "names       not all are here yet";
+    let world = World::new(FAR, Fault::CutBeforeBody);
+    let b = world.stranger();
+    // Nothing comes that nobody waits for.
+    b.ok(&["drive", "pause", "d"]);
+    b.open();
+    let status = b.ok(&["drive", "status", "d"]);
+    assert_eq!((&status["state"], &status["lacks_metadata"]), (&"Paused".into(), &true.into()), "{status}");
+    assert!(b.reads(&["drive", "status", "d"]).contains(TOLD));
+    b.ok(&["drive", "resume", "d"]);
+    b.machine.status_when("its names are here", |status| status["lacks_metadata"] == false);
+    assert!(!b.reads(&["drive", "status", "d"]).contains(TOLD));
+    // So all of them can be listed without the store.
+    world.cut();
+    assert!(sh(&b.machine.mountpoint(), "find . -type f -printf x").len() > FILES);
+    world.mend();
+    b.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(b.ok(&["drive", "status", "d"])["lacks_metadata"], false, "of a closed one nothing is told");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() {
-    let world = World::new();
+    let world = World::new(NEAR, Fault::CutBeforeBody);
     let b = world.other();
     let (large, kept) = (at(&b, "large"), at(&b, "kept"));
     // On no drive, and not there.
