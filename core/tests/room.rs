@@ -13,9 +13,11 @@ use holdall_core::map::PageCache;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -316,4 +318,80 @@ fn a_smaller_limit_works_at_once_and_what_is_kept_stays() {
         assert_ne!(volume.cache().absent(kept), []);
         bench::close(volume).await;
     });
+}
+
+/// Fills the drive's parts and reads them from several threads: whatever is read is what was written, and there is never more
+/// in the cache than it may hold.
+#[test]
+fn the_limit_holds_while_many_write_and_read_and_all_of_it_is_pushed() {
+    const WRITERS: u64 = 4;
+    const READERS: u64 = 8;
+    const ROUNDS: u64 = 120;
+    const REQUESTS: u64 = BLOCKS / REQUEST;
+    let world = World::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let volume = world.open().await;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let any = |random: &mut StdRng, of: u64| random.random_range(0..REQUESTS / of) * of * REQUEST;
+        let mut writers = Vec::new();
+        for writer in 0..WRITERS {
+            let volume = volume.clone();
+            writers.push(tokio::spawn(async move {
+                let mut random = StdRng::seed_from_u64(writer);
+                for version in 1..=ROUNDS {
+                    // Each has its own.
+                    let start = any(&mut random, WRITERS) + writer * REQUEST;
+                    write(&volume, start, version).await;
+                    below_limit(&volume);
+                    if random.random_ratio(1, 2) {
+                        check(&volume, start, version).await;
+                    }
+                }
+            }));
+        }
+        let mut others = Vec::new();
+        for reader in 0..READERS {
+            let (volume, is_over) = (volume.clone(), is_over.clone());
+            others.push(tokio::spawn(async move {
+                let mut random = StdRng::seed_from_u64(100 + reader);
+                while !is_over.load(Relaxed) {
+                    whole(&volume, any(&mut random, 1)).await;
+                    below_limit(&volume);
+                    // What is local is read without a pause, and others have no turn.
+                    tokio::task::yield_now().await;
+                }
+            }));
+        }
+        let (pushed, is_pushed) = (volume.clone(), is_over.clone());
+        others.push(tokio::spawn(async move {
+            while !is_pushed.load(Relaxed) {
+                pushed.pusher().unwrap().sync().await.unwrap();
+                below_limit(&pushed);
+                tokio::task::yield_now().await;
+            }
+        }));
+        let mut ended = futures_util::future::join_all(writers).await;
+        is_over.store(true, Relaxed);
+        ended.extend(futures_util::future::join_all(others).await);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+        assert!(volume.status().cached_bytes > CACHE_BYTES / 2, "and uses what it may");
+        assert_eq!(volume.status().local_trouble, None);
+        bench::close(volume).await;
+    });
+}
+
+/// Reads a request's blocks, each of which one write has left as a whole.
+async fn whole(volume: &Arc<Volume>, start: u64) {
+    let range = start * 4096..(start + REQUEST) * 4096;
+    let lease = VolumeDevice(volume.clone()).read(range).wait().await.unwrap();
+    let mut found = vec![0; (REQUEST * 4096) as usize];
+    lease.copy_to(&mut found).unwrap();
+    for (at, data) in found.chunks(4096).enumerate() {
+        let block = start + at as u64;
+        let first = u64::from_le_bytes(*data.first_chunk().unwrap());
+        let version = first.checked_sub(block * 1000).map(|stamp| stamp / 7);
+        let is_written = version.is_some_and(|version| data == content(block, version));
+        assert!(is_written || data.iter().all(|byte| *byte == 0), "block {block} is torn");
+    }
 }
