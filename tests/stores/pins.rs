@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 const FILES: usize = 24;
 const FILE_BYTES: usize = 70_000;
 const LARGE_BYTES: usize = 80 << 20;
-/// Empty files, whose names are most of what describes a drive.
-const NAMES: usize = 10_000;
 
 /// From a computer to the store and back, near and far.
 const NEAR: Duration = Duration::from_millis(20);
@@ -195,15 +193,7 @@ fn gives_an_error_in_bounded_time(world: &World) {
 
 #[test]
 fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
-    is_there_offline(World::new(FAR, Fault::CutBeforeBody));
-}
-
-#[test]
-fn what_is_pinned_is_there_where_somebody_listens_and_says_nothing() {
-    is_there_offline(World::new(NEAR, Fault::Silence));
-}
-
-fn is_there_offline(mut world: World) {
+    let mut world = World::new(FAR, Fault::CutBeforeBody);
     let b = world.other();
     let kept = at(&b, "kept");
     let would = b.ok(&["pin", &kept, "--dry-run"]);
@@ -285,36 +275,6 @@ fn is_there_offline(mut world: World) {
     assert!(evicted["bytes_freed"].as_u64().unwrap() >= expected, "{evicted}");
     assert_eq!(b.ok(&["drive", "status", "d"])["pinned_bytes"], 0);
     b.ok(&["drive", "close", "d", "--wait"]);
-}
-
-#[test]
-fn that_names_of_files_are_missing_is_told_until_they_are_here() {
-    const TOLD: &str = "names       not all are here yet";
-    let world = World::new(FAR, Fault::CutBeforeBody);
-    world.a.open();
-    let many = world.a.machine.mountpoint().join("many");
-    std::fs::create_dir(&many).unwrap();
-    let mut random = Random(12);
-    for _ in 0..NAMES {
-        let name = data_encoding::HEXLOWER.encode(&random.bytes(16));
-        File::create(many.join(name)).unwrap();
-    }
-    world.a.ok(&["drive", "close", "d", "--wait"]);
-    let b = world.stranger();
-    // What a mount needs comes before what is only wanted.
-    b.ok(&["limits", "--down", "64K"]);
-    b.open();
-    assert_eq!(b.ok(&["drive", "status", "d"])["lacks_metadata"], true);
-    assert!(b.reads(&["drive", "status", "d"]).contains(TOLD));
-    b.ok(&["limits", "--down", "off"]);
-    b.machine.status_when("its names are here", |status| status["lacks_metadata"] == false);
-    assert!(!b.reads(&["drive", "status", "d"]).contains(TOLD));
-    // So all of them can be listed without the store.
-    world.cut();
-    assert!(sh(&b.machine.mountpoint(), "find . -type f -printf x").len() > FILES + NAMES);
-    world.mend();
-    b.ok(&["drive", "close", "d", "--wait"]);
-    assert_eq!(b.ok(&["drive", "status", "d"])["lacks_metadata"], false, "of a closed one nothing is told");
 }
 
 #[test]
