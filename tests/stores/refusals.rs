@@ -159,7 +159,7 @@ fn are_told(bench: &Bench, mistakes: &[Mistake], credentials: Option<&str>) {
         let create = ["drive", "create", "d", "--store", url, "--size", "64M", "--no-encryption"];
         let add = ["drive", "add", "d", "--store", url];
         let mut commands = vec![create.to_vec(), add.to_vec(), vec!["store", "test", url]];
-        // Of no kind of server is one logged in to without credentials.
+        // To log in takes credentials.
         commands.extend(credentials.map(|_| vec!["store", "login", url]));
         for command in commands {
             let failure = a.refused(&[&command[..], &login].concat(), *exit, code);

@@ -246,6 +246,7 @@ impl Replica {
             if !is_recorded && last.is_none_or(|last| *last <= name) {
                 let opens = |body: &[u8]| Head::decode(&sealer, body).is_ok();
                 let record = Bytes::from(head.encode(&sealer));
+                // Another device's record of this version may say otherwise who holds it; either one leads to what is here whole.
                 immutable::put_over_damage(&*self.store, &name, record, opens).await?;
             }
             record::tidy(&*self.store, &records).await;

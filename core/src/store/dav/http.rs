@@ -207,7 +207,9 @@ impl Http {
         match self.once(&look, &look.url, header).await {
             Ok(answer) if answer.status != StatusCode::UNAUTHORIZED => {
                 answer.drain().await;
-                let reason = format!("{} does not allow this user to do that (401)", self.host);
+                // Where anybody may look, so may who gives a wrong password.
+                let reason =
+                    format!("{} does not allow that to this user with this password (401)", self.host);
                 StoreError::Denied { reason }
             }
             Ok(_) | Err(_) => refused,
