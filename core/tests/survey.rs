@@ -9,7 +9,7 @@ use bench::world::{BLOCKS, ROUND_TRIP, World, are_local, read, until};
 use bench::{close, run};
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
 use holdall_core::units::{BlockRange, ChunkIndex};
-use holdall_core::volume::{Access, OpenError, Volume, VolumeDevice};
+use holdall_core::volume::{Access, OpenError, Pinned, Volume, VolumeDevice};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -18,6 +18,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -288,6 +289,31 @@ fn a_reader_whose_store_says_nothing_waits_for_a_minute_from_when_it_began() {
             let took = begun.elapsed().as_secs();
             assert!(bounds.contains(&took), "{took} s at {block}");
         }
+        volume.shut_down().await.unwrap();
+    });
+}
+
+#[test]
+fn who_waits_for_what_others_fetch_from_a_store_that_says_nothing_makes_nobody_wait_for_longer() {
+    let world = world();
+    let film = world.place("/film.mp4").0[0].1.start;
+    run(async {
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let volume = world.open(1, world.silent_from(is_silent.clone())).await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        // Where it lies is known then.
+        read(&volume, BlockRange::new(film + 400, 1)).await;
+        is_silent.store(true, Relaxed);
+        let begun = Instant::now();
+        // Of one frame a block is to be kept, and somebody reads the others. What is kept is tried for the second time while the reader
+        // tries for the first.
+        let chunk = film.next_multiple_of(16);
+        volume.set_pinned(Pinned::runs([BlockRange::new(chunk + 3, 1)])).unwrap();
+        tokio::time::sleep(Duration::from_millis(20_050)).await;
+        let device = VolumeDevice(volume.clone());
+        let read = device.read(chunk * 4096..(chunk + 3) * 4096).wait().await;
+        assert!(matches!(read, Err(DeviceError::Unavailable(_))), "{:?}", read.err());
+        assert!(begun.elapsed() < Duration::from_secs(63), "{:?}", begun.elapsed());
         volume.shut_down().await.unwrap();
     });
 }

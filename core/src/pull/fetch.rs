@@ -9,6 +9,9 @@ use crate::units::BlockRange;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use std::ops::Range;
 
+/// Whether somebody else was fetching some of what was wanted, and has ended: not whether it came.
+struct Waited(bool);
+
 impl Puller {
     /// Fetches what is missing of `range` for one reader, past a cache that has no room for it.
     pub async fn fetch_past_cache(&self, range: BlockRange) -> Result<Fetched, PullError> {
@@ -27,12 +30,18 @@ impl Puller {
                 // A collection has moved the blocks since they were looked up.
                 Err(PullError::Read(error))
                     if error.is_missing() && self.map.look_up(blocks).await? != found => {}
-                result => return result,
+                // Whoever was fetching some of it has not got it.
+                Ok(Waited(true)) if !self.missing(blocks).is_empty() => {}
+                result => return result.map(drop),
             }
         }
     }
 
-    async fn pull_found(&self, found: &[(BlockRange, Content)], sink: &impl Sink) -> Result<(), PullError> {
+    async fn pull_found(
+        &self,
+        found: &[(BlockRange, Content)],
+        sink: &impl Sink,
+    ) -> Result<Waited, PullError> {
         /// Ranged requests of one job at once.
         const REQUESTS: usize = 8;
         let mut frames: Vec<Frame> = Vec::new();
@@ -56,8 +65,9 @@ impl Puller {
         let fetched = futures_util::stream::iter(fetches).buffer_unordered(REQUESTS).try_collect().await;
         // Before others are waited for: they may wait for these.
         drop(flight);
+        let waited = Waited(!theirs.is_empty());
         futures_util::future::join_all(theirs.into_iter().map(landed)).await;
-        fetched
+        fetched.map(|()| waited)
     }
 
     /// Fetches frames that lie side by side in one segment, in one ranged request.

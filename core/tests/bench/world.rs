@@ -18,6 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -41,8 +42,8 @@ impl Layer for Gone {
     }
 }
 
-/// A store that is connected to and says nothing: a request is given up after a while.
-struct Silent(Arc<dyn Store>);
+/// A store that is connected to and says nothing, from when that is so on: a request is given up after a while.
+struct Silent(Arc<dyn Store>, Arc<AtomicBool>);
 
 #[async_trait]
 impl Layer for Silent {
@@ -53,6 +54,9 @@ impl Layer for Silent {
     async fn reach(&self) -> Result<(), StoreError> {
         /// As long as a store of ours is waited for.
         const PATIENCE: Duration = Duration::from_secs(20);
+        if !self.1.load(Relaxed) {
+            return Ok(());
+        }
         tokio::time::sleep(PATIENCE).await;
         Err(away())
     }
@@ -162,7 +166,11 @@ impl World {
     }
 
     pub fn silent(&self) -> Arc<dyn Store> {
-        Arc::new(Layered(Silent(self.store())))
+        self.silent_from(Arc::new(AtomicBool::new(true)))
+    }
+
+    pub fn silent_from(&self, is_silent: Arc<AtomicBool>) -> Arc<dyn Store> {
+        Arc::new(Layered(Silent(self.store(), is_silent)))
     }
 
     pub async fn open_from_afar(&self) -> Arc<Volume> {

@@ -162,6 +162,6 @@ fn connections_are_used_again() {
         }
         store.list("").await.unwrap();
         // Some requests begin before the connection of the last one is back.
-        assert!(counting.connections() <= 5, "{}", counting.connections());
+        assert!(counting.connections() <= 10, "{} for a hundred requests", counting.connections());
     });
 }
