@@ -124,6 +124,16 @@ impl Cache {
         self.may_go(runs)
     }
 
+    /// Bytes that blocks take of the local disk: a run of zeros takes none.
+    pub fn taken_by(&self, blocks: BlockRange) -> io::Result<u64> {
+        let (mut taken, mut from, end) = (0, blocks.bytes().start, blocks.bytes().end);
+        while let Some(data) = self.file.next_data(from)?.filter(|data| data.start < end) {
+            from = data.end;
+            taken += data.end.min(end) - data.start;
+        }
+        Ok(taken)
+    }
+
     /// What is here of `runs` may be taken out again. Runs of zeros take no room.
     fn may_go(&self, runs: &[BlockRange]) -> io::Result<()> {
         for run in runs {

@@ -320,6 +320,29 @@ fn a_smaller_limit_works_at_once_and_what_is_kept_stays() {
     });
 }
 
+#[test]
+fn metadata_is_told_as_what_it_takes() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        write(&volume, 0, 1).await;
+        write(&volume, 128, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        volume.evict_all().await.unwrap();
+        // Half of it was never written, and reads as zeros.
+        volume.cache().residents().keep(BlockRange::new(0, 2 * REQUEST));
+        for start in [0, REQUEST, 128] {
+            whole(&volume, start).await;
+        }
+        volume.cache().residents().keep(BlockRange::new(1024, REQUEST));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let status = volume.status();
+        assert_eq!(status.metadata_bytes, REQUEST * 4096);
+        assert!(status.cached_bytes >= 2 * REQUEST * 4096, "and what is no metadata");
+        bench::close(volume).await;
+    });
+}
+
 /// Fills the drive's parts and reads them from several threads: whatever is read is what was written, and there is never more
 /// in the cache than it may hold.
 #[test]

@@ -265,7 +265,11 @@ impl Drives {
         let drive = drive::create(&*store, &unlocked.sealer, family, &request.name, geometry, device).await;
         let drive = drive.map_err(|error| at_store(failure::store(&error)))?;
         self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
-        self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Made at {url}."));
+        self.activity().note(
+            Some(&request.name),
+            ActivityKind::Drive,
+            format!("Made at {}.", url.readable()),
+        );
         Ok(created(drive, mode, recovery))
     }
 
@@ -320,7 +324,11 @@ impl Drives {
             (_, asked) => self.choose(&store, &unlocked, &heads, &request.name, asked.as_deref()).await?,
         };
         self.remember(&request.name, drive, &url.to_string(), &unlocked)?;
-        self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Added from {url}."));
+        self.activity().note(
+            Some(&request.name),
+            ActivityKind::Drive,
+            format!("Added from {}.", url.readable()),
+        );
         Ok(created(drive, family.mode, None))
     }
 

@@ -268,7 +268,7 @@ fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
     let dirty_bytes = take(now.dirty_bytes);
     let pins = volume.pins_status();
     let pinned_bytes = take(pins.pinned_bytes.saturating_sub(pins.missing_bytes));
-    let metadata_bytes = take(volume.cache().residents().kept_blocks() * BLOCK_BYTES);
+    let metadata_bytes = take(now.metadata_bytes);
     api::CacheSplit { dirty_bytes, pinned_bytes, metadata_bytes, evictable_bytes: left }
 }
 

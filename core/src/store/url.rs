@@ -77,6 +77,23 @@ pub enum UrlError {
 }
 
 impl StoreUrl {
+    /// As people read it: the bucket, the path or the directory, and the server where it is not Amazon's.
+    pub fn readable(&self) -> String {
+        match self {
+            StoreUrl::File(path) => path.display().to_string(),
+            StoreUrl::S3(s3) => {
+                let slash = if s3.prefix.is_empty() { "" } else { "/" };
+                let place = format!("s3://{}{slash}{}", s3.bucket, s3.prefix);
+                let server = s3
+                    .endpoint
+                    .as_ref()
+                    .map(|endpoint| &endpoint[url::Position::BeforeHost..url::Position::AfterPort]);
+                server.map_or(place.clone(), |server| format!("{place} at {server}"))
+            }
+            StoreUrl::Dav(dav) => dav.base.as_str().trim_end_matches('/').to_owned(),
+        }
+    }
+
     /// Reads an address.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if let Some(path) = text.strip_prefix("file://") {
@@ -274,6 +291,24 @@ mod tests {
             let url = StoreUrl::parse(text).unwrap();
             assert_eq!(url.to_string(), text);
             assert_eq!(StoreUrl::parse(&url.to_string()).unwrap(), url);
+        }
+    }
+
+    #[test]
+    fn people_read_what_is_a_place() {
+        for (text, readable) in [
+            ("file:///media/disk/photos", "/media/disk/photos"),
+            ("s3://bucket", "s3://bucket"),
+            (
+                "s3://bucket/a/b%20c?endpoint=https%3A%2F%2Fs3.example.org%3A9000&region=eu-central-1",
+                "s3://bucket/a/b c at s3.example.org:9000",
+            ),
+            (
+                "https://cloud.example.org/dav/me/Holdall/?ca=%2Fetc%2Fca.pem",
+                "https://cloud.example.org/dav/me/Holdall",
+            ),
+        ] {
+            assert_eq!(StoreUrl::parse(text).unwrap().readable(), readable);
         }
     }
 

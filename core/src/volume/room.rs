@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// More is let in up to so much (per mille of the limit). A file system takes blocks of its own to say where a file's are, later, when
 /// it writes them: one for each 340 pieces at most.
@@ -53,8 +54,17 @@ struct Shared {
     coming: AtomicU64,
     /// Bytes that wait to be let in.
     waiting: AtomicU64,
+    /// Bytes of metadata, as they were counted last.
+    metadata: AtomicU64,
     wanted: Notify,
     turns: watch::Sender<Turn>,
+}
+
+/// When metadata was counted, and what tells whether that still holds.
+struct Counting {
+    at: Instant,
+    kept_blocks: u64,
+    used: u64,
 }
 
 /// What came of the last turn.
@@ -118,14 +128,17 @@ impl Room {
             effective: AtomicU64::new(limit),
             coming: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
+            metadata: AtomicU64::new(0),
             wanted: Notify::new(),
             turns: watch::Sender::new(Turn::default()),
         });
         let working = shared.clone();
         let task = tokio::spawn(async move {
             let _last = LastTurn(working.clone());
+            let mut counted = None;
             loop {
                 working.make().await;
+                working.count_metadata(&mut counted).await;
                 let _ = tokio::time::timeout(LOOK_EVERY, working.wanted.notified()).await;
             }
         });
@@ -142,6 +155,11 @@ impl Room {
         self.shared.limit.store(bytes, Ordering::Release);
         self.shared.effective.store(bytes, Ordering::Release);
         self.shared.wanted.notify_one();
+    }
+
+    /// Bytes of it that metadata takes, as of a few seconds ago.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.shared.metadata.load(Ordering::Acquire)
     }
 
     /// Waits until so many bytes fit. What cannot fit before something was uploaded or let go is refused.
@@ -234,6 +252,29 @@ impl Shared {
         let limit = self.limit.load(Ordering::Acquire).min(disk - FREE_BYTES_MIN.min(disk / 10));
         self.effective.store(limit, Ordering::Release);
         limit
+    }
+
+    /// Counts what metadata takes, every now and then where something has come or gone.
+    async fn count_metadata(&self, last: &mut Option<Counting>) {
+        let residents = self.cache.residents();
+        let now = Counting { at: Instant::now(), kept_blocks: residents.kept_blocks(), used: self.used() };
+        let is_due = |last: &Counting| {
+            now.at - last.at >= LOOK_EVERY && (now.kept_blocks, now.used) != (last.kept_blocks, last.used)
+        };
+        if !last.as_ref().is_none_or(is_due) {
+            return;
+        }
+        *last = Some(now);
+        let mut bytes = 0;
+        for run in residents.kept_runs(BlockRange { start: 0, end: self.cache.valid().capacity() }) {
+            match self.cache.taken_by(run) {
+                Ok(taken) => bytes += taken,
+                // What the disk does not tell is told by whoever reads from it.
+                Err(_) => return,
+            }
+            tokio::task::consume_budget().await;
+        }
+        self.metadata.store(bytes, Ordering::Release);
     }
 
     async fn evict(&self, bytes: u64) -> io::Result<u64> {

@@ -13,6 +13,8 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// Bytes of it that are on this device.
     pub cached_bytes: u64,
+    /// Bytes of these that are metadata, as of a few seconds ago.
+    pub metadata_bytes: u64,
     /// Bytes of records that the cache does not have yet.
     pub unapplied_bytes: u64,
     /// Bytes that the cache may take.
@@ -66,6 +68,7 @@ impl Volume {
             size_bytes: self.size_blocks() * BLOCK_BYTES,
             // What it takes of the local disk: a run of zeros is here too, and takes nothing.
             cached_bytes: self.cache.file().allocated().unwrap_or(0),
+            metadata_bytes: self.room.metadata_bytes(),
             unapplied_bytes: self.journal.unapplied_bytes(),
             cache_limit_bytes: self.room.limit(),
             // A run of zeros is dirty however long it is, and is one record to send.
