@@ -84,7 +84,7 @@ pub struct Created {
 /// Opens a drive.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Open {
-    /// Where to mount it; without, `~/Holdall/NAME`.
+    /// Where to mount it: an absolute path, or one that begins with `~/`; without, `~/Holdall/NAME`.
     #[serde(default)]
     pub at: Option<String>,
     /// How to attach it.

@@ -112,6 +112,8 @@ pub(crate) struct Moving {
 pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     let unsent_bytes = status.unpushed_bytes;
     let (consequence, action) = explained(status);
+    // What was on its way when the store went is no news of it.
+    let moving = if status.state == DriveState::Offline { Moving::default() } else { moving };
     Card {
         name: status.name.clone(),
         kind: kind(&status.store),
@@ -286,12 +288,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_moves_to_or_from_a_store_that_is_away() {
+        let moving = Moving { up_rate: 1 << 20, down_rate: 1 << 20, eta_s: Some(4), progress: None };
+        let shown = |state| {
+            let card = card(&status("work", state), moving);
+            (card.up_rate, card.down_rate, card.eta_s)
+        };
+        assert_eq!(shown(DriveState::Offline), (0, 0, None));
+        assert_eq!(shown(DriveState::Syncing), (1 << 20, 1 << 20, Some(4)));
+    }
+
+    #[test]
     fn a_place_is_told_by_its_kind() {
         for (store, word) in [
             ("s3://bucket/work?endpoint=https%3A%2F%2Fdav.example", "S3"),
             ("https://cloud.example/dav/s3", "WebDAV"),
             ("davs://cloud.example/work", "WebDAV"),
-            ("file:///media/disk", "Folder"),
+            ("file:///media/disk", "Disk or folder"),
         ] {
             assert_eq!(kind(store), word, "{store}");
         }

@@ -40,18 +40,10 @@ pub(crate) fn overview(
     let unsent_is_known = drives.iter().all(|card| card.unsent_is_known);
     let size = words::unsent(unsent_bytes, unsent_is_known);
     let (line, tone) = line(&drives, statuses, (unsent_bytes, &size), attention);
+    let line = words::capital(&line);
     let leaving = tray::leaving(goes_on(statuses), unsent_bytes, unsent_is_known);
     let tray = tray::menu(&line, &drives, attention, leaving, paused_until.as_deref());
-    Overview {
-        line: words::capital(&line),
-        tone,
-        unsent_bytes,
-        unsent_is_known,
-        attention,
-        paused_until,
-        drives,
-        tray,
-    }
+    Overview { line, tone, unsent_bytes, unsent_is_known, attention, paused_until, drives, tray }
 }
 
 /// Whether something of what is only here is being uploaded, or soon will be without anybody's doing.
@@ -198,6 +190,7 @@ mod tests {
             model.apply(Now(Duration::ZERO), Event::Drive(Box::new(status)));
             let overview = model.overview();
             assert!(!overview.unsent_is_known && overview.tone == Tone::Waiting, "{overview:?}");
+            assert_eq!(overview.tray.entries[0].label, overview.line);
             assert!(overview.tray.leaving.unwrap().message.starts_with("Some changes exist only"));
             overview.line
         };

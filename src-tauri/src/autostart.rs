@@ -1,8 +1,9 @@
 //! Starting with the desktop: an entry in the autostart directory, as the XDG specification has it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "holdall.desktop";
@@ -30,6 +31,7 @@ impl Autostart {
 
     /// Has `program` started with the desktop.
     pub fn switch_on(&self, program: &Path) -> io::Result<()> {
+        let program = &lasting(program);
         let directory = self.file.parent().expect("it was joined to a directory");
         fs::create_dir_all(directory)?;
         let new = self.file.with_extension("new");
@@ -50,6 +52,13 @@ impl Autostart {
 pub fn configuration(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |variable| get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))
+}
+
+/// Where a program is that may have been replaced since it was started: the kernel says so behind its path.
+fn lasting(program: &Path) -> PathBuf {
+    let path = program.as_os_str().as_encoded_bytes();
+    let replaced = path.strip_suffix(b" (deleted)").filter(|_| !program.exists());
+    replaced.map_or_else(|| program.to_owned(), |path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// Desktops have their own ways to switch an entry off.
@@ -108,6 +117,15 @@ mod tests {
         assert!(starts("[Desktop Entry]\nHidden=false\n"));
         assert!(!starts("[Desktop Entry]\nHidden=true\n"));
         assert!(!starts("[Desktop Entry]\nX-GNOME-Autostart-enabled=false\n"));
+    }
+
+    #[test]
+    fn an_app_that_was_upgraded_while_it_ran_is_started_from_where_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().join("app (deleted)");
+        assert_eq!(lasting(&old), dir.path().join("app"));
+        fs::write(&old, "").unwrap();
+        assert_eq!(lasting(&old), old, "somebody has called it so");
     }
 
     #[test]

@@ -45,6 +45,7 @@ fn open(app: &AppHandle) -> tauri::Result<()> {
         .on_navigation(|url| url.scheme() == "tauri")
         .on_page_load(move |_, load| {
             if load.event() == PageLoadEvent::Started {
+                shell.asked.store(false, Ordering::Relaxed);
                 shell.page.left();
                 shell.hold(None);
                 shell.calls.end_all();
@@ -80,7 +81,11 @@ pub fn event(window: &Window, event: &WindowEvent) {
         let app = window.app_handle();
         let shell = app.state::<Arc<Shell>>();
         match closing(shell.tray_is_shown(), shell.leaving()) {
-            Closing::Hide => drop(window.hide()),
+            Closing::Hide => {
+                // Nobody sees what was asked.
+                shell.asked.store(false, Ordering::Relaxed);
+                let _ = window.hide();
+            }
             Closing::Ask(leaving) => ask(app, leaving),
             Closing::End => app.exit(0),
         }

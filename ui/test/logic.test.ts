@@ -316,6 +316,10 @@ describe('the legend of the map', () => {
     const drive = { size_bytes: 640, cached_bytes: 28, unpushed_bytes: 4, cache } as DriveStatus;
     const told = Object.fromEntries(totals(map).map((total) => [total.state, totalBytes(total, map, drive)]));
     expect(told).toEqual({ failed: 0, dirty: 4, uploading: 0, pinned: 8, cached: 16, absent: 612 });
+    // What files take is less than the drive.
+    const absent = { state: 'absent', cells: 1 } as const;
+    expect(totalBytes(absent, map, { ...drive, used_bytes: 40 })).toBe(12);
+    expect(totalBytes(absent, map, { ...drive, used_bytes: 20 })).toBe(0);
     // What is here adds up to what is on this computer.
     expect(4 + 8 + 16).toBe(drive.cached_bytes);
   });

@@ -95,9 +95,15 @@ impl Drive {
             How::Away { because } => (None, Some(because)),
             How::Asked => (None, None),
         };
-        *self.looks_because.lock() = because.clone();
+        let of_snapshot = request.snapshot.as_ref().map(|label| {
+            format!("this is the snapshot {label}; close the drive and open it again for the current version")
+        });
+        *self.looks_because.lock() = because.clone().or(of_snapshot);
         let at = match &request.at {
-            Some(path) => PathBuf::from(path),
+            Some(path) => match path.strip_prefix("~/") {
+                Some(below) => home()?.join(below),
+                None => PathBuf::from(path),
+            },
             None => default_mountpoint(&self.name)?,
         };
         let attached = self.attach(opened.device(), request.attach, at, look).await;
@@ -241,10 +247,13 @@ fn unsentenced(sentence: &str) -> String {
     format!("{first}{}", rest.as_str())
 }
 
-fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {
+fn home() -> Result<PathBuf, Failure> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.ok_or_else(|| failure::usage("There is no home directory: say where with --at."))?;
-    let parent = home.join("Holdall");
+    home.ok_or_else(|| failure::usage("There is no home directory: say where with --at."))
+}
+
+fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {
+    let parent = home()?.join("Holdall");
     std::fs::create_dir_all(&parent).map_err(|error| failure::local(&error))?;
     Ok(parent.join(name))
 }

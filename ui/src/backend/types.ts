@@ -1726,7 +1726,7 @@ export interface components {
         /** @description Opens a drive. */
         Open: {
             /**
-             * @description Where to mount it; without, `~/Holdall/NAME`.
+             * @description Where to mount it: an absolute path, or one that begins with `~/`; without, `~/Holdall/NAME`.
              * @default null
              */
             at: string | null;

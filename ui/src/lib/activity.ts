@@ -14,7 +14,7 @@ export interface Look {
 export const KINDS: readonly Look[] = [
   { kind: 'opened', word: 'activity.opened', icon: 'drive', tone: 'quiet' },
   { kind: 'closed', word: 'activity.closed', icon: 'closed', tone: 'quiet' },
-  { kind: 'uploaded', word: 'activity.uploaded', icon: 'up', tone: 'safe' },
+  { kind: 'uploaded', word: 'activity.uploaded', icon: 'up', tone: 'quiet' },
   { kind: 'snapshot', word: 'activity.snapshot', icon: 'camera', tone: 'quiet' },
   { kind: 'pin', word: 'activity.pin', icon: 'keep', tone: 'busy' },
   { kind: 'conflict', word: 'activity.conflict', icon: 'fork', tone: 'waiting' },

@@ -49,10 +49,11 @@ export function totals(map: ChunkMap): Total[] {
  * is, so that cells add up to far more.
  */
 export function totalBytes({ state, cells }: Total, map: ChunkMap, drive: DriveStatus): number {
-  const { cache, cached_bytes, size_bytes, unpushed_bytes } = drive;
+  const { cache, cached_bytes, size_bytes, unpushed_bytes, used_bytes } = drive;
   switch (state) {
     case 'absent':
-      return Math.max(0, size_bytes - cached_bytes);
+      // Of what files use, where that is known.
+      return Math.max(0, (used_bytes || size_bytes) - cached_bytes);
     case 'pinned':
       return cache.pinned_bytes;
     case 'cached':

@@ -9,6 +9,8 @@ export const wrongAddress = (text: string): boolean =>
   /\S\s+\S/.test(text) || (text.trim() !== '' && !URL.canParse(withScheme(text.trim())));
 export const wrongBucket = (text: string): boolean => /[\s/?#]/.test(text.trim());
 export const wrongPath = (text: string): boolean => /^[^/]/.test(text.trim());
+/** The same where the daemon knows whose home it is. */
+export const wrongPlace = (text: string): boolean => !text.trim().startsWith('~/') && wrongPath(text);
 
 /** Where a drive's data is to live; `undefined` while something that it needs is missing or wrong. */
 export function storeUrl(draft: Draft): string | undefined {

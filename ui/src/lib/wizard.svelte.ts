@@ -14,7 +14,7 @@ import type {
 } from '../backend/shapes';
 import { forget, load, nameFrom, nothingTyped, save, validName, type Draft } from './draft';
 import { parseBytes } from './format';
-import { credentials, sameLogin, storeUrl, wrongPath } from './store-url';
+import { credentials, sameLogin, storeUrl, wrongPlace } from './store-url';
 import { t } from './text';
 
 export const STEPS = ['kind', 'store', 'drive', 'protection', 'place', 'summary'] as const;
@@ -134,7 +134,7 @@ export class Wizard {
         if (draft.existing) return this.drives !== null && this.chosen !== '' && this.named;
         return !draft.encrypt || (typed.passphrase !== '' && typed.passphrase === typed.again);
       case 'place':
-        return !wrongPath(draft.mountpoint) && (draft.cache.trim() === '' || (parseBytes(draft.cache) ?? 0) > 0);
+        return !wrongPlace(draft.mountpoint) && (draft.cache.trim() === '' || (parseBytes(draft.cache) ?? 0) > 0);
       case 'summary':
         return STEPS.slice(0, -1).every((earlier) => this.complete(earlier));
     }
