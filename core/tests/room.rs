@@ -337,7 +337,7 @@ fn metadata_is_told_as_what_it_takes() {
             whole(&volume, start).await;
         }
         volume.cache().residents().keep(BlockRange::new(1024, REQUEST));
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         let status = volume.status();
         assert_eq!(status.metadata_bytes, REQUEST * 4096);
         assert!(status.cached_bytes >= 2 * REQUEST * 4096, "and what is no metadata");
