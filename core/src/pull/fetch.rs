@@ -9,8 +9,9 @@ use crate::units::BlockRange;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use std::ops::Range;
 
-/// Whether somebody else was fetching some of what was wanted, and has ended: not whether it came.
-struct Waited(bool);
+/// Whether somebody else was fetching some of what was wanted, and has ended. That it is here then is no news of the store: it may
+/// have been written meanwhile.
+pub(super) struct Waited(pub bool);
 
 impl Puller {
     /// Fetches what is missing of `range` for one reader, past a cache that has no room for it.
@@ -22,7 +23,7 @@ impl Puller {
         Ok(fetched)
     }
 
-    pub(super) async fn pull(&self, blocks: BlockRange, sink: &impl Sink) -> Result<(), PullError> {
+    pub(super) async fn pull(&self, blocks: BlockRange, sink: &impl Sink) -> Result<Waited, PullError> {
         let _stays = self.cache.begin_pull(blocks);
         loop {
             let found = self.map.look_up(blocks).await?;
@@ -32,7 +33,7 @@ impl Puller {
                     if error.is_missing() && self.map.look_up(blocks).await? != found => {}
                 // Whoever was fetching some of it has not got it.
                 Ok(Waited(true)) if !self.missing(blocks).is_empty() => {}
-                result => return result.map(drop),
+                result => return result,
             }
         }
     }

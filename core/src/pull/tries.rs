@@ -1,5 +1,6 @@
 //! Trying again: a store that cannot be reached is waited for, and whoever reads knows since when.
 
+use super::fetch::Waited;
 use super::sink::Sink;
 use super::{PullError, Puller};
 use crate::retry::Backoff;
@@ -75,8 +76,9 @@ impl Puller {
         loop {
             let begun = Instant::now();
             match self.pull(blocks, sink).await {
-                Ok(()) => {
-                    if waited {
+                Ok(Waited(for_others)) => {
+                    // Zeros come from the map, which took an answer. Who has fetched the rest has told of it.
+                    if waited && !for_others {
                         self.is_well();
                     }
                     return Ok(());

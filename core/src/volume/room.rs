@@ -256,12 +256,14 @@ impl Shared {
 
     /// Counts what metadata takes, every now and then where something has come or gone.
     async fn count_metadata(&self, last: &mut Option<Counting>) {
+        // The turns of a full cache follow each other closely.
+        if last.as_ref().is_some_and(|last| last.at.elapsed() < LOOK_EVERY) {
+            return;
+        }
         let residents = self.cache.residents();
         let now = Counting { at: Instant::now(), kept_blocks: residents.kept_blocks(), used: self.used() };
-        let is_due = |last: &Counting| {
-            now.at - last.at >= LOOK_EVERY && (now.kept_blocks, now.used) != (last.kept_blocks, last.used)
-        };
-        if !last.as_ref().is_none_or(is_due) {
+        let has_changed = |last: &Counting| (now.kept_blocks, now.used) != (last.kept_blocks, last.used);
+        if !last.as_ref().is_none_or(has_changed) {
             return;
         }
         *last = Some(now);
