@@ -29,11 +29,11 @@ impl Drive {
         }
         let drive = self.clone();
         tokio::spawn(async move {
-            let (mut without, mut refused) = (None, Backoff::unwatched());
+            let (mut without, mut last, mut refused) = (None, None, Backoff::unwatched());
             loop {
-                // Wrong credentials that come all the time are taken for an attack.
-                let pause = match &without {
-                    Some(Failure { code: Code::Credentials, .. }) => refused.next(Some(RESUME_EVERY)),
+                // Wrong credentials that come all the time are taken for an attack; and another computer may have the drive for days.
+                let pause = match last {
+                    Some(Code::Credentials | Code::Held) => refused.next(Some(RESUME_EVERY)),
                     _ => RESUME_EVERY,
                 };
                 tokio::time::sleep(pause).await;
@@ -44,7 +44,10 @@ impl Drive {
                 match drive.try_resume(&was, without.take()).await {
                     Ok(()) => return,
                     // After this long, it is opened without its store.
-                    Err(failure) => without = Some(failure).filter(away::goes_without),
+                    Err(failure) => {
+                        last = Some(failure.code);
+                        without = Some(failure).filter(away::goes_without);
+                    }
                 }
             }
         });

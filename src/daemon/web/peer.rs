@@ -42,13 +42,17 @@ fn owner(stream: &TcpStream, peer: SocketAddr) -> io::Result<u32> {
     owner_in(&sockets, peer, own).ok_or_else(|| io::Error::other("its socket is not in /proc/net/tcp"))
 }
 
-/// The user of the socket that is bound to `local` and connected to `remote`.
+/// As the kernel writes TCP_ESTABLISHED.
+const ESTABLISHED: &str = "01";
+
+/// The user of the socket that is bound to `local` and connected to `remote`. One that was closed has no owner any more, and a row with
+/// root's number.
 fn owner_in(sockets: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
     sockets.lines().skip(1).find_map(|line| {
         // sl  local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid ...
         let mut fields = line.split_ascii_whitespace().skip(1);
         let found = (address(fields.next()?)?, address(fields.next()?)?);
-        (found == (local, remote)).then(|| fields.nth(4)?.parse().ok())?
+        (found == (local, remote) && fields.next()? == ESTABLISHED).then(|| fields.nth(3)?.parse().ok())?
     })
 }
 
@@ -80,6 +84,10 @@ mod tests {
         assert_eq!(owner_in(&text, local, remote), Some(1000));
         assert_eq!(owner_in(&text, remote, local), Some(7));
         assert_eq!(owner_in(head, local, remote), None);
+        for closed in ["04", "05", "06"] {
+            let row = row("A38E", "1F90", 0).replacen(" 01 ", &format!(" {closed} "), 1);
+            assert_eq!(owner_in(&[head, &row].join("\n"), local, remote), None, "nobody's, and not root's");
+        }
     }
 
     #[tokio::test]

@@ -217,7 +217,7 @@ fn secret(value: &str) -> Option<HeaderValue> {
 }
 
 /// Whether it is this very computer.
-pub fn is_loopback(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),

@@ -121,10 +121,9 @@ impl Http {
             .redirect(redirect::Policy::none())
             .connect_timeout(limits.connect)
             .tcp_user_timeout(limits.idle)
-            .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX);
-        if auth::is_loopback(&url.base) {
-            client = client.no_proxy();
-        }
+            .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX)
+            // Nothing is taken from the daemon's environment.
+            .no_proxy();
         if let Some(path) = &url.ca {
             let unreadable = |error: &dyn std::fmt::Display| {
                 setup(format!("The certificates in {} cannot be read: {error}.", path.display()))
