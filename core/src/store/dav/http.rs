@@ -5,7 +5,7 @@
 //! in; it would get neither data nor credentials.
 
 use super::answer;
-use super::auth::{self, Auth};
+use super::auth::Auth;
 use super::progress::Progress;
 use super::trouble;
 use crate::store::StoreError;
