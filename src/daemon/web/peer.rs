@@ -95,7 +95,8 @@ mod tests {
         let mut listener = OwnPeers(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
         let address = listener.0.local_addr().unwrap();
         let (connected, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        assert_eq!(accepted.1, connected.unwrap().local_addr().unwrap());
+        let connected = connected.unwrap();
+        assert_eq!(accepted.1, connected.local_addr().unwrap());
         let owner = owner(&accepted.0, accepted.1).unwrap();
         assert_eq!(owner, rustix::process::getuid().as_raw());
     }
