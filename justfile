@@ -11,12 +11,13 @@ test:
 ui:
     cd ui && npm ci && npm run build
 
-# The desktop app, with the daemon beside it: built, and started.
+# The desktop app, with the daemon beside it: built, and started. For a user who is not root it installs the helper that attaches drives (by sudo).
 desktop *options:
     packaging/setup app
     cd ui && npm run build
     cargo build --release --locked
     cargo build --release --locked -p holdall-app
+    packaging/helper --if-needed
     target/release/holdall-app {{options}}
 
 # The pages in a browser against a real daemon; `just app window` tests the desktop app, `just app screens` keeps the pictures
@@ -70,7 +71,7 @@ fixtures:
 threads:
     HOLDALL_OPERATIONS=100000 cargo test -p holdall-core --test threads
 
-# Two computers fight for a drive in a directory, in buckets and on a WebDAV server: so many rounds each (root; two of eight
+# Two computers fight for a drive in a directory, in buckets and on WebDAV servers: so many rounds each (root; two of eight
 # take over a minute).
 fight rounds='24':
     HOLDALL_ROUNDS={{rounds}} cargo test -p holdall --test product -- --nocapture fight::

@@ -159,13 +159,8 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
         let text = error.to_string();
         let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
         let message = failure::sentence(&first.split_whitespace().collect::<Vec<_>>().join(" "));
-        Output::new(true).failure(&Failure {
-            code: Code::Usage,
-            message,
-            consequence: NOTHING_DONE.to_owned(),
-            action: "Run the command with --help.".to_owned(),
-            holder: None,
-        });
+        let action = "Run the command with --help.";
+        Output::new(true).failure(&Failure::new(Code::Usage, message, NOTHING_DONE, action));
     } else {
         // Help into a pipe that is closed early is in order.
         let _ = error.print();

@@ -41,6 +41,11 @@ pub enum Order {
     },
     /// Look at a file, or at a directory with all that is below it.
     Scan(Scan),
+    /// Nobody wants to know any more what a scan finds: it ends without a word.
+    Cancel {
+        /// The scan.
+        id: u64,
+    },
     /// Tell no more of changes of this path.
     Forget {
         /// As it was given to be watched.

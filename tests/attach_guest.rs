@@ -9,11 +9,13 @@ use holdall::api::AttachMode;
 use holdall::attach;
 use holdall::attach::doctor::{self, Service};
 use holdall::attach::filesystem::{self, MountOptions};
+use holdall::privileged::{Outcome, Privileged, PrivilegedError, Proof, Target};
 use holdall_core::device::BlockDevice;
 use holdall_nbd::kernel;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 use support::guest::{self, assert_guest};
 use support::{Bench, DRIVE_BYTES, Daemon, GrowingDevice, Writer, verify};
 
@@ -44,6 +46,11 @@ fn without_resend_a_mount_survives_a_handover_and_nobody_waits_after_kill_9() {
 #[test]
 fn the_next_daemon_goes_on_wherever_its_predecessor_was_killed_with_nbd() {
     in_guest("guest_killed_anywhere");
+}
+
+#[test]
+fn a_device_is_held_while_it_is_detached_by_force() {
+    in_guest("guest_held_by_force");
 }
 
 #[test]
@@ -186,6 +193,29 @@ fn guest_open_file() {
         std::thread::yield_now();
     }
     close(&bench, daemon);
+}
+
+/// A number alone could be another one's by the time it is used: without the device itself nothing is detached.
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_held_by_force() {
+    assert_guest();
+    let bench = Bench::new();
+    drop(start(&bench, "attached"));
+    let attached = kernel::attached_devices().unwrap();
+    let [device] = attached.as_slice() else { panic!("{attached:?}") };
+    let proof = Proof::Identifier(device.identifier.clone().unwrap());
+    let target = Target { device: device.index.path(), proof };
+    let detach = Privileged::NbdDetach { target: target.clone(), force: true };
+    let perform = || bench.site.deputy.perform(&detach, &[], Duration::from_secs(60));
+    rustix::mount::mount_bind("/dev/null", &target.device).unwrap();
+    assert!(matches!(perform(), Err(PrivilegedError::Refused(_))));
+    assert_eq!(kernel::attached_devices().unwrap(), attached);
+    rustix::mount::unmount(&target.device, rustix::mount::UnmountFlags::empty()).unwrap();
+    assert!(matches!(perform(), Ok(Outcome::Done)));
+    doctor::repair(&bench.site, &bench.known(Service::Rests)).unwrap();
+    bench.assert_nothing_left();
+    assert_eq!(kernel::attached_devices().unwrap(), []);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 #[path = "product/bench.rs"]
 mod bench;
 
-use bench::{Bench, failure, kill};
+use bench::{Bench, Tmpfs, failure, kill, wait_until};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -174,6 +175,27 @@ fn versions_are_kept_brought_back_and_cloned() {
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 }
 
+/// Nothing of it is a fork: there is no other version, and what is only here has nowhere to go.
+#[test]
+fn a_drive_that_another_computer_removes_says_what_became_of_it() {
+    let bench = Bench::new();
+    let (a, b) = (bench.with_drive(), bench.machine("b"));
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    std::fs::write(a.mountpoint().join("letter"), "dear").unwrap();
+    std::fs::File::open(a.mountpoint()).unwrap().sync_all().unwrap();
+    b.open(&["--take-over", "--yes"]);
+    b.close();
+    b.ok(&["drive", "remove", "d", "--delete-data", "--yes"]);
+    a.ok(&["drive", "resume", "d"]);
+    let told = a.status_when("removed", |status| status["state"] == "Needs attention");
+    assert!(told["reason"].as_str().unwrap().ends_with(" has removed the drive."), "{told}");
+    assert_eq!(told["advice"]["consequence"], "What was not uploaded is kept on this computer.");
+    assert_eq!((&told["forks"], told["needs_login"].as_bool()), (&serde_json::json!([]), Some(false)));
+    assert_eq!(std::fs::read(a.mountpoint().join("letter")).unwrap(), b"dear");
+}
+
 #[test]
 fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened() {
     let bench = Bench::new();
@@ -227,6 +249,92 @@ fn a_served_drive_is_seen_by_nbdinfo_and_ends_with_its_command() {
     serving.kill().unwrap();
     serving.wait().unwrap();
     a.open(&[]);
+    a.close();
+}
+
+#[test]
+fn a_drive_is_mounted_where_that_was_asked_for_last_as_long_as_there_is_room() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let open = |more: &[&str]| {
+        let opened = a.ok(&[&["drive", "open", "d", "--attach", "loop"], more].concat());
+        a.close();
+        opened["mountpoint"].as_str().unwrap().to_owned()
+    };
+    let usual = open(&[]);
+    assert!(usual.ends_with("/Holdall/d"), "{usual}");
+    let asked = bench.text("elsewhere");
+    assert_eq!(open(&["--at", &asked]), asked);
+    assert_eq!(open(&[]), asked);
+    let other = Tmpfs::new(asked.clone().into(), 1);
+    assert_eq!(open(&[]), usual);
+    drop(other);
+    assert_eq!(open(&[]), asked);
+    // Where another drive is used to be it is for once.
+    a.ok(&["drive", "clone", "d", "e"]);
+    let theirs = usual.replace("/Holdall/d", "/Holdall/e");
+    assert_eq!(open(&["--at", &theirs]), theirs);
+    assert_eq!(open(&[]), asked);
+    assert_eq!(open(&["--at", &usual]), usual);
+    assert_eq!(open(&[]), usual);
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_told_as_that_and_looked_at() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    let disk = bench.text("disk");
+    let _disk = Tmpfs::new(disk.clone().into(), 256);
+    // Not while something is just being written.
+    let remount = |how: &str| {
+        let options = format!("remount,{how}");
+        let done = || Command::new("mount").args(["-o", &options, &disk]).status().unwrap().success();
+        wait_until("remounted", done).unwrap();
+    };
+    let store = format!("file://{disk}/store");
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "256M", "--no-encryption"]);
+    a.open(&[]);
+    let letter = a.mountpoint().join("letter");
+    std::fs::write(&letter, b"1").unwrap();
+    a.ok(&["drive", "sync", "d"]);
+    remount("ro");
+    std::fs::write(&letter, b"2").unwrap();
+    a.ok(&["drive", "upload-now", "d"]);
+    let is_right = |text: &Value| !text.as_str().unwrap().contains("login");
+    let status = a.status_when("told", |status| status["state"] == "Needs attention");
+    assert!(is_right(&status["reason"]) && status["needs_login"] == false, "{status}");
+    remount("rw");
+    a.status_when("uploaded", |status| status["unpushed_bytes"] == 0);
+    a.close();
+    remount("ro");
+    a.open(&[]);
+    let status = a.status();
+    assert!(status["state"] == "Read-only" && is_right(&status["reason"]), "{status}");
+    assert_eq!(std::fs::read(&letter).unwrap(), b"2");
+    a.close();
+    let told = failure(&a.run(&["drive", "clone", "d", "e"]));
+    assert!(told["action"].as_str().unwrap().contains("Let this user read and write"), "{told}");
+}
+
+#[test]
+fn what_is_pinned_shows_on_the_map_of_a_large_drive_too() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    a.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "1T", "--no-encryption"]);
+    a.open(&[]);
+    let letter = a.mountpoint().join("letter");
+    std::fs::write(&letter, [7; 100_000]).unwrap();
+    a.ok(&["pin", &letter.display().to_string(), "--wait"]);
+    let map = a.ok(&["drive", "map", "d"]);
+    assert!(map["cell_bytes"].as_u64() > Some(100_000), "{}", map["cell_bytes"]);
+    let pinned = || {
+        let map = a.ok(&["drive", "map", "d"]);
+        map["cells"].as_array().unwrap().iter().filter(|cell| *cell == "pinned").count()
+    };
+    a.ok(&["drive", "sync", "d"]);
+    assert_eq!(pinned(), 1);
+    a.ok(&["unpin", &letter.display().to_string()]);
+    assert_eq!(pinned(), 0);
     a.close();
 }
 

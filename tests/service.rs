@@ -283,6 +283,106 @@ fn a_drive_that_is_closed_with_the_service_is_remembered_as_open_at_every_moment
     a.close();
 }
 
+/// A drive that was closed with the service of its computer, and is remembered there as open; and another computer that knows it.
+fn left_and_known_elsewhere(bench: &Bench) -> (Machine, Machine) {
+    let (a, b) = (bench.with_drive(), bench.machine("b"));
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    let mut service = Service::start(&a);
+    a.open(&[]);
+    std::fs::write(a.mountpoint().join("file"), noise(10, 4 * MIB)).unwrap();
+    a.ok(&["pin", &a.mountpoint().join("file").display().to_string()]);
+    settle(&a);
+    service.terminate();
+    assert_eq!(service.ended(), Some(0));
+    // What unmounting has written is uploaded too, and the drive let go.
+    let open = change_config(&a, |config| config["open"].take());
+    assert_eq!(open["mount"], "ended");
+    a.status_when("uploaded", |status| status["unpushed_bytes"] == 0 && status["draining"] == false);
+    a.ok(&["daemon", "stop"]);
+    change_config(&a, |config| config["open"] = open);
+    (a, b)
+}
+
+/// Changes what is remembered of the drive, while no service runs.
+fn change_config<T>(machine: &Machine, change: impl FnOnce(&mut Value) -> T) -> T {
+    let path = machine.state.join("drives/d/config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let changed = change(&mut config);
+    std::fs::write(&path, serde_json::to_vec(&config).unwrap()).unwrap();
+    changed
+}
+
+/// What is here of the drive's cache, which has not moved elsewhere.
+fn cached(machine: &Machine) -> u64 {
+    let uuid = machine.status()["uuid"].as_str().unwrap().replace('-', "");
+    let blocks = machine.cache.join(uuid).join("blocks");
+    std::fs::metadata(blocks).map_or(0, |blocks| std::os::unix::fs::MetadataExt::blocks(&blocks) * 512)
+}
+
+fn no_conflict(machine: &Machine) {
+    let status = machine.status();
+    assert_eq!(
+        (&status["forks"], status["state"] == "Conflict"),
+        (&Value::Array(Vec::new()), false),
+        "{status}"
+    );
+    let drives = machine.ok(&["drive", "list"]);
+    assert_eq!(drives.as_array().unwrap().len(), 1, "{drives}");
+}
+
+#[test]
+fn a_drive_that_was_unmounted_with_its_service_waits_for_who_has_taken_it_since_and_is_no_fork() {
+    let bench = Bench::new();
+    let (a, b) = left_and_known_elsewhere(&bench);
+    b.open(&[]);
+    std::fs::write(b.mountpoint().join("later"), noise(11, MIB)).unwrap();
+    a.status_when("told who has it", |status| status["state"] == "Read-only");
+    no_conflict(&a);
+    assert!(cached(&a) >= 4 * MIB as u64);
+    b.close();
+    a.status_when("taken up", |status| status["mountpoint"].is_string());
+    no_conflict(&a);
+    assert!(std::fs::read(a.mountpoint().join("later")).unwrap() == noise(11, MIB));
+    assert!(std::fs::read(a.mountpoint().join("file")).unwrap() == noise(10, 4 * MIB));
+    a.close();
+    a.assert_checked();
+}
+
+#[test]
+fn a_drive_that_was_unmounted_with_its_service_goes_on_with_what_others_have_made_of_it() {
+    let bench = Bench::new();
+    let (a, b) = left_and_known_elsewhere(&bench);
+    b.open(&[]);
+    std::fs::write(b.mountpoint().join("later"), noise(12, MIB)).unwrap();
+    b.close();
+    a.status_when("taken up", |status| status["mountpoint"].is_string());
+    no_conflict(&a);
+    assert!(std::fs::read(a.mountpoint().join("later")).unwrap() == noise(12, MIB));
+    // Nearly all of it is what was here.
+    assert!(a.status()["fetched_bytes"].as_u64().unwrap() < 3 * MIB as u64, "{}", a.status());
+    assert!(cached(&a) >= 4 * MIB as u64);
+    a.close();
+    a.assert_checked();
+}
+
+#[test]
+fn a_drive_that_was_mounted_when_the_power_went_is_mounted_no_more_at_the_next_boot() {
+    let bench = Bench::new();
+    let (a, b) = left_and_known_elsewhere(&bench);
+    // As a service leaves it that ends with its computer.
+    let mounted = serde_json::json!({ "boot": "3b0f6a52-9d55-4f0c-8f0e-2f3f5c1f7a10" });
+    change_config(&a, |config| config["open"]["mount"] = mounted);
+    b.open(&[]);
+    std::fs::write(b.mountpoint().join("later"), noise(13, MIB)).unwrap();
+    b.close();
+    a.status_when("taken up", |status| status["mountpoint"].is_string());
+    no_conflict(&a);
+    assert!(std::fs::read(a.mountpoint().join("later")).unwrap() == noise(13, MIB));
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    change_config(&a, |config| assert_eq!(config["open"]["mount"]["boot"], boot.trim()));
+    a.close();
+}
+
 /// systemd's end of a service's notifications.
 struct Notified {
     socket: UnixDatagram,

@@ -46,7 +46,7 @@ pub struct Create {
 }
 
 /// Of two devices that write at once never two win, which is what a drive promises.
-fn claim_will_do() -> StoreMode {
+pub(crate) fn claim_will_do() -> StoreMode {
     StoreMode::Claim
 }
 
@@ -84,7 +84,8 @@ pub struct Created {
 /// Opens a drive.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Open {
-    /// Where to mount it: an absolute path, or one that begins with `~/`; without, `~/Holdall/NAME`.
+    /// Where to mount it: an absolute path, or one that begins with `~/`; without, where that was said last,
+    /// or `~/Holdall/NAME`.
     #[serde(default)]
     pub at: Option<String>,
     /// How to attach it.
@@ -99,6 +100,10 @@ pub struct Open {
     /// Take it even if another device has it. What that one has not uploaded becomes a fork.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub take_over: bool,
+    /// From whom, where that was asked: the epoch of the holder that was shown. Where another one has it by now, that one is told
+    /// instead (`held`), and nothing is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub take_over_from: Option<u64>,
 }
 
 /// How the kernel gets at a drive.

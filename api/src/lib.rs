@@ -13,6 +13,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 mod activity;
 mod diagnostics;
@@ -89,6 +90,111 @@ pub struct Failure {
     /// Who has the drive, where that is the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Box<Holder>>,
+    /// What helps on a screen, where the code does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<Way>,
+    /// The action where there are buttons instead of commands; null where it names no command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_screen: Option<String>,
+    /// For how many seconds a busy store wants to be left alone, where that is the cause; 0 where it does not say. Known
+    /// to the daemon alone.
+    #[serde(skip)]
+    pub retry_after_s: Option<u32>,
+}
+
+impl Failure {
+    /// Of nobody who has the drive, and with an action that stands for itself.
+    pub fn new(
+        code: Code,
+        message: impl Into<String>,
+        consequence: impl Into<String>,
+        action: impl Into<String>,
+    ) -> Self {
+        let (message, consequence, action) = (message.into(), consequence.into(), action.into());
+        Self {
+            code,
+            message,
+            consequence,
+            action,
+            holder: None,
+            way: None,
+            on_screen: None,
+            retry_after_s: None,
+        }
+    }
+
+    /// For how long a busy store wants to be left alone, where that is the cause; zero where it does not say.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_s.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// The same, with what helps on a screen.
+    pub fn by(self, way: Way) -> Self {
+        Self { way: Some(way), ..self }
+    }
+}
+
+/// What helps on a screen, where a failure's code does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Taking down what is left on this computer.
+    Repair,
+    /// A look at this computer.
+    Look,
+    /// A moment's wait.
+    Wait,
+    /// Another file system is on the drive: making the drive anew.
+    Anew,
+    /// The drive was removed from its store: removing it here, and with it what only this computer has.
+    GiveUp,
+    /// Moving elsewhere what was set aside.
+    Aside,
+    /// A store that must hear of it first, once it is back.
+    Untold,
+    /// Bringing back what the store had.
+    Emptied,
+    /// Unlocking the keyring.
+    Keyring,
+    /// Asking who runs the store.
+    Demoted,
+    /// Another store.
+    OtherStore,
+    /// Keeping less offline, or all of it.
+    Less,
+    /// Pausing single drives.
+    PauseEach,
+    /// More room for the cache.
+    Cache,
+    /// A look at what is kept offline.
+    Kept,
+    /// Letting programs that read much go on.
+    Indexers,
+    /// A check of the drive.
+    Check,
+}
+
+impl Way {
+    /// Every one.
+    pub const ALL: [Way; 17] = [
+        Way::Repair,
+        Way::Look,
+        Way::Wait,
+        Way::Anew,
+        Way::GiveUp,
+        Way::Aside,
+        Way::Untold,
+        Way::Emptied,
+        Way::Keyring,
+        Way::Demoted,
+        Way::OtherStore,
+        Way::Less,
+        Way::PauseEach,
+        Way::Cache,
+        Way::Kept,
+        Way::Indexers,
+        Way::Check,
+    ];
 }
 
 /// Kinds of failure.

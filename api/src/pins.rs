@@ -16,6 +16,9 @@ pub struct PinPaths {
     /// Only tell what it would be.
     #[serde(default)]
     pub dry_run: bool,
+    /// Only tell how far it is here, whether it could be kept or not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub look: bool,
     /// Wait until all of it is here. Who goes away before ends the wait, and not the pin.
     #[serde(default)]
     pub wait: bool,

@@ -1,6 +1,6 @@
 //! Replicas: further stores that have what a drive's store has.
 
-use super::StoreCredentials;
+use super::{StoreCredentials, StoreMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,9 @@ pub struct Promote {
     /// What was uploaded and is not in the replica may be lost.
     #[serde(default)]
     pub accept_loss: bool,
+    /// The weakest promise of a store that will do, where the drive's store now promises more.
+    #[serde(default = "super::drive::claim_will_do")]
+    pub weakest: StoreMode,
 }
 
 /// What a promotion came to.

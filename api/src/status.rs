@@ -42,9 +42,9 @@ pub struct Holder {
     pub last_commit_at: Option<String>,
 }
 
-/// Requests to the store since the drive was opened.
+/// A figure for each kind of request to the store since the drive was opened.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Requests {
+pub struct ByKind {
     /// GETs.
     pub get: u64,
     /// PUTs, and WebDAV's MOVEs and MKCOLs.
@@ -68,15 +68,18 @@ pub struct DriveStatus {
     pub state: DriveState,
     /// Why it is in that state, for people; null where there is nothing to say.
     pub reason: Option<String>,
+    /// What to do about it, where that is more than its state says.
+    #[serde(default)]
+    pub advice: Option<Advice>,
     /// Since when.
     pub since: String,
     /// Whether a person has switched uploads and background downloads of it off.
     #[serde(default)]
     pub paused: bool,
-    /// Whether its store refuses access: uploads and downloads wait for other credentials.
+    /// Whether other credentials help, or any: uploads and downloads wait for them.
     #[serde(default)]
     pub needs_login: bool,
-    /// Whether it is closed, and what only this device has goes on being uploaded without anybody's doing.
+    /// Whether it is closed, and what only this device has goes on being uploaded without anybody's doing, as far as its state lets it.
     #[serde(default)]
     pub draining: bool,
     /// The writer's generation.
@@ -148,11 +151,17 @@ pub struct DriveStatus {
     /// When the last commit was made.
     pub last_commit_at: Option<String>,
     /// Requests to its stores since the drive was opened, with those that the opening took.
-    pub requests: Requests,
+    pub requests: ByKind,
     /// Bytes of bodies sent with its requests.
     pub sent_bytes: u64,
     /// Bytes of bodies received for its requests.
     pub received_bytes: u64,
+    /// Those that were sent, by kind of request.
+    #[serde(default)]
+    pub sent_by_kind: ByKind,
+    /// Those that were received, by kind of request.
+    #[serde(default)]
+    pub received_by_kind: ByKind,
     /// Bytes that files on the drive take, where it is mounted.
     pub used_bytes: u64,
     /// Further stores that have what the first one has.
@@ -162,6 +171,17 @@ pub struct DriveStatus {
     pub forks: Vec<Fork>,
     /// The daemon's process.
     pub daemon_pid: u32,
+}
+
+/// What to do about the state of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Advice {
+    /// What has happened means this for the data; null where the state says it.
+    pub consequence: Option<String>,
+    /// What to do, with the command where there is one.
+    pub action: String,
+    /// The same where there are buttons instead of commands; null where it names no command.
+    pub on_screen: Option<String>,
 }
 
 /// What was told before there was anything that nobody has counted.
@@ -237,18 +257,20 @@ pub struct ChunkMap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
-    /// Only in the store (or never written).
+    /// Only in the store.
     Absent,
     /// On this device.
     Cached,
-    /// Always kept on this device, and all here.
+    /// Something in it is always kept on this device, and all of that is here.
     Pinned,
     /// Not in the store yet.
     Dirty,
     /// On its way to the store.
     Uploading,
-    /// The store did not take it. It is safe on this device, and tried again.
+    /// The store did not take it, which is safe on this device, or what it gave was damaged. It is tried again.
     Failed,
+    /// On this device, and nothing is in it: it takes no room.
+    Empty,
 }
 
 /// What a check found.

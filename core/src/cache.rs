@@ -96,14 +96,14 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Tells which chunks are here. Runs of zeros take no room, however long they are.
+    /// Tells which chunks are here, also with what is not valid any more. Runs of zeros take no room, however long they are. The file may be
+    /// that of a drive which was larger once: what lies beyond is none of its blocks.
     fn tell_residents(&self) -> io::Result<()> {
+        let all = BlockRange { start: 0, end: self.valid.capacity() };
         let mut from = 0;
         while let Some(data) = self.file.next_data(from)? {
             from = data.end;
-            for part in BlockRange::covering(&data).by_chunk().filter(|part| self.valid.any(*part)) {
-                self.residents.came(part);
-            }
+            self.residents.came(BlockRange::covering(&data).intersect(&all));
         }
         Ok(())
     }
@@ -140,10 +140,7 @@ impl Cache {
             let mut from = run.bytes().start;
             while let Some(data) = self.file.next_data(from)?.filter(|data| data.start < run.bytes().end) {
                 from = data.end;
-                let here = BlockRange::covering(&data).intersect(run);
-                here.by_chunk()
-                    .filter(|part| self.valid.any(*part))
-                    .for_each(|part| self.residents.came(part));
+                self.residents.came(BlockRange::covering(&data).intersect(run));
             }
         }
         Ok(())
@@ -336,17 +333,37 @@ impl Cache {
     /// Takes chunks out of the cache and gives their space back. `keep` tells, under the chunk's lock, which blocks
     /// must stay (dirty or pinned ones). Chunks that are being pulled stay too. Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[ChunkIndex], keep: impl Fn(BlockRange) -> bool) -> io::Result<u64> {
+        let all = BlockRange { start: 0, end: self.valid.capacity() };
+        let parts = chunks.iter().map(|chunk| chunk.blocks().intersect(&all));
+        let stays = |blocks| keep(blocks) && !planted::has(Bug::DirtyEvicted);
+        self.take_out(parts, stays).await
+    }
+
+    /// Takes blocks out whose newest version the store has and this cache has no room for, pinned ones too: they are read from the
+    /// store again. Whether none of `runs` is here any more: chunks that are being pulled stay, since what such a pull has looked up
+    /// may be older.
+    pub async fn give_up(&self, runs: &[BlockRange]) -> io::Result<bool> {
+        self.take_out(runs.iter().flat_map(|run| run.by_chunk()), |_| false).await?;
+        Ok(!runs.iter().any(|run| self.valid.any(*run)))
+    }
+
+    /// Takes parts of chunks out, unless they stay or are being pulled. Returns the bytes that were freed.
+    async fn take_out(
+        &self,
+        parts: impl Iterator<Item = BlockRange>,
+        stays: impl Fn(BlockRange) -> bool,
+    ) -> io::Result<u64> {
         let _turn = self.evicting.lock().await;
         // One owner of the bitmap on disk: no snapshot that was taken before may be written after.
         let mut persisted = self.persist.lock().await;
         self.check_current()?;
         let mut cleared = Vec::new();
-        for chunk in chunks {
-            let blocks = chunk.blocks().intersect(&BlockRange { start: 0, end: self.valid.capacity() });
+        for blocks in parts {
             let _chunk = self.shard(blocks).lock();
-            if self.pulling.lock().contains_key(chunk)
-                || (keep(blocks) && !planted::has(Bug::DirtyEvicted))
-                || !self.valid.any(blocks)
+            if self.pulling.lock().contains_key(&ChunkIndex(blocks.start / CHUNK_BLOCKS))
+                || stays(blocks)
+                // What was made invalid has its space still.
+                || (!self.valid.any(blocks) && self.taken_by(blocks)? == 0)
             {
                 continue;
             }
@@ -369,8 +386,8 @@ impl Cache {
             self.check_current()?;
             // It may have been written or pulled again: what is valid now is newer than this eviction.
             for run in self.absent(blocks) {
+                freed += self.taken_by(run)?;
                 self.file.punch(run.bytes())?;
-                freed += run.byte_len();
             }
         }
         Ok(freed)
@@ -383,7 +400,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes blocks out of the cache durably, without giving space back: another version of the drive is current.
+    /// Takes blocks out of the cache durably: another version of the drive is current. Their space is given back when room is wanted, as
+    /// that of others.
     pub async fn invalidate(&self, runs: &[BlockRange]) -> io::Result<()> {
         let mut persisted = self.persist.lock().await;
         self.check_current()?;

@@ -134,10 +134,16 @@ pub async fn all_heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, 
     Ok(heads)
 }
 
-/// A drive's HEAD and its current version.
-pub async fn current(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root), DriveError> {
+/// The HEAD of a drive that is in this store.
+pub(crate) async fn head(objects: &Objects, drive: Uuid) -> Result<(Head, Etag), DriveError> {
     let (head, etag) = read_head(objects, drive).await?;
     check_here(&head, objects.sealer())?;
+    Ok((head, etag))
+}
+
+/// A drive's HEAD and its current version.
+pub async fn current(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root), DriveError> {
+    let (head, etag) = self::head(objects, drive).await?;
     let root = objects.root(head.root, Some(head.root_hash)).await?;
     Ok((head, etag, root))
 }
@@ -158,7 +164,8 @@ async fn read_head(objects: &Objects, drive: Uuid) -> Result<(Head, Etag), Drive
     Ok((head, fetched.etag))
 }
 
-fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError> {
+/// Refuses a drive that is in this store no more.
+pub(crate) fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError> {
     match head.state {
         HeadState::Released | HeadState::Held => Ok(()),
         HeadState::Removed => Err(DriveError::Removed),
@@ -226,19 +233,48 @@ pub async fn clone(
         None => (head.root, head.root_hash),
     };
     let reference = hold(objects, drive, source, ReferenceKind::Clone, device).await?;
-    let made = clone_of(objects, (source, hash), name, device).await;
+    let new = crate::entropy::uuid();
+    let made = clone_of(objects, (source, hash), (new, name, Vec::new()), device).await;
     objects.store().delete(&reference).await?;
-    made
+    made.map(|()| new)
+}
+
+/// Makes a drive of its own from the version that `head` names, as [`clone`] does. There is one for each version: who was cut off and
+/// comes again finds it there. Returns what it is called.
+pub(crate) async fn set_apart(
+    objects: &Objects,
+    head: &Head,
+    root: &Root,
+    device: &Device,
+) -> Result<String, DriveError> {
+    let version = head.root.name(ObjectKind::Root);
+    let hash = blake3::derive_key("holdall 2026 drive of a version that was left behind", version.as_bytes());
+    let new = Uuid::from_slice(&hash[..16]).expect("16 bytes");
+    match current(objects, new).await {
+        Ok((_, _, there)) => return Ok(there.name),
+        // Whoever has decided about it has.
+        Err(DriveError::Removed | DriveError::Moved { .. }) => return Ok(root.name.clone()),
+        Err(DriveError::Read(error)) if error.is_missing() => {}
+        Err(error) => return Err(error),
+    }
+    let name = fork::name(&root.name, &head.device_name, head.written_ms);
+    let reference = hold(objects, head.drive, head.root, ReferenceKind::Clone, device).await?;
+    // Who looks for a snapshot that the replica did not get finds it there.
+    let mut snapshots = root.snapshots.clone();
+    snapshots.retain(|kept| !fork::is_reserved(&kept.label));
+    let new = (new, &*name, snapshots);
+    let made = clone_of(objects, (head.root, head.root_hash), new, device).await;
+    objects.store().delete(&reference).await?;
+    made.map(|()| name)
 }
 
 async fn clone_of(
     objects: &Objects,
     (source, hash): (ObjectId, [u8; 32]),
-    name: &str,
+    (new, name, snapshots): (Uuid, &str, Vec<Snapshot>),
     device: &Device,
-) -> Result<Uuid, DriveError> {
+) -> Result<(), DriveError> {
     let old = objects.root(source, Some(hash)).await?;
-    let new = crate::entropy::uuid();
     let root = Root {
         drive: new,
         name: name.to_owned(),
@@ -249,27 +285,32 @@ async fn clone_of(
         device: device.id,
         device_name: device.name.clone(),
         lineage: Vec::new(),
-        snapshots: Vec::new(),
+        snapshots,
         condemned: Vec::new(),
         ..old
     };
     publish(objects.store().as_ref(), objects.sealer(), &root, device).await?;
-    Ok(new)
+    Ok(())
 }
 
 /// Gives a drive that is closed another name in its store. Where this device still holds it, its journal may have changes
-/// that go on from the version before: that one is kept, as at a take-over.
+/// that go on from the version before; so may that of another device which had let it go, and opens it while the store is away. From now on
+/// HEAD and version are this device's, and nobody would know any more to keep that version for them: it is kept here, as at a take-over.
 pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
     let (head, etag, root) = current(objects, drive).await?;
     check_free(&head, device)?;
     let epoch = Epoch(head.epoch.0 + 1);
     let mut next =
         Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
-    if head.state == HeadState::Held {
+    let was_anothers = head.device != device.id || root.device != device.id;
+    if head.state == HeadState::Held || was_anothers {
         next.snapshots.push(fork::deposed_snapshot(&head, epoch, root.geometry.size_blocks));
     }
     commit(objects, &head, etag, &next, HeadState::Released, device).await
 }
+
+/// What the names of all refs begin with.
+pub const HOLDS: &str = "ref/";
 
 /// Puts a hold on a version. Returns the ref's name, for letting go. A version that is not kept any more when the ref
 /// is there cannot be held: a collection may not have seen the ref.
@@ -280,22 +321,45 @@ pub async fn hold(
     kind: ReferenceKind,
     device: &Device,
 ) -> Result<String, DriveError> {
+    let name = new_hold();
+    hold_as(objects, &name, (drive, root), kind, device).await?;
+    Ok(name)
+}
+
+/// The name of a ref that nobody has put yet.
+pub fn new_hold() -> String {
+    format!("{}{:032x}", HOLDS, crate::entropy::u128())
+}
+
+/// The same as [`hold`], under a name that whoever holds it has written down before: what may be in the store is known to somebody who
+/// lets it go, whenever this is cut off.
+pub async fn hold_as(
+    objects: &Objects,
+    name: &str,
+    (drive, root): (Uuid, ObjectId),
+    kind: ReferenceKind,
+    device: &Device,
+) -> Result<(), DriveError> {
     let store = objects.store().as_ref();
-    let name = format!("ref/{:032x}", crate::entropy::u128());
     let reference = Reference::new(drive, root, kind, device, now_ms());
-    immutable::put(store, &name, reference.encode()).await?;
+    immutable::put(store, name, reference.encode()).await?;
     let kept = is_kept(objects, drive, root).await;
     match kept {
-        Ok(true) => return Ok(name),
-        Ok(false) | Err(_) => store.delete(&name).await?,
+        Ok(true) => return Ok(()),
+        Ok(false) | Err(_) => store.delete(name).await?,
     }
     Err(kept.err().unwrap_or(DriveError::Raced))
 }
 
 /// Whether a drive still keeps a version.
-pub(crate) async fn is_kept(objects: &Objects, drive: Uuid, root: ObjectId) -> Result<bool, DriveError> {
+async fn is_kept(objects: &Objects, drive: Uuid, root: ObjectId) -> Result<bool, DriveError> {
     let (head, _, now) = last_here(objects, drive).await?;
-    Ok(head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root))
+    Ok(keeps(&head, &now, root))
+}
+
+/// The same, of a drive whose HEAD and current version are these.
+pub(crate) fn keeps(head: &Head, now: &Root, root: ObjectId) -> bool {
+    head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root)
 }
 
 /// Marks a drive as removed. Its objects are deleted afterwards, but for what others of the family reach; HEAD stays
@@ -333,24 +397,27 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
     Ok(deleted)
 }
 
-/// Marks a drive as moved from this store to the one at `to`: nobody commits here any more. Nothing is deleted.
-pub async fn retire(objects: &Objects, drive: Uuid, to: &str, device: &Device) -> Result<(), DriveError> {
-    let (head, etag) = read_head(objects, drive).await?;
-    check_here(&head, objects.sealer())?;
-    check_free(&head, device)?;
-    swap(objects, &head, etag, moved(objects, &head, to, device)).await
+/// Marks a drive as moved from this store to the one at `to`: nobody commits here any more. Nothing is deleted. `head` is what whoever
+/// decided that has seen of it: nothing may have been committed since.
+pub async fn retire(
+    objects: &Objects,
+    (head, etag): (&Head, Etag),
+    to: &str,
+    device: &Device,
+) -> Result<(), DriveError> {
+    check_free(head, device)?;
+    retire_over_others(objects, (head, etag), to, device).await
 }
 
 /// The same, also over a device that has the drive open here: what it has and the store does not becomes a fork.
 pub(crate) async fn retire_over_others(
     objects: &Objects,
-    drive: Uuid,
+    (head, etag): (&Head, Etag),
     to: &str,
     device: &Device,
 ) -> Result<(), DriveError> {
-    let (head, etag) = read_head(objects, drive).await?;
-    check_here(&head, objects.sealer())?;
-    swap(objects, &head, etag, moved(objects, &head, to, device)).await
+    check_here(head, objects.sealer())?;
+    swap(objects, head, etag, moved(objects, head, to, device)).await
 }
 
 /// The HEAD behind `before` that says where the drive has gone. It names the same version.

@@ -50,18 +50,18 @@ pub use kind::Kind;
 pub use limits::Limits;
 pub use superblock::Ext4Error;
 
-use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
+use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, CHUNK_BYTES};
 use agenda::Agenda;
 use claims::{Claims, Context};
 use groups::{Fixed, Groups};
+use std::collections::BTreeSet;
 use std::fmt;
 use superblock::Superblock;
 
 /// Blocks wanted that lie less than a chunk apart are one request.
 const GAP_BLOCKS: u64 = CHUNK_BLOCKS;
-/// Blocks that are read from the caller at once: 1 MiB of memory.
-const READ_BLOCKS: u64 = 256;
-
+/// Blocks whose content is not believed that are remembered. With more, none is ever taken back.
+const DOUBTS_MAX: usize = 4096;
 /// An inode's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeNumber(pub u32);
@@ -88,6 +88,8 @@ pub struct Walk {
     groups: Groups,
     claims: Claims,
     agenda: Agenda,
+    /// Blocks that something of was not believed, when they were learnt from last.
+    doubts: BTreeSet<u64>,
     /// What the caller was asked for last, and so has.
     asked: Vec<BlockRange>,
 }
@@ -116,6 +118,7 @@ impl Walk {
             groups: Groups::default(),
             claims: Claims::default(),
             agenda,
+            doubts: BTreeSet::new(),
             asked: Vec::new(),
         }
     }
@@ -133,8 +136,8 @@ impl Walk {
     }
 
     /// Reads what was wanted, and what it names as far as that lies in the same ranges. `read` fills its second
-    /// argument with the blocks of the first (at most 1 MiB at once), or answers false where they are not local: these
-    /// are wanted again.
+    /// argument with the blocks of the first (a chunk at most), or answers false where some are not local: these are wanted
+    /// again.
     ///
     /// # Errors
     ///
@@ -142,21 +145,22 @@ impl Walk {
     /// once it is written.
     pub fn feed(&mut self, read: &mut dyn FnMut(BlockRange, &mut [u8]) -> bool) -> Result<(), Ext4Error> {
         let asked = std::mem::take(&mut self.asked);
-        let mut buffer = vec![0; (READ_BLOCKS * BLOCK_BYTES) as usize];
+        let mut buffer = vec![0; CHUNK_BYTES as usize];
         let (mut absent, mut outcome) = (Vec::new(), Ok(()));
         loop {
             let batch = self.agenda.take(&asked);
             if batch.is_empty() {
                 break;
             }
-            for piece in batch.into_iter().flat_map(pieces) {
+            for piece in batch.into_iter().flat_map(BlockRange::by_chunk) {
                 let bytes = &mut buffer[..piece.byte_len() as usize];
-                if !read(piece, bytes) {
-                    absent.push(piece);
-                    continue;
-                }
-                for (block, bytes) in piece.iter().zip(bytes.chunks_exact(BLOCK_BYTES as usize)) {
-                    outcome = outcome.and(self.learn(block, bytes));
+                let is_whole = read(piece, bytes);
+                for (block, bytes) in piece.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES as usize)) {
+                    // Of what is not all local a part may be.
+                    match is_whole || read(BlockRange::new(block, 1), bytes) {
+                        true => outcome = outcome.and(self.learn(block, bytes)),
+                        false => absent.push(BlockRange::new(block, 1)),
+                    }
                 }
             }
         }
@@ -205,6 +209,12 @@ impl Walk {
                 self.claims.learn_node(block, bytes, &mut Context { fs, groups, limits, agenda });
             }
         }
+        // It may have been read while it was being written, and be well the next time.
+        match self.agenda.take_doubt() {
+            false => _ = self.doubts.remove(&block),
+            true if self.doubts.len() < DOUBTS_MAX => _ = self.doubts.insert(block),
+            true => {}
+        }
         Ok(())
     }
 
@@ -214,6 +224,7 @@ impl Walk {
         self.needs_recovery = needs_recovery;
         if self.fs.as_ref() != Some(&fs) {
             self.agenda.clear();
+            self.doubts.clear();
             self.claims = Claims::default();
             self.groups = Groups::new(&fs, &self.limits, &mut self.agenda);
             self.fs = Some(fs);
@@ -307,9 +318,16 @@ impl Walk {
         self.claims.smallest_bytes()
     }
 
-    /// Structures that were not believed so far.
-    pub fn doubts(&self) -> u64 {
-        self.agenda.doubts
+    /// Blocks whose content is not believed. What is not read any more, as what was freed, is in no doubt.
+    pub fn doubts(&self) -> usize {
+        let is_read = |block: &&u64| match self.groups.at(**block) {
+            Some(fixed) => matches!(fixed, Fixed::Descriptors(_) | Fixed::Table(_)),
+            None => self.claims.is_node(**block),
+        };
+        match self.doubts.len() {
+            DOUBTS_MAX => DOUBTS_MAX,
+            _ => self.doubts.iter().filter(is_read).count(),
+        }
     }
 
     /// Memory that is held, about.
@@ -322,11 +340,6 @@ impl Walk {
 fn expected_front(device_blocks: u64) -> u64 {
     let groups = device_blocks.div_ceil(8 * BLOCK_BYTES);
     (1 + (groups * 64).div_ceil(BLOCK_BYTES)).min(device_blocks)
-}
-
-fn pieces(range: BlockRange) -> impl Iterator<Item = BlockRange> {
-    let starts = range.iter().step_by(READ_BLOCKS as usize);
-    starts.map(move |start| BlockRange { start, end: (start + READ_BLOCKS).min(range.end) })
 }
 
 #[cfg(test)]

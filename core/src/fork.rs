@@ -5,7 +5,12 @@
 //! 1. `drive.json` names the fork, durably. Until then there is none, and the journal is what it was; from then on the
 //!    journal goes nowhere else, so that no change is ever pushed into two forks.
 //! 2. A ref holds the version that the fork begins with, and the other drive's HEAD is read again: only a version that
-//!    it still keeps is gone on from. Who takes a drive over keeps the version that was current then, as a snapshot.
+//!    it still keeps is gone on from. Who takes a drive over keeps the version that was current then, as a snapshot. Several devices
+//!    may go on from the same one, and the drive lets go of it as soon as the first of them has its fork: for the others that fork keeps it,
+//!    as its fork point, and then it is the fork's HEAD that is read again. That is as good, since a collection by the other drive deletes
+//!    only what it has found unreached twice, listing refs and then HEADs each time. If it did not see the version in the fork the
+//!    first time, the fork had let go of it by then. The ref either is there before refs are listed the second time, and is seen; or the
+//!    fork's HEAD is read behind that, and shows that the version is not kept any more.
 //! 3. The fork's first root is put, then its HEAD. It keeps the version where the two part as a snapshot of its own.
 //!    All of this may be done again after a crash: whatever HEAD is there then is the fork's.
 //! 4. The ref is taken away: the fork's HEAD holds the version now. Then the journal is pushed to the fork as to any
@@ -110,7 +115,9 @@ pub(crate) async fn keep_deposed(
     epoch: Epoch,
     device: &Device,
 ) -> Result<(Root, Named), StoreError> {
-    root.snapshots.push(deposed_snapshot(before, epoch, root.geometry.size_blocks));
+    // Where epochs were jumped over, its own entry in the lineage still comes right before this one.
+    let taken = Epoch(before.epoch.0 + 1);
+    root.snapshots.push(deposed_snapshot(before, taken, root.geometry.size_blocks));
     let root = Root {
         parent: before.root,
         epoch,
@@ -124,7 +131,15 @@ pub(crate) async fn keep_deposed(
     Ok((root, (id, hash, before.root)))
 }
 
-/// The epoch of the take-over that made a snapshot, if one did.
+/// Whether `root` is what [`keep_deposed`] makes of its parent, which need not be there any more, or has at least the same content, and nothing
+/// was deleted since.
+pub(crate) fn is_kept_copy(root: &Root) -> bool {
+    let keeps_parent =
+        root.snapshots.last().is_some_and(|last| deposed_at(last).is_some() && last.root == root.parent);
+    keeps_parent && root.condemned.is_empty() && root.lineage.iter().all(|own| own.epoch < root.epoch)
+}
+
+/// The epoch of the take-over that made a snapshot, if one did; of a promotion that jumped over epochs, the one after that of whoever was deposed.
 pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
     let epoch = [DEPOSED, HANDED_OVER].iter().find_map(|why| snapshot.label.strip_prefix(why));
     epoch?.parse().ok().map(Epoch)
@@ -132,6 +147,8 @@ pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
 
 /// Where a fork begins.
 struct Point {
+    /// The drive that keeps the version: the one that it forks from, or another fork of that.
+    keeper: uuid::Uuid,
     id: ObjectId,
     hash: [u8; 32],
     root: Root,
@@ -176,11 +193,26 @@ async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), F
 
 /// The latest version of the drive `of` that is still kept and that the journal goes on from.
 async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
-    let Branch { journal, base, least, .. } = *branch;
     let (head, _, root) = drive::last_here(objects, of).await.map_err(no_version)?;
-    let mut ids = own_versions(&head, &root, base);
-    ids.sort_by_key(|id| Reverse((id.epoch, id.seq)));
-    for id in ids {
+    let own = own_versions(&head, &root, branch.base).into_iter().map(|id| (of, id)).collect();
+    match latest(objects, own, branch).await? {
+        Some(point) => Ok(point),
+        None => {
+            let kept = kept_by_forks(objects, &head, branch.base).await?;
+            latest(objects, kept, branch).await?.ok_or(ForkError::Gone)
+        }
+    }
+}
+
+/// Of these versions, each with the drive that keeps it, the latest that is there and that the journal goes on from.
+async fn latest(
+    objects: &Objects,
+    mut kept: Vec<(uuid::Uuid, ObjectId)>,
+    branch: &Branch<'_>,
+) -> Result<Option<Point>, ForkError> {
+    let Branch { journal, least, .. } = *branch;
+    kept.sort_by_key(|(_, id)| Reverse((id.epoch, id.seq)));
+    for (keeper, id) in kept {
         let name = id.name(ObjectKind::Root);
         let open = |object: &[u8]| Root::open(objects.sealer(), &name, object);
         let (root, object) = match map::read(objects.store().as_ref(), &name, None, open).await {
@@ -192,10 +224,33 @@ async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result
         let there = journal.first() <= cut.next() && cut <= journal.appended() && cut >= least;
         // The CRC stands for all records up to the cut: a copy of this device's files may have gone another way.
         if there && journal.crc_of(cut)?.is_none_or(|own| own == crc || cut == Lsn(0)) {
-            return Ok(Point { id, hash, root });
+            return Ok(Some(Point { keeper, id, hash, root }));
         }
     }
-    Err(ForkError::Gone)
+    Ok(None)
+}
+
+/// What the drive of `head` has let go of, and forks of it still keep as what they began with.
+async fn kept_by_forks(
+    objects: &Objects,
+    head: &Head,
+    base: &Base,
+) -> Result<Vec<(uuid::Uuid, ObjectId)>, ReadError> {
+    let mut kept = Vec::new();
+    for other in drive::heads(objects.store().as_ref(), objects.sealer()).await? {
+        if other.drive == head.drive {
+            continue;
+        }
+        let root = match objects.root(other.root, Some(other.root_hash)).await {
+            // That drive cannot be had either.
+            Err(error) if error.is_missing() => continue,
+            root => root?,
+        };
+        let points = root.snapshots.iter().filter(|kept| kept.label == FORK_POINT).map(|kept| kept.root);
+        let own = points.filter(|id| is_own_version(*id, head.drive, base));
+        kept.extend(own.map(|id| (other.drive, id)));
+    }
+    Ok(kept)
 }
 
 /// Of the versions that a drive keeps those that a device's journal may go on from: the one that it took, and those that
@@ -204,14 +259,20 @@ async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result
 /// A device that remembers a version of *another* drive has made this one, as a fork, and does not know yet that its HEAD is
 /// there. Then its epoch is the fork's first, and what the fork began with is its own too.
 fn own_versions(head: &Head, root: &Root, base: &Base) -> Vec<ObjectId> {
-    let is_own_fork = base.id().is_some_and(|id| id.drive != head.drive);
-    let epoch = if is_own_fork { first_epoch(base) } else { Epoch(base.epoch) };
+    let is_own_fork = is_own_fork(head.drive, base);
     let kept = root.snapshots.iter().map(|kept| (kept.root, is_own_fork && kept.label == FORK_POINT));
     let kept = kept.chain([head.root, head.parent].map(|id| (id, false)));
-    let own = kept.filter(|(id, began_with)| {
-        id.drive == head.drive && id.epoch == epoch || base.id() == Some(*id) || *began_with
-    });
+    let own = kept.filter(|(id, began_with)| *began_with || is_own_version(*id, head.drive, base));
     own.map(|(id, _)| id).collect()
+}
+
+fn is_own_version(id: ObjectId, drive: uuid::Uuid, base: &Base) -> bool {
+    let epoch = if is_own_fork(drive, base) { first_epoch(base) } else { Epoch(base.epoch) };
+    id.drive == drive && id.epoch == epoch || base.id() == Some(id)
+}
+
+fn is_own_fork(drive: uuid::Uuid, base: &Base) -> bool {
+    base.id().is_some_and(|id| id.drive != drive)
 }
 
 /// The epoch of a fork's first version.
@@ -227,8 +288,8 @@ async fn publish(
     branch: &Branch<'_>,
 ) -> Result<(Head, Etag, Root), ForkError> {
     let (store, device, epoch) = (objects.store().as_ref(), branch.device, first_epoch(branch.base));
-    let reference = reference::hold(objects, fork, point.id, device).await?;
-    let Point { id, hash, root: base } = point;
+    let reference = reference::hold(objects, fork, (point.keeper, point.id), device).await?;
+    let Point { id, hash, root: base, .. } = point;
     let common = Snapshot {
         label: FORK_POINT.to_owned(),
         root: id,

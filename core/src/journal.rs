@@ -301,10 +301,16 @@ impl Journal {
         }
     }
 
-    /// The records that are not applied yet, up to `upto`, in order.
-    pub fn unapplied(&self, upto: Lsn) -> Vec<Record> {
+    /// The records that are not applied yet, up to `upto`, in order: the first, and as many as take `most_bytes` with it.
+    pub fn unapplied(&self, upto: Lsn, most_bytes: u64) -> Vec<Record> {
         let appender = self.appender.lock();
-        appender.unapplied.iter().take_while(|record| record.lsn <= upto).cloned().collect()
+        let due = appender.unapplied.iter().take_while(|record| record.lsn <= upto);
+        let mut bytes = 0;
+        let fits = |(at, record): &(usize, &Record)| {
+            bytes += append::bytes_of(record);
+            *at == 0 || bytes <= most_bytes
+        };
+        due.enumerate().take_while(fits).map(|(_, record)| record.clone()).collect()
     }
 
     /// Bytes of records that are not applied yet.

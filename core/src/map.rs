@@ -140,13 +140,20 @@ impl Map {
             return Ok(());
         }
         let _one = self.loading.lock().await;
-        if !self.is_loaded() {
+        loop {
             let segments = self.tail();
+            if self.is_loaded() {
+                return Ok(());
+            }
             let overlay = load_overlay(&self.objects, &segments).await?;
-            self.state.lock().overlay = overlay;
-            self.is_loaded.store(true, Release);
+            let mut state = self.state.lock();
+            // While the directories came another version may have taken this one's place ([`rebase`](Self::rebase)), and
+            // commits may have gone on from it: what was read then is older than what is here.
+            if !self.is_loaded() && state.overlay.segments == segments {
+                state.overlay = overlay;
+                self.is_loaded.store(true, Release);
+            }
         }
-        Ok(())
     }
 
     /// Where objects are read from.

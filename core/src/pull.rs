@@ -8,20 +8,22 @@ use crate::cache::Cache;
 use crate::ext4::Walk;
 use crate::journal::Journal;
 use crate::map::{Content, Map, ReadError};
-use crate::store::pace::in_background;
-use crate::units::BlockRange;
-use crate::volume::room::Room;
+use crate::units::{BlockRange, portions};
+use crate::volume::room::{NoRoom, Room};
 use ahead::Patterns;
 use flights::Flights;
 use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use sink::ForReaders;
+use stalls::Stalls;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use underway::Underway;
 
 mod ahead;
 mod fetch;
@@ -30,9 +32,11 @@ mod neighbours;
 mod queue;
 mod scans;
 mod sink;
+mod stalls;
 mod streams;
 mod strides;
 mod tries;
+mod underway;
 mod window;
 
 pub use queue::{Class, Ending, Job, Queue};
@@ -49,6 +53,12 @@ pub enum PullError {
     /// The local disk failed.
     #[error("the cache cannot be written: {0}")]
     Cache(String),
+    /// The cache is full, and nothing in it may go.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// The store does not answer, and nobody waits for them.
+    #[error("the store does not answer")]
+    Away,
 }
 
 /// How often a reader may see go again what was pulled for it, before it reads past the cache.
@@ -72,12 +82,14 @@ pub struct Puller {
     /// Whether reads of what is local matter to a stream.
     is_streaming: AtomicBool,
     flights: Flights,
+    underway: Underway,
     /// Readers come on threads of their own.
     runtime: Handle,
     /// Raised whenever a job ends, so that waiting readers look again.
     ended: watch::Sender<u64>,
     /// Raised whenever the store answers or does not.
     health: watch::Sender<Health>,
+    stalls: Stalls,
     /// A reader waits for blocks from now on.
     reader_came: Notify,
     /// One does not any more.
@@ -107,7 +119,7 @@ impl Puller {
         room: Arc<Room>,
         files: Arc<RwLock<Walk>>,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        let puller = Arc::new(Self {
             map,
             cache,
             journal,
@@ -117,12 +129,17 @@ impl Puller {
             files,
             is_streaming: AtomicBool::new(false),
             flights: Flights::default(),
+            underway: Underway::default(),
             runtime: Handle::current(),
             ended: watch::Sender::new(0),
             health: watch::Sender::new(Health::default()),
+            stalls: Stalls::default(),
             reader_came: Notify::new(),
             reader_left: Notify::new(),
-        })
+        });
+        tokio::spawn(tries::look_whether_back(Arc::downgrade(&puller), puller.health()));
+        tokio::spawn(ahead::leave_idle_readers(Arc::downgrade(&puller)));
+        puller
     }
 
     /// Whether the store answers.
@@ -187,7 +204,7 @@ impl Puller {
             {
                 let mut queue = self.queue.lock();
                 for run in missing {
-                    if let Some(error) = queue.take_error(run) {
+                    if let Some((_, error)) = queue.take_error(Class::Reader, run) {
                         return Err(error);
                     }
                     queue.want(Class::Reader, run);
@@ -205,51 +222,69 @@ impl Puller {
     /// For as long as it lives a reader waits for these blocks.
     fn wait_for(self: &Arc<Self>, range: BlockRange) -> Awaited {
         self.queue.lock().wait_for(range);
+        self.underway.are_awaited(range);
         self.reader_came.notify_waiters();
         Awaited { puller: self.clone(), range }
     }
 
-    /// Ready when no block of the ranges is missing any more, pulled in the background.
+    /// Ready when every block of the ranges that was missing has come, pulled in the background. Where the cache holds less than all of
+    /// them, the first have gone again by then.
     ///
     /// # Errors
     ///
-    /// Too many pulls failed meanwhile, these or others.
+    /// Some have not come, all others have; or there is no room, and none is waited for any more.
     pub async fn pull_all(self: &Arc<Self>, class: Class, ranges: &[BlockRange]) -> Result<(), PullError> {
-        /// Others may fail too.
-        const FAILURES_MAX: u64 = 16;
+        /// Of the cache's limit, what is wanted at once: one part in so many. More might push its own beginning out.
+        const SHARE: u64 = 8;
+        let most = (self.room.limit() / SHARE / crate::units::BLOCK_BYTES).max(1);
+        let mut outcome = Ok(());
+        self.queue.lock().forget_errors(class);
+        for portion in portions(ranges, most) {
+            let missing = portion.into_iter().flat_map(|range| self.missing(range)).collect();
+            match self.pull_batch(class, missing).await {
+                Err(PullError::NoRoom(full)) => return Err(full.into()),
+                pulled => outcome = outcome.and(pulled),
+            }
+        }
+        outcome
+    }
+
+    async fn pull_batch(self: &Arc<Self>, class: Class, batch: Vec<BlockRange>) -> Result<(), PullError> {
+        /// What waits may be dropped where nothing else ends that would tell: read-ahead is.
+        const LOOK_EVERY: Duration = Duration::from_secs(10);
         let mut ended = self.ended.subscribe();
-        let first = self.queue.lock().failures(class);
-        loop {
-            let missing: Vec<_> = ranges.iter().flat_map(|range| self.missing(*range)).collect();
-            if missing.is_empty() {
-                return Ok(());
-            }
-            {
-                let mut queue = self.queue.lock();
-                missing.iter().for_each(|run| queue.want(class, *run));
-            }
-            // One after another: looking at all of them whenever one has come would take a time that grows with their square.
-            for run in missing {
-                loop {
-                    ended.borrow_and_update();
-                    let missing = self.missing(run);
-                    if missing.is_empty() {
-                        break;
-                    }
-                    {
-                        let mut queue = self.queue.lock();
-                        if queue.failures(class) - first > FAILURES_MAX {
-                            return Err(PullError::Cache(
-                                "what is pulled in the background does not come".into(),
-                            ));
+        let mut outcome = Ok(());
+        {
+            let mut queue = self.queue.lock();
+            batch.iter().for_each(|run| queue.want(class, *run));
+        }
+        // One after another: looking at all of them whenever one has come would take a time that grows with their square.
+        for run in batch {
+            let mut left = vec![run];
+            loop {
+                ended.borrow_and_update();
+                left = left.into_iter().flat_map(|run| self.missing(run)).collect();
+                {
+                    let mut queue = self.queue.lock();
+                    while let Some((blocks, error)) = queue.take_error(class, run) {
+                        left = left.into_iter().flat_map(|run| run.without(&blocks)).collect();
+                        match error {
+                            PullError::NoRoom(full) => return Err(full.into()),
+                            error => outcome = outcome.and(Err(error)),
                         }
-                        missing.into_iter().for_each(|run| queue.want(class, run));
                     }
-                    self.pump();
-                    ended.changed().await.expect("the sender lives as long as the puller");
+                    left.iter().for_each(|run| queue.want(class, *run));
+                }
+                if left.is_empty() {
+                    break;
+                }
+                self.pump();
+                if let Ok(changed) = tokio::time::timeout(LOOK_EVERY, ended.changed()).await {
+                    changed.expect("the sender lives as long as the puller");
                 }
             }
         }
+        outcome
     }
 
     /// Makes what the map knows to be zero of `range` local without asking for it, however much it is. Returns how many
@@ -287,6 +322,9 @@ impl Puller {
                 let ending = AssertUnwindSafe(puller.run(job)).catch_unwind().await;
                 let ending = ending.unwrap_or_else(|_| failed("an internal error".into()));
                 puller.queue.lock().ended(&job, ending, Instant::now().into_std());
+                if job.class == Class::ReadAhead {
+                    puller.leave_idle();
+                }
                 puller.ended.send_modify(|count| *count += 1);
                 puller.pump();
             });
@@ -301,7 +339,7 @@ impl Puller {
         let begun = Instant::now();
         let _admission = match self.room.let_in(job.blocks.byte_len()).await {
             Ok(admission) => admission,
-            Err(full) => return failed(full.to_string()),
+            Err(full) => return Ending::Failed(full.into()),
         };
         let for_readers = ForReaders(&self.cache);
         let pulled = match job.class {
@@ -313,16 +351,26 @@ impl Puller {
             }
             Class::ReadAhead if self.is_away() => return Ending::Left,
             Class::ReadAhead => {
-                in_background(self.pull_until_done(job.blocks, &for_readers, TRIES_AHEAD)).await
+                self.beside_readers(&job, self.pull_until_done(job.blocks, &for_readers, TRIES_AHEAD)).await
             }
-            Class::Metadata | Class::Pinned | Class::Trace | Class::Rest => {
-                in_background(self.pull_until_done(job.blocks, &*self.cache, u32::MAX)).await
+            Class::Metadata | Class::Pinned | Class::Trace => {
+                self.beside_readers(&job, self.pull_until_done(job.blocks, &*self.cache, u32::MAX)).await
             }
         };
         match pulled {
             Ok(()) => Ending::Pulled(begun.elapsed()),
             Err(error) => Ending::Failed(error),
         }
+    }
+
+    /// In the background, until a reader waits for what it brings.
+    async fn beside_readers<T>(&self, job: &Job, pull: impl Future<Output = T>) -> T {
+        let registered = self.underway.begin(job.blocks);
+        // It may have come before this was known.
+        if self.queue.lock().is_awaited(job.blocks) {
+            registered.work.is_awaited_now();
+        }
+        registered.work.run(pull).await
     }
 }
 

@@ -220,7 +220,7 @@ impl Pusher {
             fork: parts.fork.clone(),
         };
         let (publish, state) = watch::channel(state);
-        let (paused, is_paused) = watch::channel(false);
+        let (paused, is_paused) = watch::channel(parts.limits.push_paused);
         let again = Arc::new(Notify::new());
         let task = task::Task::new(parts, publish, Pause::new(is_paused, waiting), again.clone());
         let task = parking_lot::Mutex::new(Some(tokio::spawn(task.run(asked))));

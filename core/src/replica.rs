@@ -3,8 +3,8 @@
 //! Only the primary's HEAD commits. A replica gets each immutable object once the primary has it ([`Replicated`] hands
 //! the bytes on, so that they need not be fetched again), and after each commit whatever of that version is still missing
 //! there ([`Replica`]). When all of it is there, a *record* says so: `replica/<drive>/<epoch>-<seq>-<random>`, a copy of the
-//! primary's HEAD. Records are never overwritten, so that a device which was overtaken and wakes up late cannot make an old
-//! version look like the newest one. Where the primary is lost, [`promote`] makes the replica's newest version its HEAD.
+//! primary's HEAD. A record is put over by none of another version, so that a device which was overtaken and wakes up late cannot make an
+//! old version look like the newest one. Where the primary is lost, [`promote`] makes the replica's newest version its HEAD.
 //!
 //! A replica that is slow or away holds up nobody. It is caught up with as soon as it answers. What is deleted from the
 //! primary is deleted from a replica only after that has a version which was committed later.
@@ -29,7 +29,10 @@ mod record;
 mod worker;
 
 pub(crate) use promote::newest_of_all;
-pub use promote::{ReplicaError, check_no_primary, newest, prepare, promote, retire_former};
+pub use promote::{
+    Left, Promoted, Promotion, ReplicaError, Told, candidate, check_no_primary, newest, prepare, promote,
+    retire_former,
+};
 pub use worker::{Progress, Replica, Standing, Wanted};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(60);
+/// How many devices that were told the same time are spread over: so much of that time again.
+const SPREAD: f64 = 0.25;
 /// Half of it is the least that is waited at last: one request in five minutes.
 const LONGEST_UNWATCHED: Duration = Duration::from_secs(600);
 
@@ -38,12 +40,17 @@ impl Backoff {
         self.tries
     }
 
-    /// How long to wait after one more failure; at least `hint`, where the store said when to come back.
+    /// How long to wait after one more failure; at least `hint`, where the store said when to come back, and then as well not
+    /// in step with all others whom it told so.
     pub fn next(&mut self, hint: Option<Duration>) -> Duration {
         let longest = FIRST.saturating_mul(1 << self.tries.min(16)).min(self.longest);
         self.tries += 1;
-        let jitter = longest.mul_f64((crate::entropy::u128() % 1000) as f64 / 1000.0);
-        (longest / 2 + jitter / 2).max(hint.unwrap_or_default())
+        let random = (crate::entropy::u128() % 1000) as f64 / 1000.0;
+        let wait = longest / 2 + longest.mul_f64(random) / 2;
+        match hint {
+            Some(hint) => wait.max(hint + hint.mul_f64(SPREAD * random)),
+            None => wait,
+        }
     }
 }
 
@@ -60,5 +67,43 @@ pub fn hint_of(error: &StoreError) -> Option<Duration> {
     match error {
         StoreError::Busy { retry_after, .. } => *retry_after,
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HINT: Duration = Duration::from_secs(120);
+
+    #[test]
+    fn each_failure_is_waited_for_longer_up_to_a_limit() {
+        for (mut backoff, limit) in [(Backoff::new(), LONGEST), (Backoff::unwatched(), LONGEST_UNWATCHED)] {
+            for tries in 0..40 {
+                assert_eq!(backoff.tries(), tries);
+                let longest = FIRST.saturating_mul(1 << tries.min(16)).min(limit);
+                let wait = backoff.next(None);
+                assert!((longest / 2..=longest).contains(&wait), "{wait:?} of {longest:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_comes_back_before_the_store_wants_them_nor_all_at_once() {
+        let waits: std::collections::BTreeSet<_> =
+            (0..100).map(|_| Backoff::new().next(Some(HINT))).collect();
+        assert!(waits.iter().all(|wait| (HINT..=HINT.mul_f64(1.0 + SPREAD)).contains(wait)), "{waits:?}");
+        assert!(waits.len() > 50, "{waits:?}");
+        assert!(waits.last().unwrap().saturating_sub(*waits.first().unwrap()) > HINT / 10, "{waits:?}");
+    }
+
+    #[test]
+    fn a_store_that_fails_again_and_again_is_not_asked_as_often_as_it_would_have_it() {
+        let mut backoff = Backoff::new();
+        for _ in 0..20 {
+            backoff.next(Some(Duration::from_secs(1)));
+        }
+        assert!(backoff.next(Some(Duration::from_secs(1))) >= LONGEST / 2);
+        assert!(backoff.next(Some(HINT)) >= HINT);
     }
 }

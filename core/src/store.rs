@@ -156,6 +156,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Of a put: whether it took no effect, and never will.
+    pub fn was_refused(&self) -> bool {
+        matches!(self, StoreError::UnknownCredentials { .. } | StoreError::Denied { .. })
+    }
+
     /// Whether it says nothing about the object itself, so that the same request may succeed later: once the network
     /// is back, there is room, or a person has given new credentials.
     pub fn is_transient(&self) -> bool {

@@ -149,10 +149,47 @@ impl BlockRange {
         })
     }
 
+    /// The range cut into pieces of at most so many blocks, in order.
+    pub fn pieces(self, most: u64) -> impl Iterator<Item = BlockRange> {
+        (self.start..self.end)
+            .step_by(most as usize)
+            .map(move |start| BlockRange { start, end: (start + most).min(self.end) })
+    }
+
+    /// What it holds and `other` does not: before it, and behind it.
+    pub fn without(self, other: &BlockRange) -> impl Iterator<Item = BlockRange> {
+        let met = self.intersect(other);
+        let parts = match met.is_empty() {
+            true => [self, BlockRange { start: self.end, end: self.end }],
+            false => [
+                BlockRange { start: self.start, end: met.start },
+                BlockRange { start: met.end, end: self.end },
+            ],
+        };
+        parts.into_iter().filter(|part| !part.is_empty())
+    }
+
     /// The block indices, in order.
     pub fn iter(self) -> Range<u64> {
         self.start..self.end
     }
+}
+
+/// Ranges in order, in portions of at most so many blocks together.
+pub(crate) fn portions(ranges: &[BlockRange], most: u64) -> Vec<Vec<BlockRange>> {
+    let mut portions: Vec<Vec<BlockRange>> = Vec::new();
+    let mut blocks = most;
+    for piece in ranges.iter().flat_map(|range| range.pieces(most)) {
+        blocks += piece.count();
+        match portions.last_mut().filter(|_| blocks <= most) {
+            Some(portion) => portion.push(piece),
+            None => {
+                blocks = piece.count();
+                portions.push(vec![piece]);
+            }
+        }
+    }
+    portions
 }
 
 impl fmt::Display for BlockRange {
@@ -178,5 +215,29 @@ mod tests {
         let pieces: Vec<_> = BlockRange { start: 15, end: 33 }.by_chunk().collect();
         let expected = [(15, 16), (16, 32), (32, 33)].map(|(start, end)| BlockRange { start, end });
         assert_eq!(pieces, expected);
+    }
+
+    #[test]
+    fn what_is_left_of_a_range_is_before_and_behind() {
+        let run = |start, end| BlockRange { start, end };
+        let left = |other| run(10, 20).without(&other).collect::<Vec<_>>();
+        assert_eq!(left(run(12, 15)), [run(10, 12), run(15, 20)]);
+        assert_eq!(left(run(5, 15)), [run(15, 20)]);
+        assert_eq!(left(run(15, 25)), [run(10, 15)]);
+        assert_eq!(left(run(5, 25)), []);
+        assert_eq!(left(run(20, 25)), [run(10, 20)]);
+        assert_eq!(run(10, 20).pieces(4).collect::<Vec<_>>(), [run(10, 14), run(14, 18), run(18, 20)]);
+    }
+
+    #[test]
+    fn portions_hold_all_that_there_is_and_no_more_than_they_may() {
+        let run = |start, end| BlockRange { start, end };
+        let ranges = [run(0, 10), run(20, 22), run(30, 31)];
+        assert_eq!(
+            portions(&ranges, 4),
+            [vec![run(0, 4)], vec![run(4, 8)], vec![run(8, 10), run(20, 22)], vec![run(30, 31)]]
+        );
+        assert_eq!(portions(&ranges, 100), [ranges.to_vec()]);
+        assert!(portions(&[], 4).is_empty());
     }
 }

@@ -13,11 +13,13 @@ use crate::map::Map;
 use crate::pull::Puller;
 use crate::push::Pusher;
 use crate::store::meter::Meter;
-use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
+use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex, Lsn};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+mod access;
+mod assemble;
 mod close;
 mod foresight;
 mod keeper;
@@ -38,9 +40,10 @@ mod take;
 mod trace;
 mod write;
 
+pub use access::{Access, Environment, OpenError};
 pub use close::VolumeDevice;
 pub use local::{Base, Fork, Local};
-pub use open::{Access, Environment, OpenError, fork, open, open_pinned};
+pub use open::{fork, open, open_pinned};
 pub use pins::{Held, Pinned, PinsStatus};
 pub use status::VolumeStatus;
 
@@ -84,13 +87,25 @@ pub struct VolumeLimits {
     pub tail_segments: usize,
     /// Whether the file system is looked at, so that its metadata is pulled first. Off only to measure what that gains.
     pub metadata_first: bool,
+    /// Whether pushing is switched off at first.
+    pub push_paused: bool,
+    /// Whether pulling what nobody waits for is switched off at first.
+    pub pull_paused: bool,
 }
 
 impl VolumeLimits {
     /// The usual limits, with so much of the local disk.
     pub fn new(journal_bytes: u64, cache_bytes: u64) -> Self {
         let journal = crate::journal::Limits::of_bytes(journal_bytes);
-        Self { journal, cache_bytes, batch_bytes: 256 << 20, tail_segments: 256, metadata_first: true }
+        Self {
+            journal,
+            cache_bytes,
+            batch_bytes: 256 << 20,
+            tail_segments: 256,
+            metadata_first: true,
+            push_paused: false,
+            pull_paused: false,
+        }
     }
 }
 
@@ -137,20 +152,25 @@ impl Volume {
 
     /// Takes chunks out of the cache, but for what has to stay: what the store does not have, metadata, and what is pinned.
     /// Returns the bytes that were freed.
-    pub async fn evict(&self, chunks: &[crate::units::ChunkIndex]) -> std::io::Result<u64> {
+    pub async fn evict(&self, chunks: &[ChunkIndex]) -> std::io::Result<u64> {
         self.apply_durable().await;
         let residents = self.cache.residents();
-        let stays =
-            |blocks| self.pusher.is_none() || self.journal.is_dirty(blocks) || residents.must_stay(blocks);
+        let stays = |blocks| self.journal.is_dirty(blocks) || residents.must_stay(blocks);
         self.cache.evict(chunks, stays).await
     }
 
     /// Carries what is durable to the cache: what was just uploaded may be in the journal only, and would stay here by that.
     async fn apply_durable(&self) {
         let durable = self.journal.durable();
-        if let Err(error) = keeper::apply(&self.journal, &self.cache, Some(&self.room), durable).await {
+        if let Err(error) = self.apply(durable).await {
             tracing::debug!(error, "not all of the journal is carried to the cache");
         }
+    }
+
+    /// Carries records up to `durable`, which are, to the cache.
+    async fn apply(&self, durable: Lsn) -> Result<(), String> {
+        let in_store = self.rememberer.as_ref().map_or(Lsn(0), |rememberer| rememberer.lsn());
+        keeper::apply(&self.journal, &self.cache, &self.room, in_store, durable).await.map(drop)
     }
 
     /// The same for all chunks.
@@ -159,21 +179,26 @@ impl Volume {
         const CHUNKS_AT_ONCE: usize = 4096;
         self.apply_durable().await;
         let (mut from, mut freed) = (0, 0);
+        // What was read here and there lies in many small pieces.
+        let mut some: Vec<ChunkIndex> = Vec::new();
         while let Some(data) = self.cache.file().next_data(from)? {
             from = data.end;
             let blocks = BlockRange::covering(&data).intersect(&self.all_blocks());
-            let chunks = blocks.start / CHUNK_BLOCKS..blocks.end.div_ceil(CHUNK_BLOCKS);
-            let chunks: Vec<_> = chunks.map(crate::units::ChunkIndex).collect();
-            for some in chunks.chunks(CHUNKS_AT_ONCE) {
-                freed += self.evict(some).await?;
+            for chunk in (blocks.start / CHUNK_BLOCKS..blocks.end.div_ceil(CHUNK_BLOCKS)).map(ChunkIndex) {
+                if some.last() != Some(&chunk) {
+                    some.push(chunk);
+                }
+                if some.len() == CHUNKS_AT_ONCE {
+                    freed += self.evict(&std::mem::take(&mut some)).await?;
+                }
             }
         }
-        Ok(freed)
+        Ok(freed + self.evict(&some).await?)
     }
 
     /// Bytes of the cache that have to stay: metadata, what is always kept here, and what waits for upload.
     pub fn cache_needed_bytes(&self) -> u64 {
-        self.cache_needed(&self.pinned())
+        self.cache_needed(&self.pinned()).max(self.survey.least_cache_bytes())
     }
 
     /// Keeps the cache below so many bytes from now on. What is too much goes at once.

@@ -132,6 +132,28 @@ async fn a_rollback_brings_a_version_back_and_keeps_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_drive_that_was_far_larger_before_a_rollback_opens_with_what_its_cache_has_from_then() {
+    const TIB: u64 = 1 << 40;
+    let bench = Bench::new().await;
+    let volume = bench.open("a", bench.drive).await.unwrap();
+    write(&volume, 0, 1, 4096).await;
+    volume.pusher().unwrap().snapshot("small").await.unwrap();
+    close(volume).await;
+    // At each opening there is room to grow into.
+    for size in [TIB, 2 * TIB] {
+        let volume = bench.open("a", bench.drive).await.unwrap();
+        volume.grow(size / 4096).await.unwrap();
+        write(&volume, size - MIB, 2, 4096).await;
+        volume.settle().await.unwrap();
+        close(volume).await;
+    }
+    drive::rollback(&bench.objects(), bench.drive, "small", &device("a")).await.unwrap();
+    let volume = bench.open("a", bench.drive).await.unwrap();
+    assert_eq!((volume.size_blocks(), read(&volume, 0).await), (64 * MIB / 4096, 1));
+    close(volume).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_clone_goes_its_own_way_and_outlives_its_source() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();

@@ -27,6 +27,8 @@ const LIMITS: VolumeLimits = VolumeLimits {
     batch_bytes: 128 << 10,
     tail_segments: 12,
     metadata_first: true,
+    push_paused: false,
+    pull_paused: false,
 };
 const SYNCS_FAIL: DiskFaults = DiskFaults { sync_fails: 1000, sync_time: Duration::from_millis(2) };
 const ACCESS_IS_REFUSED: StoreFaults = StoreFaults {

@@ -4,12 +4,13 @@
 
 use bytes::Bytes;
 use holdall_core::store::file::{FileStore, Limits};
+use holdall_core::store::pace::{Pacer, Way};
 use holdall_core::store::{Store, StoreError, When};
 use rustix::fs::{FileType, Mode};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 async fn store() -> (TempDir, Arc<FileStore>) {
@@ -30,6 +31,28 @@ async fn a_put_is_read_back_whole_and_in_ranges() {
     assert!(matches!(store.get("seg/aa/x", Some(5..11)).await, Err(StoreError::Damaged { .. })));
     assert_eq!(store.head("seg/aa/x").await, Ok(10));
     assert!(matches!(store.get("seg/aa/y", None).await, Err(StoreError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn a_limit_on_bandwidth_holds_for_a_directory_too() {
+    const BYTES: usize = 512 << 10;
+    let pacer = Pacer::new();
+    let (dir, _) = store().await;
+    let store = FileStore::new(dir.path().join("store")).paced(&pacer);
+    pacer.set(Way::Up, Some(1 << 20));
+    let begun = Instant::now();
+    store.put("seg/aa/x", vec![7; BYTES].into(), When::Always).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());
+    std::fs::rename(dir.path().join("store"), dir.path().join("away")).unwrap();
+    let begun = Instant::now();
+    let away = store.put("seg/aa/y", vec![7; BYTES].into(), When::Always).await;
+    assert!(matches!(away, Err(StoreError::Unreachable { .. })), "{away:?}");
+    assert!(begun.elapsed() < Duration::from_millis(400), "nothing of the limit is spent on it");
+    std::fs::rename(dir.path().join("away"), dir.path().join("store")).unwrap();
+    pacer.set(Way::Down, Some(2 << 20));
+    let begun = Instant::now();
+    assert_eq!(store.get("seg/aa/x", None).await.unwrap().bytes.len(), BYTES);
+    assert!(begun.elapsed() > Duration::from_millis(200), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -38,6 +38,8 @@ const LIMITS: VolumeLimits = VolumeLimits {
     batch_bytes: 1 << 20,
     tail_segments: 64,
     metadata_first: true,
+    push_paused: false,
+    pull_paused: false,
 };
 const PASSPHRASE: &str = "correct horse battery staple";
 const SNAPSHOT: &str = "kept";

@@ -14,7 +14,7 @@ use holdall_core::fork::{FORK_POINT, forget_references};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::{LabelError, PushError};
 use holdall_core::sim::disk::SimDisk;
-use holdall_core::sim::store::SimStore;
+use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::volume::{self, Access, Fork, Local, OpenError, Volume};
 use std::sync::Arc;
@@ -63,6 +63,17 @@ async fn assert_holds(volume: &Arc<Volume>, blocks: &[(u64, u8)]) {
     for (block, byte) in blocks {
         assert_eq!(get(volume, *block).await, *byte, "block {block}");
     }
+}
+
+/// A device that had let the drive go opens it while the store is away, and writes the block of its number.
+async fn write_away(bench: &Bench, index: usize, block: u64) {
+    bench.store.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
+    let access = Access::Away { mounted: false };
+    let volume = bench.open_on(Arc::new(bench.store.clone()), index, access).await.unwrap();
+    put(&volume, block, block as u8).await;
+    volume.shut_down().await.unwrap();
+    drop(volume);
+    bench.store.set_faults(StoreFaults::default());
 }
 
 /// Device 0 has a block in the store and two that it could not upload, and is taken over by device 1. What it remembers is
@@ -221,6 +232,25 @@ fn a_drive_that_is_renamed_while_it_is_held_keeps_what_its_journal_goes_on_from(
 }
 
 #[test]
+fn a_drive_that_is_renamed_keeps_what_another_device_goes_on_from_that_had_let_it_go() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+        write_away(&bench, 0, 2).await;
+        for name in ["e", "f"] {
+            drive::rename(&objects(&bench), bench.drive, name, &device(1)).await.unwrap();
+        }
+        let second = bench.open(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+        let (_, volume) = forked(&bench, 0).await;
+        assert_holds(&volume, &[(1, 1), (2, 2)]).await;
+    });
+}
+
+#[test]
 fn a_drive_that_is_renamed_while_nobody_holds_it_keeps_nothing() {
     let bench = Bench::new();
     run(async {
@@ -366,5 +396,67 @@ fn a_device_that_commits_all_the_time_is_taken_over_all_the_same() {
         assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT]);
         assert_eq!(labels(&bench, bench.drive).await, [""; 0]);
         close(second).await;
+    });
+}
+
+#[test]
+fn who_let_the_drive_go_and_wrote_while_the_store_was_away_finds_its_version_kept_by_one_who_did_the_same() {
+    let bench = Bench::new();
+    let offline = Access::Away { mounted: false };
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+        // It comes by, and goes again without a change.
+        close(bench.open(1).await.unwrap()).await;
+        write_away(&bench, 1, 2).await;
+
+        let first = bench.open_on(Arc::new(bench.store.clone()), 0, offline).await.unwrap();
+        write_much(&first).await;
+        close(first).await;
+
+        let (_, fork) = forked(&bench, 1).await;
+        assert_holds(&fork, &[(1, 1), (2, 2)]).await;
+        close(fork).await;
+    });
+}
+
+#[test]
+fn of_two_devices_that_wrote_on_one_version_while_the_store_was_away_either_finds_it_kept_whoever_comes_first()
+ {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+        // It comes by, and goes again without a change.
+        close(bench.open(1).await.unwrap()).await;
+        write_away(&bench, 0, 2).await;
+        write_away(&bench, 1, 3).await;
+        let third = async || {
+            let third = bench.open(2).await.unwrap();
+            write_much(&third).await;
+            close(third).await;
+        };
+        third().await;
+        assert_eq!(labels(&bench, bench.drive).await.len(), 1, "one version is kept for both");
+
+        let (fork, volume) = forked(&bench, 0).await;
+        assert_holds(&volume, &[(1, 1), (2, 2), (3, 0)]).await;
+        close(volume).await;
+        third().await;
+        assert_eq!(labels(&bench, bench.drive).await, [""; 0], "the fork keeps it now");
+        let (other, volume) = forked(&bench, 1).await;
+        assert_holds(&volume, &[(1, 1), (2, 0), (3, 3)]).await;
+        close(volume).await;
+        // Neither needs the other.
+        drive::remove(&objects(&bench), fork.drive, &device(0)).await.unwrap();
+        third().await;
+        assert_eq!(
+            (refs(&bench), labels(&bench, other.drive).await),
+            (Vec::new(), vec![FORK_POINT.to_owned()])
+        );
+        let volume = Bench { drive: other.drive, ..bench.elsewhere() }.open(2).await.unwrap();
+        assert_holds(&volume, &[(1, 1), (2, 0), (3, 3)]).await;
     });
 }

@@ -52,6 +52,38 @@ fn a_mounted_file_system_is_never_shown_what_another_device_wrote() {
 }
 
 #[test]
+fn one_whose_drive_another_device_has_now_goes_on_as_a_fork_and_does_not_wait() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 3, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 4, 5).await;
+        volume.shut_down().await.unwrap();
+        drop(volume);
+        let other = bench.take(1).await.unwrap();
+        let by = match open(&bench, MOUNTED).await {
+            Err(OpenError::Forked { unsent: 1, by }) => by,
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("two have it"),
+        };
+        assert_eq!(by, device(1).name);
+        // Where nothing is mounted, nobody has to be served.
+        let waits = Access::Write { over_others: false, mounted: false };
+        assert!(matches!(open(&bench, waits).await, Err(OpenError::Held { .. })));
+        let state: Arc<dyn Disk> = Arc::new(bench.devices[0].state.directory("state"));
+        volume::fork(&*state, bench.drive, &by).await.unwrap();
+        let fork = open(&bench, MOUNTED).await.unwrap();
+        assert_eq!((get(&fork, 3).await, get(&fork, 4).await), (1, 5));
+        // Whoever has the drive goes on undisturbed.
+        put(&other, 3, 2).await;
+        other.pusher().unwrap().sync().await.unwrap();
+        close(other).await;
+        close(fork).await;
+    });
+}
+
+#[test]
 fn one_that_is_mounted_anew_is_shown_it() {
     let bench = Bench::new();
     run(async {

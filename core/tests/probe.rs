@@ -11,7 +11,7 @@ use bench::run;
 use bytes::Bytes;
 use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
 use holdall_core::store::file::FileStore;
-use holdall_core::store::probe::{Effort, Mode, Report, probe};
+use holdall_core::store::probe::{self, Effort, Mode, Report, probe};
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -236,4 +236,21 @@ async fn a_directory_swaps_before_there_is_a_family_in_it() {
     let gone = FileStore::new(dir.path().join("unplugged"));
     assert!(matches!(ask(&gone, Effort::FULL).await, Err(StoreError::Unreachable { .. })));
     assert!(!dir.path().join("unplugged").exists());
+}
+
+#[test]
+fn what_a_probe_has_left_is_found_by_its_names() {
+    run(async {
+        let store = SimStore::new(1, StoreFaults::default());
+        let id = "00112233445566778899aabbccddeeff";
+        let (rights, claim) = (format!("probe/{id}-rights-0"), format!("probe/{id}-claim-0"));
+        let parts = [rights.clone(), format!("{claim}/nonce"), format!("{claim}/other")];
+        // The family of whoever keeps drives there, and files of a person.
+        let others = ["seg/00/x", "probe/family.json", "probe/notes-1/x", "probe/0011-x"].map(str::to_owned);
+        for name in parts.iter().chain(&others) {
+            store.put(name, Bytes::from_static(b"x"), When::Always).await.unwrap();
+        }
+        let left: Vec<_> = probe::left_behind(&store).await.unwrap().into_iter().collect();
+        assert_eq!(left, [claim, rights]);
+    });
 }

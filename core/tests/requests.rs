@@ -13,7 +13,7 @@ use holdall_core::device::{BlockDevice, Durability, Piece, Zeroing};
 use holdall_core::disk::real::Directory;
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
-use holdall_core::store::meter::{Meter, Requests};
+use holdall_core::store::meter::{ByKind, Meter};
 use holdall_core::store::{Store, StoreError};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Pinned, Volume, VolumeDevice, VolumeLimits};
@@ -23,19 +23,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-fn asked(volume: &Volume) -> Requests {
+fn asked(volume: &Volume) -> ByKind {
     volume.status().requests
 }
 
-fn since(volume: &Volume, before: Requests) -> Requests {
-    let now = asked(volume);
-    Requests {
-        get: now.get - before.get,
-        put: now.put - before.put,
-        head: now.head - before.head,
-        list: now.list - before.list,
-        delete: now.delete - before.delete,
-    }
+fn since(volume: &Volume, before: ByKind) -> ByKind {
+    asked(volume) - before
 }
 
 #[test]
@@ -48,7 +41,7 @@ fn an_idle_drive_asks_for_nothing() {
         volume.pusher().unwrap().sync().await.unwrap();
         let before = asked(&volume);
         tokio::time::sleep(Duration::from_secs(HOURS * 3600)).await;
-        let Requests { get, put, head, list, delete } = since(&volume, before);
+        let ByKind { get, put, head, list, delete } = since(&volume, before);
         assert_eq!((put, head, list, delete), (0, 0, 0, 0));
         assert!(get <= HOURS * 12, "one look at HEAD in five minutes at most: {get}");
     });
@@ -65,11 +58,11 @@ fn a_small_commit_is_a_segment_a_root_and_a_swap() {
                 put(&volume, block, round).await;
             }
             volume.pusher().unwrap().sync().await.unwrap();
-            assert_eq!(since(&volume, before), Requests { put: 3, ..Requests::default() }, "round {round}");
+            assert_eq!(since(&volume, before), ByKind { put: 3, ..ByKind::default() }, "round {round}");
         }
         let before = asked(&volume);
         volume.pusher().unwrap().sync().await.unwrap();
-        assert_eq!(since(&volume, before), Requests::default(), "nothing new is nothing to say");
+        assert_eq!(since(&volume, before), ByKind::default(), "nothing new is nothing to say");
     });
 }
 
@@ -154,7 +147,7 @@ impl Large {
     }
 
     /// Opens the drive over a store that is far away: round trips one after another, and requests.
-    async fn open_from_afar(&self, index: usize) -> (f64, Requests, Arc<Volume>) {
+    async fn open_from_afar(&self, index: usize) -> (f64, ByKind, Arc<Volume>) {
         let begun = Instant::now();
         let volume = self.open(index, far(Arc::new(self.bench.store.clone()), ROUND_TRIP)).await;
         (begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64(), asked(&volume), volume)
@@ -170,7 +163,7 @@ fn a_large_drive_opens_in_three_round_trips() {
             // HEAD; its root; then the swap, and at the same time the directories of the tail.
             assert!(trips < 3.01, "{what}: {trips} round trips, {requests:?}");
             let tail = volume.map().tail().len() as u64;
-            assert_eq!(requests, Requests { get: 2 + tail, put: 1, ..Requests::default() }, "{what}");
+            assert_eq!(requests, ByKind { get: 2 + tail, put: 1, ..ByKind::default() }, "{what}");
             close(volume).await;
         }
     });
@@ -194,7 +187,7 @@ fn what_another_device_has_changed_costs_an_opening_what_the_change_takes() {
         assert_eq!(get(&volume, 5000).await, 9);
         assert_eq!(
             since(&volume, before),
-            Requests { get: 1, ..Requests::default() },
+            ByKind { get: 1, ..ByKind::default() },
             "the tail knows the frame"
         );
         assert!(begun.elapsed() < ROUND_TRIP * 101 / 100);
@@ -299,7 +292,7 @@ fn a_read_by_itself_fetches_one_frame() {
         }
         let after = volume.status();
         let frame_bytes = Geometry::standard(FILLED).frame_blocks * 4096;
-        assert!(after.received_bytes - before.received_bytes <= READS * (frame_bytes + 100));
+        assert!(after.received_bytes.total() - before.received_bytes.total() <= READS * (frame_bytes + 100));
         assert!(after.requests.get - before.requests.get <= READS);
         assert!(begun.elapsed() <= ROUND_TRIP * (READS as u32 + 1), "and waits one round trip for it");
         close(volume).await;

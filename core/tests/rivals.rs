@@ -44,6 +44,8 @@ const LIMITS: VolumeLimits = VolumeLimits {
     batch_bytes: 128 << 10,
     tail_segments: 12,
     metadata_first: true,
+    push_paused: false,
+    pull_paused: false,
 };
 const STORE_FAULTS: StoreFaults = StoreFaults {
     refused: 10,

@@ -12,7 +12,7 @@ use holdall_core::disk::{Disk, DiskFile};
 use holdall_core::map::PageCache;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, Pinned, Volume, VolumeDevice, VolumeLimits};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io;
@@ -48,6 +48,10 @@ impl World {
     }
 
     async fn open_with(&self, cache: Arc<dyn Disk>) -> Arc<Volume> {
+        self.open_to(Access::Write { over_others: false, mounted: false }, cache).await
+    }
+
+    async fn open_to(&self, access: Access, cache: Arc<dyn Disk>) -> Arc<Volume> {
         let directory = |name| Arc::new(Directory::create(&self.dir.path().join(name)).unwrap());
         let environment = Environment {
             state: directory("state"),
@@ -58,7 +62,6 @@ impl World {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false, mounted: false };
         volume::open(environment, self.bench.drive, device(0), access, self.bench.limits).await.unwrap()
     }
 }
@@ -134,6 +137,46 @@ async fn fill(volume: &Arc<Volume>, version: u64) {
 }
 
 #[test]
+fn a_pinned_drive_that_outgrows_its_cache_goes_on_being_written() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        volume.set_pinned(Pinned::whole()).unwrap();
+        // Through a journal that holds half of that.
+        for version in 1..=4 {
+            fill(&volume, version).await;
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let status = volume.status();
+        assert!(4 * status.journal_bytes < 3 * status.journal_limit_bytes, "{status:?}");
+        below_limit(&volume);
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, 4).await;
+        }
+        bench::close(volume).await;
+        let volume = world.open().await;
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, 4).await;
+        }
+        while volume.status().unapplied_bytes > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        // What has no room is told, and comes once there is some.
+        volume.set_pinned(Pinned::whole()).unwrap();
+        while volume.pins_status().trouble.is_none() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert!(volume.pins_status().without_room_bytes > BLOCKS * 4096 / 2, "{:?}", volume.pins_status());
+        volume.set_cache_limit(2 * BLOCKS * 4096);
+        while volume.pins_status().missing_bytes > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(volume.pins_status().without_room_bytes, 0);
+        bench::close(volume).await;
+    });
+}
+
+#[test]
 fn it_stays_below_its_limit_and_every_block_reads_back() {
     let world = World::new();
     run(async {
@@ -153,6 +196,66 @@ fn it_stays_below_its_limit_and_every_block_reads_back() {
             below_limit(&volume);
         }
         bench::close(volume).await;
+    });
+}
+
+/// Reads everything, and finds that what was read last is here.
+async fn check_all_is_cached(volume: &Arc<Volume>, version: u64) {
+    for start in (0..BLOCKS).step_by(REQUEST as usize) {
+        check(volume, start, version).await;
+        below_limit(volume);
+        assert!(
+            volume.puller().missing(BlockRange::new(start, REQUEST)).is_empty(),
+            "block {start} is not kept"
+        );
+    }
+}
+
+#[test]
+fn what_another_device_has_written_anew_gives_its_room_back() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        fill(&volume, 1).await;
+        check_all_is_cached(&volume, 1).await;
+        bench::close(volume).await;
+        let other = world.bench.open(1).await.unwrap();
+        fill(&other, 2).await;
+        bench::close(other).await;
+        // Its cache is full of what nobody can read any more.
+        let volume = world.open().await;
+        assert!(volume.status().cached_bytes > CACHE_BYTES / 2);
+        check_all_is_cached(&volume, 2).await;
+        bench::close(volume).await;
+        let volume = world.open().await;
+        volume.evict_all().await.unwrap();
+        // What is left is the file system's own list of where the file is.
+        assert!(volume.status().cached_bytes < 64 << 10, "{}", volume.status().cached_bytes);
+        bench::close(volume).await;
+    });
+}
+
+#[test]
+fn a_drive_that_is_only_looked_at_stays_below_its_limit_too_and_keeps_what_was_written_to_it() {
+    let world = World::new();
+    run(async {
+        let other = world.bench.open(1).await.unwrap();
+        fill(&other, 1).await;
+        bench::close(other).await;
+        let heads = holdall_core::drive::heads(&world.bench.store, &world.bench.sealer).await.unwrap();
+        let access = Access::Look { root: (heads[0].root, heads[0].root_hash) };
+        let cache = Arc::new(Directory::create(&world.dir.path().join("cache")).unwrap());
+        let volume = world.open_to(access, cache).await;
+        check_all_is_cached(&volume, 1).await;
+        // As a file system does that replays its own journal.
+        write(&volume, 64, 2).await;
+        for start in (128..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, 1).await;
+            below_limit(&volume);
+        }
+        volume.evict_all().await.unwrap();
+        check(&volume, 64, 2).await;
+        volume.shut_down().await.unwrap();
     });
 }
 
@@ -288,6 +391,37 @@ fn what_waits_for_upload_does_not_go_and_what_has_no_room_is_read_all_the_same()
         volume.pusher().unwrap().sync().await.unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(volume.status().local_trouble, None);
+        below_limit(&volume);
+        bench::close(volume).await;
+    });
+}
+
+#[test]
+fn a_drive_that_is_closed_with_more_to_upload_than_its_cache_holds_stays_below_its_limit() {
+    let world = World::new();
+    run(async {
+        let volume = world.open().await;
+        fill(&volume, 1).await;
+        volume.pusher().unwrap().set_paused(true);
+        for start in (0..BLOCKS / 2).step_by(REQUEST as usize) {
+            write(&volume, start, 2).await;
+        }
+        let limit = volume.status().cache_limit_bytes;
+        let cached = |volume: &Volume| volume.cache().file().allocated().unwrap();
+        volume.shut_down().await.unwrap();
+        assert!(cached(&volume) <= limit, "{} cached", cached(&volume));
+        drop(volume);
+
+        let volume = world.open().await;
+        volume.pusher().unwrap().set_paused(true);
+        below_limit(&volume);
+        for start in (0..BLOCKS).step_by(REQUEST as usize) {
+            check(&volume, start, if start < BLOCKS / 2 { 2 } else { 1 }).await;
+            below_limit(&volume);
+        }
+        volume.pusher().unwrap().set_paused(false);
+        volume.pusher().unwrap().sync().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
         below_limit(&volume);
         bench::close(volume).await;
     });

@@ -8,6 +8,7 @@ mod bench;
 use bench::world::{BLOCKS, ROUND_TRIP, World, are_local, read, until};
 use bench::{close, run};
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
+use holdall_core::store::{Store, When};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{Access, OpenError, Pinned, Volume, VolumeDevice};
 use rand::SeedableRng;
@@ -58,7 +59,7 @@ fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
         let took = until(&volume, |volume| volume.status().has_metadata).await;
         assert!(are_local(&volume, &needed));
         assert!(took < 8 * ROUND_TRIP, "{took:?}");
-        let received = volume.status().received_bytes - before.received_bytes;
+        let received = volume.status().received_bytes.total() - before.received_bytes.total();
         assert!(received <= 2 * bytes, "{received} received for {bytes} of metadata");
         let data = (FILES * FILE_BYTES) as u64;
         assert!(volume.status().cached_bytes < data / 4, "no file was read");
@@ -70,6 +71,31 @@ fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(volume.status().cached_bytes <= 8 * bytes);
         assert!(are_local(&volume, &needed));
+        close(volume).await;
+    });
+}
+
+#[test]
+fn metadata_for_which_the_cache_is_too_small_is_told_and_comes_once_there_is_room() {
+    let mut world = world();
+    let needed = world.needed();
+    let bytes: u64 = needed.iter().map(BlockRange::byte_len).sum();
+    world.bench.limits.cache_bytes = bytes * 3 / 2;
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().metadata_without_room_bytes > 0).await;
+        // It never will have it, and says so.
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let status = volume.status();
+        assert!(!status.has_metadata, "{status:?}");
+        assert_eq!(status.least_cache_bytes, 2 * bytes);
+        assert!(volume.cache_needed_bytes() >= 2 * bytes);
+        assert!(!volume.is_mountable_away().await);
+        volume.set_cache_limit(8 * bytes);
+        until(&volume, |volume| volume.status().has_metadata).await;
+        assert_eq!(volume.status().metadata_without_room_bytes, 0);
+        assert!(are_local(&volume, &needed));
+        assert!(needed.iter().all(|range| volume.cache().residents().are_all_kept(*range)));
         close(volume).await;
     });
 }
@@ -122,11 +148,11 @@ fn where_metadata_does_not_come_first_nothing_comes_that_nobody_reads() {
     world.bench.limits.metadata_first = false;
     run(async {
         let volume = world.open_from_afar().await;
-        let before = volume.status().received_bytes;
+        let before = volume.status().received_bytes.total();
         let read = VolumeDevice(volume.clone()).read(0..4096).wait();
         drop(read.await.unwrap());
         tokio::time::sleep(Duration::from_secs(100)).await;
-        let received = volume.status().received_bytes - before;
+        let received = volume.status().received_bytes.total() - before;
         assert!(received > 0 && received < 1 << 17, "{received}");
         assert!(!volume.is_mountable_away().await);
         close(volume).await;
@@ -294,6 +320,61 @@ fn a_reader_whose_store_says_nothing_waits_for_a_minute_from_when_it_began() {
 }
 
 #[test]
+fn a_store_that_is_back_is_found_to_be_though_nobody_reads_any_more() {
+    let world = world();
+    // Not the beginning of a file, which would go on being wanted.
+    let at = world.place("/film.mp4").0[0].1.start + 400;
+    run(async {
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let volume = world.open(1, world.silent_from(is_silent.clone())).await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        is_silent.store(true, Relaxed);
+        let device = VolumeDevice(volume.clone());
+        let read = device.read(at * 4096..(at + 1) * 4096).wait().await;
+        assert!(matches!(read, Err(DeviceError::Unavailable(_))), "{:?}", read.err());
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert!(volume.status().pull_trouble.is_some());
+        is_silent.store(false, Relaxed);
+        let took = until(&volume, |volume| volume.status().pull_trouble.is_none()).await;
+        assert!(took < Duration::from_secs(90), "{took:?}");
+        // Nor is it asked on.
+        let before = volume.status().requests;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(volume.status().requests.get, before.get);
+        close(volume).await;
+    });
+}
+
+#[test]
+fn what_is_lost_in_a_store_that_answers_is_told_as_damage_until_it_reads_again() {
+    let world = world();
+    let film = world.place("/film.mp4").0[0].1.start;
+    run(async {
+        let volume = world.open_from_afar().await;
+        until(&volume, |volume| volume.status().has_metadata).await;
+        let store = &world.bench.store;
+        let mut lost = Vec::new();
+        for listed in store.list("seg/").await.unwrap() {
+            lost.push((listed.name.clone(), store.get(&listed.name, None).await.unwrap().bytes));
+            store.delete(&listed.name).await.unwrap();
+        }
+        let device = VolumeDevice(volume.clone());
+        let range = (film + 400) * 4096..(film + 401) * 4096;
+        let failed = device.read(range.clone()).wait().await;
+        assert!(matches!(failed, Err(DeviceError::Failed(_))), "{:?}", failed.err());
+        let status = volume.status();
+        assert!(status.pull_damage.is_some_and(|why| why.contains("seg/")));
+        assert_eq!(status.pull_trouble, None, "the store answers");
+        for (name, bytes) in lost {
+            store.put(&name, bytes, When::Absent).await.unwrap();
+        }
+        drop(device.read(range).wait().await.unwrap());
+        assert_eq!(volume.status().pull_damage, None);
+        close(volume).await;
+    });
+}
+
+#[test]
 fn who_waits_for_what_others_fetch_from_a_store_that_says_nothing_makes_nobody_wait_for_longer() {
     let world = world();
     let film = world.place("/film.mp4").0[0].1.start;
@@ -343,22 +424,28 @@ fn who_reads_the_beginnings_of_many_files_gets_no_more_than_those() {
         .collect();
     assert_eq!(heads.len(), 400);
     run(async {
-        let mut fetched = Vec::new();
+        let (mut fetched, mut noted) = (Vec::new(), Vec::new());
         for slowed in [true, false] {
-            let volume = world.open(if slowed { 1 } else { 2 }, world.far()).await;
+            let index = if slowed { 1 } else { 2 };
+            let volume = world.open(index, world.far()).await;
             volume.set_scans_slowed(slowed);
             until(&volume, |volume| volume.status().has_metadata).await;
-            let before = volume.status().received_bytes;
+            let before = volume.status().received_bytes.total();
             for head in &heads {
                 let read = VolumeDevice(volume.clone()).read(head * 4096..(head + 1) * 4096).wait();
                 drop(read.await.unwrap());
             }
             assert_eq!(volume.status().slows_scan, slowed);
-            fetched.push(volume.status().received_bytes - before);
+            fetched.push(volume.status().received_bytes.total() - before);
             close(volume).await;
+            let trace = std::fs::read(world.dir.path().join(format!("{index} cache/trace.json"))).unwrap();
+            let openings: Vec<Vec<u64>> = serde_json::from_slice(&trace).unwrap();
+            noted.push(openings[0].len());
         }
         // A frame for each file, and not what lies around them.
         assert!(fetched[0] < fetched[1] && fetched[0] <= 400 * 17_000, "{fetched:?}");
+        // Nor is that what the next opening begins with.
+        assert!(noted[0] * 2 < noted[1], "{noted:?} chunks are pulled at the next opening");
     });
 }
 
@@ -374,7 +461,7 @@ fn a_copy_of_many_small_files_costs_few_round_trips_and_little_is_fetched_in_vai
     run(async {
         let volume = world.open_from_afar().await;
         until(&volume, |volume| volume.status().has_metadata).await;
-        let (before, begun) = (volume.status().received_bytes, Instant::now());
+        let (before, begun) = (volume.status().received_bytes.total(), Instant::now());
         for start in &files {
             let read = VolumeDevice(volume.clone()).read(start * 4096..(start + 5) * 4096).wait();
             drop(read.await.unwrap());
@@ -383,7 +470,7 @@ fn a_copy_of_many_small_files_costs_few_round_trips_and_little_is_fetched_in_vai
         assert!(trips < 160.0, "{trips} round trips for {FILES} files");
         assert!(!volume.status().slows_scan, "who reads all of them does not scan");
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let (fetched, data) = (volume.status().received_bytes - before, (FILES * 5 * 4096) as u64);
+        let (fetched, data) = (volume.status().received_bytes.total() - before, (FILES * 5 * 4096) as u64);
         assert!(fetched < data * 11 / 10, "{fetched} bytes for {data}");
         close(volume).await;
     });

@@ -40,6 +40,8 @@ const LIMITS: VolumeLimits = VolumeLimits {
     batch_bytes: 1 << 20,
     tail_segments: 8,
     metadata_first: true,
+    push_paused: false,
+    pull_paused: false,
 };
 
 /// What is known of a block: how many operations of its owner were begun, and how many were answered.

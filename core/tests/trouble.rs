@@ -167,6 +167,92 @@ fn a_removal_that_was_cut_off_is_finished_by_the_next_one() {
     });
 }
 
+#[test]
+fn a_checkpoint_that_cannot_be_made_is_tried_again_though_nothing_more_is_written() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        let (pusher, rounds) = (volume.pusher().unwrap(), 2 * bench.limits.tail_segments as u64);
+        // There are pages, so that the next checkpoint reads them.
+        for block in 0..rounds {
+            put(&volume, block, 1).await;
+            pusher.sync().await.unwrap();
+        }
+        bench.store.set_segments_away(true);
+        let trouble = || pusher.state().borrow().trouble.clone();
+        for block in 0..rounds {
+            if trouble().is_none() {
+                put(&volume, block, 2).await;
+                pusher.sync().await.unwrap();
+            }
+        }
+        assert!(trouble().is_some_and(|trouble| trouble.contains("cannot be reached")));
+        tokio::time::sleep(A_WHILE).await;
+        assert!(trouble().is_some());
+        bench.store.set_segments_away(false);
+        let before = pusher.state().borrow().root;
+        // All is uploaded, and nobody does anything.
+        tokio::time::sleep(40 * A_WHILE).await;
+        assert_eq!(trouble(), None);
+        assert_ne!(pusher.state().borrow().root, before);
+        close(volume).await;
+    });
+}
+
+#[test]
+fn a_store_that_asks_for_time_is_not_asked_at_once_what_became_of_the_swap() {
+    const LONG: Duration = Duration::from_secs(300);
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        tokio::time::sleep(A_WHILE).await;
+        bench.store.be_busy(LONG);
+        let (begun, releasing) = (tokio::time::Instant::now(), volume.clone());
+        let release = tokio::spawn(async move { releasing.release().await });
+        tokio::time::sleep(LONG - A_WHILE).await;
+        assert_eq!(bench.store.told_to_wait(), 1);
+        release.await.unwrap().unwrap();
+        assert_eq!(bench.store.told_to_wait(), 1);
+        assert!(begun.elapsed() >= LONG);
+        volume.shut_down().await.unwrap();
+    });
+}
+
+#[test]
+fn a_store_that_was_emptied_is_told_as_that_and_what_waits_goes_on_once_it_is_back() {
+    let bench = Bench::new();
+    run(async {
+        let family = bytes::Bytes::from_static(b"{}");
+        bench.store.put(holdall_core::format::family::NAME, family, When::Absent).await.unwrap();
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        let trouble = || volume.pusher().unwrap().state().borrow().trouble.clone().unwrap_or_default();
+        let (whole, head) = (bench.store.copy(), holdall_core::format::head::name(bench.drive));
+        let back = async |name: &str| {
+            let body = whole.get(name, None).await.unwrap().bytes;
+            bench.store.put(name, body, When::Always).await.unwrap();
+        };
+        put(&volume, 2, 2).await;
+        let pusher = volume.clone();
+        bench.store.lose(&head);
+        let sync = tokio::spawn(async move { pusher.pusher().unwrap().sync().await });
+        tokio::time::sleep(A_WHILE).await;
+        assert!(trouble().contains(&format!("{head} is not in the store")), "{}", trouble());
+        bench.store.names().iter().for_each(|name| bench.store.lose(name));
+        tokio::time::sleep(20 * A_WHILE).await;
+        assert_eq!(trouble(), "the store holds nothing of this drive any more");
+        assert!(!sync.is_finished());
+        for name in whole.names() {
+            back(&name).await;
+        }
+        tokio::time::timeout(Duration::from_secs(600), sync).await.unwrap().unwrap().unwrap();
+        assert_eq!(trouble(), "");
+    });
+}
+
 /// A store that keeps half of every second immutable object that is put, and breaks the connection off.
 struct Tears {
     inner: SimStore,

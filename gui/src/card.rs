@@ -108,6 +108,18 @@ pub(crate) struct Moving {
     pub progress: Option<Done>,
 }
 
+impl Card {
+    /// What is asked before it is closed, and what that means; `None` where nothing is only here, or where it has to be closed
+    /// before that is uploaded.
+    pub fn closing(&self) -> Option<(String, String)> {
+        let size = words::unsent(self.unsent_bytes, self.unsent_is_known);
+        (self.unsent_bytes > 0 && self.state.icon != "eye").then(|| {
+            let text = said("drive.close.text", &[("size", &words::capital(&size))]);
+            (said("drive.close.title", &[("name", &self.name)]), text)
+        })
+    }
+}
+
 /// The card of a drive.
 pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     let unsent_bytes = status.unpushed_bytes;
@@ -136,13 +148,16 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     }
 }
 
-/// Why it is as it is. What the daemon says of a fork, and of a store that refuses access, ends with a command; here there are buttons
-/// for that.
+/// Why it is as it is.
 pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
     if let Some(fork) = status.forks.iter().find(|fork| fork.in_place)
         && status.state == DriveState::Conflict
     {
         return Some(said("card.conflict.reason", &[("device", &fork.taken_by)]));
+    }
+    // What failed says itself why, in a sentence: it may be a login that was never given, or a keyring that is locked.
+    if failed(status).is_some() {
+        return status.reason.clone();
     }
     if status.needs_login {
         return Some(text("card.login.reason"));
@@ -173,7 +188,8 @@ fn kind(store: &str) -> String {
 
 /// Whether something that is only here is on its way, be the drive open or closed.
 pub(crate) fn is_uploading(status: &DriveStatus) -> bool {
-    status.unpushed_bytes > 0 && (status.state == DriveState::Syncing || status.draining)
+    let drains = status.draining && status.state == DriveState::Closed;
+    status.unpushed_bytes > 0 && (status.state == DriveState::Syncing || drains)
 }
 
 /// Whether a person has to look at it.
@@ -202,8 +218,24 @@ fn chip(status: &DriveStatus) -> Chip {
     Chip { word: text(word), tone, icon: icon.to_owned() }
 }
 
+/// What failed means for the data, and what to do about it on a screen.
+fn failed(status: &DriveStatus) -> Option<(String, String)> {
+    let advice = status.advice.as_ref()?;
+    let action = advice.on_screen.as_ref().unwrap_or(&advice.action);
+    Some((advice.consequence.clone()?, action.clone()))
+}
+
 /// What a state means for the data, and what to do about it, where that is to be said.
 fn explained(status: &DriveStatus) -> (Option<String>, Option<String>) {
+    if let Some((consequence, action)) = failed(status) {
+        return (Some(consequence), Some(action));
+    }
+    let (consequence, action) = of_state(status);
+    let on_screen = status.advice.as_ref().and_then(|advice| advice.on_screen.clone());
+    (consequence.map(text), on_screen.or(action.map(text)))
+}
+
+fn of_state(status: &DriveStatus) -> (Option<&'static str>, Option<&'static str>) {
     let (consequence, action) = match status.state {
         DriveState::Offline if status.unpushed_bytes > 0 => ("card.offline.unsent", "card.offline.action"),
         DriveState::Offline => ("card.offline", "card.offline.action"),
@@ -225,7 +257,7 @@ fn explained(status: &DriveStatus) -> (Option<String>, Option<String>) {
         | DriveState::ReadOnly
         | DriveState::Closed => return (None, None),
     };
-    (Some(text(consequence)), Some(text(action)))
+    (Some(consequence), Some(action))
 }
 
 fn actions(status: &DriveStatus) -> Vec<Action> {
@@ -238,6 +270,7 @@ fn actions(status: &DriveStatus) -> Vec<Action> {
             // It is closed, and what only this computer has is on its way, or waits for that.
             DriveState::Paused if status.paused => vec![Action::Open, Action::Resume],
             DriveState::Paused | DriveState::Syncing => vec![Action::Open],
+            _ if status.draining => vec![Action::Open],
             // One that could not be opened again as it was is still wanted open.
             _ => vec![Action::Open, Action::Close],
         };
@@ -354,6 +387,60 @@ mod tests {
     }
 
     #[test]
+    fn closing_asks_only_where_something_is_only_here() {
+        let (title, text) = of(DriveState::Paused, 5 << 20).closing().unwrap();
+        assert_eq!(title, "Close work?");
+        assert!(text.starts_with("5 MiB exist only on this computer."), "{text}");
+        assert_eq!(of(DriveState::Ready, 0).closing(), None);
+        // What is only looked at has to be closed before that is uploaded.
+        assert_eq!(of(DriveState::ReadOnly, 1).closing(), None);
+    }
+
+    fn advice(consequence: Option<&str>, on_screen: Option<&str>) -> Option<holdall_api::Advice> {
+        let action = "Run holdall doctor --repair.".to_owned();
+        let (consequence, on_screen) = (consequence.map(str::to_owned), on_screen.map(str::to_owned));
+        Some(holdall_api::Advice { consequence, action, on_screen })
+    }
+
+    #[test]
+    fn nothing_is_lost_is_said_only_where_there_is_a_fork() {
+        let mut status = status("work", DriveState::NeedsAttention);
+        status.reason = Some("desk has removed the drive.".to_owned());
+        status.advice =
+            advice(Some("What was not uploaded is kept on this computer."), Some("Copy it elsewhere."));
+        let card = card(&status, Moving::default());
+        assert_eq!(card.reason.as_deref(), Some("desk has removed the drive."));
+        assert_eq!(card.consequence.as_deref(), Some("What was not uploaded is kept on this computer."));
+        assert_eq!(card.action.as_deref(), Some("Copy it elsewhere."));
+        assert_ne!(card.state.icon, "fork");
+    }
+
+    #[test]
+    fn a_store_refuses_only_where_it_was_asked() {
+        let mut status = status("work", DriveState::NeedsAttention);
+        status.needs_login = true;
+        status.reason = Some("The keyring is locked.".to_owned());
+        let shown = |status: &DriveStatus| {
+            let card = card(status, Moving::default());
+            (card.reason.unwrap(), card.action.unwrap())
+        };
+        // It is open, and the store has refused.
+        status.advice = advice(None, None);
+        assert_eq!(shown(&status).0, "Its store refuses access.");
+        status.advice = advice(Some("Your files are safe."), Some("Unlock the keyring."));
+        assert_eq!(shown(&status), ("The keyring is locked.".to_owned(), "Unlock the keyring.".to_owned()));
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_a_place_on_the_screen() {
+        let mut status = status("work", DriveState::Ready);
+        status.reason = Some("a program is slowed down".to_owned());
+        status.advice = advice(None, Some("See Settings."));
+        let card = card(&status, Moving::default());
+        assert_eq!((card.consequence, card.action.as_deref()), (None, Some("See Settings.")));
+    }
+
+    #[test]
     fn what_a_closed_drive_uploads_asks_nothing_but_to_stay_on() {
         let mut status = status("work", DriveState::Closed);
         (status.unpushed_bytes, status.draining, status.mountpoint) = (5 << 20, true, None);
@@ -394,6 +481,9 @@ mod tests {
         (status.state, status.paused) = (DriveState::Paused, true);
         assert_eq!(offered(&status), [Open, Resume]);
         (status.state, status.paused) = (DriveState::Syncing, false);
+        assert_eq!(offered(&status), [Open]);
+        // Its store is away meanwhile: there is nothing to close.
+        (status.state, status.draining) = (DriveState::Offline, true);
         assert_eq!(offered(&status), [Open]);
     }
 }

@@ -4,6 +4,7 @@
 //! time that is left come from samples ([`rates`]), and only where they can be trusted. Texts come ready to show from one
 //! catalogue ([`texts`]), numbers beside them. [`notices`] decides what is worth interrupting a person for.
 
+pub mod advice;
 mod card;
 mod model;
 pub mod notices;

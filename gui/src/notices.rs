@@ -329,12 +329,12 @@ mod tests {
         drive.store = NAS[0].1.to_owned();
         notices.see(s(0), &drive);
         assert_eq!(notices.take(s(100)), []);
-        (drive.state, drive.draining) = (DriveState::Offline, false);
+        drive.state = DriveState::Offline;
         notices.see(s(100), &drive);
         let told = notices.take(s(120));
         assert_eq!((told.len(), told[0].title.as_str()), (1, "nas.example:7070 cannot be reached"));
         // It is back, and all of it is uploaded.
-        (drive.state, drive.draining) = (DriveState::Closed, true);
+        drive.state = DriveState::Closed;
         notices.see(s(130), &drive);
         (drive.draining, drive.unpushed_bytes) = (false, 0);
         notices.see(s(140), &drive);

@@ -24,6 +24,12 @@ pub fn choose(app: &AppHandle, choice: Choice) {
         Choice::Quit => window::quit(app),
         Choice::Drive { action: DriveAction::Show, name } => window::go(app, choice::screen(&name)),
         other => {
+            if let Choice::Drive { action: DriveAction::Close, name } = &other
+                && let Some((title, text)) = shell.known.borrow().closing(name)
+            {
+                shell.page.tell(ToPage::Close { name: name.clone(), title, text });
+                return window::show(app);
+            }
             let app = app.clone();
             tauri::async_runtime::spawn(async move {
                 if let Err((title, failure)) = perform(&shell, other).await {

@@ -67,13 +67,20 @@ fn starts(entry: &str) -> bool {
     !entry.lines().any(|line| off.contains(&line.trim()))
 }
 
+/// Without the program the entry counts for nothing: it stays in its user's home directory when the app is removed.
 fn entry(program: &Path) -> io::Result<String> {
     let program = program.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     Ok(format!(
         "[Desktop Entry]\nType=Application\nName=Holdall\nComment=Drives, and what is not uploaded yet\nIcon=holdall\n\
-         Exec={} --background\nTerminal=false\n",
+         TryExec={}\nExec={} --background\nTerminal=false\n",
+        escaped(program),
         quoted(program)
     ))
+}
+
+/// A program's path as a value of such a file, and nothing more: `TryExec` is no command line.
+fn escaped(program: &str) -> String {
+    program.replace('\\', "\\\\")
 }
 
 /// A program's path as `Exec` wants it: in quotes, with what means something there escaped, and then once more as any
@@ -108,6 +115,10 @@ mod tests {
         assert!(autostart.is_on());
         let written = fs::read_to_string(dir.path().join(".config/autostart/holdall.desktop")).unwrap();
         assert!(written.contains("\nExec=\"/usr/bin/holdall-app\" --background\n"), "{written}");
+        assert!(
+            written.contains("\nTryExec=/usr/bin/holdall-app\n"),
+            "an app that was removed is not started: {written}"
+        );
         autostart.switch_off().unwrap();
         assert!(!autostart.is_on());
     }
@@ -132,6 +143,7 @@ mod tests {
     fn any_path_is_one_word() {
         assert_eq!(quoted("/opt/my app/50%"), "\"/opt/my app/50%%\"");
         assert_eq!(quoted("/a\"$`\\"), r#""/a\\"\\$\\`\\\\""#);
+        assert_eq!(escaped("/my app/50%\\"), r"/my app/50%\\");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use holdall::cli::client;
 use holdall::cli::failure::CliError;
 use holdall::cli::start;
 use holdall::paths::Paths;
+use holdall_gui::advice;
 use holdall_gui::texts::text;
 use hyper::{Method, Uri};
 use serde_json::Value;
@@ -110,7 +111,7 @@ pub async fn start(paths: &Paths) -> Result<(), Failure> {
 /// A failure as the pages show it.
 pub fn told(error: CliError) -> Failure {
     match error {
-        CliError::Failed(failure) => failure,
+        CliError::Failed(failure) => advice::shown(failure),
         // These are about what a command prints.
         CliError::BadNews(code) => failure(code, text("failure.broken")),
         CliError::ReaderLeft => failure(Code::Failed, text("failure.broken")),
@@ -118,24 +119,13 @@ pub fn told(error: CliError) -> Failure {
 }
 
 fn no_daemon() -> Failure {
-    Failure {
-        code: Code::NoDaemon,
-        message: text("failure.no_daemon"),
-        consequence: text("failure.no_daemon.consequence"),
-        action: text("app.no_daemon.action"),
-        holder: None,
-    }
+    let (message, consequence) = (text("failure.no_daemon"), text("failure.no_daemon.consequence"));
+    Failure::new(Code::NoDaemon, message, consequence, text("app.no_daemon.action"))
 }
 
 /// A failure of the shell itself, which never touches data.
 pub fn failure(code: Code, message: impl Into<String>) -> Failure {
-    Failure {
-        code,
-        message: message.into(),
-        consequence: text("app.nothing_done"),
-        action: String::new(),
-        holder: None,
-    }
+    Failure::new(code, message, text("app.nothing_done"), "")
 }
 
 #[cfg(test)]

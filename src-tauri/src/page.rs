@@ -14,6 +14,15 @@ pub enum ToPage {
     Go(String),
     /// Ask before quitting.
     Quit(Leaving),
+    /// Ask before a drive is closed that has something of which there is nothing elsewhere.
+    Close {
+        /// The drive.
+        name: String,
+        /// The question.
+        title: String,
+        /// What closing means.
+        text: String,
+    },
     /// What was chosen in the tray's menu did not work.
     Failed {
         /// What was to be done.

@@ -122,6 +122,12 @@ impl Known {
         let drives = &self.overview.as_ref()?.drives;
         drives.iter().find(|card| card.name == name)?.mountpoint.clone()
     }
+
+    /// What is asked before a drive is closed, and what that means; `None` where nothing is only here.
+    pub fn closing(&self, name: &str) -> Option<(String, String)> {
+        let drives = &self.overview.as_ref()?.drives;
+        drives.iter().find(|card| card.name == name)?.closing()
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Why a drive could not be attached, mounted or closed, for the one who asked, and for people.
 
 use super::Unfit;
-use crate::api::{Code, Failure};
+use crate::api::{Code, Failure, Way};
 use crate::privileged::{PrivilegedError, Refused};
 use crate::words::sentence;
 use holdall_fuse::mount::MountError;
@@ -132,12 +132,24 @@ impl AttachError {
                 "Mend what the message names, then try again.",
             ),
         };
-        Failure {
-            code,
-            message: sentence(&self.to_string()),
-            consequence: consequence.to_owned(),
-            action: action.to_owned(),
-            holder: None,
+        let failure = Failure::new(code, sentence(&self.to_string()), consequence, action);
+        match self.way() {
+            Some(way) => failure.by(way),
+            None => failure,
+        }
+    }
+
+    /// What helps on a screen, where the code does not tell.
+    fn way(&self) -> Option<Way> {
+        match self {
+            AttachError::LeftOver { .. }
+            | AttachError::OneFile(
+                OneFileError::Mount(MountError::AlreadyMounted(_))
+                | OneFileError::CannotResend { .. }
+                | OneFileError::Over(_),
+            ) => Some(Way::Repair),
+            AttachError::Foreign => Some(Way::Anew),
+            _ => None,
         }
     }
 }

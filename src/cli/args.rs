@@ -351,8 +351,8 @@ Examples:
   HOLDALL_LOG=debug holdall daemon
 
 Log:
-  In the foreground it goes to the terminal, under systemd to the journal (journalctl -u holdall@1000), else to
-  daemon.log in the state directory: at 4 MiB that becomes daemon.log.old, and a new one begins.
+  In the foreground it goes to the terminal, under systemd to the journal (journalctl _UID=$(id -u)
+  _COMM=holdalld), else to daemon.log in the state directory: at 4 MiB that becomes daemon.log.old, and a new one begins.
   HOLDALL_LOG says how much of it [default: info,sled=warn]: error, warn, info, debug or trace, for everything or for
   a part, such as info,holdall_core::push=debug. No passphrase or key is ever logged.";
 

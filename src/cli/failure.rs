@@ -24,8 +24,7 @@ impl CliError {
         consequence: impl Into<String>,
         action: impl Into<String>,
     ) -> CliError {
-        let (message, consequence, action) = (message.into(), consequence.into(), action.into());
-        CliError::Failed(Failure { code, message, consequence, action, holder: None })
+        CliError::Failed(Failure::new(code, message, consequence, action))
     }
 
     /// The command line makes no sense, or lacks something that cannot be asked for.

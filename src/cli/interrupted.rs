@@ -56,7 +56,7 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         Command::Store(StoreCommand::Test { .. }) => {
             return ("Small objects of the test may be left in the store, under probe/.", "");
         }
-        Command::Pin(pin) if pin.dry_run => return (NOTHING_DONE, ""),
+        Command::Pin(pin) if pin.dry_run || pin.status => return (NOTHING_DONE, ""),
         Command::Pin(_) => {
             return (
                 "What was pinned by then stays so, and what is missing of it is downloaded in the background.",

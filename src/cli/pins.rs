@@ -15,9 +15,16 @@ pub async fn pin(pin: &Pin, session: &Session<'_>) -> Result<(), CliError> {
     // Where nobody sees how far it is, nobody waits for it.
     let wait = pin.wait || !pin.no_wait && stderr().is_terminal();
     let (paths, drive) = named(&pin.which)?;
-    let request = api::PinPaths { paths, drive, dry_run: pin.dry_run, wait: wait && !pin.dry_run };
+    let only_told = pin.dry_run || pin.status;
+    let request =
+        api::PinPaths { paths, drive, dry_run: pin.dry_run, look: pin.status, wait: wait && !only_told };
     let value = client.post("/v1/pins", &request).await?;
-    output.result(&value, |pins: &Vec<api::Pin>, _| show::pinned(pins, pin.dry_run)).map(drop)
+    let words = match (pin.status, pin.dry_run) {
+        (true, _) => show::looked,
+        (false, true) => show::would_be,
+        (false, false) => show::kept,
+    };
+    output.result(&value, |pins: &Vec<api::Pin>, _| show::each(pins, words)).map(drop)
 }
 
 /// Keeps them no more.

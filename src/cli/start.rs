@@ -173,7 +173,7 @@ fn did_not_start(how: &str, log: &Path, tail: &str) -> CliError {
         Code::NoDaemon,
         format!("The background service did not start: {how}.{said}"),
         "Nothing was done. Your changes are safe on this computer.",
-        format!("Run `holdall daemon` to see what it does; its log is {}.", log.display()),
+        format!("Mend what it names, then start it again. Its log is {}.", log.display()),
     )
 }
 
@@ -181,8 +181,12 @@ fn did_not_start(how: &str, log: &Path, tail: &str) -> CliError {
 /// not start.
 fn tail(file: &mut File, start: u64) -> String {
     let text = String::from_utf8_lossy(&tail_bytes(file, start).unwrap_or_default()).into_owned();
-    let lines: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
-    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    // What it only noted buries what it ended of.
+    let is_a_note = |line: &&str| [" INFO ", " WARN "].iter().any(|level| line.contains(level));
+    let (notes, said): (Vec<&str>, Vec<&str>) = text.lines().partition(is_a_note);
+    let lines = if said.is_empty() { notes } else { said };
+    let last = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].iter().map(|line| format!("    {line}"));
+    last.collect::<Vec<_>>().join("\n")
 }
 
 fn tail_bytes(file: &mut File, start: u64) -> io::Result<Vec<u8>> {

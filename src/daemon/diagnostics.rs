@@ -2,6 +2,7 @@
 
 use super::drives::Drives;
 use super::secrets::Kept;
+use super::systemd;
 use crate::api::{DiagnosticFile, Diagnostics, ListActivity};
 use redact::redact;
 use serde::Serialize;
@@ -10,14 +11,18 @@ use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 mod redact;
 
 /// Of the log its end: about the last thousands of lines.
 const LOG_BYTES: u64 = 256 << 10;
 const ACTIVITY_ROWS: u32 = 300;
+/// How long the journal may take.
+const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
 const NO_LOG: &str =
-    "There is no log here. Under systemd it is in the journal: journalctl -u holdall@$(id -u)";
+    "There is no log here. Under systemd it is in the journal: journalctl _UID=$(id -u) _COMM=holdalld";
 
 impl Drives {
     /// The texts. They look at this computer as the doctor does.
@@ -38,7 +43,7 @@ impl Drives {
             ("limits.json", pretty(&self.limits().shown())),
             ("doctor.json", found),
             ("activity.txt", happened.collect::<Vec<_>>().join("\n")),
-            ("daemon.log", self.end_of_log()),
+            ("daemon.log", self.end_of_log().await),
         ];
         let file = |(name, text): (&str, String)| DiagnosticFile {
             name: name.to_owned(),
@@ -56,7 +61,7 @@ impl Drives {
         };
         let daemon = self.daemon();
         line("holdall", &daemon.version);
-        line("up", &crate::sizes::format_duration(std::time::Duration::from_millis(daemon.uptime_ms)));
+        line("up", &crate::sizes::format_duration(Duration::from_millis(daemon.uptime_ms)));
         line("kernel", &system.release().to_string_lossy());
         line("machine", &system.machine().to_string_lossy());
         let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -68,7 +73,13 @@ impl Drives {
         text
     }
 
-    fn end_of_log(&self) -> String {
+    /// A service that systemd keeps writes to the journal; what is in the file then is older.
+    async fn end_of_log(&self) -> String {
+        if systemd::keeps_us()
+            && let Some(text) = end_of_journal().await
+        {
+            return text;
+        }
         match tail(&self.paths().daemon_log()) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => NO_LOG.to_owned(),
@@ -105,6 +116,18 @@ fn strings(value: &Value, into: &mut Vec<String>) {
 
 fn pretty(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("the API's types become JSON")
+}
+
+/// What this user's services have said last; none where the journal does not tell.
+async fn end_of_journal() -> Option<String> {
+    let user = format!("_UID={}", rustix::process::getuid().as_raw());
+    let mut command = tokio::process::Command::new("journalctl");
+    command.args(["--quiet", "--no-pager", "--lines=2000", "--output=short-iso", &user, "_COMM=holdalld"]);
+    let said = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(JOURNAL_PATIENCE, said).await.ok()?.ok()?;
+    let from = output.stdout.len().saturating_sub(LOG_BYTES as usize);
+    let text = String::from_utf8_lossy(&output.stdout[from..]).into_owned();
+    (output.status.success() && !text.trim().is_empty()).then_some(text)
 }
 
 fn tail(path: &Path) -> io::Result<String> {

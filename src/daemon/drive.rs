@@ -20,7 +20,7 @@ use holdall_core::store::meter::Meter;
 use holdall_core::volume::{OpenError, Volume};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
-pub use pins::{What, words};
+pub use pins::{Deadline, Keep, What, words};
 pub use scanning::ScanError;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -35,6 +35,7 @@ mod figures;
 mod folder;
 mod fork;
 mod former;
+mod holds;
 mod inspect;
 mod open;
 mod opened;
@@ -84,6 +85,8 @@ pub struct Drive {
     pub(super) pins: pins::Pins,
     /// Who writes back what programs have not synced.
     writeback: writeback::Writeback,
+    /// Held to add to or to take from.
+    letting_go: Mutex<holds::LettingGo>,
     /// All drives: a fork becomes one of them.
     pub(super) known: Weak<Known>,
     /// Whether a task tells the stores that it has left.
@@ -120,6 +123,7 @@ impl Drive {
             place: RwLock::new(None),
             usage: Arc::default(),
             writeback: writeback::Writeback::default(),
+            letting_go: Mutex::default(),
             known,
             telling: AtomicBool::new(false),
         });
@@ -294,10 +298,16 @@ impl Drive {
 
     /// Whether what has to stay in the cache fits, with a tenth to work with.
     pub fn fits_cache(&self, bytes: u64) -> Result<(), Failure> {
-        let Some(needed) = self.live.read().as_ref().map(|volume| volume.cache_needed_bytes()) else {
-            return Ok(());
+        let open = self.live.read().clone();
+        let (needed, limit) = match open {
+            Some(volume) => (volume.cache_needed_bytes(), volume.status().cache_limit_bytes),
+            None => match self.needs_when_opened() {
+                0 => return Ok(()),
+                needed => (needed, self.cache_limit().unwrap_or(u64::MAX)),
+            },
         };
-        if needed + needed / 10 <= bytes {
+        // Some more is better than it was, also where it does not do.
+        if needed + needed / 10 <= bytes || bytes >= limit {
             return Ok(());
         }
         let (needed, given) = (format_bytes(needed + needed / 10), format_bytes(bytes));
@@ -310,6 +320,21 @@ impl Drive {
                 self.name
             ),
         ))
+    }
+
+    /// What has to stay in the cache of a drive that is closed, as far as that is known.
+    fn needs_when_opened(&self) -> u64 {
+        let last = self.shown.lock().last.clone();
+        let unsent = last.as_ref().filter(|_| self.is_left_to_upload()).map_or(0, |last| last.dirty_bytes);
+        let pinned = self.pins.at_open();
+        let stays = match (pinned.is_whole(), last) {
+            (true, last) => last.map_or(0, |last| last.pinned_bytes),
+            (false, last) => {
+                let metadata = last.map_or(0, |last| last.cache.metadata_bytes);
+                metadata + pinned.as_runs().iter().map(|run| run.byte_len()).sum::<u64>()
+            }
+        };
+        stays + unsent
     }
 
     /// Has the cache be as large as it may be now, and scans be treated as they should.

@@ -210,6 +210,8 @@ impl Drives {
 
     /// Takes up what a former daemon had open.
     pub async fn resume_all(&self) {
+        // What is looked at from now on is held anew.
+        self.all().iter().for_each(|drive| drive.let_go_of_what_was_looked_at());
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
         self.all().iter().for_each(|drive| drive.tell_former_stores());
         self.all().iter().for_each(|drive| drive.upload_in_background());
@@ -387,7 +389,8 @@ impl Drives {
         }
         let cloned =
             drive::clone(&objects, source.uuid(), label, &request.name, self.registry.device()).await;
-        let drive = cloned.map_err(|error| failure::drive(&error))?;
+        let named = |failure| failure::named(failure, name, &source.store_url());
+        let drive = cloned.map_err(|error| named(failure::drive(&error)))?;
         self.remember(&request.name, drive, &source.store_url(), &unlocked)?;
         self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Made from {name}."));
         Ok(created(drive, unlocked.family.mode, None))
@@ -453,10 +456,12 @@ impl Drives {
             family: Some(unlocked.family.clone()),
             replicas: Vec::new(),
             former: Vec::new(),
+            moving_to: None,
             open: None,
             paused: false,
             unsent: false,
             pins: false,
+            place: None,
             fork_of: None,
         };
         let mut known = self.known.lock();

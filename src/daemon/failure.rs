@@ -1,7 +1,7 @@
 //! From the engine's errors to what a person reads: the cause, what it means for the data, what to do next. One
 //! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
 
-use crate::api::{Code, Failure};
+use crate::api::{Code, Failure, Holder, Way};
 use crate::words::{address, why};
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
@@ -33,8 +33,7 @@ pub fn failure(
     consequence: &str,
     action: impl Into<String>,
 ) -> Failure {
-    let (message, action) = (message.into(), action.into());
-    Failure { code, message, consequence: consequence.to_owned(), action, holder: None }
+    Failure::new(code, message, consequence, action)
 }
 
 /// A request that makes no sense.
@@ -98,12 +97,16 @@ pub fn store(error: &StoreError) -> Failure {
             NOTHING_CHANGED,
             "Correct the address.",
         ),
-        StoreError::Busy { reason, .. } => failure(
-            Code::Offline,
-            format!("The store is busy: {reason}."),
-            SAFE_HERE,
-            "Wait a little. Work resumes by itself.",
-        ),
+        StoreError::Busy { reason, retry_after } => {
+            let failure = failure(
+                Code::Offline,
+                format!("The store is busy: {reason}."),
+                SAFE_HERE,
+                "Wait a little. Work resumes by itself.",
+            );
+            let seconds = retry_after.unwrap_or_default().as_secs_f64().ceil() as u32;
+            Failure { retry_after_s: Some(seconds), ..failure }
+        }
         StoreError::UnknownCredentials { reason } => failure(
             Code::Credentials,
             format!("The store refused the credentials: {reason}."),
@@ -211,27 +214,38 @@ pub fn family(error: &FamilyError) -> Failure {
     }
 }
 
+/// Another device has the drive by now than the one that it was to be taken from.
+pub fn held_by_another(holder: Holder, name: &str) -> Failure {
+    let failure = held(&holder.name, holder.epoch, &quoted(name));
+    Failure { holder: Some(Box::new(holder)), ..failure }
+}
+
+fn held(device_name: &str, epoch: u64, name: &str) -> Failure {
+    failure(
+        Code::Held,
+        format!("{device_name} has the drive open (epoch {epoch})."),
+        NOTHING_CHANGED,
+        format!(
+            "Close it there, or look at it with holdall drive open {name} --read-only. If that computer is gone: \
+             holdall drive open {name} --take-over."
+        ),
+    )
+}
+
 /// Errors of opening a drive.
 pub fn open(error: &OpenError, name: &str) -> Failure {
     // A fork's has blanks and brackets.
     let name = quoted(name);
     match error {
-        OpenError::Held { device_name, epoch, .. } => failure(
-            Code::Held,
-            format!("{device_name} has the drive open (epoch {epoch})."),
-            NOTHING_CHANGED,
-            format!(
-                "Close it there, or look at it with holdall drive open {name} --read-only. If that computer is gone: \
-                 holdall drive open {name} --take-over."
-            ),
-        ),
+        OpenError::Held { device_name, epoch, .. } => held(device_name, epoch.0, &name),
         OpenError::Removed { unsent: 0 } => removed(&name),
         OpenError::Removed { unsent } => failure(
             Code::Unsent,
             format!("The drive was removed from its store, and {unsent} changes are only on this computer."),
             "They cannot be uploaded any more. They are kept in this computer's files of the drive.",
             format!("To give them up run holdall drive remove {name} --discard-unsent."),
-        ),
+        )
+        .by(Way::GiveUp),
         OpenError::Moved { to } => moved(to.as_deref(), &name),
         OpenError::Forked { unsent, .. } => failure(
             Code::Conflict,

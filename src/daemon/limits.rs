@@ -228,7 +228,8 @@ fn changed_pause(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>
             "A pause of all drives lasts a month at most.",
             failure::NOTHING_CHANGED,
             "Pause the drives themselves: holdall drive pause NAME.",
-        )),
+        )
+        .by(api::Way::PauseEach)),
         Some(pause) => Ok(Some(now_ms() + pause.as_millis() as u64)),
     }
 }

@@ -1,6 +1,6 @@
 //! Requests that name files: each path belongs to the drive that is mounted where it lies.
 
-use super::drive::What;
+use super::drive::{Deadline, Keep, What};
 use super::drives::Drives;
 use super::failure;
 use super::work::Work;
@@ -19,11 +19,16 @@ impl Drives {
     /// Always keeps files here.
     pub async fn pin(&self, request: api::PinPaths, work: Work) -> Result<Vec<Pin>, Failure> {
         let asked = self.asked(request.paths, request.drive).await?;
+        let keep = match (request.look, request.dry_run) {
+            (true, _) => Keep::Look,
+            (false, true) => Keep::Try,
+            (false, false) => Keep::Do,
+        };
         let mut pins = Vec::new();
         for (drive, what) in &asked {
-            pins.extend(drive.pin(what, request.dry_run, &work).await?);
+            pins.extend(drive.pin(what, keep, &work).await?);
         }
-        if !request.wait || request.dry_run {
+        if !request.wait || keep != Keep::Do {
             return Ok(pins);
         }
         pins.clear();
@@ -63,9 +68,13 @@ impl Drives {
         if !(1..=100).contains(&request.percent) {
             return Err(failure::request("A file is ready by 1 to 100 percent."));
         }
-        let (drive, path) = self.on_drive(&request.path).await?;
-        let timeout = request.timeout_ms.map(Duration::from_millis);
-        drive.wait_for(&path, request.percent, timeout, &work).await
+        // It counts from when it was asked for, whatever has to be waited for.
+        let deadline = Deadline::after(request.timeout_ms.map(Duration::from_millis));
+        let (drive, path) = tokio::select! { biased;
+            found = self.on_drive(&request.path) => found?,
+            timeout = deadline.passed() => return Err(failure::wait_too_early(&request.path, timeout)),
+        };
+        drive.wait_for(&path, request.percent, &deadline, &work).await
     }
 
     /// Which drives, and what of them.

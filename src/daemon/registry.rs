@@ -39,9 +39,15 @@ pub struct Config {
     /// Stores that the drive has left, and that were not told yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<FormerStore>,
+    /// The replica that is becoming its store: until that has come about, or is known to have failed, the drive may live in either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving_to: Option<String>,
     /// What is open, so that the next daemon takes it up again.
     #[serde(default)]
     pub open: Option<OpenAs>,
+    /// Where whoever opened it last wanted it, if that is not the usual place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PathBuf>,
     /// Whether it was closed with changes that the store does not have yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsent: bool,
@@ -86,6 +92,10 @@ pub struct FormerStore {
     pub store: String,
     /// The epoch that the drive has had in its new store from the beginning.
     pub left_at: u64,
+    /// Epoch and number of the version with which it began there. Whatever is newer in the store that it left never got to the new one;
+    /// where that is not known, everything counts as newer.
+    #[serde(default)]
+    pub left_with: (u64, u64),
 }
 
 /// How a drive is open.
@@ -97,6 +107,47 @@ pub struct OpenAs {
     pub attach: crate::api::AttachMode,
     /// The block device.
     pub block_device: PathBuf,
+    /// Its mount.
+    #[serde(default)]
+    pub mount: LastMount,
+}
+
+/// What is known of the mount of a drive that is remembered as open: no mount outlives the kernel that made it.
+///
+/// It is noted before a drive is mounted and taken back after it was unmounted, so that a crash in between leaves a mount that has
+/// ended for one that may be there, and never the other way round.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LastMount {
+    /// Nothing, as from services that did not note it.
+    #[default]
+    Unknown,
+    /// It was made while the kernel ran that has this boot id.
+    Boot(String),
+    /// It has ended.
+    Ended,
+}
+
+impl LastMount {
+    /// One that is made now.
+    pub fn now() -> Self {
+        boot_id().map_or(Self::Unknown, Self::Boot)
+    }
+
+    /// Whether programs may still use it.
+    pub fn may_be_there(&self) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Boot(boot) => boot_id().is_none_or(|now| now == *boot),
+            Self::Ended => false,
+        }
+    }
+}
+
+/// What tells one run of the kernel from another (random(4)).
+fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 #[derive(Serialize, Deserialize)]
@@ -111,6 +162,17 @@ pub struct Registry {
     activity: Activity,
 }
 
+fn damaged(identity: &Path, error: &serde_json::Error) -> io::Error {
+    let file = identity.display();
+    io::Error::new(
+        ErrorKind::InvalidData,
+        format!(
+            "{file} is damaged ({error}). Bring it back from a backup, or delete it: this computer is another one then, \
+             and takes over the drives that it had open"
+        ),
+    )
+}
+
 impl Registry {
     /// Reads who this device is, or decides it.
     ///
@@ -121,7 +183,9 @@ impl Registry {
         private_directory(&paths.cache)?;
         let file = paths.state.join("device.json");
         let identity = match std::fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice::<Identity>(&bytes)?,
+            Ok(bytes) => {
+                serde_json::from_slice::<Identity>(&bytes).map_err(|error| damaged(&file, &error))?
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let identity = Identity { nonce: Uuid::new_v4() };
                 replace(&file, &serde_json::to_vec_pretty(&identity)?)?;
@@ -308,6 +372,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_mount_may_be_there_until_it_is_known_to_have_ended() {
+        let noted = |mount: &str| {
+            let open = format!(r#"{{"mountpoint":"/m","attach":"loop","block_device":"/dev/loop0"{mount}}}"#);
+            serde_json::from_str::<OpenAs>(&open).unwrap().mount
+        };
+        // Services before did not note it.
+        assert!(noted("").may_be_there());
+        assert!(LastMount::now().may_be_there());
+        let again: LastMount =
+            serde_json::from_slice(&serde_json::to_vec(&LastMount::now()).unwrap()).unwrap();
+        assert!(matches!(again, LastMount::Boot(_)) && again == LastMount::now());
+        assert!(!noted(r#","mount":{"boot":"f6a1c2f0-0000-4000-8000-000000000000"}"#).may_be_there());
+        assert!(!noted(r#","mount":"ended""#).may_be_there());
+    }
+
+    #[test]
     fn a_drive_that_was_being_forgotten_is_none_and_its_files_go_at_the_next_start() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths {
@@ -325,10 +405,12 @@ mod tests {
             family: None,
             replicas: Vec::new(),
             former: Vec::new(),
+            moving_to: None,
             open: None,
             paused: false,
             unsent: false,
             pins: false,
+            place: None,
             fork_of: None,
         };
         let key = DataKey([1; 32].into());

@@ -3,14 +3,17 @@
 use super::drive::Drive;
 use super::stores::renewable::Hindrance;
 use super::{failure, stores};
-use crate::api::{self, DriveState, DriveStatus};
+use crate::api::{self, DriveState, DriveStatus, Way};
 use crate::sizes::format_bytes;
+use holdall_core::family::FamilyError;
 use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
 use holdall_core::format::root::{Root, Snapshot};
-use holdall_core::push::{Device, PushError};
+use holdall_core::push::Device;
+use holdall_core::store::meter::ByKind;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Volume, VolumeStatus};
+use holdall_gui::advice;
 
 /// What was shown last: the state, why, and since when; and what else is known without the engine.
 pub struct Shown {
@@ -37,6 +40,38 @@ pub enum Phase {
     Draining,
     /// It could not be opened as it was before.
     Failed(api::Failure),
+}
+
+/// Why a drive is as it is, and what to do about it, where that is more than its state says.
+struct Why {
+    reason: String,
+    advice: Option<api::Advice>,
+}
+
+impl Why {
+    /// With what to do about it, as a part of a sentence.
+    fn and_do(reason: String, action: String, way: Option<Way>) -> Self {
+        let on_screen = way.map(advice::by);
+        Self { reason, advice: Some(api::Advice { consequence: None, action, on_screen }) }
+    }
+
+    fn and(self, more: &str) -> Self {
+        Self { reason: format!("{}; {more}", self.reason), ..self }
+    }
+}
+
+impl From<&str> for Why {
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), advice: None }
+    }
+}
+
+impl From<api::Failure> for Why {
+    fn from(failure: api::Failure) -> Self {
+        let api::Failure { message, consequence, action, on_screen, .. } = advice::shown(failure);
+        let advice = api::Advice { consequence: Some(consequence), action, on_screen };
+        Self { reason: message, advice: Some(advice) }
+    }
 }
 
 impl Shown {
@@ -79,32 +114,63 @@ impl Drive {
             (status.dirty_bytes, status.unpushed_bytes) =
                 (status.dirty_bytes + in_memory, status.unpushed_bytes + in_memory);
         }
-        let (mut state, mut reason) = state(&shown.phase, volume.as_deref(), self.pause());
-        status.needs_login =
-            matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);
+        let named = |failure| failure::named(failure, &self.name, &config.store);
+        let (mut state, mut why) = state(&shown.phase, volume.as_deref(), self.pause(), &named);
+        let is_directory = failure::is_directory(&config.store);
+        status.needs_login = !is_directory
+            && matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);
         let hindrance = self.reached.read().as_ref().and_then(|reached| reached.hindrance());
+        // Nobody logs in to a directory: what it is on has to let this user in.
+        let hindrance = hindrance.map(|hindrance| match hindrance {
+            Hindrance::Credentials(what) if is_directory => Hindrance::Store(what),
+            hindrance => hindrance,
+        });
         match (state, hindrance) {
             // Waiting does not help: a person has to do something.
             (DriveState::Offline, Some(Hindrance::Credentials(what))) if volume.is_some() => {
                 let action = failure::with_address("run holdall store login URL", &config.store);
                 state = DriveState::NeedsAttention;
                 status.needs_login = true;
-                reason = Some(format!("{what}; what is here is safe, and uploads wait: {action}"));
+                let reason = format!("{what}; what is here is safe, and uploads wait");
+                why = Some(Why::and_do(reason, action, None));
             }
             (DriveState::Offline, Some(Hindrance::Store(what))) if volume.is_some() => {
                 state = DriveState::NeedsAttention;
-                reason = Some(format!(
-                    "{what}; what is here is safe, and uploads go on by themselves once it is mended"
-                ));
+                let safe = "what is here is safe, and uploads go on by themselves once it is mended";
+                why = Some(Why::from(&*what).and(safe));
             }
-            (DriveState::ReadOnly, _) => {
-                reason = self.looks_because.lock().clone().or(reason);
+            (DriveState::Offline, Some(Hindrance::Emptied)) if volume.is_some() => {
+                state = DriveState::NeedsAttention;
+                why = Some(Why::from(named(failure::known_family(&FamilyError::None))));
+            }
+            (DriveState::ReadOnly, hindrance) => {
+                let needs_login = matches!(hindrance, Some(Hindrance::Credentials(_)));
+                why = self.looks_because.lock().as_deref().map(Why::from).or(why);
+                let now = volume.as_ref().map(|volume| volume.status());
+                let hindered = match hindrance {
+                    Some(Hindrance::Credentials(what) | Hindrance::Store(what)) => Some(what),
+                    Some(Hindrance::Emptied) | None => None,
+                };
+                if let Some(trouble) = now.as_ref().and_then(|now| now.pull_trouble.clone()) {
+                    status.needs_login |= needs_login;
+                    why = why.map(|why| why.and(&format!("{LACKS_REST}: {}", hindered.unwrap_or(trouble))));
+                } else if let Some(damage) = now.and_then(|now| now.pull_damage) {
+                    why = why.map(|why| why.and(&damage));
+                }
                 if status.unpushed_bytes > 0 {
-                    reason = reason.map(|reason| format!("{reason}; {WAITS_FOR_LOOK}"));
+                    why = why.map(|why| why.and(WAITS_FOR_LOOK));
                 }
             }
             (DriveState::Ready | DriveState::Syncing, _) => {
-                reason = reason.or_else(|| self.pins.warning(&self.name))
+                let action = || {
+                    let name = failure::quoted(&self.name);
+                    format!("see holdall pins {name}, and holdall limits --cache")
+                };
+                let warned = |reason| Why::and_do(reason, action(), Some(Way::Kept));
+                // Names may never come where what is kept leaves no room for them.
+                let waits = volume.as_ref().is_some_and(|volume| !volume.status().has_metadata);
+                let pins = self.pins.warning(volume.as_deref()).map(warned);
+                why = if waits { pins.or(why) } else { why.or(pins) };
             }
             _ => {}
         }
@@ -115,17 +181,22 @@ impl Drive {
                 0 => "all of it is uploaded".to_owned(),
                 bytes => format!("{} are being uploaded", format_bytes(bytes)),
             };
-            reason = Some(format!(
-                "{} has taken the drive over; your changes go on here as a fork, and {uploads}: see holdall drive forks {}",
-                fork.taken_by, self.name
-            ));
+            let reason = format!(
+                "{} has taken the drive over; your changes go on here as a fork, and {uploads}",
+                fork.taken_by
+            );
+            why = Some(Why::and_do(reason, format!("see holdall drive forks {}", self.name), None));
+        }
+        // Only where there is a fork both versions are kept, and can be compared.
+        if state == DriveState::Conflict && forks.is_empty() {
+            state = DriveState::NeedsAttention;
         }
         if shown.state != state {
             (shown.state, shown.since_ms) = (state, now_ms());
         }
-        status.draining = state == DriveState::Closed && shown.phase == Phase::Draining;
+        status.draining = shown.phase == Phase::Draining && config.open.is_none();
         status.state = state;
-        status.reason = reason;
+        (status.reason, status.advice) = why.map_or((None, None), |why| (Some(why.reason), why.advice));
         status.since = time(shown.since_ms);
         status.paused = config.paused;
         status.used_bytes = used_bytes;
@@ -159,6 +230,7 @@ impl Drive {
             uuid: config.drive.to_string(),
             state: DriveState::Closed,
             reason: None,
+            advice: None,
             since: time(now_ms()),
             paused: config.paused,
             needs_login: false,
@@ -192,9 +264,11 @@ impl Drive {
             store_mode: stores::told(mode),
             holder: None,
             last_commit_at: None,
-            requests: api::Requests::default(),
+            requests: api::ByKind::default(),
             sent_bytes: 0,
             received_bytes: 0,
+            sent_by_kind: api::ByKind::default(),
+            received_by_kind: api::ByKind::default(),
             used_bytes: 0,
             replicas: Vec::new(),
             forks: Vec::new(),
@@ -217,18 +291,13 @@ impl Drive {
         status.lacks_metadata = !now.has_metadata;
         status.fetched_bytes = now.fetched_bytes;
         status.fetched_used_bytes = now.fetched_used_bytes;
-        let requests = now.requests;
         status.pinned_bytes = volume.pinned_bytes();
-        status.requests = api::Requests {
-            get: requests.get,
-            put: requests.put,
-            head: requests.head,
-            list: requests.list,
-            delete: requests.delete,
-        };
-        status.sent_bytes = now.sent_bytes;
-        status.received_bytes = now.received_bytes;
+        status.requests = by_kind(now.requests);
+        (status.sent_bytes, status.sent_by_kind) = (now.sent_bytes.total(), by_kind(now.sent_bytes));
+        (status.received_bytes, status.received_by_kind) =
+            (now.received_bytes.total(), by_kind(now.received_bytes));
         if now.push.is_none() {
+            status.root = Some(volume.opened_root_id().name(ObjectKind::Root));
             let is_left = self.config.lock().unsent;
             let last = shown.last.as_ref();
             status.last_commit_at = last.and_then(|last| last.last_commit_at.clone());
@@ -274,6 +343,8 @@ fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
 
 /// Of a version that is only looked at, while the drive has something left to upload.
 const WAITS_FOR_LOOK: &str = "what is only on this computer is uploaded once it is closed";
+/// The same, whose store does not give what is asked of it.
+const LACKS_REST: &str = "what is not on this computer cannot be read now";
 /// Of a drive that was open when the service ended.
 const RECOVERS: &str = "it was open when the service ended; what was saved then is taken up";
 /// A journal that fills is announced from here on (per mille of its limit), well before it slows writes ...
@@ -281,10 +352,15 @@ pub const JOURNAL_WARNS: u64 = 600;
 /// ... and once more when little is left.
 pub const JOURNAL_IS_NEARLY_FULL: u64 = 900;
 
-fn state(phase: &Phase, volume: Option<&Volume>, paused: Option<&str>) -> (DriveState, Option<String>) {
+fn state(
+    phase: &Phase,
+    volume: Option<&Volume>,
+    paused: Option<&str>,
+    named: &dyn Fn(api::Failure) -> api::Failure,
+) -> (DriveState, Option<Why>) {
     match (phase, volume) {
         (Phase::Connecting, _) => (DriveState::Connecting, None),
-        (Phase::Recovering, _) => (DriveState::Recovering, Some(RECOVERS.to_owned())),
+        (Phase::Recovering, _) => (DriveState::Recovering, Some(RECOVERS.into())),
         (Phase::Failed(failure), _) => {
             let state = match failure.code {
                 api::Code::Offline => DriveState::Offline,
@@ -292,62 +368,88 @@ fn state(phase: &Phase, volume: Option<&Volume>, paused: Option<&str>) -> (Drive
                 api::Code::Held => DriveState::ReadOnly,
                 _ => DriveState::NeedsAttention,
             };
-            (state, Some(failure.message.clone()))
+            (state, Some(failure.clone().into()))
         }
         (Phase::Closed, _) | (_, None) => (DriveState::Closed, None),
         (Phase::Draining, Some(volume)) => {
             let status = volume.status();
             let waiting = (status.unpushed_bytes > 0)
                 .then(|| format!("{} are still being uploaded", format_bytes(status.unpushed_bytes)));
-            match of_engine(&status, paused) {
-                (DriveState::Ready | DriveState::Syncing, _) => (DriveState::Closed, waiting),
+            match of_engine(&status, paused, named) {
+                (DriveState::Ready | DriveState::Syncing, _) => {
+                    (DriveState::Closed, waiting.as_deref().map(Why::from))
+                }
                 trouble => trouble,
             }
         }
-        (Phase::Open, Some(volume)) => of_engine(&volume.status(), paused),
+        (Phase::Open, Some(volume)) => of_engine(&volume.status(), paused, named),
     }
 }
 
-fn of_engine(status: &VolumeStatus, paused: Option<&str>) -> (DriveState, Option<String>) {
+fn of_engine(
+    status: &VolumeStatus,
+    paused: Option<&str>,
+    named: &dyn Fn(api::Failure) -> api::Failure,
+) -> (DriveState, Option<Why>) {
     let Some(push) = &status.push else {
-        return (DriveState::ReadOnly, Some("a version that is only looked at".to_owned()));
+        return (DriveState::ReadOnly, Some("a version that is only looked at".into()));
     };
-    match &push.stopped {
-        Some(error @ PushError::Fenced(_)) => return (DriveState::Conflict, Some(error.to_string())),
-        Some(error) => return (DriveState::NeedsAttention, Some(error.to_string())),
-        None => {}
+    if let Some(error) = &push.stopped {
+        return (DriveState::NeedsAttention, Some(named(failure::push(error)).into()));
     }
     if let Some(trouble) = &status.local_trouble {
-        return (DriveState::NeedsAttention, Some(trouble.clone()));
+        return (DriveState::NeedsAttention, Some((&**trouble).into()));
     }
     let per_mille = status.journal_bytes * 1000 / status.journal_limit_bytes.max(1);
-    let filling = (per_mille >= JOURNAL_WARNS)
-        .then(|| format!("the journal is {} % full; at 100 % writes wait for uploads", per_mille / 10));
+    let filling = (per_mille >= JOURNAL_WARNS).then(|| {
+        format!("the room for what waits is {} % full; at 100 % saving waits for uploads", per_mille / 10)
+    });
     // Why it fills is what a person can do something about.
-    let because = |why: &str| match &filling {
-        Some(filling) => Some(format!("{why}; {filling}")),
-        None => Some(why.to_owned()),
+    let because = |why: Why| match &filling {
+        Some(filling) => Some(why.and(filling)),
+        None => Some(why),
     };
     if let Some(trouble) = push.trouble.as_ref().or(status.pull_trouble.as_ref()) {
-        return (DriveState::Offline, because(trouble));
+        return (DriveState::Offline, because((&**trouble).into()));
+    }
+    if let Some(damage) = &status.pull_damage {
+        let action = "holdall drive check tells what else is damaged".to_owned();
+        return (DriveState::NeedsAttention, because(Why::and_do(damage.clone(), action, Some(Way::Check))));
     }
     if let Some(why) = paused {
-        return (DriveState::Paused, because(why));
+        return (DriveState::Paused, because(why.into()));
     }
-    if !status.has_metadata {
+    let too_small = (status.metadata_without_room_bytes > 0).then(|| {
+        let (lacking, least) = (status.metadata_without_room_bytes, status.least_cache_bytes);
+        let (lacking, least) = (format_bytes(lacking), format_bytes(least + least / 10));
+        Why::and_do(
+            format!("the cache is too small for all names of files ({lacking} do not fit): it takes {least} or more"),
+            format!("holdall limits --cache \"{least}\""),
+            Some(Way::Cache),
+        )
+    });
+    if !status.has_metadata && too_small.is_none() {
         return (
             DriveState::Syncing,
-            filling.or_else(|| Some("names of files are being fetched".to_owned())),
+            Some(filling.as_deref().unwrap_or("names of files are being fetched").into()),
         );
     }
     let slowed = status.slows_scan.then(|| {
-        "a program reads the beginnings of many files and is slowed down: see holdall limits --indexers"
-            .to_owned()
+        Why::and_do(
+            "a program reads the beginnings of many files and is slowed down".to_owned(),
+            "see holdall limits --indexers".to_owned(),
+            Some(Way::Indexers),
+        )
     });
+    let filling = filling.as_deref().map(Why::from);
     match push.pushing {
-        true => (DriveState::Syncing, filling),
-        false => (DriveState::Ready, filling.or(slowed)),
+        true => (DriveState::Syncing, filling.or(too_small)),
+        false => (DriveState::Ready, filling.or(too_small).or(slowed)),
     }
+}
+
+fn by_kind(ByKind { get, put, head, list, delete }: ByKind) -> api::ByKind {
+    api::ByKind { get, put, head, list, delete }
 }
 
 /// A version that is kept.

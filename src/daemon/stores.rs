@@ -12,10 +12,11 @@ use holdall_core::store::Store;
 use holdall_core::store::connect::{self, ConnectError, with_heads};
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::probe;
 use holdall_core::store::url::StoreUrl;
 use parking_lot::Mutex;
 use renewable::{LoggedOut, Renewable};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -28,6 +29,9 @@ pub mod trial;
 /// How long a trial counts: commands that each open a drive for a moment do not each try its store.
 const PROVED_FOR: Duration = Duration::from_secs(600);
 
+/// What lies in a store for so long is of no trial that is under way.
+const TRIAL_IS_LEFT_AFTER: Duration = Duration::from_secs(3600);
+
 /// The stores that are in use, and the credentials for all.
 pub struct Stores {
     keeper: Keeper,
@@ -36,6 +40,8 @@ pub struct Stores {
     used: Mutex<Vec<Weak<Renewable>>>,
     /// When stores were last found to do what they promise. Held for looking it up.
     proved: Mutex<BTreeMap<String, Instant>>,
+    /// What trials were found to have left in stores, and since when. Held for comparing.
+    trials_left: Mutex<BTreeMap<String, BTreeMap<String, Instant>>>,
 }
 
 /// A store, with the family that it holds.
@@ -57,7 +63,13 @@ impl FamilyStore {
 impl Stores {
     /// None is in use yet.
     pub fn new(keeper: Keeper, limits: Arc<Limits>) -> Arc<Self> {
-        Arc::new(Self { keeper, limits, used: Mutex::default(), proved: Mutex::default() })
+        Arc::new(Self {
+            keeper,
+            limits,
+            used: Mutex::default(),
+            proved: Mutex::default(),
+            trials_left: Mutex::default(),
+        })
     }
 
     /// What may be taken of the network.
@@ -156,6 +168,20 @@ impl Stores {
         self.proved.lock().insert(url.to_string(), Instant::now());
     }
 
+    /// Deletes what trials have left in the store that were cut off. What was there an hour ago is of none that is under way, on any
+    /// computer: none takes as long, and their names are never used again. One whose computer is suspended in the middle of it may find
+    /// less than it has put, and judges the store too hard until its next one.
+    pub async fn sweep_trials(&self, url: &StoreUrl, credentials: &Credentials, meter: &Meter) {
+        let Ok(store) = self.reach(url, credentials, meter) else { return };
+        let Ok(names) = probe::left_behind(&*store).await else { return };
+        let old = old_of(self.trials_left.lock().entry(url.to_string()).or_default(), names, Instant::now());
+        for name in old {
+            if store.delete(&name).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Has stores that are in use go on with the credentials that are kept now.
     pub async fn renew(&self) {
         let used: Vec<_> = self.used.lock().iter().filter_map(Weak::upgrade).collect();
@@ -184,6 +210,15 @@ impl Stores {
             }
         }
     }
+}
+
+/// What of these names was seen long enough ago; `seen` is what was, and is from now on.
+fn old_of(seen: &mut BTreeMap<String, Instant>, names: BTreeSet<String>, now: Instant) -> Vec<String> {
+    seen.retain(|name, _| names.contains(name));
+    let since = |name: String| (*seen.entry(name.clone()).or_insert(now), name);
+    let all = names.into_iter().map(since).collect::<Vec<_>>();
+    let old = all.into_iter().filter(|(since, _)| now.duration_since(*since) >= TRIAL_IS_LEFT_AFTER);
+    old.map(|(_, name)| name).collect()
 }
 
 /// Reads an address.
@@ -235,5 +270,24 @@ pub fn told(mode: Mode) -> StoreMode {
         Mode::Swap => StoreMode::Swap,
         Mode::Claim => StoreMode::Claim,
         Mode::None => StoreMode::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_trial_has_left_is_what_is_there_for_long() {
+        let (mut seen, begun) = (BTreeMap::new(), Instant::now());
+        let mut look = |names: &[&str], minutes: u64| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            old_of(&mut seen, names, begun + Duration::from_secs(60 * minutes))
+        };
+        assert_eq!(look(&["a", "b"], 0), [""; 0]);
+        assert_eq!(look(&["a", "c"], 59), [""; 0]);
+        // One that has gone meanwhile is another one when it comes again.
+        assert_eq!(look(&["a", "b", "c"], 61), ["a"]);
+        assert_eq!(look(&["b", "c"], 119), ["c"]);
     }
 }

@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use holdall_gui::advice;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::Future;
@@ -91,7 +92,7 @@ pub const LINES_TYPE: &str = "application/x-ndjson";
 fn result_line<T: Serialize>(result: Result<T, Failure>) -> Line {
     match result {
         Ok(value) => Line::Result(serde_json::to_value(value).expect("the API's types become JSON")),
-        Err(failure) => Line::Error(failure),
+        Err(failure) => Line::Error(advice::shown(failure)),
     }
 }
 
@@ -107,6 +108,6 @@ impl IntoResponse for Refused {
         let Refused(failure) = self;
         let status =
             StatusCode::from_u16(failure.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, axum::Json(failure)).into_response()
+        (status, axum::Json(advice::shown(failure))).into_response()
     }
 }

@@ -9,8 +9,9 @@
 //! everyone ([`super::Target::verify`]). **What is done by a device's name is done while the device is held open**: a number
 //! that is in use is given to nobody else, so that no device can be put in the place of the one that was looked at.
 
+use super::held::Held;
 use super::mountinfo::{self, Mount};
-use super::{DeviceNumber, Privileged, Proof, Refused, Target};
+use super::{DeviceNumber, Holder, Privileged, Proof, Refused, Target};
 use evidence::{become_user, is_on, is_stream, one_file_disk, own_directory};
 use holdall_fuse::loopdev;
 use rustix::fd::OwnedFd;
@@ -19,6 +20,7 @@ use std::path::Path;
 
 mod evidence;
 mod owner;
+mod place;
 
 use owner::{disk, owner, user_of};
 
@@ -27,11 +29,7 @@ const DEVICES_MAX: usize = 128;
 
 /// Refuses what is not `caller`'s. What comes back is held until the operation is done. What the kernel asks the caller's own
 /// file system for is from now on asked in the caller's name, where the operation needs that: FUSE answers nobody else.
-pub(super) fn admit(
-    caller: u32,
-    operation: &Privileged,
-    fds: &[OwnedFd],
-) -> Result<Option<OwnedFd>, Refused> {
+pub(super) fn admit(caller: u32, operation: &Privileged, fds: &[OwnedFd]) -> Result<Option<Held>, Refused> {
     match operation {
         Privileged::LoadNbd => Ok(None),
         Privileged::NbdAttach { identifier, .. } => {
@@ -59,32 +57,38 @@ pub(super) fn admit(
             let mounts = mountinfo::read()?;
             let (_, user) = disk(backing, &mounts).ok_or_else(|| not_yours(backing))?;
             become_user(user, backing)?;
-            Ok(held)
+            Ok(held.map(Held::from))
         }
         Privileged::MakeFileSystem { target, uid, .. } if *uid != caller => Err(not_yours(&target.device)),
         Privileged::Mount { target, .. } => {
             own_directory(fds.first().ok_or(Refused::NoDescriptor)?, caller)?;
-            hold(target, caller)
+            let held = hold(target, caller)?;
+            // Once is enough; so nobody fills the table of all mounts.
+            let (mounts, number) = (mountinfo::read()?, target.number()?);
+            let places = mounts.into_iter().filter(|mount| mount.number == number);
+            let holders: Vec<_> = places.map(|mount| Holder::Mount { path: mount.point }).collect();
+            if holders.is_empty() {
+                Ok(held)
+            } else {
+                Err(Refused::Busy { what: target.device.clone(), holders })
+            }
         }
         Privileged::MakeFileSystem { target, .. }
         | Privileged::Probe { target }
         | Privileged::Check { target }
         | Privileged::GrowUnmounted { target }
         | Privileged::Grow { target } => hold(target, caller),
-        Privileged::Unmount { number, mountpoint, .. } => {
-            own_number(*number, mountpoint, caller)?;
-            Ok(None)
-        }
+        Privileged::Unmount { number, mountpoint, .. } => own_number(*number, mountpoint, caller).map(Some),
         // A loop device goes when its last user has closed it, so it is not held; the detach looks at its name again.
-        Privileged::LoopDetach { target }
-        | Privileged::NbdDetach { target, .. }
-        | Privileged::Tune { target }
-        | Privileged::Freeze { target, .. }
-        | Privileged::Thaw { target, .. }
-        | Privileged::ShutDown { target, .. } => {
+        Privileged::LoopDetach { target } | Privileged::NbdDetach { target, .. } => {
             own(target, caller)?;
             Ok(None)
         }
+        // An nbd device is held where it is done, or by its mount.
+        Privileged::Tune { target }
+        | Privileged::Freeze { target, .. }
+        | Privileged::Thaw { target, .. }
+        | Privileged::ShutDown { target, .. } => Ok(own(target, caller)?.map(Held::from)),
     }
 }
 
@@ -137,11 +141,12 @@ fn own(target: &Target, caller: u32) -> Result<Option<OwnedFd>, Refused> {
 }
 
 /// The same, and the device is held in any case.
-fn hold(target: &Target, caller: u32) -> Result<Option<OwnedFd>, Refused> {
-    match own(target, caller)? {
-        Some(device) => Ok(Some(device)),
-        None => open(target).map(Some),
-    }
+fn hold(target: &Target, caller: u32) -> Result<Option<Held>, Refused> {
+    let device = match own(target, caller)? {
+        Some(device) => device,
+        None => open(target)?,
+    };
+    Ok(Some(device.into()))
 }
 
 /// Opens the device that it is, and not one that has got its number since.
@@ -152,13 +157,18 @@ fn open(target: &Target) -> Result<OwnedFd, Refused> {
 }
 
 /// The same as [`own`] of a device that is given by its number: what is to be unmounted has nothing else to be known by.
-fn own_number(number: DeviceNumber, mountpoint: &Path, caller: u32) -> Result<Option<OwnedFd>, Refused> {
+/// It is held, whether or not somebody serves it.
+fn own_number(number: DeviceNumber, mountpoint: &Path, caller: u32) -> Result<Held, Refused> {
     // Its directory in /sys/block, by its name: nbd0, loop7.
     let directory = std::fs::read_link(format!("/sys/dev/block/{number}"));
     let name = directory.ok().and_then(|link| Some(link.file_name()?.to_owned()));
     let device = name.map(|name| Path::new("/dev").join(name));
     let target = device.and_then(|device| Some(Target { proof: proof_of(&device)?, device }));
-    own(&target.ok_or_else(|| not_yours(mountpoint))?, caller)
+    let target = target.ok_or_else(|| not_yours(mountpoint))?;
+    match own(&target, caller)? {
+        Some(device) => Ok(device.into()),
+        None => Held::of(&target),
+    }
 }
 
 /// What the kernel says of a device, if it is one of the two kinds.

@@ -8,13 +8,12 @@
 
 use super::DeviceNumber;
 use super::mountinfo::{self, Mount};
+use super::procfs::{self, Process};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The mounts of one device in another namespace.
 pub(super) struct Elsewhere {
@@ -27,25 +26,23 @@ pub(super) struct Elsewhere {
 
 /// Where else `number` is mounted, as far as this process may see: root sees all.
 pub(super) fn find(number: DeviceNumber) -> Vec<Elsewhere> {
-    let mut seen: BTreeSet<OsString> = namespace(Path::new("/proc/thread-self")).into_iter().collect();
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let ours = Process::own().ok().and_then(|own| namespace(&own));
+    let mut seen: BTreeSet<PathBuf> = ours.into_iter().collect();
     let mut found = Vec::new();
-    for process in numbers.map(|pid| PathBuf::from(format!("/proc/{pid}"))) {
+    for (_, process) in procfs::processes() {
         let is_new = namespace(&process).is_some_and(|namespace| seen.insert(namespace));
         found.extend(is_new.then(|| look(&process, number)).flatten());
     }
     found
 }
 
-fn namespace(process: &Path) -> Option<OsString> {
-    Some(std::fs::read_link(process.join("ns/mnt")).ok()?.into_os_string())
+fn namespace(process: &Process) -> Option<PathBuf> {
+    process.link("ns/mnt").ok()
 }
 
 /// Nothing where the device is not mounted; a process that ends meanwhile is no error.
-fn look(process: &Path, number: DeviceNumber) -> Option<Elsewhere> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let namespace = rustix::fs::open(process.join("ns/mnt"), flags, Mode::empty()).ok()?;
+fn look(process: &Process, number: DeviceNumber) -> Option<Elsewhere> {
+    let namespace = process.mount_namespace().ok()?;
     let all = mountinfo::of(process).ok()?;
     let mounts: Vec<_> = all.iter().filter(|mount| mount.number == number).cloned().collect();
     (!mounts.is_empty()).then_some(Elsewhere { namespace, mounts, all })

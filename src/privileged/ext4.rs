@@ -1,16 +1,20 @@
 //! The file system on the device, while it is not mounted (or, for growth, while it is).
 
 use super::superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES, SUPERBLOCK_END_BYTES};
-use super::{Refused, Target, tools};
+use super::{Refused, Target, frozen, mountinfo, tools};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PACKAGE: &str = "e2fsprogs";
+
+/// Its argument: the new size in blocks, 64 bits wide.
+const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610_u32 as libc::Ioctl;
 
 /// From this size on the ext4 journal has its 128 MiB; below, mke2fs takes a part of the device that suits it, for it
 /// refuses a journal that leaves no room.
@@ -109,10 +113,21 @@ pub(super) fn grow_unmounted(target: &Target) -> Result<(), Refused> {
     tools::run_well("resize2fs", PACKAGE, &[], &target.device)
 }
 
-/// Grows the mounted file system to its device.
+/// Grows the mounted file system to its device: by a directory of it that is open. resize2fs would go by the path of the mount, which its
+/// user can have lead to another file system meanwhile.
 pub(super) fn grow(target: &Target) -> Result<(), Refused> {
-    target.verify()?;
-    tools::run_well("resize2fs", PACKAGE, &[], &target.device)
+    let number = target.number()?;
+    let mount = mountinfo::read()?.into_iter().rev().find(|mount| mount.number == number);
+    let point = mount.ok_or_else(|| Refused::NotOurs { what: target.device.clone() })?.point;
+    let directory = frozen::open(target, &point)?;
+    let figures = rustix::fs::fstatvfs(&directory).map_err(Refused::system("statvfs", &point))?;
+    let blocks = target.size_bytes()? / figures.f_bsize.max(1);
+    // SAFETY: the kernel reads one number of that size there.
+    let result = unsafe { libc::ioctl(directory.as_raw_fd(), EXT4_IOC_RESIZE_FS, &raw const blocks) };
+    if result < 0 {
+        return Err(Refused::system("EXT4_IOC_RESIZE_FS", &point)(std::io::Error::last_os_error()));
+    }
+    Ok(())
 }
 
 /// As much of a label as ext4 holds, whole characters.

@@ -2,7 +2,7 @@
 
 use super::Refused;
 use super::holders::list;
-use crate::api::{Code, Failure};
+use crate::api::{Code, Failure, Way};
 use crate::words::sentence;
 use std::io;
 use std::time::Duration;
@@ -74,6 +74,10 @@ pub enum PrivilegedError {
 const SAFE: &str = "Your files are safe; nothing was changed.";
 const KEPT: &str = "Your files are safe; the drive is as it was.";
 
+/// Where neither the helper nor sudo does it. Whoever reads it may be at the app's window, behind which no sudo can ask anything.
+const INSTALL_HELPER: &str = "Install Holdall's helper, which does this for you: it is part of the package `holdall`, and \
+    `packaging/helper` installs it from a copy of Holdall's source. Then try again.";
+
 impl PrivilegedError {
     /// For people: cause, consequence, action.
     pub fn failure(&self) -> Failure {
@@ -87,9 +91,7 @@ impl PrivilegedError {
                 "Your files are safe; the kernel still waits for the drive.",
                 "Run `holdall doctor`; close the drive, or wait until the store can be reached.",
             ),
-            PrivilegedError::NoSudo { .. } => {
-                (Code::Privileges, SAFE, "Install the package holdall, which has the helper, or sudo.")
-            }
+            PrivilegedError::NoSudo { .. } => (Code::Privileges, SAFE, INSTALL_HELPER),
             PrivilegedError::NotAuthorized { .. } => (
                 Code::Privileges,
                 SAFE,
@@ -100,11 +102,7 @@ impl PrivilegedError {
                 SAFE,
                 "Run `journalctl -u holdall-helper` to see why, mend that, then try again.",
             ),
-            PrivilegedError::SudoRefused { .. } => (
-                Code::Privileges,
-                SAFE,
-                "Run `holdalld` in a terminal where sudo can ask, allow it in /etc/sudoers.d, or run it as root.",
-            ),
+            PrivilegedError::SudoRefused { .. } => (Code::Privileges, SAFE, INSTALL_HELPER),
             PrivilegedError::NotStarted { .. } => {
                 (Code::Failed, SAFE, "Is memory short, or a limit of processes reached? Then try again.")
             }
@@ -125,6 +123,11 @@ impl Refused {
                 Code::Privileges,
                 "Nothing was touched.",
                 "Open the drive as the user whose it is, at a directory of that user's.",
+            ),
+            Refused::Unfit { .. } => (
+                Code::State,
+                "Nothing was touched.",
+                "Open the drive at a directory among your files, such as one in your home directory.",
             ),
             Refused::TooMany { .. } => (
                 Code::State,
@@ -173,11 +176,36 @@ impl Refused {
                 _ => (Code::Failed, KEPT, "Try again; then run `holdall doctor`."),
             },
         };
-        failure(code, self.to_string(), consequence, action)
+        let failure = failure(code, self.to_string(), consequence, action);
+        match self {
+            Refused::NotOurs { .. } => failure.by(Way::Look),
+            Refused::TooMany { .. } => failure.by(Way::Repair),
+            _ => failure,
+        }
     }
 }
 
 fn failure(code: Code, message: String, consequence: &str, action: &str) -> Failure {
-    let message = sentence(&message);
-    Failure { code, message, consequence: consequence.to_owned(), action: action.to_owned(), holder: None }
+    Failure::new(code, sentence(&message), consequence, action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who reads it may be at the app's window: there is no terminal, and nothing that could ask.
+    #[test]
+    fn who_has_no_helper_is_told_how_to_have_one() {
+        let doing = "attach an nbd device";
+        let said = "sudo: a password is required".to_owned();
+        for error in [PrivilegedError::NoSudo { doing }, PrivilegedError::SudoRefused { doing, said }] {
+            let Failure { code, action, .. } = error.failure();
+            assert_eq!(code, Code::Privileges);
+            assert!(
+                action.contains("`packaging/helper`") && action.contains("package `holdall`"),
+                "{action}"
+            );
+            assert!(!action.contains("terminal") && !action.contains("Run "), "{action}");
+        }
+    }
 }

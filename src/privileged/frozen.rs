@@ -181,7 +181,8 @@ pub(crate) fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refuse
         .map_err(Refused::system("open", mountpoint))?;
     let device = rustix::fs::fstat(&directory).map_err(Refused::system("fstat", mountpoint))?.st_dev;
     let found = DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
-    if found == number { Ok(directory) } else { Err(not_ours()) }
+    // What is open on it keeps the device: it was the drive's all the time, or is refused.
+    if found == number { target.verify().map(|()| directory) } else { Err(not_ours()) }
 }
 
 fn ioctl(directory: &OwnedFd, request: libc::Ioctl, mut argument: u32) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! `mnt_id` in fdinfo, and of the rest the link's text is compared.
 
 use super::mountinfo::{self, Mount};
+use super::procfs::{self, Process};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -34,42 +35,39 @@ pub enum Holder {
 pub(super) fn of(mount: &Mount, mounts: &[Mount]) -> Vec<Holder> {
     let below = mounts.iter().filter(|other| other.id != mount.id && other.point.starts_with(&mount.point));
     let mut holders: Vec<_> = below.map(|other| Holder::Mount { path: other.point.clone() }).collect();
-    let Ok(processes) = std::fs::read_dir("/proc") else { return holders };
-    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let found = numbers.filter(|&pid| pid != std::process::id()).filter_map(|pid| {
-        let process = PathBuf::from(format!("/proc/{pid}"));
+    let others = procfs::processes().filter(|(pid, _)| *pid != std::process::id());
+    let found = others.filter_map(|(pid, process)| {
         let path = held(&process, mount)?;
-        let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
-        Some(Holder::Process { pid, name: name.trim_end().to_owned(), path })
+        let name = process.read("comm").unwrap_or_default();
+        Some(Holder::Process { pid, name: String::from_utf8_lossy(&name).trim_end().to_owned(), path })
     });
     holders.extend(found.take(HOLDERS_MAX));
     holders
 }
 
 /// Something of `mount` that a process holds.
-fn held(process: &Path, mount: &Mount) -> Option<PathBuf> {
+fn held(process: &Process, mount: &Mount) -> Option<PathBuf> {
     let on_mount = |path: &PathBuf| path.starts_with(&mount.point);
-    let links = ["cwd", "root", "exe"].iter().filter_map(|link| std::fs::read_link(process.join(link)).ok());
+    let links = ["cwd", "root", "exe"].iter().filter_map(|link| process.link(link).ok());
     // The root directory of everyone would be "on" a file system that is mounted there; ours never is.
     links.into_iter().find(on_mount).or_else(|| open_file(process, mount)).or_else(|| mapped(process, mount))
 }
 
-fn open_file(process: &Path, mount: &Mount) -> Option<PathBuf> {
-    let descriptors = std::fs::read_dir(process.join("fdinfo")).ok()?;
-    descriptors.flatten().find_map(|entry| {
-        let facts = std::fs::read_to_string(entry.path()).ok()?;
+fn open_file(process: &Process, mount: &Mount) -> Option<PathBuf> {
+    process.names("fdinfo").ok()?.iter().find_map(|name| {
+        let facts = process.read(Path::new("fdinfo").join(name)).ok()?;
         if mountinfo::id_in(&facts) != Some(mount.id) {
             return None;
         }
-        std::fs::read_link(process.join("fd").join(entry.file_name())).ok()
+        process.link(Path::new("fd").join(name)).ok()
     })
 }
 
 /// A line of maps is: addresses, rights, offset, device in hexadecimal, inode, path.
-fn mapped(process: &Path, mount: &Mount) -> Option<PathBuf> {
+fn mapped(process: &Process, mount: &Mount) -> Option<PathBuf> {
     let number = format!("{:02x}:{:02x}", mount.number.major, mount.number.minor);
-    let maps = std::fs::read_to_string(process.join("maps")).ok()?;
-    maps.lines().find_map(|line| {
+    let maps = process.read("maps").ok()?;
+    String::from_utf8_lossy(&maps).lines().find_map(|line| {
         let mut fields = line.splitn(6, ' ');
         (fields.nth(3)? == number).then(|| fields.nth(1).map(|path| PathBuf::from(path.trim_start())))?
     })

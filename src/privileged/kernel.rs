@@ -1,5 +1,6 @@
 //! The kernel's nbd and loop devices.
 
+use super::held::Held;
 use super::{Proof, Refused, Target, elsewhere, mountinfo, tools};
 use holdall_fuse::loopdev::{self, LoopError};
 use holdall_nbd::kernel::{Attachment, DeviceIndex, KernelError, Nbd};
@@ -51,8 +52,9 @@ pub(super) fn nbd_reconfigure(
 
 pub(super) fn nbd_detach(target: &Target, force: bool) -> Result<(), Refused> {
     let (index, _) = nbd_device(target)?;
-    // Held until the device is told to go: nobody can mount it in between. A mount in another namespace is seen, too.
-    let _exclusive = if force { None } else { Some(open_exclusive(target)?) };
+    // Held until the device is told to go: its number cannot become another one's, and without force nobody can mount it in
+    // between. A mount in another namespace is seen, too.
+    let _held = if force { Held::of(target)? } else { open_exclusive(target)?.into() };
     target.verify()?;
     Nbd::open().and_then(|mut nbd| nbd.disconnect(index)).map_err(refused)
 }

@@ -1,8 +1,10 @@
 //! What is mounted where, as /proc/thread-self/mountinfo says it (proc_pid_mountinfo(5)). No path is touched: on a mount
 //! whose daemon is gone or stuck even a stat would fail, or wait for ever.
 
+use super::procfs::Process;
 use super::{DeviceNumber, Refused};
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -33,13 +35,13 @@ pub(crate) struct FuseUser {
 
 /// All mounts that this process sees, in the order in which they were made.
 pub(crate) fn read() -> Result<Vec<Mount>, Refused> {
-    of(Path::new("/proc/thread-self"))
+    let own = Process::own().and_then(|own| of(&own));
+    own.map_err(Refused::system("read", Path::new("/proc/thread-self/mountinfo")))
 }
 
-/// All mounts that a process sees (its directory in /proc), in the order in which they were made.
-pub(crate) fn of(process: &Path) -> Result<Vec<Mount>, Refused> {
-    let path = process.join("mountinfo");
-    let text = std::fs::read(&path).map_err(Refused::system("read", &path))?;
+/// All mounts that a process sees, in the order in which they were made.
+pub(super) fn of(process: &Process) -> io::Result<Vec<Mount>> {
+    let text = process.read("mountinfo")?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
@@ -50,12 +52,13 @@ pub(crate) fn at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
 
 /// The identity of the mount on which something is open.
 pub(crate) fn mount_of(fd: impl AsRawFd) -> Option<u64> {
-    let facts = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let facts = Process::own().ok()?.read(format!("fdinfo/{}", fd.as_raw_fd())).ok()?;
     id_in(&facts)
 }
 
 /// The mount that a file in fdinfo names.
-pub(crate) fn id_in(facts: &str) -> Option<u64> {
+pub(super) fn id_in(facts: &[u8]) -> Option<u64> {
+    let facts = std::str::from_utf8(facts).ok()?;
     facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 

@@ -119,9 +119,11 @@ fn unmount_one(mount: &Mount, how: UnmountFlags) -> Result<(), Errno> {
     let there = openat(&parent, name, place, Mode::empty())?;
     // Of what the kernel has in memory: the drive is not asked.
     let look = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let is_it = statx(&there, "", look, StatxFlags::MNT_ID)?.stx_mnt_id == mount.id;
+    let found = statx(&there, "", look, StatxFlags::MNT_ID)?;
     drop(there);
-    if !is_it {
+    let number = DeviceNumber { major: found.stx_dev_major, minor: found.stx_dev_minor };
+    // By its number, too: that of a mount which has gone is given to another.
+    if found.stx_mnt_id != mount.id || number != mount.number {
         return Ok(());
     }
     // umount(2) takes no directory to begin at; this process, or the thread that entered another namespace, has its own.

@@ -1,5 +1,6 @@
 //! The process that performs one operation and ends.
 
+use super::held::Held;
 use super::{Look, Outcome, Privileged, Refused, Usage};
 use super::{admit, ext4, frozen, kernel, mounting, tuning, wire};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -22,7 +23,7 @@ pub(super) struct Request {
 
 impl Request {
     /// What comes back is held until the task is done.
-    fn admit(&self, fds: &[OwnedFd]) -> Result<Option<OwnedFd>, Refused> {
+    fn admit(&self, fds: &[OwnedFd]) -> Result<Option<Held>, Refused> {
         match (self.caller, &self.task) {
             (Some(caller), Task::Privileged(operation)) => admit::admit(caller, operation, fds),
             (Some(_), Task::Look(_)) | (None, _) => Ok(None),

@@ -21,6 +21,14 @@ pub enum Refused {
         /// What.
         what: PathBuf,
     },
+    /// The directory is on a file system on which no drive is mounted.
+    #[error("{} is on a file system that is not for files (its kind is {kind:#x}): no drive is mounted there", what.display())]
+    Unfit {
+        /// The directory.
+        what: PathBuf,
+        /// The file system's magic number.
+        kind: u32,
+    },
     /// The user has as many block devices as one may have.
     #[error("you have {devices} block devices already, which is as many as one user may have")]
     TooMany {

@@ -1,5 +1,6 @@
 //! What the kernel may keep of a drive in memory, and how far it reads ahead.
 
+use super::held::Held;
 use super::{Refused, Target};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -23,6 +24,7 @@ pub struct Tuned {
 /// Sets what the kernel lets be set; a device works without.
 pub(super) fn tune(target: &Target) -> Result<Tuned, Refused> {
     target.verify()?;
+    let _held = Held::of(target)?;
     let bdi = Path::new("/sys/class/bdi").join(target.number()?.to_string());
     let set = |file: &str, value: u64| std::fs::write(bdi.join(file), value.to_string());
     let dirty_limited = match set("max_bytes", DIRTY_LIMIT_BYTES) {

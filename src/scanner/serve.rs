@@ -1,4 +1,5 @@
-//! The process itself: it does what it is told, one scan after the other, and tells of changes in between.
+//! The process itself: it does what it is told, one scan after the other, and tells of changes in between. Folders are listed
+//! beside that: a scan may take minutes, and whoever looks into a folder waits for it.
 
 #[cfg(test)]
 use super::Blind;
@@ -6,16 +7,25 @@ use super::walk::walk;
 use super::watch::Watches;
 use super::{Order, Scan, Told, Unscannable};
 use crate::privileged::{Target, open_mounted};
+use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+#[cfg(test)]
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
+/// Folders that are listed at once. One whose names are not here waits for the store; those that are here are listed meanwhile.
+const LISTS_AT_ONCE: usize = 4;
+
 /// Where answers go. Held for a line.
 type Out = Arc<Mutex<UnixStream>>;
+/// A scan, and whether nobody wants it any more.
+type Asked = (Scan, Arc<AtomicBool>);
 
 /// What the daemon's program does under its hidden subcommand [`super::SUBCOMMAND`].
 pub fn main() -> ExitCode {
@@ -29,7 +39,13 @@ pub fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    serve_on(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))?;
+    // Whatever the other threads wait for.
+    std::process::exit(0)
+}
+
+/// Does what comes over `socket`, until its other end is closed.
+pub(super) fn serve_on(socket: UnixStream) -> io::Result<()> {
     let out: Out = Arc::new(Mutex::new(socket.try_clone()?));
     let mut orders = BufReader::new(socket).lines();
     let mut next = || match orders.next() {
@@ -42,43 +58,75 @@ fn serve() -> io::Result<()> {
     let watches = Arc::new(Watches::new()?);
     let (watched, told) = (watches.clone(), out.clone());
     thread::spawn(move || watched.follow(|paths| say(&told, &Told::Changed { paths }).is_ok()));
-    // A thread of its own: it may wait for the drive, while this one hears that the daemon has gone.
-    let (scans, waiting) = mpsc::channel();
-    let (watched, told) = (watches.clone(), out);
-    thread::spawn(move || scan_all(&target, &mountpoint, &watched, &told, &waiting));
+    // Threads of their own: they may wait for the drive, while this one hears that the daemon has gone.
+    let eyes = Arc::new(Eyes { target, mountpoint, watches: watches.clone(), out });
+    let (scans, lists) = (eyes.look_one_by_one(1), eyes.look_one_by_one(LISTS_AT_ONCE));
+    let mut wanted: HashMap<u64, Arc<AtomicBool>> = HashMap::new();
     while let Some(order) = next()? {
         match order {
             Order::Scan(scan) => {
-                if scans.send(scan).is_err() {
+                // Those that have ended are in no other hands.
+                wanted.retain(|_, cancelled| Arc::strong_count(cancelled) > 1);
+                let cancelled = Arc::new(AtomicBool::new(false));
+                wanted.insert(scan.id, cancelled.clone());
+                let looking = if scan.list { &lists } else { &scans };
+                if looking.send((scan, cancelled)).is_err() {
                     break;
+                }
+            }
+            Order::Cancel { id } => {
+                if let Some(cancelled) = wanted.remove(&id) {
+                    cancelled.store(true, Ordering::Relaxed);
                 }
             }
             Order::Forget { path } => watches.forget(&path),
             Order::Begin { .. } => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
-    // Whatever the other threads wait for.
-    std::process::exit(0)
+    Ok(())
 }
 
-fn scan_all(
-    target: &Target,
-    mountpoint: &Path,
-    watches: &Watches,
-    out: &Out,
-    waiting: &mpsc::Receiver<Scan>,
-) {
-    for scan in waiting {
+/// What looks at the drive.
+struct Eyes {
+    target: Target,
+    mountpoint: PathBuf,
+    watches: Arc<Watches>,
+    out: Out,
+}
+
+impl Eyes {
+    /// Begins to look at what is sent to the result, in so many threads.
+    fn look_one_by_one(self: &Arc<Self>, threads: usize) -> mpsc::Sender<Asked> {
+        let (asked, waiting) = mpsc::channel();
+        // Held to wait for the next one.
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..threads {
+            let (eyes, waiting) = (self.clone(), waiting.clone());
+            thread::spawn(move || {
+                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                while let Ok(asked) = next() {
+                    if eyes.look(&asked).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        asked
+    }
+
+    fn look(&self, (scan, cancelled): &Asked) -> io::Result<()> {
+        if cancelled.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         // Opened anew for each: nothing of the drive is in use in between.
-        let done = match open_mounted(target, mountpoint) {
-            Ok(root) => walk(root.as_fd(), &scan, watches, &mut |told| say(out, &told)),
+        match open_mounted(&self.target, &self.mountpoint) {
+            Ok(root) => {
+                walk(root.as_fd(), (scan, cancelled), &self.watches, &mut |told| say(&self.out, &told))
+            }
             Err(error) => {
                 let why = Unscannable::Failed(error.to_string());
-                say(out, &Told::Refused { id: scan.id, why })
+                say(&self.out, &Told::Refused { id: scan.id, why })
             }
-        };
-        if done.is_err() {
-            return;
         }
     }
 }
@@ -96,7 +144,7 @@ pub(super) fn scan_below(root: &Path, path: &str) -> (Vec<Vec<super::Run>>, Resu
     let scan = Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: false };
     let (mut found, mut ended) = (Vec::new(), None);
     let watches = Watches::new().expect("there is inotify");
-    let walked = walk(root.as_fd(), &scan, &watches, &mut |told| {
+    let walked = walk(root.as_fd(), (&scan, &AtomicBool::new(false)), &watches, &mut |told| {
         match told {
             Told::Found { files, .. } => found.extend(files),
             Told::Scanned { blind, .. } => ended = Some(Ok(blind)),
@@ -116,7 +164,7 @@ pub(super) fn list(root: &Path, path: &str) -> Result<Vec<super::Named>, Unscann
     let scan = Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: true };
     let (mut listed, mut refused) = (Vec::new(), None);
     let watches = Watches::new().expect("there is inotify");
-    let walked = walk(root.as_fd(), &scan, &watches, &mut |told| {
+    let walked = walk(root.as_fd(), (&scan, &AtomicBool::new(false)), &watches, &mut |told| {
         match told {
             Told::Listed { entries, .. } => listed.extend(entries),
             Told::Refused { why, .. } => refused = Some(why),

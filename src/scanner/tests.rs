@@ -1,17 +1,20 @@
 //! On a real ext4, in a loop device of the test's own. Runs as root.
 
-use super::serve::{list, scan_below};
+use super::serve::{list, scan_below, serve_on};
 use super::watch::Watches;
-use super::{Blind, Run, Scan, Unscannable, walk};
+use super::{Blind, Order, Run, Scan, Told, Unscannable, walk};
+use crate::privileged::{Proof, Target};
 use rustix::fs::FallocateFlags;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
@@ -167,7 +170,7 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
         scans.set(scans.get() + 1);
         let scan =
             Scan { id: scans.get(), path: path.to_owned(), watch: true, drop_pages: false, list: false };
-        walk::walk(root.as_fd(), &scan, &watches, &mut |_| Ok(())).unwrap();
+        walk::walk(root.as_fd(), (&scan, &AtomicBool::new(false)), &watches, &mut |_| Ok(())).unwrap();
     };
     scan("kept");
     scan("one");
@@ -251,4 +254,67 @@ fn a_directory_is_listed_one_level_deep_with_directories_first() {
     (0..1200).for_each(|file| std::fs::write(root.join(format!("many/{file:04}")), "").unwrap());
     let many = names("many");
     assert_eq!((many.len(), many[1199].0.as_str()), (1200, "1199"));
+}
+
+/// The process's work on a mounted drive, over a socket that holds little: who is not heard waits.
+struct Working(UnixStream);
+
+impl Working {
+    fn on(mounted: &Mounted) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&theirs, 4096).unwrap();
+        std::thread::spawn(move || serve_on(theirs));
+        let said = Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(mounted.root()).output().unwrap();
+        let device = PathBuf::from(String::from_utf8(said.stdout).unwrap().trim());
+        let target = Target { device, proof: Proof::Backing(mounted.image()) };
+        let mut working = Self(ours);
+        working.order(&Order::Begin { target, mountpoint: mounted.root() });
+        working
+    }
+
+    fn order(&mut self, order: &Order) {
+        writeln!(self.0, "{}", serde_json::to_string(order).unwrap()).unwrap();
+    }
+
+    fn scan(&mut self, id: u64, path: &str, list: bool) {
+        self.order(&Order::Scan(Scan { id, path: path.to_owned(), watch: false, drop_pages: false, list }));
+    }
+
+    /// How scans end, in the order in which they do, until that of `last`.
+    fn ends_until(&self, last: u64) -> Vec<u64> {
+        let mut ended = Vec::new();
+        for line in BufReader::new(&self.0).lines() {
+            let told: Told = serde_json::from_str(&line.unwrap()).unwrap();
+            if let Told::Scanned { id, .. } | Told::Refused { id, .. } = told {
+                assert!(matches!(told, Told::Scanned { .. }), "{told:?}");
+                ended.push(id);
+                if id == last {
+                    return ended;
+                }
+            }
+        }
+        panic!("only {ended:?} ended");
+    }
+}
+
+#[test]
+fn folders_are_listed_beside_scans_and_what_nobody_wants_any_more_ends() {
+    let mounted = Mounted::new();
+    for number in 0..3000 {
+        mounted.write(&format!("many/{}/{number}", number % 7), b"");
+    }
+    mounted.write("few/file", &pattern(1, 5000));
+    let mut working = Working::on(&mounted);
+    // Nothing is heard as yet: the first one is in the middle of what it finds, and the others wait for it.
+    for id in 1..=4 {
+        working.scan(id, "many", false);
+    }
+    working.scan(5, "few", true);
+    for id in [1, 3] {
+        working.order(&Order::Cancel { id });
+    }
+    // What is not known any more, or never was, does no harm.
+    working.order(&Order::Cancel { id: 77 });
+    working.scan(6, "few", false);
+    assert_eq!(working.ends_until(6), [5, 2, 4, 6]);
 }

@@ -11,21 +11,24 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A piece is told once it has so many files or runs.
 const FILES_IN_PIECE: usize = 512;
 const RUNS_IN_PIECE: usize = 2048;
 
-/// Looks at what a scan asks for, below the open directory `root`, and hands on pieces of it. An error is that of `tell`.
+/// Looks at what a scan asks for, below the open directory `root`, and hands on pieces of it, until it is `cancelled`. An error is
+/// that of `tell`.
 pub fn walk(
     root: BorrowedFd<'_>,
-    scan: &Scan,
+    (scan, cancelled): (&Scan, &AtomicBool),
     watches: &Watches,
     tell: &mut dyn FnMut(Told) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut walk = Walk {
         root,
         scan,
+        cancelled,
         watches,
         tell,
         seen: HashSet::new(),
@@ -35,7 +38,10 @@ pub fn walk(
         runs: 0,
     };
     let begun = walk.begin();
-    watches.scanned(&scan.path, scan.id);
+    // One that was cancelled has not been everywhere: what was watched before goes on being watched.
+    if !matches!(begun, Err(Stopped::Cancelled)) {
+        watches.scanned(&scan.path, scan.id);
+    }
     match begun {
         Ok(()) => {
             walk.flush()?;
@@ -44,12 +50,14 @@ pub fn walk(
         }
         Err(Stopped::Unscannable(why)) => (walk.tell)(Told::Refused { id: scan.id, why }),
         Err(Stopped::Unheard(error)) => Err(error),
+        Err(Stopped::Cancelled) => Ok(()),
     }
 }
 
 struct Walk<'a> {
     root: BorrowedFd<'a>,
     scan: &'a Scan,
+    cancelled: &'a AtomicBool,
     watches: &'a Watches,
     tell: &'a mut dyn FnMut(Told) -> io::Result<()>,
     /// Files with several names that were met.
@@ -65,6 +73,8 @@ enum Stopped {
     Unscannable(Unscannable),
     /// Nobody is there to be told.
     Unheard(io::Error),
+    /// Nobody wants to be told.
+    Cancelled,
 }
 
 impl From<io::Error> for Stopped {
@@ -79,7 +89,7 @@ impl Walk<'_> {
         let refused = |errno| Stopped::Unscannable(unscannable(errno));
         if self.scan.list {
             let directory = open_below(self.root, &path, OFlags::DIRECTORY).map_err(refused)?;
-            return self.list(&directory).map_err(refused)?.map_err(Stopped::Unheard);
+            return self.list(&directory);
         }
         self.watch_name(&path);
         let found = open_below(self.root, &path, OFlags::PATH).map_err(refused)?;
@@ -130,7 +140,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn directory(&mut self, path: &Path, directory: &OwnedFd, waiting: &mut Vec<PathBuf>) -> io::Result<()> {
+    fn directory(
+        &mut self,
+        path: &Path,
+        directory: &OwnedFd,
+        waiting: &mut Vec<PathBuf>,
+    ) -> Result<(), Stopped> {
+        self.go_on()?;
         // Before it is listed: what comes later is told.
         self.watch(directory, None);
         match fiemap::extents(directory) {
@@ -150,21 +166,28 @@ impl Walk<'_> {
             }
         };
         for name in files {
+            self.go_on()?;
             self.entry(path, directory, &name)?;
         }
         // The first one is taken first.
         waiting.extend(below.iter().rev().map(|name| path.join(OsStr::from_bytes(name.to_bytes()))));
-        self.flush_if_full()
+        Ok(self.flush_if_full()?)
+    }
+
+    fn go_on(&self) -> Result<(), Stopped> {
+        if self.cancelled.load(Ordering::Relaxed) { Err(Stopped::Cancelled) } else { Ok(()) }
     }
 
     /// One level of a directory. A file that goes meanwhile is not listed.
-    fn list(&mut self, directory: &OwnedFd) -> Result<io::Result<()>, Errno> {
-        let (files, directories) = entries(directory)?;
+    fn list(&mut self, directory: &OwnedFd) -> Result<(), Stopped> {
+        let found = entries(directory).map_err(|errno| Stopped::Unscannable(unscannable(errno)));
+        let (files, directories) = found?;
         let named = |name: &CStr, file| Named { name: name.to_string_lossy().into_owned(), file };
         let id = self.scan.id;
         let mut entries: Vec<_> = directories.iter().map(|name| named(name, None)).collect();
         let mut runs = 0;
         for name in files {
+            self.go_on()?;
             let opened = open_at(directory.as_fd(), &name, OFlags::NONBLOCK);
             let Ok((file, stat)) = opened.and_then(|file| rustix::fs::fstat(&file).map(|stat| (file, stat)))
             else {
@@ -178,12 +201,10 @@ impl Walk<'_> {
             entries.push(named(&name, Some((stat.st_size as u64, found.runs))));
             if entries.len() >= FILES_IN_PIECE || runs >= RUNS_IN_PIECE {
                 runs = 0;
-                if let Err(error) = (self.tell)(Told::Listed { id, entries: std::mem::take(&mut entries) }) {
-                    return Ok(Err(error));
-                }
+                (self.tell)(Told::Listed { id, entries: std::mem::take(&mut entries) })?;
             }
         }
-        Ok((self.tell)(Told::Listed { id, entries }))
+        Ok((self.tell)(Told::Listed { id, entries })?)
     }
 
     fn entry(&mut self, path: &Path, directory: &OwnedFd, name: &CStr) -> io::Result<()> {

@@ -67,8 +67,9 @@ async function refused({ dir, session }) {
     const page = await launch(app, { ...session.env, ...own(c) });
     given.add(page);
     await page.says('The background service could not be started');
-    assert.match(await page.text(), /The background service did not start: it exited with 1\. It said:/);
-    assert.match(await page.text(), /Run `holdall daemon` to see what it does; its log is .*daemon\.log/);
+    assert.match(await page.text(), /The background service did not start: it exited with 1\. It said: holdalld: /);
+    assert.match(await page.text(), /device\.json is damaged \(.*\)\. Bring it back from a backup, or delete it:/);
+    assert.match(await page.text(), /Mend what it names, then start it again\. Its log is .*daemon\.log/);
     await page.accessible('a service that cannot be started');
     await page.click('Close');
     await rm(join(c.env.HOLDALL_STATE_DIR, 'device.json'));
@@ -189,9 +190,29 @@ async function tray({ a, session, page, panel }) {
       return Date.now() - saved < 20_000;
     });
     await panel.has('All changes uploaded');
+  });
+
+  await step('a drive is closed and opened there, and all are paused and go on', async () => {
+    await panel.click('work: Ready/Close drive');
+    await panel.has('work: Closed');
+    await panel.click('work: Closed/Open drive');
+    await panel.has('work: Ready');
+    assert.equal((await a.status('work')).mountpoint, a.mnt, 'where it was');
+    await panel.click('Pause all/For an hour');
+    await until('all are paused', async () => (await a.ok('limits')).paused_until);
+    await panel.click('Resume all');
+    await until('nothing is paused', async () => (await a.ok('limits')).paused_until === null);
+    await panel.has('work: Ready');
+    // What follows is with something that waits.
     await panel.click('work: Ready/Pause');
     await save(join(a.mnt, 'film.bin'), randomBytes(3 * MB));
     await panel.has(/^Paused by you, .* MiB waiting$/);
+    // What is only here is asked about.
+    await panel.click('work: Paused/Close drive');
+    await page.says('Close work?');
+    await page.says('exist only on this computer');
+    await page.click('Cancel');
+    assert.equal((await a.status('work')).mountpoint, a.mnt, 'closed without a word');
   });
 
   await step('it starts with the desktop, if that is wanted', async () => {

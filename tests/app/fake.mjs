@@ -92,7 +92,7 @@ function drive(name, turn) {
   };
 }
 
-const CELLS = ['absent', 'cached', 'pinned', 'dirty', 'uploading'];
+const CELLS = ['absent', 'cached', 'pinned', 'dirty', 'uploading', 'empty'];
 const STATES = ['available', 'online_only', 'always_keep', 'partly'];
 
 /** What is asked of a drive, by the last part of the address. */

@@ -85,6 +85,12 @@ fn cases() -> Vec<Case> {
             json!({"drive": "work", "dry_run": true, "wait": false}),
             json!([pin()]),
         ),
+        case(
+            "pin /mnt/w/letters --status",
+            "POST /v1/pins",
+            json!({"paths": ["/mnt/w/letters"], "dry_run": false, "look": true, "wait": false}),
+            json!([pin()]),
+        ),
         case("unpin --drive work", "POST /v1/pins/remove", json!({"drive": "work"}), json!([pin()])),
         case("pins", "GET /v1/pins", Value::Null, json!([pin()])),
         case("pins work", "GET /v1/drives/work/pins", Value::Null, json!([pin()])),

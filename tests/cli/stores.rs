@@ -126,6 +126,27 @@ fn a_test_says_what_it_means_and_fails_where_no_drive_can_be() {
 }
 
 #[test]
+fn a_drive_that_moves_to_a_weak_store_wants_a_second_yes() {
+    let promote = ("POST /v1/drives/work/replicas/promote", Reply::failure(409, failure("weak_store")));
+    let promoted = json!({"store": "s3://b", "root": "root/00/1", "committed_at": "2026-11-20T11:58:00Z",
+        "former_store_told": true, "lost_versions": false});
+    for (answer, code, weakest) in [("y", 0, &["claim", "none"][..]), ("", 1, &["claim"])] {
+        let replies = [promote.clone(), (promote.0, Reply::result(promoted.clone()))];
+        let (place, fake) = Place::with_daemon(&replies);
+        let mut pty = Pty::open();
+        let child = pty.spawn(place.command("drive replica promote work s3://b"));
+        pty.wait_for("Go on? [y/N] ");
+        pty.type_line("y");
+        pty.wait_for("one computer at a time");
+        pty.wait_for("Promote it all the same? [y/N] ");
+        pty.type_line(answer);
+        assert_eq!(pty.finish(child).0, Some(code));
+        let asked: Vec<_> = fake.asked().iter().map(|asked| asked.body["weakest"].clone()).collect();
+        assert_eq!(asked, weakest);
+    }
+}
+
+#[test]
 fn a_drive_on_a_weak_store_wants_a_yes() {
     let create = "drive create work --store s3://b --size 10G --no-encryption";
     let weak = Reply::failure(409, failure("weak_store"));

@@ -36,7 +36,26 @@ fn it_is_taken_once_a_person_who_has_seen_by_whom_says_yes() {
     assert!(seen.contains("It was taken over from desk"), "{seen}");
     let asked = fake.asked();
     assert!(asked[0].body.get("take_over").is_none(), "first it is only looked at");
-    assert_eq!(asked[1].body["take_over"], true);
+    assert_eq!((&asked[1].body["take_over"], &asked[1].body["take_over_from"]), (&json!(true), &json!(7)));
+}
+
+#[test]
+fn who_else_has_it_by_then_is_asked_about_anew() {
+    let [first, last] = daemon();
+    let mut other = held();
+    (other["holder"]["name"], other["holder"]["epoch"]) = (json!("attic"), json!(8));
+    let (place, fake) = Place::with_daemon(&[first, (OPEN, Reply::lines(&[json!({"error": other})])), last]);
+    let mut pty = Pty::open();
+    let child = pty.spawn(place.command(TAKE_OVER));
+    pty.wait_for("desk has work open (epoch 7)");
+    pty.wait_for("Take work over? [y/N] ");
+    pty.type_line("y");
+    pty.wait_for("attic has work open (epoch 8)");
+    pty.wait_for("Take work over? [y/N] ");
+    pty.type_line("y");
+    assert_eq!(pty.finish(child).0, Some(0));
+    let from: Vec<_> = fake.asked().iter().map(|asked| asked.body["take_over_from"].clone()).collect();
+    assert_eq!(from, [Value::Null, json!(7), json!(8)]);
 }
 
 #[test]

@@ -188,6 +188,8 @@ fn fill(on: &Path) {
     assert!(written > 100, "{written} MiB were free");
     let found = fs::read(&path).unwrap();
     assert!(found.chunks_exact(1 << 20).take(written).all(|found| found == piece));
+    // Its room is free once nobody has it open, and that is on the disk.
+    drop(file);
     fs::remove_file(&path).unwrap();
     fs::write(on.join("afterwards"), "there is room again").unwrap();
     File::open(on.join("afterwards")).unwrap().sync_all().unwrap();

@@ -106,3 +106,36 @@ fn a_drive_that_this_computer_never_had_is_looked_at_where_its_store_is_full() {
     assert_eq!(fs::read_to_string(b.machine.mountpoint().join("note")).unwrap(), "from a");
     b.ok(&["drive", "close", "d"]);
 }
+
+#[test]
+fn what_waits_for_a_drive_that_another_computer_has_asks_for_no_more_than_whose_that_is() {
+    let bench = Bench::new();
+    let (server, proxy, _url, a) = with_drive(&bench);
+    a.open();
+    a.ok(&["drive", "pause", "d"]);
+    write_synced(&a.machine.mountpoint().join("note"), "waits");
+    a.ok(&["drive", "close", "d"]);
+    a.ok(&["daemon", "stop"]);
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &server.url("d"), "--credentials-file", &bench.text("ini")]);
+    b.machine.open(&["--take-over", "--yes"]);
+
+    proxy.plan(faults::none());
+    a.ok(&["drive", "resume", "d"]);
+    let held = a.machine.status_when("held", |status| !status["holder"].is_null());
+    assert!(held["unpushed_bytes"].as_u64().unwrap() > 0, "{held}");
+    let asked = proxy.log();
+    assert!(asked.iter().any(|entry| entry.asked.target.contains("/head/")));
+    let tried = asked.iter().filter(|entry| entry.asked.target.contains("/probe")).count();
+    assert_eq!(tried, 0, "the store is not tried over and over");
+    b.ok(&["drive", "close", "d", "--wait"]);
+    // Then what is here is a fork of what that one made of it, and is uploaded.
+    a.open();
+    let fork = a.ok(&["drive", "forks", "d"])[0]["name"].as_str().unwrap().to_owned();
+    wait_until("it is uploaded", || {
+        let status = a.ok(&["drive", "status", &fork]);
+        status["unpushed_bytes"] == 0 && status["state"] == "Closed"
+    })
+    .unwrap();
+    a.ok(&["drive", "close", "d", "--wait"]);
+}

@@ -1,9 +1,11 @@
 //! What a drive can do in every kind of store: a directory, S3 with and without compare-and-swap, WebDAV by Apache and by nginx.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, noise, wait_until};
 use crate::person::Person;
 use crate::place::Place;
 use crate::replicas::{read, save};
+use crate::s3::ask;
+use serde_json::json;
 
 /// One test for each thing that is done, in a module for each store.
 macro_rules! everywhere {
@@ -78,6 +80,10 @@ fn comes_back_to_a_fork(bench: &Bench, place: &Place) {
         save(&a, mine, b"mine");
         a.ok(&["drive", "close", "d"]);
         a.ok(&["daemon", "stop"]);
+        // Who has it is taken from, and nobody else.
+        let from_another = json!({"take_over": true, "take_over_from": 1_000_000});
+        let refused = ask(&b, "/v1/drives/d/open", &from_another);
+        assert!(refused.contains(r#""code":"held""#) && refused.contains(r#""holder""#), "{refused}");
         b.machine.open(&["--take-over", "--yes"]);
         save(&b, theirs, b"theirs");
         b.ok(&["drive", "close", "d", "--wait"]);
@@ -146,9 +152,23 @@ fn is_looked_at(bench: &Bench, place: &Place) {
     let (a, b) = two(bench, place);
     a.open();
     save(&a, "note", b"uploaded");
+    save(&a, "film", &noise(3, 4 << 20));
     a.ok(&["drive", "sync", "d"]);
     b.machine.open(&["--read-only"]);
     assert_eq!(read(&b, "note"), b"uploaded");
+    // What is not here needs the store, and that it is away is told.
+    b.machine.status_when("names are here", |status| status["lacks_metadata"] == false);
+    place.goes_away();
+    assert!(std::fs::read(b.machine.mountpoint().join("film")).is_err());
+    let status = b.machine.status_when("it is told", |status| {
+        status["reason"].as_str().is_some_and(|reason| reason.contains("cannot be read now"))
+    });
+    assert_eq!(status["state"], "Read-only", "{status}");
+    place.comes_back();
+    wait_until("it is read", || std::fs::read(b.machine.mountpoint().join("film")).is_ok()).unwrap();
+    b.machine.status_when("that is over", |status| {
+        !status["reason"].as_str().is_some_and(|reason| reason.contains("cannot be read now"))
+    });
     let status = b.ok(&["drive", "status", "d"]);
     assert_eq!(status["state"], "Read-only", "{status}");
     assert!(std::fs::write(b.machine.mountpoint().join("note"), "x").is_err());

@@ -157,7 +157,7 @@ fn a_program_that_looks_into_one_file_after_another_is_slowed_down_until_it_may_
         let mut shown = None;
         wait_until("it is ready", || {
             let status = b.ok(&["drive", "status", "d"]);
-            shown = status["reason"].as_str().map(str::to_owned);
+            shown = status["advice"]["action"].as_str().map(str::to_owned);
             status["state"] == "Ready"
         })
         .unwrap();

@@ -114,6 +114,19 @@ fn whatever_happens_on_the_way_to_a_collection_is_told_and_over_once_it_is_over(
     are_told(&bench, &Place::apache(&bench), TROUBLES.into_iter().chain(TROUBLES_OF_COLLECTIONS));
 }
 
+#[test]
+fn whatever_happens_on_the_way_to_a_bucket_without_conditions_is_told_too() {
+    let bench = Bench::new();
+    are_told(&bench, &Place::weak_s3(&bench), TROUBLES.into_iter().chain(TROUBLES_OF_BUCKETS));
+}
+
+#[test]
+fn whatever_happens_on_the_way_to_a_collection_that_wants_no_login_is_told_too() {
+    let bench = Bench::new();
+    let [portal, _] = TROUBLES_OF_COLLECTIONS;
+    are_told(&bench, &Place::nginx(&bench), TROUBLES.into_iter().chain([portal]));
+}
+
 /// What a store is in is not there for a while.
 fn is_deleted(directory: &Path, a: &Person, state: &str, reason: &str) {
     let aside = directory.with_extension("aside");

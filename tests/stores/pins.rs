@@ -1,7 +1,7 @@
 //! What is always kept on a computer: it is there when the store is not, whatever else has to go, and follows what changes. The
 //! store is as far away as stores are, and goes away in either way: nobody is there, or somebody listens and says nothing.
 
-use crate::bench::{Bench, Random, sh, wait_until};
+use crate::bench::{Bench, Machine, Random, sh, wait_until};
 use crate::person::Person;
 use crate::s3::files;
 use holdall_servers::delay::{Delay, Link};
@@ -10,6 +10,9 @@ use holdall_servers::s3::{S3Server, url};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -274,6 +277,10 @@ fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
     let evicted = b.ok(&["evict", &kept]);
     assert!(evicted["bytes_freed"].as_u64().unwrap() >= expected, "{evicted}");
     assert_eq!(b.ok(&["drive", "status", "d"])["pinned_bytes"], 0);
+    // The folder that is the root is let go with the drive.
+    b.ok(&["pin", at(&b, "").trim_end_matches('/')]);
+    assert_eq!(b.ok(&["unpin", "--drive", "d"])[0]["path"], ".");
+    assert_eq!(b.ok(&["pins"]), serde_json::json!([]));
     b.ok(&["drive", "close", "d", "--wait"]);
 }
 
@@ -292,6 +299,13 @@ fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() 
     b.refused(&["unpin", "--drive", "d"], 3, "not_found");
     b.refused(&["pin", &kept, "--drive", "d"], 2, "usage");
 
+    // What is here of its end makes no beginning.
+    b.ok(&["evict", &large]);
+    let mut end = vec![0; LARGE_BYTES * 2 / 5];
+    File::open(&large).unwrap().read_exact_at(&mut end, (LARGE_BYTES * 3 / 5) as u64).unwrap();
+    let waited = b.ok(&["wait", &large, "--ready", "40%"]);
+    assert!(waited["ready_bytes"].as_u64().unwrap() >= LARGE_BYTES as u64 * 4 / 5, "{waited}");
+
     // Waiting: as much as was asked for, from the beginning, and no more.
     b.ok(&["evict", &large]);
     let waited = b.ok(&["wait", &large, "--ready", "40%"]);
@@ -302,6 +316,17 @@ fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() 
     world.proxy.plan(faults::from(0, Fault::Silence));
     let failure = b.refused(&["wait", &large, "--ready", "90%", "--timeout", "1s"], 1, "failed");
     assert!(failure["message"].as_str().unwrap().contains("72 MiB"), "{failure}");
+    // Nor does it wait on where somebody switches downloads off.
+    let machine = &b.machine;
+    let waited = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| machine.run(&["wait", &large]));
+        std::thread::sleep(Duration::from_secs(1));
+        b.ok(&["drive", "pause", "d"]);
+        waiting.join().unwrap()
+    });
+    let said = [waited.stdout, waited.stderr].concat();
+    assert!(String::from_utf8_lossy(&said).contains("paused by you"), "{}", String::from_utf8_lossy(&said));
+    b.ok(&["drive", "resume", "d"]);
     world.proxy.cut_all();
     world.cut();
     b.refused(&["wait", &large], 5, "offline");
@@ -322,6 +347,8 @@ fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() 
         assert!(message.contains("and may take 64 MiB"), "{failure}");
         assert!(failure["action"].as_str().unwrap().contains("holdall limits --cache"), "{failure}");
     }
+    // How far it is here is told all the same.
+    assert!(b.ok(&["pin", &large, "--status"])[0]["bytes"].as_u64() >= Some(LARGE_BYTES as u64));
     b.refused(&["wait", &large], 1, "full");
     b.ok(&["pin", &kept, "--wait"]);
 
@@ -362,7 +389,107 @@ fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() 
     std::fs::write(b.machine.state.join("drives/d/pins.json"), "{").unwrap();
     b.open();
     b.machine.status_when("told", |status| {
-        status["reason"].as_str().is_some_and(|reason| reason.contains("pin it again"))
+        status["reason"].as_str().is_some_and(|reason| reason.contains("choose it again"))
     });
+    b.ok(&["drive", "close", "d", "--wait"]);
+}
+
+/// Asks a service for what is in a folder of drive `d`.
+fn folder(machine: &Machine, path: &str) -> Value {
+    let mut stream = UnixStream::connect(machine.runtime.join("daemon.sock")).unwrap();
+    write!(stream, "GET /v1/drives/d/folder?path={path} HTTP/1.0\r\nHost: holdall\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn a_folder_whose_names_are_not_here_keeps_nobody_waiting_for_long_nor_those_who_ask_for_others() {
+    const NAMES: usize = 3000;
+    let world = World::new(NEAR, Fault::CutBeforeBody);
+    let a = &world.a;
+    a.open();
+    let far = a.machine.mountpoint().join("far");
+    std::fs::create_dir(&far).unwrap();
+    // Names and what belongs to them are more than whoever looks elsewhere has by the way.
+    for number in 0..NAMES {
+        std::fs::write(far.join(format!("{number:0>150}")), [7; 200]).unwrap();
+    }
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let b = Person::new(&world.bench, "b", &[("HOLDALL_NO_SURVEY", "1")]);
+    b.ok(&["drive", "add", "d", "--store", &world.url, "--credentials-file", &world.bench.text("ini")]);
+    b.open();
+    let near = b.machine.mountpoint().join("near");
+    std::fs::create_dir(&near).unwrap();
+    std::fs::write(near.join("file"), "near").unwrap();
+    assert_eq!(folder(&b.machine, "near")[0]["name"], "file");
+    world.cut();
+
+    // The time counts from the beginning on, also where nothing can be looked at.
+    let begun = Instant::now();
+    let failure = b.refused(&["wait", &at(&b, "far"), "--timeout", "2s"], 1, "failed");
+    assert!(failure["message"].as_str().unwrap().contains("After 2 s"), "{failure}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // Whoever looks into a folder that is here does not wait for that, nor for who looks into one that is not.
+    std::thread::scope(|scope| {
+        let machine = &b.machine;
+        let looking = scope.spawn(move || folder(machine, "far"));
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(folder(&b.machine, "near")[0]["name"], "file");
+        assert!(!looking.is_finished(), "nothing that was asked for had to wait");
+        let failure = looking.join().unwrap();
+        assert_eq!(failure["code"], "offline", "{failure}");
+        assert!(failure["message"].as_str().unwrap().contains("far"), "{failure}");
+    });
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    world.mend();
+    let mut listed = Value::Null;
+    wait_until("it can be looked into", || {
+        listed = folder(&b.machine, "far");
+        listed.is_array()
+    })
+    .unwrap_or_else(|()| panic!("{listed}"));
+    assert_eq!(listed.as_array().unwrap().len(), NAMES);
+    b.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn a_cache_that_is_too_small_for_what_a_closed_drive_always_keeps_is_refused_or_told() {
+    let world = World::new(NEAR, Fault::CutBeforeBody);
+    let b = world.other();
+    b.ok(&["pin", &at(&b, "large"), "--wait"]);
+    b.ok(&["drive", "close", "d", "--wait"]);
+    let failure = b.refused(&["limits", "--cache", "80M"], 2, "usage");
+    let (message, meaning) = (failure["message"].as_str().unwrap(), failure["consequence"].as_str().unwrap());
+    assert!(message.contains("The drive d needs") && meaning.contains("what is pinned"), "{failure}");
+    b.ok(&["limits", "--cache", "200M"]);
+    // Some less than there was is no harm, as long as it does.
+    b.ok(&["limits", "--cache", "150M"]);
+
+    // The disk has become full of other things, say.
+    b.ok(&["daemon", "stop"]);
+    let limits = b.machine.state.join("limits.json");
+    let mut known: Value = serde_json::from_slice(&std::fs::read(&limits).unwrap()).unwrap();
+    assert_eq!(known["cache"], 150 << 20);
+    known["cache"] = (64 << 20).into();
+    std::fs::write(&limits, serde_json::to_vec(&known).unwrap()).unwrap();
+    b.open();
+    let mut pins = Value::Null;
+    wait_until("it is told that it does not fit", || {
+        pins = b.ok(&["pins"]);
+        pins[0]["state"] == "Error"
+    })
+    .unwrap_or_else(|()| panic!("{pins}"));
+    assert_eq!(pins[0]["reason"], "it does not fit the cache", "{pins}");
+    // What was kept before is kept all the same.
+    assert_eq!(pins[0]["ready_bytes"], LARGE_BYTES, "{pins}");
+    b.machine.status_when("told with what to do", |status| {
+        let says = |text: &Value, what: &str| text.as_str().is_some_and(|text| text.contains(what));
+        says(&status["reason"], "do not fit the cache")
+            && says(&status["advice"]["action"], "holdall limits --cache")
+    });
+    b.ok(&["limits", "--cache", "auto"]);
+    ready(&b, 1, LARGE_BYTES);
+    b.machine.status_when("told no more", |status| status["reason"].is_null());
     b.ok(&["drive", "close", "d", "--wait"]);
 }

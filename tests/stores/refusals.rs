@@ -8,6 +8,7 @@ use crate::s3;
 use holdall_servers::dav::{self, DavServer, PASSWORD, SignIn};
 use holdall_servers::s3::{KEEPER, READER, S3Server};
 use holdall_servers::tls::Authority;
+use holdall_servers::unconditional::Unconditional;
 use std::fs;
 use std::net::TcpListener;
 
@@ -28,6 +29,16 @@ impl Little {
         let server = S3Server::start_with_users();
         let (url, all) = (server.url("d"), holdall_servers::s3::credentials());
         let place = Place::with_credentials(bench, &url, "swap", &all, Box::new(server));
+        Self::new(bench, place, &user.credentials())
+    }
+
+    /// The same in a bucket whose conditions nobody heeds.
+    fn of_weak_bucket(bench: &Bench, user: &holdall_servers::s3::User) -> Self {
+        let server = S3Server::start_with_users();
+        let weak = Unconditional::start(server.address());
+        let (url, all) =
+            (holdall_servers::s3::url("http", weak.address(), "d"), holdall_servers::s3::credentials());
+        let place = Place::with_credentials(bench, &url, "none", &all, Box::new((weak, server)));
         Self::new(bench, place, &user.credentials())
     }
 
@@ -96,6 +107,12 @@ fn who_may_only_read_looks(bench: &Bench, little: &Little) {
 fn who_may_only_read_a_bucket_opens_the_drive_to_look_at_it() {
     let bench = Bench::new();
     who_may_only_read_looks(&bench, &Little::of_bucket(&bench, &READER));
+}
+
+#[test]
+fn who_may_only_read_a_bucket_without_conditions_opens_the_drive_to_look_at_it() {
+    let bench = Bench::new();
+    who_may_only_read_looks(&bench, &Little::of_weak_bucket(&bench, &READER));
 }
 
 #[test]

@@ -202,6 +202,109 @@ fn a_store_that_was_away_at_the_promotion_is_told_once_it_is_back() {
 }
 
 #[test]
+fn a_drive_that_another_computer_has_moved_to_its_replica_is_not_moved_to_a_second_one_too() {
+    let bench = Bench::new();
+    let (first, second, a) = with_replica(&bench);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let b = Person::new(&bench, "b", &[]);
+    let third = format!("file://{}", bench.text("third"));
+    b.ok(&["drive", "add", "d", "--store", &first]);
+    b.ok(&["drive", "replica", "add", "d", &third]);
+    b.ok(&["drive", "replica", "promote", "d", &third, "--yes"]);
+    let failure = a.refused(&["drive", "replica", "promote", "d", &second, "--yes"], 3, "gone");
+    assert!(failure["message"].as_str().unwrap().contains(&third), "{failure}");
+    b.open();
+    assert_eq!(read(&b, "note"), b"1");
+    b.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn a_replica_that_the_drive_has_left_again_is_not_promoted_by_who_knows_it_from_before() {
+    let bench = Bench::new();
+    let (first, second, a) = with_replica(&bench);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let b = Person::new(&bench, "b", &[]);
+    let third = format!("file://{}", bench.text("third"));
+    b.ok(&["drive", "add", "d", "--store", &first]);
+    b.ok(&["drive", "replica", "add", "d", &second]);
+    b.ok(&["drive", "replica", "promote", "d", &second, "--yes"]);
+    b.open();
+    save(&b, "note", b"2");
+    b.ok(&["drive", "replica", "add", "d", &third]);
+    b.ok(&["drive", "close", "d", "--wait"]);
+    b.ok(&["drive", "replica", "promote", "d", &third, "--yes"]);
+
+    let head = || {
+        let head = std::fs::read_dir(bench.path("second/head")).unwrap().next().unwrap().unwrap();
+        std::fs::read(head.path()).unwrap()
+    };
+    let before = head();
+    let failure = a.refused(&["drive", "replica", "promote", "d", &second, "--yes"], 3, "gone");
+    assert!(failure["message"].as_str().unwrap().contains(&third), "{failure}");
+    assert_eq!(head(), before, "it stays as it is");
+    b.open();
+    assert_eq!(read(&b, "note"), b"2");
+    b.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn what_waits_to_be_uploaded_while_a_promotion_is_cut_off_goes_on_in_the_replica_and_is_no_fork() {
+    let bench = Bench::new();
+    let (_first, second, a) = with_replica(&bench);
+    up_to_date(&a);
+    a.ok(&["drive", "pause", "d"]);
+    save(&a, "only here", b"2");
+    a.ok(&["drive", "close", "d"]);
+    // No HEAD can be put there, as far as it comes.
+    let head = bench.path("second/head");
+    let _ = std::fs::remove_dir(&head);
+    std::os::unix::fs::symlink("nowhere", &head).unwrap();
+    let promote = ["drive", "replica", "promote", "d", &second, "--yes"];
+    a.refused(&promote, 5, "offline");
+    a.ok(&["drive", "resume", "d"]);
+    // The next service begins with uploading what waits.
+    a.ok(&["daemon", "stop"]);
+    let at = a.machine.mountpoint().display().to_string();
+    let failure = a.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 1, "state");
+    assert!(failure["action"].as_str().unwrap().contains(&second), "{failure}");
+    a.refused(&["drive", "sync", "d"], 1, "state");
+    assert_eq!(a.ok(&["drive", "forks", "d"]), serde_json::json!([]));
+    std::fs::remove_file(&head).unwrap();
+    let promoted = a.ok(&promote);
+    assert_eq!(promoted["lost_versions"], false, "{promoted}");
+    a.open();
+    assert_eq!((read(&a, "note"), read(&a, "only here")), (b"1".to_vec(), b"2".to_vec()));
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "forks", "d"]), serde_json::json!([]));
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+}
+
+#[test]
+fn a_promotion_that_was_done_before_is_judged_by_what_the_drive_has_become_since() {
+    let bench = Bench::new();
+    let (_first, second, a) = with_replica(&bench);
+    up_to_date(&a);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let config = a.machine.state.join("drives/d/config.json");
+    let before = std::fs::read(&config).unwrap();
+    let promote = ["drive", "replica", "promote", "d", &second, "--yes"];
+    a.ok(&promote);
+    a.open();
+    save(&a, "note", b"2");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    // The disk has lost that it was.
+    a.ok(&["daemon", "stop"]);
+    std::fs::write(&config, before).unwrap();
+    let promoted = a.ok(&promote);
+    assert_eq!(promoted["lost_versions"], false, "{promoted}");
+    a.ok(&["drive", "remove", "d", "--yes"]);
+    a.ok(&["drive", "add", "d", "--store", &second]);
+    a.open();
+    assert_eq!(read(&a, "note"), b"2");
+    a.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
 fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_open() {
     let bench = Bench::new();
     let server = S3Server::start();
@@ -211,7 +314,8 @@ fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_o
     let store = format!("file://{}", bench.text("store"));
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
     a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
-    a.ok(&["drive", "replica", "add", "d", &replica]);
+    let added = a.ok(&["drive", "replica", "add", "d", &replica]);
+    let told_as = added["store"].as_str().unwrap();
     a.ok(&["store", "logout", &replica]);
     a.open();
     save(&a, "note", b"1");
@@ -220,8 +324,17 @@ fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_o
         let replica = &status["replicas"][0];
         replica["state"] == "trouble" && replica["reason"].as_str().unwrap().contains("no credentials")
     });
+    let is_told = |what: &str, why: &str| {
+        let rows = a.ok(&["activity"]);
+        let mut told = rows.as_array().unwrap().iter().map(|row| row["message"].as_str().unwrap());
+        told.any(|told| told.starts_with(what) && told.contains(why))
+    };
+    let waits = format!("The replica at {told_as} waits for what is new. ");
+    wait_until("it is told", || is_told(&waits, "no credentials")).unwrap();
     a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
     up_to_date(&a);
+    let back = format!("The replica at {told_as} is back.");
+    wait_until("so is that it is back", || is_told(&back, "")).unwrap();
     a.ok(&["drive", "close", "d", "--wait"]);
 }
 
@@ -250,7 +363,12 @@ fn of_two_replicas_one_takes_the_stores_place_although_the_other_was_left_in_mid
     assert_eq!(status["replicas"].as_array().unwrap().len(), 2, "{status}");
 
     // One of them goes in the middle of a copy: a segment is there, and the root that names it is not.
-    way.plan(faults::first(u64::MAX, Fault::CutAfterBody, |asked| asked.target.contains("/root/")));
+    let mut moved = 0;
+    way.plan(Box::new(move |asked| {
+        let is_gone = moved > 0 && asked.changes();
+        moved += u32::from(asked.method == "MOVE");
+        is_gone.then_some(Fault::CutBeforeBody)
+    }));
     save(&a, "more", &vec![9; 3 << 20]);
     a.ok(&["drive", "sync", "d"]);
     let status = a.machine.status_when("one copy is stuck and one is complete", |status| {

@@ -5,7 +5,11 @@ use crate::person::Person;
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{ACCESS_KEY, S3Server, SECRET_KEY, credentials, url};
 use holdall_servers::unconditional::Unconditional;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 const WRONG_KEY: &str = "battery-staple-horse-correct";
 const PASSPHRASE: &str = "tangerine paperclip";
@@ -139,10 +143,10 @@ fn a_revoked_key_holds_up_uploads_until_the_next_login_and_nothing_is_lost() {
     std::fs::write(&note, "kept").unwrap();
     let syncing = a.machine.begin(&["drive", "sync", "d"]);
     let status = a.machine.status_when("refused", |status| status["state"] == "Needs attention");
-    let reason = status["reason"].as_str().unwrap();
+    let (reason, action) = (status["reason"].as_str().unwrap(), status["advice"]["action"].as_str().unwrap());
     assert!(
-        reason.contains("does not know the access key") && reason.contains("holdall store login"),
-        "{reason}"
+        reason.contains("does not know the access key") && action.contains("holdall store login"),
+        "{status}"
     );
     assert!(status["unpushed_bytes"].as_u64().unwrap() > 0);
     // A key that is no better is not taken.
@@ -199,7 +203,8 @@ fn a_secret_that_is_wrong_is_told_as_that_and_not_as_one_that_may_nothing() {
         let reason = status["reason"].as_str().unwrap();
         assert!(reason.starts_with("the store refuses the credentials: "), "{reason}");
         assert!(reason.contains("what is here is safe"), "{reason}");
-        assert!(reason.contains("run holdall store login 's3://"), "{reason}");
+        let action = status["advice"]["action"].as_str().unwrap();
+        assert!(action.starts_with("run holdall store login 's3://"), "{action}");
         proxy.plan(faults::none());
         a.ok(&["store", "login", &url, "--credentials-file", &bench.text("ini")]);
         syncing.ok();
@@ -242,6 +247,48 @@ fn credentials_that_may_only_read_open_a_drive_to_look_at() {
     a.assert_discreet(&[SECRET_KEY]);
 }
 
+/// How many segments there are in a bucket.
+fn segments(server: &S3Server) -> usize {
+    fn files(directory: &Path) -> usize {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+    }
+    files(&server.bucket().join("d/seg"))
+}
+
+#[test]
+fn what_waits_for_a_store_that_has_lost_its_conditions_goes_on_waiting() {
+    let bench = Bench::new();
+    let (server, _proxy, _url, a) = with_drive(&bench);
+    a.open();
+    a.ok(&["drive", "close", "d", "--wait"]);
+    let weak = Unconditional::start(server.address());
+    weak.heed(true);
+    let b = Person::new(&bench, "b", &[]);
+    let url = url("http", weak.address(), "d");
+    b.ok(&["drive", "add", "d", "--store", &url, "--credentials-file", &bench.text("ini")]);
+    b.open();
+    b.ok(&["drive", "pause", "d"]);
+    std::fs::write(b.machine.mountpoint().join("note"), "waits").unwrap();
+    b.ok(&["drive", "close", "d"]);
+    b.ok(&["daemon", "stop"]);
+    let before = segments(&server);
+    weak.heed(false);
+    // The next service tries it anew.
+    b.ok(&["drive", "resume", "d"]);
+    let refused =
+        b.machine.status_when("refused", |status| status["reason"].to_string().contains("compare and swap"));
+    assert_eq!(refused["state"], "Needs attention", "{refused}");
+    b.refused(&["drive", "sync", "d"], 1, "weak_store");
+    assert_eq!(segments(&server), before, "nothing is uploaded to it");
+    weak.heed(true);
+    b.open();
+    assert_eq!(std::fs::read(b.machine.mountpoint().join("note")).unwrap(), b"waits");
+    b.ok(&["drive", "close", "d", "--wait"]);
+    assert!(segments(&server) > before);
+    assert_eq!(b.ok(&["drive", "check", "d"])["ok"], true);
+}
+
 #[test]
 fn a_store_without_conditions_is_for_one_device_at_a_time_and_a_drive_that_swaps_is_not_written_there() {
     let bench = Bench::new();
@@ -279,4 +326,29 @@ fn a_store_without_conditions_is_for_one_device_at_a_time_and_a_drive_that_swaps
     a.open();
     a.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+
+    // Nor does it move there by way of a replica, unless a person accepts that.
+    let replica = url("http", weak.address(), "second");
+    let store = a.ok(&["drive", "status", "d"])["store"].clone();
+    a.ok(&["drive", "replica", "add", "d", &replica]);
+    let refused = ask(&a, "/v1/drives/d/replicas/promote", &json!({"store": replica}));
+    assert!(refused.contains("weak_store") && refused.contains("one computer at a time"), "{refused}");
+    assert_eq!(a.ok(&["drive", "status", "d"])["store"], store);
+    a.ok(&["drive", "replica", "promote", "d", &replica, "--yes"]);
+    assert_eq!(a.ok(&["drive", "status", "d"])["store_mode"], "none");
+}
+
+/// What the service answers to whoever asks it as the command line does.
+pub fn ask(person: &Person, path: &str, body: &Value) -> String {
+    let (mut stream, body) =
+        (UnixStream::connect(person.machine.runtime.join("daemon.sock")).unwrap(), body.to_string());
+    let len = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: holdall\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

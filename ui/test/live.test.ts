@@ -22,7 +22,7 @@ describe('what the daemon says of all drives', () => {
     const [a] = live.overview?.drives ?? [];
     expect(live.drawn).toBe(1);
     for (let unsent = 1; unsent <= 10; unsent += 1) backend.tell(overview(card('a'), card('b', unsent)));
-    vi.advanceTimersByTime(250);
+    vi.advanceTimersByTime(260);
     expect(live.drawn).toBe(2);
     expect(live.card('b')?.unsent_bytes).toBe(10);
     expect(live.card('a')).toBe(a);

@@ -167,7 +167,15 @@ describe('what did not change', () => {
 });
 
 const map = (cells: string): ChunkMap => {
-  const names = { '.': 'absent', c: 'cached', p: 'pinned', d: 'dirty', u: 'uploading', f: 'failed' } as const;
+  const names = {
+    '.': 'absent',
+    c: 'cached',
+    p: 'pinned',
+    d: 'dirty',
+    u: 'uploading',
+    f: 'failed',
+    e: 'empty',
+  } as const;
   return { cell_bytes: 65536, cells: [...cells].map((cell) => names[cell as keyof typeof names]) } as ChunkMap;
 };
 
@@ -190,8 +198,8 @@ describe('the chunk map', () => {
   });
 
   it('adds up', () => {
-    const sums = Object.fromEntries(totals(map('..ccppd')).map(({ state, cells }) => [state, cells]));
-    expect(sums).toEqual({ failed: 0, dirty: 1, uploading: 0, pinned: 2, cached: 2, absent: 2 });
+    const sums = Object.fromEntries(totals(map('..ccppde')).map(({ state, cells }) => [state, cells]));
+    expect(sums).toEqual({ failed: 0, dirty: 1, uploading: 0, pinned: 2, cached: 2, absent: 2, empty: 1 });
     expect(runs(map('..cc.'))).toEqual([
       { state: 'absent', from: 0, cells: 2 },
       { state: 'cached', from: 2, cells: 2 },
@@ -315,11 +323,14 @@ describe('the legend of the map', () => {
     const cache = { dirty_bytes: 4, pinned_bytes: 8, metadata_bytes: 5, evictable_bytes: 11 };
     const drive = { size_bytes: 640, cached_bytes: 28, unpushed_bytes: 4, cache } as DriveStatus;
     const told = Object.fromEntries(totals(map).map((total) => [total.state, totalBytes(total, map, drive)]));
-    expect(told).toEqual({ failed: 0, dirty: 4, uploading: 0, pinned: 8, cached: 16, absent: 612 });
+    expect(told).toEqual({ failed: 0, dirty: 4, uploading: 0, pinned: 8, cached: 16, absent: 612, empty: 0 });
     // What files take is less than the drive.
     const absent = { state: 'absent', cells: 1 } as const;
     expect(totalBytes(absent, map, { ...drive, used_bytes: 40 })).toBe(12);
     expect(totalBytes(absent, map, { ...drive, used_bytes: 20 })).toBe(0);
+    // Nothing else tells of these.
+    expect(totalBytes({ state: 'empty', cells: 2 }, map, drive)).toBe(256);
+    expect(totalBytes({ state: 'failed', cells: 2 }, map, { ...drive, unpushed_bytes: 0 })).toBe(256);
     // What is here adds up to what is on this computer.
     expect(4 + 8 + 16).toBe(drive.cached_bytes);
   });

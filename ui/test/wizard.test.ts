@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { emptyDraft, load, nothingTyped, save, validName, type Draft } from '../src/lib/draft';
 import { Memory } from './setup';
-import { credentials, sameLogin, storeName, storeUrl } from '../src/lib/store-url';
+import { credentials, inTheClear, sameLogin, storeName, storeUrl } from '../src/lib/store-url';
 
 const draft = (changes: Partial<Draft>): Draft => ({ ...emptyDraft(), ...changes });
 
@@ -43,6 +43,41 @@ describe('the address of a store', () => {
     ]) {
       expect(storeUrl(draft(missing))).toBeUndefined();
     }
+  });
+});
+
+describe('a user in an address', () => {
+  it('is wrong, and goes into no draft', () => {
+    for (const address of ['https://me:secret@h/dav', 'secret@h', ' http://secret@h:80/']) {
+      expect(storeUrl(draft({ kind: 'dav', address })), address).toBeUndefined();
+      let kept = '';
+      save({ setItem: (_, text) => (kept = text) }, draft({ kind: 'dav', address, user: 'me@example.org' }));
+      expect(kept).toContain('me@example.org');
+      expect(kept).not.toContain('secret');
+    }
+    expect(storeUrl(draft({ kind: 'dav', address: 'https://h/files/me@work/' }))).toBe('https://h/files/me@work/');
+  });
+});
+
+describe('an address', () => {
+  it('is warned of where what is sent there can be read on the way', () => {
+    for (const clear of [
+      'http://nas.example',
+      ' HTTP://10.0.0.2:9000/b',
+      'http://localhost.example',
+      'http://127.evil.example',
+    ])
+      expect(inTheClear(clear), clear).toBe(true);
+    for (const well of [
+      '',
+      'http://',
+      'nas.example',
+      'https://h',
+      'http://localhost:9000',
+      'http://127.0.0.1/dav',
+      'http://[::1]:80',
+    ])
+      expect(inTheClear(well), well).toBe(false);
   });
 });
 

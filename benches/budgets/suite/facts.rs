@@ -53,6 +53,8 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         ("tree_directories", plan.tree_directories as u64),
         ("film_seconds", plan.film_seconds),
         ("database_rows", plan.database_rows),
+        ("hot_bytes", plan.hot_bytes),
+        ("scanned_bytes", plan.scanned_bytes),
     ];
     let cold = plan.cold_bytes.iter().map(|(mbit, bytes)| (format!("cold_{mbit}_mbit_bytes"), *bytes));
     Ok(Run {

@@ -96,6 +96,29 @@ impl Computer {
         self.run(&["status", "d"])
     }
 
+    /// Has `path` on the drive always kept here, and waits until all of it is.
+    pub fn pin(&self, path: &Path) -> Result<(), Failure> {
+        let path = path.display().to_string();
+        done(self.holdall().args(["pin", &path, "--wait"])).map(drop)
+    }
+
+    /// Once all of its only pin is here: how many files that are.
+    pub fn pinned_files(&self) -> Result<Option<u64>, Failure> {
+        let pin = done(self.holdall().args(["pins", "d", "--json"]))?[0].clone();
+        let [ready, total] = ["files_ready", "files_total"].map(|field| pin[field].as_u64());
+        Ok(total.filter(|_| ready == total && pin["state"] == "Always keep"))
+    }
+
+    /// Frees what may be freed of what is here of the drive.
+    pub fn evict(&self) -> Result<(), Failure> {
+        done(self.holdall().args(["evict", "--drive", "d"])).map(drop)
+    }
+
+    /// Lets its cache have so much.
+    pub fn limit_cache(&self, bytes: u64) -> Result<(), Failure> {
+        done(self.holdall().args(["limits", "--cache", &format!("{}M", bytes >> 20)])).map(drop)
+    }
+
     /// Resident memory of the daemon, in MiB.
     pub fn resident_mebibytes(&self) -> Result<f64, Failure> {
         let pid = self.status()?["daemon_pid"].as_u64().ok_or("the daemon does not tell its process")?;
@@ -120,12 +143,7 @@ impl Computer {
     }
 
     fn run(&self, arguments: &[&str]) -> Result<Value, Failure> {
-        let output = self.command(arguments).output()?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("holdall drive {arguments:?}: {said}").into());
-        }
-        Ok(serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+        done(&mut self.command(arguments))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -146,6 +164,16 @@ impl Computer {
         command.envs(self.variables.iter().copied());
         command
     }
+}
+
+/// What a command says where that is JSON.
+fn done(command: &mut Command) -> Result<Value, Failure> {
+    let output = command.output()?;
+    if !output.status.success() {
+        let arguments: Vec<_> = command.get_args().collect();
+        return Err(format!("holdall {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
 }
 
 impl Drop for Computer {

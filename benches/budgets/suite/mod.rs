@@ -11,6 +11,7 @@ pub mod fio;
 pub mod holdall;
 pub mod links;
 pub mod nbd;
+pub mod offline;
 pub mod opening;
 pub mod peers;
 pub mod pull;
@@ -60,6 +61,10 @@ pub struct Plan {
     pub film_seconds: u64,
     /// Rows of the database that is asked; 1.1 million are 500 MB.
     pub database_rows: u64,
+    /// What is read again and again ...
+    pub hot_bytes: u64,
+    /// ... while so much is read once.
+    pub scanned_bytes: u64,
 }
 
 impl Plan {
@@ -81,6 +86,8 @@ impl Plan {
             tree_directories: 2000,
             film_seconds: 60,
             database_rows: 1_100_000,
+            hot_bytes: 48 << 20,
+            scanned_bytes: 1 << 30,
         }
     }
 
@@ -102,6 +109,8 @@ impl Plan {
             tree_directories: 4,
             film_seconds: 2,
             database_rows: 2000,
+            hot_bytes: 1 << 20,
+            scanned_bytes: 2 << 20,
         }
     }
 }
@@ -109,7 +118,7 @@ impl Plan {
 /// A group of rows that share a set-up.
 type Group = fn(&Plan, &Path) -> Result<Vec<Row>, Failure>;
 
-const GROUPS: [(&str, Group); 7] = [
+const GROUPS: [(&str, Group); 8] = [
     ("nbd", nbd::measure),
     ("attached", attached::measure),
     ("remote", remote::measure),
@@ -117,6 +126,7 @@ const GROUPS: [(&str, Group); 7] = [
     ("requests", requests::measure),
     ("links", links::measure),
     ("pull", pull::measure),
+    ("offline", offline::measure),
 ];
 
 /// Measures every group, or those that are named, in a fresh directory inside `dir`.

@@ -47,6 +47,10 @@ const FILM_PEERS: &str = "The same beside rclone mount and s3fs (less is better)
 const QUERY_BYTES: &str = "20 point queries in a cold SQLite database of 500 MB on S3: bytes of objects for each byte of the pages touched";
 const QUERY_PEERS: &str =
     "The same beside rclone mount and s3fs: time, and bytes over the link (less is better)";
+const AWAY: &str = "A drive on S3 without its store, and once it is back";
+const KEPT: &str = "Without its store, 32 pinned files: all else was evicted, then one more added, and one rewritten by another computer (beside all there are)";
+const AWAY_BESIDE: &str = "Without its store, beside the same drive with it";
+const SCAN: &str = "A hot set of 48 MiB, read over some seconds, in a cache of 256 MiB while 1 GiB is read beside it: local reads of 100, beside before";
 const SAVED_BACKER: &str =
     "random 4 KiB write + fsync, beside s3backer, whose fsync does not wait for the store or a disk";
 
@@ -185,4 +189,16 @@ pub const ROWS: &[Spec] = &[
     row(QUERY_PEERS, "query-bytes-free-50-s3fs", "bytes, no limit, 50 ms, s3fs", "", Bar::Shown),
     row(QUERY_PEERS, "query-bytes-100-20-s3fs", "bytes, 100 Mbit/s, 20 ms, s3fs", "", Bar::Shown),
     row(QUERY_PEERS, "query-bytes-100-50-s3fs", "bytes, 100 Mbit/s, 50 ms, s3fs", "", Bar::Shown),
+    row(KEPT, "offline-pinned-20", "files that read whole, 20 ms", "files", Bar::OfPeer(1.0)),
+    row(KEPT, "offline-pinned-50", "files that read whole, 50 ms", "files", Bar::OfPeer(1.0)),
+    row(AWAY_BESIDE, "offline-find-20", "`find -ls` of 50,000 files, 20 ms", "names/s", Bar::OfPeer(0.9)),
+    row(AWAY_BESIDE, "offline-save-20", "random 4 KiB write + fsync, 20 ms", "IOPS", Bar::OfPeer(0.95)),
+    row(AWAY_BESIDE, "offline-find-50", "`find -ls` of 50,000 files, 50 ms", "names/s", Bar::OfPeer(0.9)),
+    row(AWAY_BESIDE, "offline-save-50", "random 4 KiB write + fsync, 50 ms", "IOPS", Bar::OfPeer(0.95)),
+    row(AWAY, "offline-error-20", "until who reads what is not here is told, 20 ms", "s", Bar::AtMost(65.0)),
+    row(AWAY, "offline-pushed-20", "until all that was written is sent, 20 ms", "s", Bar::AtMost(60.0)),
+    row(AWAY, "offline-error-50", "until who reads what is not here is told, 50 ms", "s", Bar::AtMost(65.0)),
+    row(AWAY, "offline-pushed-50", "until all that was written is sent, 50 ms", "s", Bar::AtMost(60.0)),
+    row(SCAN, "scan-hits-20", "at 20 ms", "", Bar::OfPeer(0.9)),
+    row(SCAN, "scan-hits-50", "at 50 ms", "", Bar::OfPeer(0.9)),
 ];

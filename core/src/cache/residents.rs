@@ -139,6 +139,11 @@ impl Residents {
         self.pinned.any(blocks)
     }
 
+    /// Which of the blocks are always kept on this device.
+    pub fn pinned_runs(&self, blocks: BlockRange) -> Vec<BlockRange> {
+        self.pinned.runs(blocks).collect()
+    }
+
     /// Whether all of the blocks are always kept on this device.
     pub fn are_all_pinned(&self, blocks: BlockRange) -> bool {
         self.pinned.all(blocks)

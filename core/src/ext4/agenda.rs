@@ -21,8 +21,8 @@ pub struct Agenda {
     to_read: RunMap<Mark>,
     /// Metadata that was found since it was last told.
     found: RunMap<Kind>,
-    /// Structures that were not believed.
-    pub doubts: u64,
+    /// Whether something of what is just being learnt from is not believed.
+    doubts: bool,
     /// Whether something was left out because a limit was reached.
     pub is_full: bool,
 }
@@ -63,9 +63,14 @@ impl Agenda {
         std::mem::take(&mut self.found).iter().map(|(range, kind)| (range, *kind)).collect()
     }
 
-    /// Something was not believed.
+    /// Something is not believed.
     pub fn doubt(&mut self) {
-        self.doubts += 1;
+        self.doubts = true;
+    }
+
+    /// Whether something was not believed since this was last asked.
+    pub fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.doubts)
     }
 }
 

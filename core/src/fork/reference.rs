@@ -13,17 +13,19 @@ use crate::store::{Store, StoreError, When, immutable};
 use crate::volume::Fork;
 use uuid::Uuid;
 
-/// Puts the ref of a fork that is to begin with the version `root`. It is taken away only where that version is not kept any
-/// more, and so never will be again: a delete of an earlier try that comes late takes away nothing that a later one
-/// relies on.
+/// Puts the ref of a fork that is to begin with the version `root`, which the drive `keeper` keeps. It is taken away only where that drive
+/// does not keep the version any more, and so never will again: a delete of an earlier try that comes late takes away nothing that a later
+/// one relies on. So the name follows from the keeper, too.
 pub(super) async fn hold(
     objects: &Objects,
     fork: &Fork,
-    root: ObjectId,
+    (keeper, root): (Uuid, ObjectId),
     device: &Device,
 ) -> Result<String, ForkError> {
     let store = objects.store().as_ref();
-    let name = format!("{}{:032x}", references_of(fork.drive), root.unique);
+    let is_of_itself = keeper == fork.of;
+    let unique = root.unique ^ if is_of_itself { 0 } else { keeper.as_u128() };
+    let name = format!("{}{unique:032x}", references_of(fork.drive));
     let reference = Reference::new(fork.of, root, ReferenceKind::Fork, device, fork.made_ms);
     let body = reference.encode();
     match store.put(&name, body.clone(), When::Absent).await {
@@ -31,9 +33,18 @@ pub(super) async fn hold(
         Err(StoreError::Precondition { .. }) => drop(immutable::holds(store, &name, &body).await?),
         put => drop(put?),
     }
-    match drive::is_kept(objects, fork.of, root).await {
-        Ok(true) => return Ok(name),
-        Ok(false) | Err(DriveError::Removed) => {}
+    let now = match is_of_itself {
+        true => drive::last_here(objects, keeper).await,
+        // Of a fork that has moved to another store nothing is kept in this one; and when a drive is removed it is looked only once what
+        // others need.
+        false => match drive::last_here(objects, fork.of).await {
+            Ok(_) => drive::current(objects, keeper).await,
+            gone => gone,
+        },
+    };
+    match now {
+        Ok((head, _, now)) if drive::keeps(&head, &now, root) => return Ok(name),
+        Ok(_) | Err(DriveError::Removed | DriveError::Moved { .. }) => {}
         Err(error) => return Err(super::no_version(error)),
     }
     store.delete(&name).await?;

@@ -52,6 +52,11 @@ impl Journal {
         self.appender.lock().reserve_open = true;
         self.room.notify_waiters();
     }
+
+    /// Keeps that space again for the next time. What is in it stays until it is freed, and nothing is added before.
+    pub fn close_reserve(&self) {
+        self.appender.lock().reserve_open = false;
+    }
 }
 
 impl Writer<'_> {

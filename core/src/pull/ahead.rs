@@ -7,8 +7,10 @@ use super::streams::{Part, Space, Streams};
 use super::strides::Strides;
 use crate::ext4::{InodeNumber, Walk};
 use crate::units::BlockRange;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How readers go on.
 #[derive(Default)]
@@ -42,7 +44,7 @@ impl Puller {
                 }
                 None => (Space { file: None, end: drive.end }, blocks),
             };
-            let step = streams.read(space, part, missed, most);
+            let step = streams.read(space, part, missed, most, Instant::now().into_std());
             let mut absent = Vec::new();
             if let Some(want) = step.want {
                 absent = on_drive(&files, want).into_iter().flat_map(|run| self.missing(run)).collect();
@@ -62,10 +64,21 @@ impl Puller {
         }
         {
             let mut queue = self.queue.lock();
-            no_more.into_iter().for_each(|range| queue.want_no_more(range));
+            for range in no_more {
+                queue.want_no_more(range);
+            }
             absent.into_iter().for_each(|run| queue.want(Class::ReadAhead, run));
         }
         self.pump();
+    }
+
+    /// What waits for readers that have stopped is not pulled.
+    pub(super) fn leave_idle(&self) {
+        let Some(files) = self.files.try_read() else { return };
+        self.patterns.lock().streams.leave_idle(Instant::now().into_std(), |part| {
+            let mut queue = self.queue.lock();
+            on_drive(&files, part).into_iter().fold(false, |any, run| queue.want_no_more(run) | any)
+        });
     }
 
     /// Blocks ahead of a stream that are of use, and do not push what others read out of a small cache.
@@ -74,6 +87,16 @@ impl Puller {
         const AHEAD_SHARE: u64 = 16;
         let room = self.room.limit() / AHEAD_SHARE / crate::units::BLOCK_BYTES;
         self.queue.lock().blocks_ahead().min(room)
+    }
+}
+
+/// Leaves readers that have stopped, also while nothing is pulled whose end would be looked at.
+pub(super) async fn leave_idle_readers(puller: Weak<Puller>) {
+    const LOOK_EVERY: Duration = Duration::from_secs(5);
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(puller) = puller.upgrade() else { return };
+        puller.leave_idle();
     }
 }
 

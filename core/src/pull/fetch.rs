@@ -63,7 +63,9 @@ impl Puller {
             false => (None, frames, Vec::new()),
         };
         let fetches: Vec<_> = requests(frames).into_iter().map(|frames| self.fetch(frames, sink)).collect();
-        let fetched = futures_util::stream::iter(fetches).buffer_unordered(REQUESTS).try_collect().await;
+        let fetches = futures_util::stream::iter(fetches).buffer_unordered(REQUESTS);
+        let fetched: Result<Vec<_>, PullError> = fetches.try_collect().await;
+        let fetched = fetched.and_then(|lost| lost.into_iter().flatten().next().map_or(Ok(()), Err));
         // Before others are waited for: they may wait for these.
         drop(flight);
         let waited = Waited(!theirs.is_empty());
@@ -71,10 +73,29 @@ impl Puller {
         fetched.map(|()| waited)
     }
 
-    /// Fetches frames that lie side by side in one segment, in one ranged request.
-    async fn fetch(&self, frames: Vec<Frame>, sink: &impl Sink) -> Result<(), PullError> {
+    /// Fetches frames that lie side by side in one segment, in one ranged request. What of them is damaged keeps nothing else from coming:
+    /// that is what the answer holds, and whatever may come if it is asked for again is an error.
+    async fn fetch(&self, frames: Vec<Frame>, sink: &impl Sink) -> Result<Option<PullError>, PullError> {
+        let lost = match self.fetch_at_once(&frames, sink).await {
+            Ok(()) => return Ok(None),
+            Err(PullError::Read(error)) if !error.is_transient() && !error.is_missing() => error.into(),
+            Err(error) => return Err(error),
+        };
+        if let [_] = *frames {
+            return Ok(Some(lost));
+        }
+        for frame in frames {
+            match self.fetch_at_once(&[frame], sink).await {
+                Err(PullError::Read(error)) if error.is_transient() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(Some(lost))
+    }
+
+    async fn fetch_at_once(&self, frames: &[Frame], sink: &impl Sink) -> Result<(), PullError> {
         let objects = self.map.objects();
-        let range = extent(&frames);
+        let range = extent(frames);
         let name = frames[0].segment.name(crate::format::id::ObjectKind::Segment);
         let open = |body: &[u8]| {
             let open = |frame: &Frame| {

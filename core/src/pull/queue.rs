@@ -26,13 +26,10 @@ pub enum Class {
     ReadAhead,
     /// What the last mounts read first.
     Trace,
-    /// The rest of the drive.
-    Rest,
 }
 
-const CLASSES: usize = 6;
-const BACKGROUND: [Class; CLASSES - 1] =
-    [Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace, Class::Rest];
+const CLASSES: usize = 5;
+const BACKGROUND: [Class; CLASSES - 1] = [Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace];
 /// Background pulls that may begin before one of a less urgent class.
 const PASSED_MOST: u32 = 8;
 /// Readers' jobs in flight: more would only queue in the network.
@@ -48,7 +45,7 @@ const READ_AHEAD_JOBS_MAX: usize = 1024;
 /// Ahead of a stream that runs: 4 MiB, and more where the link carries more in the time that an answer takes.
 const AHEAD_BYTES_MIN: u64 = 4 << 20;
 const AHEAD_BYTES_MAX: u64 = 32 << 20;
-/// Errors kept for the readers that wait for them.
+/// Errors kept for those who wait.
 const ERRORS_MAX: usize = 256;
 
 /// One pull.
@@ -87,10 +84,8 @@ pub struct Queue {
     background_jobs: usize,
     background_blocks: u64,
     background_off: bool,
-    /// Pulls that failed, ever, by class.
-    failures: [u64; CLASSES],
     window: Window,
-    errors: VecDeque<(BlockRange, PullError)>,
+    errors: VecDeque<(Class, BlockRange, PullError)>,
 }
 
 impl Run for () {
@@ -167,9 +162,12 @@ impl Queue {
         }
     }
 
-    /// Wants no more ahead of a stream that is over. What is under way ends.
-    pub fn want_no_more(&mut self, range: BlockRange) {
-        self.waiting[Class::ReadAhead as usize].retain(|blocks| blocks.intersect(&range) != *blocks);
+    /// Wants no more ahead of a stream that is over, and says whether any of it waited. What is under way ends.
+    pub fn want_no_more(&mut self, range: BlockRange) -> bool {
+        let waiting = &mut self.waiting[Class::ReadAhead as usize];
+        let before = waiting.order.len();
+        waiting.retain(|blocks| blocks.intersect(&range) != *blocks);
+        waiting.order.len() < before
     }
 
     /// A reader waits for these blocks from now on.
@@ -207,7 +205,9 @@ impl Queue {
                 return Some(job);
             }
         }
-        if self.background_off || !self.waiting[Class::Reader as usize].order.is_empty() {
+        // While there are more readers than may be served at once, the background has one pull at a time.
+        let readers_wait = !self.waiting[Class::Reader as usize].order.is_empty();
+        if self.background_off || readers_wait && self.background_jobs > 0 {
             return None;
         }
         while let Some((class, blocks)) = self.next_in_background() {
@@ -227,12 +227,17 @@ impl Queue {
         None
     }
 
-    /// Whose turn it is in the background.
+    /// Whose turn it is in the background. While a reader waits for its blocks, what nobody is about to read goes one at a time:
+    /// it would have its share of the link.
     fn next_in_background(&self) -> Option<(Class, BlockRange)> {
         let waiting = |class: &Class| Some((*class, *self.waiting[*class as usize].order.front()?));
         let is_due = |class: &&Class| self.passed[**class as usize] >= PASSED_MOST;
+        let may = |class: &&Class| match class {
+            Class::Reader | Class::Metadata | Class::ReadAhead => true,
+            Class::Pinned | Class::Trace => self.reader_jobs == 0 || self.background_jobs == 0,
+        };
         let due = BACKGROUND.iter().filter(is_due).find_map(waiting);
-        due.or_else(|| BACKGROUND.iter().find_map(waiting))
+        due.or_else(|| BACKGROUND.iter().filter(may).find_map(waiting))
     }
 
     /// A background pull of this class has begun.
@@ -242,7 +247,7 @@ impl Queue {
             let passed = &mut self.passed[other as usize];
             if other == class || !waits {
                 *passed = 0;
-            } else if other > class {
+            } else {
                 *passed += 1;
             }
         }
@@ -265,25 +270,26 @@ impl Queue {
         self.flying.remove(job.blocks);
         match job.class {
             Class::Reader => self.reader_jobs -= 1,
-            Class::Metadata | Class::Pinned | Class::ReadAhead | Class::Trace | Class::Rest => {
+            Class::Metadata | Class::Pinned | Class::ReadAhead | Class::Trace => {
                 self.background_jobs -= 1;
                 self.background_blocks -= job.blocks.count();
             }
         }
-        self.errors.retain(|(blocks, _)| !blocks.overlaps(&job.blocks));
-        match ending {
-            Ending::Pulled(took) => self.window.ended(job.blocks.byte_len(), took, now),
-            Ending::Needless => {}
-            // What failed in the background nobody has waited for: a reader that comes has it tried again.
-            Ending::Left | Ending::Failed(_) if job.class != Class::Reader => {
-                self.failures[job.class as usize] += 1;
+        self.errors.retain(|(_, blocks, _)| !blocks.overlaps(&job.blocks));
+        let error = match ending {
+            Ending::Pulled(took) => {
+                self.window.ended(job.blocks.byte_len(), took, now);
+                None
             }
-            Ending::Left => {}
-            Ending::Failed(error) => {
-                self.errors.push_back((job.blocks, error));
-                if self.errors.len() > ERRORS_MAX {
-                    self.errors.pop_front();
-                }
+            Ending::Needless => None,
+            // A reader that comes has it tried again.
+            Ending::Left => (job.class != Class::Reader).then_some(PullError::Away),
+            Ending::Failed(error) => Some(error),
+        };
+        if let Some(error) = error {
+            self.errors.push_back((job.class, job.blocks, error));
+            if self.errors.len() > ERRORS_MAX {
+                self.errors.pop_front();
             }
         }
         if self.flying.is_empty() {
@@ -291,15 +297,22 @@ impl Queue {
         }
     }
 
-    /// Why a pull of these blocks failed, told once: who asks again has it tried again.
-    pub fn take_error(&mut self, range: BlockRange) -> Option<PullError> {
-        let at = self.errors.iter().position(|(blocks, _)| blocks.overlaps(&range))?;
-        self.errors.remove(at).map(|(_, error)| error)
+    /// A pull of that class that failed, of some of these blocks, and why, told once: who asks again has it tried again.
+    pub fn take_error(&mut self, class: Class, range: BlockRange) -> Option<(BlockRange, PullError)> {
+        let is_meant =
+            |(of, blocks, _): &(Class, BlockRange, PullError)| *of == class && blocks.overlaps(&range);
+        let at = self.errors.iter().position(is_meant)?;
+        self.errors.remove(at).map(|(_, blocks, error)| (blocks, error))
     }
 
-    /// Pulls of a background class that failed, ever.
-    pub fn failures(&self, class: Class) -> u64 {
-        self.failures[class as usize]
+    /// Forgets failures of a class that nobody has asked for.
+    pub fn forget_errors(&mut self, class: Class) {
+        self.errors.retain(|(of, ..)| *of != class);
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.flying.is_empty()
     }
 
     /// Blocks waiting or under way.
@@ -319,7 +332,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     const ALL: [Class; CLASSES] =
-        [Class::Reader, Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace, Class::Rest];
+        [Class::Reader, Class::Metadata, Class::Pinned, Class::ReadAhead, Class::Trace];
 
     fn pulled(ms: u64) -> Ending {
         Ending::Pulled(Duration::from_millis(ms))
@@ -328,13 +341,56 @@ mod tests {
     #[test]
     fn a_reader_begins_at_once_however_much_is_wanted_in_the_background() {
         let mut queue = Queue::new();
-        queue.want(Class::Rest, BlockRange::new(0, 1 << 20));
+        queue.want(Class::Trace, BlockRange::new(0, 1 << 20));
         while queue.begin_next().is_some() {}
         queue.want(Class::Reader, BlockRange::new(1 << 21, 4));
         assert_eq!(
             queue.begin_next(),
             Some(Job { class: Class::Reader, blocks: BlockRange::new(1 << 21, 4) })
         );
+    }
+
+    #[test]
+    fn while_a_reader_waits_for_its_blocks_no_more_begins_than_one_of_what_nobody_is_about_to_read() {
+        let mut queue = Queue::new();
+        let begun = |queue: &mut Queue| std::iter::from_fn(|| queue.begin_next()).collect::<Vec<_>>();
+        queue.want(Class::Reader, BlockRange::new(0, 4));
+        let reader = begun(&mut queue).pop().unwrap();
+        queue.want(Class::Pinned, BlockRange::new(1 << 20, 1 << 14));
+        let first = begun(&mut queue);
+        assert_eq!(first.len(), 1, "it does not starve");
+        // What is ahead of the reader goes on.
+        queue.want(Class::ReadAhead, BlockRange::new(4, 64));
+        let ahead = begun(&mut queue);
+        assert!(ahead.iter().all(|job| job.class == Class::ReadAhead) && !ahead.is_empty(), "{ahead:?}");
+        for job in [first, ahead].concat() {
+            queue.ended(&job, pulled(50), Instant::now());
+        }
+        assert_eq!(begun(&mut queue).len(), 1);
+        queue.ended(&reader, pulled(50), Instant::now());
+        assert!(begun(&mut queue).len() > 1, "all that fits, once nobody waits");
+    }
+
+    #[test]
+    fn the_background_does_not_starve_however_many_readers_wait() {
+        let mut queue = Queue::new();
+        queue.want(Class::Pinned, BlockRange::new(1 << 20, 16 * BACKGROUND_JOB_BLOCKS));
+        let (mut next, mut pinned) = (0, 0);
+        let mut flying = Vec::new();
+        for _ in 0..64 {
+            while next < 4096 && queue.waiting[Class::Reader as usize].order.len() < 2 * READER_JOBS {
+                queue.want(Class::Reader, BlockRange::new(next * 8, 4));
+                next += 1;
+            }
+            flying.extend(std::iter::from_fn(|| queue.begin_next()));
+            let background = flying.iter().filter(|job: &&Job| job.class == Class::Pinned).count();
+            assert_eq!(background, usize::from(pinned < 16), "one at a time");
+            for job in flying.drain(..) {
+                pinned += u32::from(job.class == Class::Pinned);
+                queue.ended(&job, pulled(50), Instant::now());
+            }
+        }
+        assert_eq!(pinned, 16);
     }
 
     #[test]
@@ -372,11 +428,19 @@ mod tests {
                     let waits = |class: Class| queue.waiting[class as usize].order.iter().any(idle);
                     let is_due = since[job.class as usize] >= PASSED_MOST;
                     let mut more_urgent = ALL.into_iter().filter(|class| *class < job.class);
-                    let overtakes = more_urgent.find(|class| waits(*class));
+                    let is_flying = |reader| flying.iter().any(|job| (job.class == Class::Reader) == reader);
+                    let gives_way = |class: Class| {
+                        matches!(class, Class::Pinned | Class::Trace) && is_flying(true) && is_flying(false)
+                    };
+                    // Of readers beyond those that are served at once one pull of the background goes beside.
+                    let goes_beside = |class: Class| class == Class::Reader && !is_flying(false);
+                    let overtakes =
+                        more_urgent.find(|class| waits(*class) && !gives_way(*class) && !goes_beside(*class));
+                    assert!(is_due || !gives_way(job.class), "seed {seed}: {job:?} is in a reader's way");
                     let may = |class: Class| is_due && class != Class::Reader;
                     assert!(overtakes.is_none_or(may), "seed {seed}: {job:?} overtakes {overtakes:?}");
                     if job.class != Class::Reader {
-                        for class in BACKGROUND.into_iter().filter(|class| *class > job.class) {
+                        for class in BACKGROUND.into_iter().filter(|class| *class != job.class) {
                             let passed = &mut passed[class as usize];
                             *passed = if waits(class) { *passed + 1 } else { 0 };
                             // As many classes may be due as there are.

@@ -1,4 +1,4 @@
-//! Who reads on and on, and what to pull ahead of them. Pure: it is told of reads and says what to want.
+//! Who reads on and on, and what to pull ahead of them. Pure: it is told of reads and of the time, and says what to want.
 //!
 //! A run of reads that follow each other, upwards or downwards, is a *stream*. Ahead of it twice as much is wanted as it
 //! has read so far, and four times as much in a file of which it has read a good piece, up to a limit: a reader that stops soon
@@ -13,6 +13,7 @@
 use crate::ext4::InodeNumber;
 use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX};
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// Runs that are followed at once. The one that was read longest ago makes way.
 const STREAMS_MAX: usize = 32;
@@ -36,6 +37,8 @@ const DISORDER: u64 = 64;
 const STEP_MAX: u64 = 256;
 /// A stream that was not read for so many reads of others is over.
 const READS_IDLE_MAX: u64 = 4096;
+/// Nothing more is pulled ahead of a reader that has not read for so long: it may have gone. If it has not, it begins where it was.
+const IDLE_MAX: Duration = Duration::from_secs(10);
 /// After so many blocks ahead that were all local (32 MiB), there is no use in looking further.
 const LOCAL_MAX: u64 = 8192;
 
@@ -100,6 +103,8 @@ struct Stream {
     local: u64,
     /// Of all reads, the number of its last one.
     read_at: u64,
+    /// When that was.
+    read_when: Instant,
 }
 
 /// Where a run goes. Of one that goes downwards the blocks are counted from the top, as if it went upwards.
@@ -131,7 +136,7 @@ impl Streams {
     }
 
     /// Blocks of `space` were read, of which some were missing or none. `most` is how many blocks ahead are of use.
-    pub fn read(&mut self, space: Space, blocks: BlockRange, missed: bool, most: u64) -> Step {
+    pub fn read(&mut self, space: Space, blocks: BlockRange, missed: bool, most: u64, now: Instant) -> Step {
         self.reads += 1;
         let mut step = Step { want: None, no_more: self.forget_idle() };
         let at = (0..self.streams.len()).rev().find(|at| self.streams[*at].take(space, blocks));
@@ -148,13 +153,13 @@ impl Streams {
                 step.no_more.extend(oldest.and_then(|oldest| oldest.unread()));
                 let is_played = space.file.is_some_and(|file| self.played.contains(&file));
                 let is_opening = is_beginning(space, blocks) && self.looks < LOOKS_MAX;
-                let stream = Stream::new(space, blocks, is_opening, is_played);
+                let stream = Stream::new(space, blocks, is_opening, is_played, now);
                 self.looks = self.looks.saturating_add(u32::from(stream.look.is_some()));
                 stream
             }
             None => return step,
         };
-        stream.read_at = self.reads;
+        (stream.read_at, stream.read_when) = (self.reads, now);
         step.want = stream.extend(most).map(|want| stream.part(want));
         self.streams.push(stream);
         step
@@ -169,6 +174,23 @@ impl Streams {
         }
     }
 
+    /// Of readers that have stopped, gives up what was wanted ahead of them and has not come: `give_up` says whether there was any. It is
+    /// wanted again should they go on.
+    pub fn leave_idle(&mut self, now: Instant, mut give_up: impl FnMut(Part) -> bool) {
+        let is_idle = |stream: &Stream| now.saturating_duration_since(stream.read_when) >= IDLE_MAX;
+        let others: Vec<_> =
+            self.streams.iter().filter(|stream| !is_idle(stream)).filter_map(Stream::unread).collect();
+        // What is ahead of somebody else too was wanted once.
+        let is_theirs = |part: &Part| {
+            others.iter().any(|other| other.file == part.file && other.blocks.overlaps(&part.blocks))
+        };
+        for stream in self.streams.iter_mut().filter(|stream| is_idle(stream)) {
+            if stream.unread().filter(|part| !is_theirs(part)).is_some_and(&mut give_up) {
+                (stream.ahead, stream.local) = (stream.next, 0);
+            }
+        }
+    }
+
     fn forget_idle(&mut self) -> Vec<Part> {
         let reads = self.reads;
         let idle = self.streams.iter().take_while(|stream| reads - stream.read_at > READS_IDLE_MAX).count();
@@ -177,7 +199,7 @@ impl Streams {
 }
 
 impl Stream {
-    fn new(space: Space, blocks: BlockRange, is_opening: bool, is_played: bool) -> Self {
+    fn new(space: Space, blocks: BlockRange, is_opening: bool, is_played: bool, now: Instant) -> Self {
         let way = match is_opening || is_played {
             true => Way::Up,
             false => Way::Unknown { read: blocks, ups: 0, downs: 0 },
@@ -185,7 +207,7 @@ impl Stream {
         let (next, run) = (blocks.end, blocks.count());
         let look = is_beginning(space, blocks).then_some(blocks.end);
         let least = if is_played { JUMP } else { 0 };
-        Self { space, way, next, run, look, least, ahead: next, local: 0, read_at: 0 }
+        Self { space, way, next, run, look, least, ahead: next, local: 0, read_at: 0, read_when: now }
     }
 
     fn is_open(&self) -> bool {
@@ -310,8 +332,9 @@ mod tests {
 
     /// Reads runs of `len` blocks from `starts`, and tells what was wanted.
     fn read(streams: &mut Streams, starts: impl IntoIterator<Item = u64>, len: u64) -> Vec<BlockRange> {
-        let steps =
-            starts.into_iter().map(|start| streams.read(WHOLE, BlockRange::new(start, len), true, MOST));
+        let steps = starts
+            .into_iter()
+            .map(|start| streams.read(WHOLE, BlockRange::new(start, len), true, MOST, Instant::now()));
         steps.filter_map(|step| step.want).map(|want| want.blocks).collect()
     }
 
@@ -353,8 +376,9 @@ mod tests {
     fn a_jump_in_a_film_is_gone_on_from_at_once() {
         let mut streams = Streams::default();
         let film = Space { file: Some(InodeNumber(12)), end: 100_000 };
-        let jump =
-            |streams: &mut Streams, to: u64| streams.read(film, BlockRange::new(to, 8), true, MOST).want;
+        let jump = |streams: &mut Streams, to: u64| {
+            streams.read(film, BlockRange::new(to, 8), true, MOST, Instant::now()).want
+        };
         assert_eq!(jump(&mut streams, 40_000), None, "nobody has said that it is one");
         streams.note_played(InodeNumber(12));
         let want = jump(&mut streams, 80_000).unwrap();
@@ -413,23 +437,57 @@ mod tests {
         let last = *read(&mut streams, (0..3200).step_by(32), 32).last().unwrap();
         let mut no_more = Vec::new();
         for start in (500_000..).step_by(100).take(40) {
-            no_more.extend(streams.read(WHOLE, BlockRange::new(start, 1), true, MOST).no_more);
+            no_more
+                .extend(streams.read(WHOLE, BlockRange::new(start, 1), true, MOST, Instant::now()).no_more);
         }
         assert_eq!(no_more, [Part { file: None, blocks: BlockRange { start: 3200, end: last.end } }]);
+    }
+
+    #[test]
+    fn nothing_more_is_pulled_ahead_of_a_reader_that_has_stopped_until_it_goes_on() {
+        let (mut streams, begun) = (Streams::default(), Instant::now());
+        let read = |streams: &mut Streams, start, now| {
+            streams.read(WHOLE, BlockRange::new(start, 32), true, MOST, now).want.map(|want| want.blocks)
+        };
+        let last = (0..3200).step_by(32).filter_map(|start| read(&mut streams, start, begun)).last().unwrap();
+        let left = |streams: &mut Streams, now, some_wait| {
+            let mut left = Vec::new();
+            streams.leave_idle(now, |part| {
+                left.push(part.blocks);
+                some_wait
+            });
+            left
+        };
+        let (late, ahead) = (begun + IDLE_MAX, BlockRange { start: 3200, end: last.end });
+        assert_eq!(left(&mut streams, begun + IDLE_MAX / 2, true), []);
+        assert_eq!(
+            left(&mut streams, late, false),
+            [ahead],
+            "all of it has come, and is where the stream goes on"
+        );
+        assert_eq!(left(&mut streams, late, true), [ahead]);
+        assert_eq!(left(&mut streams, late, true), [], "once is enough");
+        assert_eq!(read(&mut streams, 3200, late).unwrap().start, 3232, "what was left is wanted again");
+
+        // Somebody has jumped back, and reads on to where it stopped.
+        let later = late + IDLE_MAX;
+        let behind = (2000..2600).step_by(32).filter_map(|start| read(&mut streams, start, later)).last();
+        assert!(behind.unwrap().end > 3232);
+        assert_eq!(left(&mut streams, later, true), [], "what it has ahead stays wanted");
     }
 
     #[test]
     fn a_stream_through_what_is_local_or_that_nobody_reads_is_closed() {
         let mut streams = Streams::default();
         for start in (0..100_000).step_by(32) {
-            let step = streams.read(WHOLE, BlockRange::new(start, 32), start < 64, MOST);
+            let step = streams.read(WHOLE, BlockRange::new(start, 32), start < 64, MOST, Instant::now());
             step.want.into_iter().for_each(|want| streams.was_missing(want.blocks.count(), 0));
         }
         assert!(!streams.is_any_open());
         read(&mut streams, (0..64).step_by(32), 32);
         assert!(streams.is_any_open());
         for _ in 0..=READS_IDLE_MAX {
-            streams.read(WHOLE, BlockRange::new(900_000, 1), false, MOST);
+            streams.read(WHOLE, BlockRange::new(900_000, 1), false, MOST, Instant::now());
         }
         assert!(!streams.is_any_open());
     }
@@ -440,7 +498,7 @@ mod tests {
         let film = Space { file: Some(InodeNumber(12)), end: 1000 };
         let mut read = |space, start, len| {
             streams
-                .read(space, BlockRange::new(start, len), true, MOST)
+                .read(space, BlockRange::new(start, len), true, MOST, Instant::now())
                 .want
                 .map(|want| (want.file, want.blocks))
         };
@@ -465,7 +523,10 @@ mod tests {
         let mut streams = Streams::default();
         let mut read = |file, start| {
             let space = Space { file: Some(InodeNumber(file)), end: 1000 };
-            streams.read(space, BlockRange::new(start, BEGINNING_MIN), true, MOST).want.is_some()
+            streams
+                .read(space, BlockRange::new(start, BEGINNING_MIN), true, MOST, Instant::now())
+                .want
+                .is_some()
         };
         let wanted: Vec<_> = (100..140).map(|file| read(file, 0)).collect();
         assert_eq!(wanted.iter().filter(|wanted| **wanted).count(), LOOKS_MAX as usize);
@@ -482,7 +543,7 @@ mod tests {
     fn a_file_that_has_shrunk_under_its_stream_ends_it() {
         let mut streams = Streams::default();
         let space = |end| Space { file: Some(InodeNumber(12)), end };
-        assert!(streams.read(space(1000), BlockRange::new(0, 64), true, MOST).want.is_some());
-        assert_eq!(streams.read(space(80), BlockRange::new(64, 16), true, MOST).want, None);
+        assert!(streams.read(space(1000), BlockRange::new(0, 64), true, MOST, Instant::now()).want.is_some());
+        assert_eq!(streams.read(space(80), BlockRange::new(64, 16), true, MOST, Instant::now()).want, None);
     }
 }

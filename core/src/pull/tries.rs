@@ -3,9 +3,14 @@
 use super::fetch::Waited;
 use super::sink::Sink;
 use super::{PullError, Puller};
+use crate::format::family;
+use crate::map::ReadError;
 use crate::retry::Backoff;
+use crate::store::StoreError;
 use crate::units::BlockRange;
+use std::sync::Weak;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Whether the store answers pulls.
@@ -15,8 +20,12 @@ pub struct Health {
     pub trouble: Option<String>,
     /// Since when they do: since the first of them began, which may have waited long for an answer.
     pub since: Option<Instant>,
+    /// What could not be read though the store answers, as long as it was not read since: where, and why.
+    pub damage: Option<(BlockRange, String)>,
     /// When the store answered last.
     answered: Option<Instant>,
+    /// When it was last found not to.
+    failed: Option<Instant>,
 }
 
 impl Health {
@@ -27,6 +36,7 @@ impl Health {
         const SILENCE_MAX: Duration = Duration::from_secs(30);
         self.trouble = Some(trouble);
         let (answered, now) = (self.answered, Instant::now());
+        self.failed = Some(now);
         self.since.get_or_insert_with(|| {
             let silent = now.checked_sub(SILENCE_MAX).map_or(begun, |earliest| begun.max(earliest));
             answered.map_or(silent, |answered| silent.max(answered))
@@ -41,13 +51,60 @@ impl Health {
     }
 }
 
+/// What a store that did not give something wants of who comes again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// Nothing: it was not reached.
+    Open,
+    /// That pause, and no less.
+    Asked,
+    /// It has not said: it is left alone for a moment at least.
+    Unsaid,
+}
+
+/// Asks the store, as long as pulls have trouble, whether it answers again: whoever has waited for it may have gone, and who comes next is
+/// to find it as it is by then.
+pub(super) async fn look_whether_back(puller: Weak<Puller>, mut health: watch::Receiver<Health>) {
+    loop {
+        if health.wait_for(|health| health.trouble.is_some()).await.is_err() {
+            return;
+        }
+        let mut backoff = Backoff::new();
+        let looking = async {
+            let mut hint = None;
+            loop {
+                tokio::time::sleep(backoff.next(hint.take())).await;
+                let store = match puller.upgrade() {
+                    None => return,
+                    // Who pulls finds out.
+                    Some(puller) if !puller.queue.lock().is_idle() => continue,
+                    Some(puller) => puller.map.objects().store().clone(),
+                };
+                match store.get(family::NAME, None).await {
+                    Ok(_) | Err(StoreError::NotFound { .. }) => {
+                        if let Some(puller) = puller.upgrade() {
+                            puller.is_well();
+                        }
+                    }
+                    Err(error) => hint = crate::retry::hint_of(&error),
+                }
+            }
+        };
+        tokio::select! {
+            well = health.wait_for(|health| health.trouble.is_none()) => if well.is_err() { return },
+            () = looking => return,
+        }
+    }
+}
+
 impl Puller {
     /// Ready once nobody waits for the blocks any more while the store does not answer. What it is answering comes, wanted or not.
     pub(super) async fn left_while_away(&self, blocks: BlockRange) {
         let mut health = self.health.subscribe();
         loop {
             let has_left = self.reader_left.notified();
-            if health.borrow_and_update().trouble.is_some() && !self.queue.lock().is_awaited(blocks) {
+            let is_away = health.borrow_and_update().trouble.is_some() || self.stalls.of(blocks).is_some();
+            if is_away && !self.queue.lock().is_awaited(blocks) {
                 return;
             }
             tokio::select! {
@@ -55,6 +112,15 @@ impl Puller {
                 changed = health.changed() => changed.expect("the sender lives as long as the puller"),
             }
         }
+    }
+
+    /// Why blocks do not come, since when that is so, and when somebody has last found it so: for the store's sake or theirs.
+    pub fn trouble_of(&self, blocks: BlockRange) -> Option<(String, Instant, Instant)> {
+        let stall = self.stalls.of(blocks).map(|stall| (stall.why, stall.since, stall.failed));
+        let health = self.health.borrow();
+        let away = health.trouble.clone().zip(health.since).zip(health.failed);
+        let away = away.map(|((why, since), failed)| (why, since, failed));
+        stall.into_iter().chain(away).min_by_key(|(_, since, _)| *since)
     }
 
     /// Whether the store has been away for long enough not to be asked for what is only likely to be read: by the time that it is
@@ -81,30 +147,46 @@ impl Puller {
                     if waited && !for_others {
                         self.is_well();
                     }
+                    self.stalls.is_over(blocks);
+                    self.look_at_damage();
                     return Ok(());
                 }
                 Err(PullError::Read(error)) if error.is_transient() && backoff.tries() + 1 < tries => {
                     waited = true;
+                    // Before it is told: who is told looks.
+                    self.stalls.note(blocks, begun, error.to_string());
                     self.health.send_modify(|health| health.note(error.to_string(), begun));
-                    self.pause(blocks, backoff.next(crate::retry::hint(&error)), error.is_unreachable())
-                        .await;
+                    let hint = crate::retry::hint(&error);
+                    let wish = match (hint, error.is_unreachable()) {
+                        (_, true) => Wish::Open,
+                        (Some(_), false) => Wish::Asked,
+                        (None, false) => Wish::Unsaid,
+                    };
+                    self.pause(blocks, backoff.next(hint), wish).await;
                 }
                 Err(error) => {
-                    self.health.send_modify(|health| health.note(error.to_string(), begun));
+                    self.stalls.is_over(blocks);
+                    self.health.send_modify(|health| match &error {
+                        PullError::Read(ReadError::Store(store)) if store.is_transient() => {
+                            health.note(error.to_string(), begun);
+                        }
+                        PullError::Read(_) => health.damage = Some((blocks, error.to_string())),
+                        // The local disk's trouble is told by whoever writes to it.
+                        PullError::Cache(_) | PullError::NoRoom(_) | PullError::Away => {}
+                    });
                     return Err(error);
                 }
             }
         }
     }
 
-    /// Waits before the next try: shorter where it was the way to the store that failed, and others have found it open again, or
-    /// a reader has come for the blocks. What a store asks for is kept.
-    async fn pause(&self, blocks: BlockRange, pause: Duration, is_unreachable: bool) {
-        /// At least.
-        const LEAST: Duration = Duration::from_millis(250);
-        if !is_unreachable {
-            return tokio::time::sleep(pause).await;
-        }
+    /// Waits before the next try: less, where a reader has come for the blocks, or others have found the way to the store open again.
+    async fn pause(&self, blocks: BlockRange, pause: Duration, wish: Wish) {
+        let least = match wish {
+            Wish::Asked => pause,
+            Wish::Open => Duration::from_millis(250),
+            Wish::Unsaid => Duration::from_secs(1),
+        };
         let mut health = self.health.subscribe();
         let reader = async {
             loop {
@@ -117,13 +199,23 @@ impl Puller {
         };
         let sooner = async {
             tokio::select! {
-                _ = health.wait_for(|health| health.trouble.is_none()) => {}
+                _ = health.wait_for(|health| health.trouble.is_none()), if wish == Wish::Open => {}
                 () = reader => {}
             }
         };
         let begun = Instant::now();
         let _ = tokio::time::timeout(pause, sooner).await;
-        tokio::time::sleep_until(begun + LEAST.min(pause)).await;
+        tokio::time::sleep_until(begun + least.min(pause)).await;
+    }
+
+    /// Forgets damage where all of it is here after all: it was mended, or written over.
+    pub(crate) fn look_at_damage(&self) {
+        // Every pull comes by here.
+        if self.health.borrow().damage.is_none() {
+            return;
+        }
+        let is_here = |damage: &mut (BlockRange, String)| self.missing(damage.0).is_empty();
+        self.health.send_if_modified(|health| health.damage.take_if(is_here).is_some());
     }
 
     /// The store has answered. (Zeros come without it, and say nothing about it.)

@@ -11,10 +11,12 @@ use super::pack::Packed;
 use super::sending::Sending;
 use super::{Device, Namer, PushError, PushState};
 use crate::fence::{self, Swap};
+use crate::fork;
+use crate::format::family;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Root, Snapshot};
-use crate::map::{Objects, ReadError};
+use crate::map::Objects;
 use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
 use crate::store::{Etag, StoreError, When, immutable};
@@ -24,6 +26,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+
+/// What is told where neither HEAD nor the family is in the store any more.
+const EMPTIED: &str = "the store holds nothing of this drive any more";
 
 /// The name holds other bytes.
 struct Taken;
@@ -95,7 +100,12 @@ impl Committer {
     pub(super) async fn take(&mut self) -> Result<(), PushError> {
         let Head { root, root_hash, parent, epoch, .. } = self.head;
         let next = self.next_head(HeadState::Held, root, root_hash, parent);
-        self.swap(Head { epoch: Epoch(epoch.0 + 1), ..next }).await?;
+        let epoch = Epoch(epoch.0 + 1);
+        // Who has let it go may have opened it while the store was away, and have changes on top of that version.
+        if self.head.device != self.device.id || self.root.device != self.device.id {
+            self.keeps = Some(fork::handed_over(&self.head, epoch, self.root.geometry.size_blocks));
+        }
+        self.swap(Head { epoch, ..next }).await?;
         self.namer = Namer { drive: self.head.drive, epoch: self.head.epoch, seq: self.root.seq.into() };
         Ok(())
     }
@@ -105,11 +115,16 @@ impl Committer {
     }
 
     /// Puts a segment, and comes back only when it is there: under its name or, if that is taken, under another one. Returns how
-    /// long the try took that brought it there.
-    pub(super) async fn put_segment(&self, mut packed: Packed) -> (Packed, Duration) {
+    /// long the try took that brought it there. `busy` hears of each time that the store asks for patience.
+    pub(super) async fn put_segment(
+        &self,
+        mut packed: Packed,
+        mut busy: impl FnMut() + Send,
+    ) -> (Packed, Duration) {
         let mut backoff = Backoff::new();
         loop {
-            match self.put(&packed.id.name(ObjectKind::Segment), &packed.body, &mut backoff).await {
+            let name = packed.id.name(ObjectKind::Segment);
+            match self.put(&name, &packed.body, &mut backoff, &mut busy).await {
                 Ok(took) => return (packed, took),
                 Err(Taken) => packed = packed.renamed(self.namer.next(), self.objects.sealer()),
             }
@@ -117,7 +132,13 @@ impl Committer {
     }
 
     /// Puts an immutable object, and comes back only when it is there, or cannot be there any more.
-    async fn put(&self, name: &str, body: &Bytes, backoff: &mut Backoff) -> Result<Duration, Taken> {
+    async fn put(
+        &self,
+        name: &str,
+        body: &Bytes,
+        backoff: &mut Backoff,
+        busy: &mut (impl FnMut() + Send),
+    ) -> Result<Duration, Taken> {
         let sending = Sending::begin(&self.publish, name, body.len() as u64);
         loop {
             let begun = Instant::now();
@@ -135,6 +156,9 @@ impl Committer {
                 }
                 Err(error) => error,
             };
+            if is_busy(&error) {
+                busy();
+            }
             self.wait_for(&sending, backoff, &error).await;
         }
     }
@@ -155,7 +179,7 @@ impl Committer {
             root.seq = id.seq;
             let name = id.name(ObjectKind::Root);
             let body = Bytes::from(root.seal(self.objects.sealer(), &name));
-            if self.put(&name, &body, &mut backoff).await.is_ok() {
+            if self.put(&name, &body, &mut backoff, &mut || ()).await.is_ok() {
                 break (id, *blake3::hash(&body).as_bytes());
             }
         };
@@ -207,6 +231,11 @@ impl Committer {
                 }
                 Err(error) => error,
             };
+            // Who asks to be left alone for a while is not asked at once what became of it.
+            let has_waited = is_busy(&error);
+            if has_waited {
+                self.wait_for(&sending, &mut backoff, &error).await;
+            }
             let (now, etag) = self.read_head(&name).await;
             if planted::has(Bug::RetriedCommitTakenForLost) {
                 head.nonce = crate::entropy::u128();
@@ -221,7 +250,9 @@ impl Committer {
                 Swap::NotApplied => self.etag = etag,
                 Swap::Fenced(fence) => return Err(PushError::Fenced(fence)),
             }
-            self.wait_for(&sending, &mut backoff, &error).await;
+            if !has_waited {
+                self.wait_for(&sending, &mut backoff, &error).await;
+            }
         }
     }
 
@@ -233,9 +264,27 @@ impl Committer {
                     Ok(head) => return (head, fetched.etag),
                     Err(error) => StoreError::Damaged { name: name.to_owned(), reason: error.to_string() },
                 },
+                Err(error @ StoreError::NotFound { .. }) => match self.find_family().await {
+                    Ok(true) => error,
+                    Ok(false) => {
+                        let delay = self.tell(&mut backoff, EMPTIED, None);
+                        self.sleep(delay).await;
+                        continue;
+                    }
+                    Err(error) => error,
+                },
                 Err(error) => error,
             };
             self.wait(&mut backoff, &error).await;
+        }
+    }
+
+    /// Whether the family is there. Where that is gone too, all is: somebody has emptied the store.
+    async fn find_family(&self) -> Result<bool, StoreError> {
+        match self.objects.store().get(family::NAME, None).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -254,9 +303,13 @@ impl Committer {
 
     /// Tells of an error, and for how long to wait after it.
     fn trouble(&self, backoff: &mut Backoff, error: &StoreError) -> Duration {
-        tracing::warn!(%error, "the store did not take it; trying again");
-        self.publish.send_modify(|state| state.trouble = Some(error.to_string()));
-        backoff.next(retry::hint(&ReadError::Store(error.clone())))
+        self.tell(backoff, &error.to_string(), retry::hint_of(error))
+    }
+
+    fn tell(&self, backoff: &mut Backoff, error: &str, hint: Option<Duration>) -> Duration {
+        tracing::warn!(error, "the store did not take it; trying again");
+        self.publish.send_modify(|state| state.trouble = Some(error.to_owned()));
+        backoff.next(hint)
     }
 
     async fn sleep(&self, delay: Duration) {
@@ -269,6 +322,10 @@ impl Committer {
     pub(super) fn no_trouble(&self) {
         self.publish.send_if_modified(|state| state.trouble.take().is_some());
     }
+}
+
+fn is_busy(error: &StoreError) -> bool {
+    matches!(error, StoreError::Busy { .. })
 }
 
 /// Unix time in ms. For people: nothing is decided by it.

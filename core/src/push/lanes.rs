@@ -1,7 +1,8 @@
 //! How many uploads to have under way: enough to fill the link, few enough that each ends soon. Pure: it is told how long they took.
 //!
 //! Four segments under way are 32 MiB, which is 1 Gbit/s times 250 ms. On a slow link as many would only share it: each would take as many
-//! times as long, a connection that breaks would lose as much more, and nothing would be committed any sooner.
+//! times as long, a connection that breaks would lose as much more, and nothing would be committed any sooner. A store that asks for patience
+//! gets half as many from then on, and then one more at a time while all goes well.
 
 use std::time::Duration;
 
@@ -9,29 +10,53 @@ use std::time::Duration;
 const MOST: usize = 4;
 /// A put should take no longer, whatever is put beside it.
 const PUT_TIME: Duration = Duration::from_secs(8);
+/// Puts that have to go well until one more is tried beside them: at 8 MiB each they take a while.
+const PUTS_UNTIL_MORE: u32 = 8;
 /// A smaller body says more about round trips than about the link.
 const BYTES_MIN: u64 = 1 << 20;
 /// What is measured, as a time for so many bytes: a whole segment.
 const SEGMENT_BYTES: f64 = (8 << 20) as f64;
 
 /// The measure.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lanes {
     /// How long a segment would take by itself. The newest counts half.
     alone: Option<Duration>,
+    /// As many as the store takes without asking for patience, as far as is known.
+    most: usize,
+    /// Puts that went well since that last changed.
+    went_well: u32,
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Self { alone: None, most: MOST, went_well: 0 }
+    }
 }
 
 impl Lanes {
     /// How many puts may be under way.
     pub fn at_once(&self) -> usize {
         match self.alone {
-            None => MOST,
-            Some(alone) => ((PUT_TIME.as_secs_f64() / alone.as_secs_f64()) as usize).clamp(1, MOST),
+            None => self.most,
+            Some(alone) => ((PUT_TIME.as_secs_f64() / alone.as_secs_f64()) as usize).clamp(1, self.most),
         }
+    }
+
+    /// The store has asked for patience when `lanes` puts may have been under way: half as many may from now on, however many of them
+    /// it asked. Returns how many may.
+    pub fn refused(&mut self, lanes: usize) -> usize {
+        self.most = self.most.min((lanes / 2).max(1));
+        self.went_well = 0;
+        self.at_once()
     }
 
     /// A put of so many bytes has ended after it took so long, at most `lanes` having been under way.
     pub fn ended(&mut self, bytes: u64, took: Duration, lanes: usize) {
+        self.went_well += 1;
+        if self.most < MOST && self.went_well >= PUTS_UNTIL_MORE {
+            (self.most, self.went_well) = (self.most + 1, 0);
+        }
         if bytes < BYTES_MIN {
             return;
         }
@@ -63,6 +88,22 @@ mod tests {
         assert_eq!(settle(&mut lanes, 20.0 * MBIT), 2);
         assert_eq!(settle(&mut lanes, 100.0 * MBIT), MOST);
         assert_eq!(settle(&mut lanes, 5.0 * MBIT), 1, "another network");
+    }
+
+    #[test]
+    fn a_store_that_asks_for_patience_gets_half_as_many_and_then_one_more_at_a_time() {
+        let mut lanes = Lanes::default();
+        // All four of them are asked.
+        assert_eq!([(); 4].map(|()| lanes.refused(4)), [2; 4]);
+        assert_eq!([(); 2].map(|()| lanes.refused(2)), [1; 2]);
+        assert_eq!(lanes.refused(1), 1, "one goes on");
+        let mut seen = Vec::new();
+        for _ in 0..4 * PUTS_UNTIL_MORE {
+            lanes.ended(8 << 20, Duration::from_secs(1), lanes.at_once());
+            seen.push(lanes.at_once());
+        }
+        assert!(seen.is_sorted() && seen[0] == 1 && seen.ends_with(&[MOST]), "{seen:?}");
+        assert_eq!(seen.iter().filter(|at_once| **at_once == 2).count(), PUTS_UNTIL_MORE as usize);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::format::segment::{Directory, SegmentBuilder};
 use crate::format::usage::{self, Usage};
 use crate::journal::Journal;
 use crate::map::Map;
+use crate::retry::{self, Backoff};
 use crate::store::Etag;
 use crate::units::Lsn;
 use crate::volume::VolumeLimits;
@@ -48,6 +49,8 @@ pub(super) struct Task {
     waiting_since: Option<Instant>,
     // The puts that are under way share it; held for arithmetic.
     lanes: Mutex<Lanes>,
+    /// When a checkpoint is tried again that could not be made.
+    checkpoint_again: Option<(Instant, Backoff)>,
     pub(super) remembers: Arc<dyn Remembers>,
 }
 
@@ -72,6 +75,7 @@ impl Task {
             gives_way: false,
             waiting_since: None,
             lanes: Mutex::default(),
+            checkpoint_again: None,
             remembers: parts.remembers,
         }
     }
@@ -102,6 +106,10 @@ impl Task {
                         pushed => self.unless_fenced(pushed).await,
                     }
                 }
+                Next::Checkpoint => {
+                    let made = self.try_checkpoint().await;
+                    self.unless_fenced(made).await
+                }
                 Next::Closed => return,
             };
             if let Err(error) = asked.or_else(unless_forked) {
@@ -128,6 +136,9 @@ impl Task {
                 // Writes are not announced one by one: looking once a second costs nothing to speak of.
                 Decision::Idle => Duration::from_secs(1),
             };
+            if self.checkpoint_again.is_some() && self.is_checkpoint_due() {
+                return Next::Checkpoint;
+            }
             tokio::select! { biased;
                 asked = requests.recv() => return asked.map_or(Next::Closed, Next::Request),
                 () = self.pause.changed() => {}
@@ -256,18 +267,28 @@ impl Task {
         }
         self.waits_since((self.journal.appended() > cut).then(Instant::now));
         self.announce();
-        match self.map.wants_checkpoint(self.limits.tail_segments) && !self.pause.is_on() {
+        match self.is_checkpoint_due() {
             true => self.try_checkpoint().await,
             false => Ok(()),
         }
     }
 
-    /// A checkpoint is housekeeping: pages that cannot be read now only make the tail longer.
+    fn is_checkpoint_due(&self) -> bool {
+        let is_time = self.checkpoint_again.as_ref().is_none_or(|(time, _)| *time <= Instant::now());
+        is_time && self.map.wants_checkpoint(self.limits.tail_segments) && !self.pause.is_on()
+    }
+
+    /// A checkpoint is housekeeping: pages that cannot be read now only make the tail longer. It is tried again, also where
+    /// nothing more is written: else nobody would find out that the store has come back.
     async fn try_checkpoint(&mut self) -> Result<(), PushError> {
         match self.checkpoint().await {
             Err(PushError::Read(error)) => {
                 tracing::warn!(%error, "the map's pages cannot be read; its checkpoint waits");
                 self.publish.send_modify(|state| state.trouble = Some(error.to_string()));
+                let before = self.checkpoint_again.take();
+                let mut backoff = before.map_or_else(Backoff::unwatched, |(_, backoff)| backoff);
+                let time = Instant::now() + backoff.next(retry::hint(&error));
+                self.checkpoint_again = Some((time, backoff));
                 Ok(())
             }
             result => result,
@@ -338,7 +359,9 @@ impl Task {
     async fn put(&self, packed: Packed) -> Put {
         let lanes = self.lanes.lock().at_once();
         // A store that was away says nothing about the link.
-        let (packed, took) = self.committer.put_segment(packed).await;
+        let mut refused_at = lanes;
+        let busy = || refused_at = self.lanes.lock().refused(refused_at);
+        let (packed, took) = self.committer.put_segment(packed, busy).await;
         Put { packed, took, lanes }
     }
 
@@ -397,7 +420,7 @@ impl Task {
             if pages.peek().is_none() {
                 builder.usage(&usage::encode(&usage));
             }
-            let (packed, _) = self.committer.put_segment(Packed::new(id, builder, 0)).await;
+            let (packed, _) = self.committer.put_segment(Packed::new(id, builder, 0), || ()).await;
             let object_len = packed.body.len() as u64;
             let Directory::Map(entries) = packed.directory else {
                 panic!("a map segment has a map's directory")
@@ -417,6 +440,7 @@ impl Task {
             .commit(|root| (root.pages, root.tail, root.usage) = (pages, Vec::new(), usage_place))
             .await?;
         self.map.adopt(checkpoint, &places);
+        self.checkpoint_again = None;
         self.announce();
         Ok(())
     }
@@ -461,6 +485,8 @@ struct Put {
 enum Next {
     Request(Asked),
     Batch,
+    /// One that could not be made before.
+    Checkpoint,
     Closed,
 }
 

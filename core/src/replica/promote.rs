@@ -1,15 +1,22 @@
 //! Making a store a replica, and a replica the primary.
+//!
+//! The device that keeps the replica up may know nothing of a promotion while it goes on: it may still reach the former store. It puts the
+//! record of a version, looks whether the replica has a HEAD now, and only then deletes what that version does not need, which older ones
+//! may. A promotion puts HEAD, and then lists the records once more. So either that look finds the HEAD, and nothing is deleted; or HEAD was
+//! put after it, and the record before it is in the listing: then HEAD goes on to that version. Who is cut off in between has it done by
+//! the next try, unless somebody has committed there meanwhile: then there is no going on.
 
 use super::record;
 use crate::drive::{self, DriveError};
 use crate::fork;
 use crate::format::family::{Family, Mode};
 use crate::format::head::{self, Head, HeadState};
-use crate::map::{Objects, ReadError};
+use crate::format::id::ObjectId;
+use crate::map::{self, Objects, ReadError};
 use crate::push::{Device, now_ms};
 use crate::seal::Sealer;
 use crate::store::connect::with_heads;
-use crate::store::{Store, StoreError, When};
+use crate::store::{Etag, Store, StoreError, When};
 use crate::units::Epoch;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -28,6 +35,12 @@ pub enum ReplicaError {
     /// It is a primary itself: it was promoted, or was one from the beginning.
     #[error("the store is the drive's own, and no replica")]
     Already,
+    /// The drive was here, and has left or was removed since the version was brought that the replica has.
+    #[error(transparent)]
+    Left(DriveError),
+    /// It may have become the primary, or may yet: the answer was lost.
+    #[error("it is not known whether the replica took it: {0}")]
+    Unsure(StoreError),
     /// The store failed, or an object is damaged.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -40,12 +53,14 @@ impl From<StoreError> for ReplicaError {
 }
 
 /// Readies `replica` for drives of `family`, whose HEADs will change there as its own `mode` says: brings the family's
-/// description, and its wrapped keys as they are now. Also called when keys have changed.
+/// description, and its wrapped keys as they are now. Also called when keys have changed. Where another of the family's drives has
+/// its HEAD in `replica`, the keys there are not touched: its passphrase may have been changed there since.
 /// Returns the description that is there.
 pub async fn prepare(
     primary: &dyn Store,
-    replica: &dyn Store,
+    replica: &Arc<dyn Store>,
     family: &Family,
+    sealer: &Sealer,
 ) -> Result<Family, ReplicaError> {
     let name = crate::format::family::NAME;
     let there = match replica.get(name, None).await {
@@ -66,6 +81,9 @@ pub async fn prepare(
     let names = |listed: Vec<crate::store::Listed>| listed.into_iter().map(|listed| listed.name);
     let wanted: BTreeSet<_> = names(primary.list("keys/").await?).collect();
     let present: BTreeSet<_> = names(replica.list("keys/").await?).collect();
+    if wanted == present || is_primary(replica, there.mode, sealer).await? {
+        return Ok(there);
+    }
     for key in wanted.difference(&present) {
         let body = primary.get(key, None).await?.bytes;
         replica.put(key, body, When::Always).await?;
@@ -77,22 +95,43 @@ pub async fn prepare(
     Ok(there)
 }
 
+/// Whether any drive of the family has its HEAD in `replica`. One that cannot be read counts.
+async fn is_primary(replica: &Arc<dyn Store>, mode: Mode, sealer: &Sealer) -> Result<bool, ReplicaError> {
+    match drive::heads(&*with_heads(replica.clone(), mode), sealer).await {
+        Ok(heads) => Ok(!heads.is_empty()),
+        Err(ReadError::Format { .. }) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Refuses a store in which the drive has a HEAD of its own: it was promoted, or is the primary of others. Nothing may be
-/// put or deleted there on a replica's behalf.
+/// put or deleted there on a replica's behalf. Where the drive has been there and is no more, the epoch in which it was said so is
+/// returned.
 pub async fn check_no_primary(
     replica: &Arc<dyn Store>,
     mode: Mode,
     sealer: &Sealer,
     drive: Uuid,
-) -> Result<(), ReplicaError> {
+) -> Result<Option<Epoch>, ReplicaError> {
+    match head_there(&*with_heads(replica.clone(), mode), sealer, drive).await? {
+        Some((head, _)) if head.state.is_here() => Err(ReplicaError::Already),
+        head => Ok(head.map(|(head, _)| head.epoch)),
+    }
+}
+
+/// The HEAD that the drive has or had in the replica, which is the store with HEADs as its family there says.
+async fn head_there(
+    replica: &dyn Store,
+    sealer: &Sealer,
+    drive: Uuid,
+) -> Result<Option<(Head, Etag)>, ReplicaError> {
     let name = head::name(drive);
-    match with_heads(replica.clone(), mode).get(&name, None).await {
+    match replica.get(&name, None).await {
         Ok(found) => match Head::decode(sealer, &found.bytes) {
-            Ok(head) if !head.state.is_here() => Ok(()),
-            Ok(_) => Err(ReplicaError::Already),
+            Ok(head) => Ok(Some((head, found.etag))),
             Err(error) => Err(ReadError::Format { name, error }.into()),
         },
-        Err(StoreError::NotFound { .. }) => Ok(()),
+        Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -118,39 +157,161 @@ async fn read(replica: &dyn Store, sealer: &Sealer, name: &str) -> Result<Head, 
     Head::decode(sealer, &bytes).map_err(|error| ReadError::Format { name: name.to_owned(), error })
 }
 
+/// The version with which the replica would become the primary: the newest that it has whole.
+///
+/// A replica that the drive has moved to and left again has versions from before that as well. Those are as old as they look, and the drive
+/// lives on elsewhere: only a version that was brought since, from a primary of a later epoch, says that it is a replica once more. Where
+/// there is none this is refused, or the drive as it was when it left is what becomes of it for whoever `accepts_loss`: of older versions
+/// something may have been deleted here.
+pub async fn candidate(replica: &Objects, drive: Uuid, accepts_loss: bool) -> Result<Head, ReplicaError> {
+    let (store, sealer) = (replica.store().as_ref(), replica.sealer());
+    let newest = newest(store, sealer, drive).await?;
+    match head_there(store, sealer, drive).await? {
+        Some((head, _)) => choose(newest, &head, sealer, accepts_loss),
+        None => Ok(newest),
+    }
+}
+
+fn choose(newest: Head, there: &Head, sealer: &Sealer, accepts_loss: bool) -> Result<Head, ReplicaError> {
+    match drive::check_here(there, sealer) {
+        Err(gone) if newest.epoch <= there.epoch => match there.state {
+            _ if !accepts_loss => Err(ReplicaError::Left(gone)),
+            HeadState::Moved if order(there.root) > order(newest.root) => Ok(there.clone()),
+            _ => Ok(newest),
+        },
+        _ => Ok(newest),
+    }
+}
+
+fn order(version: ObjectId) -> (Epoch, u64) {
+    (version.epoch, version.seq)
+}
+
+/// How a replica is to become the primary.
+#[derive(Clone, Copy, Debug)]
+pub struct Promotion {
+    /// Its epoch there is above this one.
+    pub above: Epoch,
+    /// Another device may have the drive in the former store, which cannot be asked: then the version is kept that this device goes on
+    /// from with what it has not uploaded, and becomes a fork here should that store never come back.
+    pub is_away: bool,
+    /// Also where the drive may live on elsewhere: see [`candidate`].
+    pub accepts_loss: bool,
+}
+
+/// A replica that has become the primary.
+#[derive(Clone, Debug)]
+pub struct Promoted {
+    /// Its HEAD, held by nobody.
+    pub head: Head,
+    /// The former primary's HEAD of the version with which it begins.
+    pub with: Head,
+}
+
 /// Makes the replica's newest version its HEAD, in an epoch above all that is known, held by nobody. `replica` is the store
-/// with HEADs as its family there says. If the former store `is_away`, another device may have the drive there: then that version
-/// is kept, since what that device has not uploaded goes on from it, and becomes a fork here should that store never come back.
+/// with HEADs as its family there says.
 pub async fn promote(
     replica: &Objects,
     drive: Uuid,
-    above: Epoch,
-    is_away: bool,
+    promotion: Promotion,
     device: &Device,
-) -> Result<Head, ReplicaError> {
+) -> Result<Promoted, ReplicaError> {
+    let (store, sealer) = (replica.store().as_ref(), replica.sealer());
+    let newest = newest(store, sealer, drive).await?;
+    let before = head_there(store, sealer, drive).await?;
+    let newest = match &before {
+        Some((head, etag)) if head.state.is_here() => {
+            if let Some(with) = not_gone_on_from(replica, head).await.map_err(unsure)? {
+                go_on(replica, (head.clone(), etag.clone()), with, promotion, device).await?;
+            }
+            return Err(ReplicaError::Already);
+        }
+        // One that was retired is a primary no more.
+        Some((head, _)) => choose(newest, head, sealer, promotion.accepts_loss)?,
+        None => newest,
+    };
+    let primary = put_head(replica, &newest, before, promotion, device).await?;
+    let (head, later) = go_on(replica, primary, newest.root, promotion, device).await?;
+    Ok(Promoted { head, with: later.unwrap_or(newest) })
+}
+
+/// The version with which a primary began that nobody has open and nobody has committed to since.
+async fn not_gone_on_from(replica: &Objects, head: &Head) -> Result<Option<ObjectId>, ReadError> {
+    if head.state != HeadState::Released {
+        return Ok(None);
+    }
+    if head.root.epoch < head.epoch {
+        return Ok(Some(head.root));
+    }
+    let root = replica.root(head.root, Some(head.root_hash)).await?;
+    Ok(Some(head.parent).filter(|_| fork::is_kept_copy(&root)))
+}
+
+/// Goes on from the version `with`, of which `primary` was made just now, to a later one whose record is there by now. Returns the HEAD in
+/// the end, and the record's if it is a later one.
+///
+/// The replica is the primary already, so whatever fails here leaves that to be done again.
+async fn go_on(
+    replica: &Objects,
+    mut primary: (Head, Etag),
+    mut with: ObjectId,
+    promotion: Promotion,
+    device: &Device,
+) -> Result<(Head, Option<Head>), ReplicaError> {
+    let mut last = None;
+    while let Some(later) = later_than(replica, primary.0.drive, with).await.map_err(unsure)? {
+        let put = put_head(replica, &later, Some(primary), promotion, device).await;
+        primary = put.map_err(|error| match error {
+            ReplicaError::Read(error) => unsure(error),
+            error => error,
+        })?;
+        with = later.root;
+        last = Some(later);
+    }
+    Ok((primary.0, last))
+}
+
+/// The newest version that the replica has and that is later than the version `than`. A record that cannot be read is none: whoever put it
+/// does not take it for put, and deletes nothing for it.
+async fn later_than(replica: &Objects, drive: Uuid, than: ObjectId) -> Result<Option<Head>, ReadError> {
+    let (store, sealer) = (replica.store().as_ref(), replica.sealer());
+    let than = record::name_of(drive, than);
+    for name in record::names(store, drive).await?.iter().rev().take_while(|name| **name > than) {
+        let decode = |bytes: &[u8]| Head::decode(sealer, bytes);
+        match map::read(store, name, None, decode).await {
+            Ok((head, _)) => return Ok(Some(head)),
+            Err(ReadError::Format { .. }) => {}
+            // It was tidied away, so there is a later one.
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn unsure(error: ReadError) -> ReplicaError {
+    ReplicaError::Unsure(match error {
+        ReadError::Store(error) => error,
+        ReadError::Format { name, error } => StoreError::Damaged { name, reason: error.to_string() },
+    })
+}
+
+/// Puts a HEAD over the one `before` that makes the version of the record `newest` the current one.
+async fn put_head(
+    replica: &Objects,
+    newest: &Head,
+    before: Option<(Head, Etag)>,
+    promotion: Promotion,
+    device: &Device,
+) -> Result<(Head, Etag), ReplicaError> {
     let store = replica.store().as_ref();
-    let newest = newest(store, replica.sealer(), drive).await?;
     // It is what its record says, and can be read.
     let version = replica.root(newest.root, Some(newest.root_hash)).await?;
-    let name = head::name(drive);
-    let before = match store.get(&name, None).await {
-        Ok(found) => {
-            let head = Head::decode(replica.sealer(), &found.bytes)
-                .map_err(|error| ReadError::Format { name: name.clone(), error })?;
-            // One that was retired is a primary no more.
-            if head.state.is_here() {
-                return Err(ReplicaError::Already);
-            }
-            Some((head.epoch, found.etag))
-        }
-        Err(StoreError::NotFound { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let known = before.as_ref().map_or(Epoch(0), |(epoch, _)| *epoch);
-    let epoch = Epoch(known.max(newest.epoch).max(above).0 + 1);
-    let may_depose = is_away && newest.state == HeadState::Held && newest.device != device.id;
+    let known = before.as_ref().map_or(Epoch(0), |(head, _)| head.epoch);
+    let epoch = Epoch(known.max(newest.epoch).max(promotion.above).0 + 1);
+    let may_depose = promotion.is_away && newest.state == HeadState::Held && newest.device != device.id;
     let (root, root_hash, parent) = match may_depose {
-        true => fork::keep_deposed(replica, &newest, version, epoch, device).await?.1,
+        true => fork::keep_deposed(replica, newest, version, epoch, device).await?.1,
         false => (newest.root, newest.root_hash, newest.parent),
     };
     let head = Head {
@@ -164,38 +325,87 @@ pub async fn promote(
         state: HeadState::Released,
         written_ms: now_ms(),
         moved_to: Vec::new(),
-        ..newest
+        ..newest.clone()
     };
+    let name = head::name(newest.drive);
+    let version_of = |head: &Head| (head.epoch, head.nonce);
+    let old = before.as_ref().map(|(head, _)| version_of(head));
     let when = before.map_or(When::Absent, |(_, etag)| When::Matches(etag));
-    let put = store.put(&name, Bytes::from(head.encode(replica.sealer())), when).await;
-    if let Err(error) = put {
-        // The answer may have been lost.
-        let found = store.get(&name, None).await?.bytes;
-        if found[..] != head.encode(replica.sealer())[..] {
-            return Err(error.into());
+    let encoded = Bytes::from(head.encode(replica.sealer()));
+    let error = match store.put(&name, encoded.clone(), when).await {
+        Ok(etag) => return Ok((head, etag)),
+        Err(error) => error,
+    };
+    match store.get(&name, None).await {
+        // The answer was lost.
+        Ok(found) if found.bytes == encoded => Ok((head, found.etag)),
+        // Another HEAD is there now, which keeps the put from being applied later. The same one under another etag does not: on a store
+        // without compare-and-swap whoever came too late may have handed it on to a turn below ours.
+        Ok(found) if old.is_none() || head::peek(&found.bytes) != old => {
+            match Head::decode(replica.sealer(), &found.bytes) {
+                Ok(head) if !head.state.is_here() => Err(error.into()),
+                Ok(_) | Err(_) => Err(ReplicaError::Already),
+            }
         }
+        Ok(_) | Err(StoreError::NotFound { .. }) if error.was_refused() => Err(error.into()),
+        Ok(_) | Err(_) => Err(ReplicaError::Unsure(error)),
     }
-    Ok(head)
+}
+
+/// A store that a drive has left while it was away.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// The epoch that the drive has had in its new store from the beginning.
+    pub at: Epoch,
+    /// Epoch and number of the version with which it began there.
+    pub with: (Epoch, u64),
+}
+
+/// What came of telling a former store.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It has to be told nothing: another device may have done it.
+    Already,
+    /// It knows now.
+    Now {
+        /// What the drive is called there that has the newest version of it, if the new store lacks that.
+        left_behind: Option<String>,
+    },
 }
 
 /// Tells the drive's former store, which was away when a replica of it was promoted, that the drive has moved `to` where it
-/// has had no epoch below `left_at`. Whoever goes on here is fenced, and what only that device has becomes a fork.
+/// goes on from what it `left` with. Whoever goes on here is fenced, and what only that device has becomes a fork. What was uploaded
+/// here that the replica did not get becomes a drive of its own here.
 ///
-/// Returns whether it had to be told: another device may have done it. It may even have become the drive's store again since,
-/// by way of having been a replica of the new one: then it has a record of a version that is not older than `left_at`.
+/// Another device may have told it. It may even have become the drive's store again since, by way of having been a replica of the new
+/// one: then it has a record of a version that is not older than the promotion.
 pub async fn retire_former(
     objects: &Objects,
     drive: Uuid,
-    left_at: Epoch,
+    left: Left,
     to: &str,
     device: &Device,
-) -> Result<bool, DriveError> {
+) -> Result<Told, DriveError> {
     let records = record::names(objects.store().as_ref(), drive).await?;
-    if records.iter().filter_map(|name| record::epoch(name)).any(|epoch| epoch >= left_at) {
-        return Ok(false);
+    if records.iter().filter_map(|name| record::epoch(name)).any(|epoch| epoch >= left.at) {
+        return Ok(Told::Already);
     }
-    match drive::retire_over_others(objects, drive, to, device).await {
-        Err(DriveError::Removed | DriveError::Moved { .. }) => Ok(false),
-        told => told.map(|()| true),
-    }
+    let (head, etag) = match drive::head(objects, drive).await {
+        Err(DriveError::Removed | DriveError::Moved { .. }) => return Ok(Told::Already),
+        head => head?,
+    };
+    let left_behind = match (head.root.epoch, head.root.seq) > left.with {
+        true => match objects.root(head.root, Some(head.root_hash)).await {
+            Ok(root) => Some(drive::set_apart(objects, &head, &root, device).await?),
+            Err(error) if error.is_transient() => return Err(error.into()),
+            Err(error) => {
+                tracing::error!(%error, "what a former store has that the new one lacks cannot be read");
+                None
+            }
+        },
+        false => None,
+    };
+    // Who has committed since is looked at anew by the next try.
+    drive::retire_over_others(objects, (&head, etag), to, device).await?;
+    Ok(Told::Now { left_behind })
 }

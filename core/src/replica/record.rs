@@ -1,6 +1,7 @@
 //! Records of what a replica has.
 
 use crate::format::head::Head;
+use crate::format::id::ObjectId;
 use crate::seal::Sealer;
 use crate::store::{Store, StoreError};
 use crate::units::Epoch;
@@ -18,10 +19,14 @@ pub(super) fn prefix(drive: Uuid) -> String {
     format!("replica/{}/", drive.simple())
 }
 
-/// The name of the record of a version: a later version's name is greater.
+/// The name of the record of the version that a HEAD names.
 pub(super) fn name(head: &Head) -> String {
-    let root = head.root;
-    format!("{}{:016x}-{:016x}-{:032x}", prefix(head.drive), root.epoch.0, root.seq, root.unique)
+    name_of(head.drive, head.root)
+}
+
+/// The name of the record of a drive's version: a later version's name is greater.
+pub(super) fn name_of(drive: Uuid, root: ObjectId) -> String {
+    format!("{}{:016x}-{:016x}-{:032x}", prefix(drive), root.epoch.0, root.seq, root.unique)
 }
 
 /// The epoch of the version that a record of this name tells of.
@@ -30,9 +35,10 @@ pub(super) fn epoch(name: &str) -> Option<Epoch> {
     u64::from_str_radix(version.split('-').next()?, 16).ok().map(Epoch)
 }
 
-/// Whether the record can be read: one that a broken put has left cannot.
-pub(super) async fn opens(store: &dyn Store, sealer: &Sealer, name: &str) -> Result<bool, StoreError> {
-    Ok(Head::decode(sealer, &store.get(name, None).await?.bytes).is_ok())
+/// Whether the bytes of a record say that its version is here: what a broken put has left does not. Where the drive itself has been here
+/// and `left` in that epoch, nor does one from before.
+pub(super) fn counts(sealer: &Sealer, left: Option<Epoch>, record: &[u8]) -> bool {
+    Head::decode(sealer, record).is_ok_and(|head| left.is_none_or(|left| head.epoch > left))
 }
 
 /// Records of a drive, oldest first.

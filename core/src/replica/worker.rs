@@ -2,7 +2,7 @@
 
 use super::catch_up::{Known, Object};
 use super::{Changed, Current, ReplicaError, check_no_primary, prepare, record};
-use crate::format::family::Family;
+use crate::format::family::{self, Family};
 use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::Root;
@@ -39,6 +39,10 @@ pub struct Replica {
     asked: u64,
     changed: Changed,
     known: Option<Known>,
+    /// The last records that were there: what is known holds only as long as they are.
+    records: Vec<String>,
+    /// The replica asks not to be asked before.
+    busy_until: Option<Instant>,
     progress: watch::Sender<Progress>,
     /// What is to be deleted once a version is here that was committed later.
     doomed: VecDeque<(u64, String)>,
@@ -99,6 +103,8 @@ impl Replica {
             asked: 0,
             changed,
             known: None,
+            records: Vec::new(),
+            busy_until: None,
             progress,
             doomed: VecDeque::new(),
         }
@@ -138,46 +144,56 @@ impl Replica {
 
     async fn follow(&mut self) {
         let mut backoff = Backoff::unwatched();
+        if let Some(busy_until) = self.busy_until {
+            // It was asked for before what was wanted changed.
+            let least = busy_until.saturating_duration_since(Instant::now());
+            let commits = self.changed.current.borrow().commits;
+            self.wait((least, least), commits).await;
+        }
         loop {
             let current = self.changed.current.borrow_and_update().clone();
             if std::mem::replace(&mut self.asked, current.asked) != current.asked {
                 (self.prepared, backoff) = (false, Backoff::unwatched());
             }
-            // What was put before HEAD changed has all been handed on by now.
-            while let Ok(offer) = self.changed.offers.try_recv() {
-                self.take(offer).await;
-            }
-            match self.catch_up(&current).await {
-                Ok(()) => backoff = Backoff::unwatched(),
-                Err(error) => {
-                    let reason = error.to_string();
-                    tracing::warn!(error = reason, "a replica lags behind; trying again");
-                    self.progress.send_modify(|progress| progress.standing = Standing::Trouble(reason));
-                    // While it is away the keys may change, also by another device.
-                    self.prepared = false;
-                    let hint = match &error {
-                        ReplicaError::Read(error) => retry::hint(error),
-                        _ => None,
-                    };
-                    self.wait(backoff.next(hint), current.commits).await;
-                    continue;
-                }
-            }
-            loop {
-                tokio::select! { biased;
-                    changed = self.changed.current.changed() => match changed {
-                        Ok(()) => break,
-                        Err(_) => return,
-                    },
-                    Some(offer) = self.changed.offers.recv() => self.take(offer).await,
-                }
+            let error = match self.keep_up(&current, &mut backoff).await {
+                Ok(true) => continue,
+                Ok(false) => return,
+                Err(error) => error,
+            };
+            let reason = error.to_string();
+            tracing::warn!(error = reason, "a replica lags behind; trying again");
+            self.progress.send_modify(|progress| progress.standing = Standing::Trouble(reason));
+            // While it is away the keys may change, also by another device.
+            self.prepared = false;
+            let hint = match &error {
+                ReplicaError::Read(error) => retry::hint(error),
+                _ => None,
+            };
+            self.busy_until = hint.map(|hint| Instant::now() + hint);
+            self.wait((backoff.next(hint), hint.unwrap_or_default()), current.commits).await;
+        }
+    }
+
+    /// Brings all that there is, and what is handed on until HEAD changes. False once that cannot change any more.
+    async fn keep_up(&mut self, current: &Current, backoff: &mut Backoff) -> Result<bool, ReplicaError> {
+        // What was put before HEAD changed has all been handed on by now.
+        while let Ok(offer) = self.changed.offers.try_recv() {
+            self.take(offer).await?;
+        }
+        self.catch_up(current).await?;
+        *backoff = Backoff::unwatched();
+        loop {
+            tokio::select! { biased;
+                changed = self.changed.current.changed() => return Ok(changed.is_ok()),
+                Some(offer) = self.changed.offers.recv() => self.take(offer).await?,
             }
         }
     }
 
     /// Waits for the next try: for `time` where nothing happens, no longer than [`BUSY`] where there is more to bring than
-    /// after so many `commits`, and not at all once somebody asks. What is handed on meanwhile would only fill the memory.
-    async fn wait(&mut self, time: Duration, commits: u64) {
+    /// after so many `commits`, and only for `least`, which the replica asked for, once somebody asks. What is handed on meanwhile would
+    /// only fill the memory.
+    async fn wait(&mut self, (time, least): (Duration, Duration), commits: u64) {
         let begun = Instant::now();
         let (mut time, mut alone) = (time, false);
         loop {
@@ -186,10 +202,9 @@ impl Replica {
                     alone = changed.is_err();
                     let current = self.changed.current.borrow();
                     if current.asked != self.asked {
-                        return;
-                    }
-                    if current.commits != commits {
-                        time = time.min(BUSY);
+                        time = least;
+                    } else if current.commits != commits {
+                        time = time.min(BUSY.max(least));
                     }
                 }
                 Some(_) = self.changed.offers.recv() => {}
@@ -198,8 +213,9 @@ impl Replica {
         }
     }
 
-    /// Puts objects that were handed on, as many at once as there are. One that fails is fetched later.
-    async fn take(&mut self, first: (String, Bytes)) {
+    /// Puts objects that were handed on, as many at once as there are. One that fails is fetched later; the error is of a replica
+    /// that takes nothing now.
+    async fn take(&mut self, first: (String, Bytes)) -> Result<(), StoreError> {
         let mut offers = vec![first];
         while let (true, Ok(offer)) = (offers.len() < PUTS_AT_ONCE, self.changed.offers.try_recv()) {
             offers.push(offer);
@@ -214,13 +230,36 @@ impl Replica {
                 return None;
             }
             let store = self.store.clone();
-            Some(async move { immutable::put(&*store, &name, body).await.is_ok().then_some(object) }.boxed())
+            Some(async move { (object, immutable::put(&*store, &name, body).await) }.boxed())
         });
         let done: Vec<_> =
             stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(PUTS_AT_ONCE).collect().await;
-        if let Some(known) = &mut self.known {
-            done.into_iter().flatten().for_each(|object| known.gained(object));
+        let mut failed = Ok(());
+        for (object, put) in done {
+            match (put, &mut self.known) {
+                (Ok(_), Some(known)) => known.gained(object),
+                (Err(error), _) if error.is_transient() => failed = Err(error),
+                (Ok(_), None) | (Err(_), _) => {}
+            }
         }
+        failed
+    }
+
+    /// Which records are to be there the next time: the last two, since of one alone it is not known whether what it tells of was
+    /// still there when it was put. None of as few is tidied away before others have come.
+    fn remember(&mut self, records: &[String], put: &str, is_there: bool) {
+        self.records = records.to_vec();
+        if is_there && !records.iter().any(|record| record == put) {
+            self.records.push(put.to_owned());
+        }
+        self.records.sort_unstable();
+        self.records.drain(..self.records.len().saturating_sub(2));
+    }
+
+    /// What is known of the replica is not so any more.
+    fn forget(&mut self) {
+        (self.prepared, self.known) = (false, None);
+        self.records.clear();
     }
 
     /// Brings what the current version needs and is not there, then its record, and then deletes what was deleted before it.
@@ -230,27 +269,49 @@ impl Replica {
         }
         let Some(head) = &current.head else { return Ok(()) };
         let head = self.decode(head)?;
-        check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
-        if !self.prepared {
-            self.family = prepare(self.objects.store().as_ref(), &*self.store, &self.family).await?;
-            // As that says it is, it may be a primary after all.
+        let mut left =
             check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
+        let records = record::names(&*self.store, head.drive).await?;
+        // A record that is gone went with all else: somebody has emptied the store, or made it anew.
+        if self.records.iter().any(|record| !records.contains(record)) {
+            self.forget();
+        }
+        let mut is_believed = true;
+        if !self.prepared {
+            // Where even that is missing, so may be what a record that is there tells of.
+            if let Err(error) = self.store.head(family::NAME).await {
+                if !matches!(error, StoreError::NotFound { .. }) {
+                    return Err(error.into());
+                }
+                is_believed = false;
+                self.forget();
+            }
+            let (primary, sealer) = (self.objects.store().as_ref(), self.objects.sealer());
+            self.family = prepare(primary, &self.store, &self.family, sealer).await?;
+            // As that says it is, it may be a primary after all.
+            left = check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
             self.prepared = true;
         }
-        let records = record::names(&*self.store, head.drive).await?;
         let (name, last) = (record::name(&head), records.last());
         let sealer = self.objects.sealer().clone();
-        let is_recorded = last == Some(&name) && record::opens(&*self.store, &sealer, &name).await?;
+        // What this primary brings is from before that too, if it is one that the drive has left itself.
+        let left = left.filter(|left| *left < head.epoch);
+        let counts = |record: &[u8]| record::counts(&sealer, left, record);
+        let is_recorded =
+            is_believed && last == Some(&name) && counts(&self.store.get(&name, None).await?.bytes);
         if !is_recorded || self.known.is_some() {
             self.bring(&head).await?;
+            // It may have taken hours.
+            check_no_primary(&self.store, self.family.mode, &sealer, head.drive).await?;
             if !is_recorded && last.is_none_or(|last| *last <= name) {
-                let opens = |body: &[u8]| Head::decode(&sealer, body).is_ok();
                 let record = Bytes::from(head.encode(&sealer));
-                // Another device's record of this version may say otherwise who holds it; either one leads to what is here whole.
-                immutable::put_over_damage(&*self.store, &name, record, opens).await?;
+                // Another device's record of this version may say otherwise who holds it; either one leads to what is here whole. One
+                // from before the drive was here itself is put over: it does not say that this is a replica once more.
+                immutable::put_over_damage(&*self.store, &name, record, counts).await?;
             }
             record::tidy(&*self.store, &records).await;
         }
+        self.remember(&records, &name, is_recorded || last.is_none_or(|last| *last <= name));
         self.progress.send_replace(Progress {
             version: Some(head.root),
             committed_ms: head.written_ms,
@@ -259,7 +320,8 @@ impl Replica {
             standing: Standing::UpToDate,
         });
         // Where another device has brought a later version, what to delete is for it to say.
-        if last.is_none_or(|last| *last <= name) {
+        if last.is_none_or(|last| *last <= name) && !self.doomed.is_empty() {
+            check_no_primary(&self.store, self.family.mode, &sealer, head.drive).await?;
             self.delete(head.drive, current.commits).await?;
         }
         Ok(())

@@ -63,6 +63,12 @@ struct World {
     habits: Habits,
     /// Nothing can be changed, and nobody can tell which version is the last; what is immutable can be read.
     commits_are_away: bool,
+    /// No segment can be read.
+    segments_are_away: bool,
+    /// Until then it asks to be asked later.
+    busy_until: Option<Instant>,
+    /// Requests that it has told so.
+    told_to_wait: u64,
     /// When objects were put, for listings that are late.
     put_at: BTreeMap<String, Instant>,
 }
@@ -122,6 +128,9 @@ impl SimStore {
             heads: Vec::new(),
             habits: Habits::GOOD,
             commits_are_away: false,
+            segments_are_away: false,
+            busy_until: None,
+            told_to_wait: 0,
             put_at: BTreeMap::new(),
         };
         Self { world: Arc::new(Mutex::new(world)) }
@@ -149,6 +158,22 @@ impl SimStore {
     /// can be read, so that a test sees what a device shows then.
     pub fn set_commits_away(&self, are_away: bool) {
         self.world.lock().commits_are_away = are_away;
+    }
+
+    /// From now on, or no longer, no segment can be read; everything else goes on.
+    pub fn set_segments_away(&self, are_away: bool) {
+        self.world.lock().segments_are_away = are_away;
+    }
+
+    /// For so long, every request is told when that is over.
+    pub fn be_busy(&self, time: Duration) {
+        let world = &mut *self.world.lock();
+        (world.busy_until, world.told_to_wait) = (Some(Instant::now() + time), 0);
+    }
+
+    /// How many requests have come since then, and were told to come back later.
+    pub fn told_to_wait(&self) -> u64 {
+        self.world.lock().told_to_wait
     }
 
     /// A copy of what is in it, without faults.
@@ -202,6 +227,11 @@ impl SimStore {
         let world = &mut *self.world.lock();
         world.requests += 1;
         world.run_zombies();
+        let left = world.busy_until.map(|until| until.saturating_duration_since(Instant::now()));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            world.told_to_wait += 1;
+            return Err(StoreError::Busy { reason: "slow down".into(), retry_after: Some(left) });
+        }
         if world.chance(world.faults.away) {
             world.away_until = world.requests + world.rng.random_range(1..40);
         }
@@ -369,6 +399,9 @@ impl Store for SimStore {
             self.reach_commits()?;
         }
         let world = &mut *self.world.lock();
+        if world.segments_are_away && name.starts_with("seg/") {
+            return Err(StoreError::Unreachable { reason: "it is away".into() });
+        }
         let body = world.objects.get(name).ok_or_else(|| StoreError::NotFound { name: name.to_owned() })?;
         let asked = range.as_ref().map(|range| (range.start, range.end));
         let range = range.filter(|_| !world.habits.ignores_ranges);

@@ -33,7 +33,7 @@ pub fn connect(
     meter: &Meter,
 ) -> Result<Arc<dyn Store>, ConnectError> {
     match url {
-        StoreUrl::File(path) => Ok(meter.on(Arc::new(FileStore::new(path.clone())))),
+        StoreUrl::File(path) => Ok(meter.on(Arc::new(FileStore::new(path.clone()).paced(pacer)))),
         #[cfg(feature = "s3")]
         StoreUrl::S3(url) => {
             match super::s3::S3Store::new(url, credentials, super::s3::Limits::default(), pacer, meter) {

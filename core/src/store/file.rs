@@ -12,6 +12,7 @@ mod patience;
 
 pub use patience::Limits;
 
+use super::pace::{Pacer, Way};
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use patience::{NoAnswer, Patience, Pulse};
-use rustix::fs::{FlockOperation, RenameFlags};
+use rustix::fs::{Access, FlockOperation, RenameFlags};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -40,6 +41,7 @@ const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub struct FileStore {
     root: PathBuf,
     patience: Patience,
+    pacer: Pacer,
     directories: Arc<Mutex<Directories>>,
 }
 
@@ -61,7 +63,22 @@ impl FileStore {
     /// The same, with time-outs of its own.
     pub fn with_limits(root: PathBuf, limits: Limits) -> Self {
         let patience = Patience::new(&root, limits);
-        Self { root, patience, directories: Arc::default() }
+        Self { root, patience, pacer: Pacer::new(), directories: Arc::default() }
+    }
+
+    /// The same, whose objects go and come as `pacer` lets them: the directory may be at the other end of a network.
+    pub fn paced(self, pacer: &Pacer) -> Self {
+        Self { pacer: pacer.clone(), ..self }
+    }
+
+    /// Waits until so many bytes may have gone that way.
+    async fn pass(&self, way: Way, bytes: usize) {
+        let (mut gate, mut left) = (self.pacer.gate(way), bytes);
+        while left > 0 {
+            let piece = gate.piece(left);
+            gate.turn(piece).await;
+            left -= piece;
+        }
     }
 
     /// Makes the directory, for a store that is about to be created. What it lies in has to be there: where that is not, the
@@ -111,6 +128,14 @@ impl FileStore {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { reason },
             _ => StoreError::Unreachable { reason },
         }
+    }
+
+    /// An error where nothing can be put.
+    fn check_writable(&self, name: &str) -> Result<(), StoreError> {
+        if !self.may_have(name) {
+            return Err(self.explain(name, &ErrorKind::NotFound.into()));
+        }
+        rustix::fs::access(&self.root, Access::WRITE_OK).map_err(|errno| self.explain(name, &errno.into()))
     }
 
     /// Whether the store is there: the family's own object answers for all others.
@@ -287,10 +312,18 @@ impl Store for FileStore {
             // How long it may take goes by that.
             None => self.head(name).await?,
         };
-        self.run(name, bytes as usize, move |store, name, _| store.get_now(name, range)).await
+        let fetched =
+            self.run(name, bytes as usize, move |store, name, _| store.get_now(name, range)).await?;
+        self.pass(Way::Down, fetched.bytes.len()).await;
+        Ok(fetched)
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        if self.pacer.rate(Way::Up).is_some() {
+            // The rate is others' too: none of it is spent on what cannot be put.
+            self.run(name, 0, |store, name, _| store.check_writable(name)).await?;
+            self.pass(Way::Up, body.len()).await;
+        }
         self.run(name, body.len(), move |store, name, _| store.put_now(name, &body, &when)).await
     }
 

@@ -1,4 +1,4 @@
-//! Counts what is asked of a store: requests by kind, and bytes of bodies each way, as they go over the wire.
+//! Counts what is asked of a store: requests by kind, and bytes of bodies by kind and each way, as they go over the wire.
 //!
 //! Stores that speak HTTP count each request that they send, since one put may be several, and so may a listing be. Of all
 //! others, what is asked of them is counted ([`Meter::on`]).
@@ -7,7 +7,7 @@ use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
+use std::ops::{Range, Sub};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -59,20 +59,19 @@ struct Metered {
     meter: Meter,
 }
 
+/// One count for each kind of request, in the order of [`Kind`].
+type Count = [AtomicU64; 5];
+
 #[derive(Default)]
 struct Counts {
-    get: AtomicU64,
-    put: AtomicU64,
-    head: AtomicU64,
-    list: AtomicU64,
-    delete: AtomicU64,
-    sent: AtomicU64,
-    received: AtomicU64,
+    requests: Count,
+    sent: Count,
+    received: Count,
 }
 
-/// Requests since the drive was opened.
+/// A figure for each kind of request: how many there were, or the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requests {
+pub struct ByKind {
     /// GETs, ranged or not.
     pub get: u64,
     /// PUTs, and WebDAV's MOVEs and MKCOLs.
@@ -85,10 +84,30 @@ pub struct Requests {
     pub delete: u64,
 }
 
-impl Requests {
+impl ByKind {
     /// Of all kinds.
     pub fn total(&self) -> u64 {
         self.get + self.put + self.head + self.list + self.delete
+    }
+
+    fn of(count: &Count) -> Self {
+        let [get, put, head, list, delete] = count.each_ref().map(|count| count.load(Relaxed));
+        Self { get, put, head, list, delete }
+    }
+}
+
+/// What has come since.
+impl Sub for ByKind {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            get: self.get - before.get,
+            put: self.put - before.put,
+            head: self.head - before.head,
+            list: self.list - before.list,
+            delete: self.delete - before.delete,
+        }
     }
 }
 
@@ -103,43 +122,33 @@ impl Meter {
         OnItsWay { meter: self.clone(), kind, unsent: false }
     }
 
-    /// So many bytes of a body were sent.
-    pub fn sent(&self, bytes: usize) {
-        self.0.sent.fetch_add(bytes as u64, Relaxed);
+    /// So many bytes of such a request's body were sent.
+    pub fn sent(&self, kind: Kind, bytes: usize) {
+        self.0.sent[kind as usize].fetch_add(bytes as u64, Relaxed);
     }
 
-    /// So many bytes of a body have come.
-    pub fn received(&self, bytes: usize) {
-        self.0.received.fetch_add(bytes as u64, Relaxed);
+    /// So many bytes of its answer's body have come.
+    pub fn received(&self, kind: Kind, bytes: usize) {
+        self.0.received[kind as usize].fetch_add(bytes as u64, Relaxed);
     }
 
     fn count(&self, kind: Kind) {
-        let Counts { get, put, head, list, delete, .. } = &*self.0;
-        let count = match kind {
-            Kind::Get => get,
-            Kind::Put => put,
-            Kind::Head => head,
-            Kind::List => list,
-            Kind::Delete => delete,
-        };
-        count.fetch_add(1, Relaxed);
+        self.0.requests[kind as usize].fetch_add(1, Relaxed);
     }
 
     /// Requests so far.
-    pub fn requests(&self) -> Requests {
-        let Counts { get, put, head, list, delete, .. } = &*self.0;
-        let [get, put, head, list, delete] = [get, put, head, list, delete].map(|count| count.load(Relaxed));
-        Requests { get, put, head, list, delete }
+    pub fn requests(&self) -> ByKind {
+        ByKind::of(&self.0.requests)
     }
 
     /// Bytes of bodies sent so far.
-    pub fn sent_bytes(&self) -> u64 {
-        self.0.sent.load(Relaxed)
+    pub fn sent_bytes(&self) -> ByKind {
+        ByKind::of(&self.0.sent)
     }
 
     /// Bytes of bodies received so far.
-    pub fn received_bytes(&self) -> u64 {
-        self.0.received.load(Relaxed)
+    pub fn received_bytes(&self) -> ByKind {
+        ByKind::of(&self.0.received)
     }
 }
 
@@ -148,13 +157,13 @@ impl Store for Metered {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         self.meter.count(Kind::Get);
         let fetched = self.inner.get(name, range).await?;
-        self.meter.received(fetched.bytes.len());
+        self.meter.received(Kind::Get, fetched.bytes.len());
         Ok(fetched)
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         self.meter.count(Kind::Put);
-        self.meter.sent(body.len());
+        self.meter.sent(Kind::Put, body.len());
         self.inner.put(name, body, when).await
     }
 

@@ -6,6 +6,7 @@
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -24,17 +25,39 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const HELD_UP_MAX: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
-    static BACKGROUND: ();
+    static BACKGROUND: Background;
+}
+
+/// Work that readers go before, until one of them waits for it. Cloned, it is the same.
+#[derive(Clone, Debug, Default)]
+pub struct Background {
+    is_awaited: Arc<AtomicBool>,
+}
+
+impl Background {
+    /// A reader waits for what the work does: from now on it goes as what readers wait for does.
+    pub fn is_awaited_now(&self) {
+        self.is_awaited.store(true, Relaxed);
+    }
+
+    /// Runs `work` as that.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        BACKGROUND.scope(self.clone(), work).await
+    }
+
+    fn gives_way(&self) -> bool {
+        !self.is_awaited.load(Relaxed)
+    }
 }
 
 /// Runs `work` in the background: what readers wait for goes first.
 pub async fn in_background<T>(work: impl Future<Output = T>) -> T {
-    BACKGROUND.scope((), work).await
+    Background::default().run(work).await
 }
 
-/// Whether the work that runs here was begun [`in_background`].
+/// Whether the work that runs here was begun [`in_background`], and no reader waits for it.
 pub fn is_background() -> bool {
-    BACKGROUND.try_with(|()| ()).is_ok()
+    BACKGROUND.try_with(Background::gives_way).unwrap_or(false)
 }
 
 /// Which way bytes go.
@@ -80,21 +103,22 @@ impl Pacer {
 
     /// The way that a body of the work that runs here is to take.
     pub fn gate(&self, way: Way) -> Gate {
-        let background = is_background();
+        let background = BACKGROUND.try_with(Background::clone).ok();
         Gate { pacer: self.clone(), way, background, waiting: None }
     }
 
     /// Waits until `bytes` may go.
-    async fn turn(&self, way: Way, bytes: usize, background: bool) {
+    async fn turn(&self, way: Way, bytes: usize, background: Option<Background>) {
         let begun = Instant::now();
         loop {
             let now = Instant::now();
-            let patience = background && now - begun < HELD_UP_MAX;
+            let gives_way = background.as_ref().is_some_and(Background::gives_way);
+            let patience = gives_way && now - begun < HELD_UP_MAX;
             let wait = {
                 let mut lane = self.lane(way).lock();
                 match patience && lane.is_wanted_by_readers(now) {
                     true => Err(LOOK_EVERY),
-                    false => Ok(lane.reserve(bytes, now, !background)),
+                    false => Ok(lane.reserve(bytes, now, !gives_way)),
                 }
             };
             match wait {
@@ -115,7 +139,7 @@ impl Pacer {
 pub struct Gate {
     pacer: Pacer,
     way: Way,
-    background: bool,
+    background: Option<Background>,
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
@@ -128,7 +152,7 @@ impl Gate {
     /// Ready once `bytes` may go. Asked again for the same bytes until it is.
     pub fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
         if self.waiting.is_none() && self.pacer.rate(self.way).is_some() {
-            let (pacer, way, background) = (self.pacer.clone(), self.way, self.background);
+            let (pacer, way, background) = (self.pacer.clone(), self.way, self.background.clone());
             self.waiting = Some(Box::pin(async move { pacer.turn(way, bytes, background).await }));
         }
         if let Some(waiting) = &mut self.waiting {
@@ -227,6 +251,24 @@ mod tests {
         let (background, reader) = tokio::join!(background, reader);
         assert!(reader.as_secs_f64() < 1.3, "{reader:?}");
         assert!((4.8..5.3).contains(&background.as_secs_f64()), "{background:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_a_reader_begins_to_wait_for_gives_way_no_more() {
+        let pacer = Pacer::new();
+        pacer.set(Way::Up, Some(MIB));
+        let work = Background::default();
+        let awaited = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            work.is_awaited_now();
+        };
+        let reader = send(&pacer, 60 * MIB);
+        let done = async { tokio::join!(work.run(send(&pacer, MIB)), awaited).0 };
+        tokio::select! {
+            _ = reader => panic!("the work starved"),
+            // It shares the rate from the end of its first wait on; without, each of its 64 pieces waits for two seconds.
+            took = done => assert!(took.as_secs_f64() < 5.0, "{took:?}"),
+        }
     }
 
     #[tokio::test(start_paused = true)]

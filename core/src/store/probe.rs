@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use races::Course;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -75,6 +76,20 @@ pub async fn probe(
 pub fn is_claim(name: &str) -> bool {
     let own = name.strip_prefix(AREA).filter(|own| !own.contains('/'));
     own.is_some_and(|own| own.contains(CLAIM))
+}
+
+/// What probes have in a store now: of those that are under way, and of those that were cut off. Whatever else somebody has put
+/// there is none of theirs.
+pub async fn left_behind(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
+    let listed = store.list(AREA).await?;
+    // Of a claim that is a collection, what lies in it is listed.
+    let own = |name: &str| {
+        let own = name.strip_prefix(AREA)?.split('/').next()?;
+        let (id, _) = own.split_once('-')?;
+        let is_id = id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        is_id.then(|| own.to_owned())
+    };
+    Ok(listed.iter().filter_map(|listed| own(&listed.name)).map(|own| format!("{AREA}{own}")).collect())
 }
 
 /// The part of the store where a probe takes place.

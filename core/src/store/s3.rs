@@ -139,7 +139,7 @@ impl S3Store {
             status: answer.status().as_u16(),
             // The SDK's own word for a 404 without one.
             code: code.filter(|code| *code != "NotFound"),
-            retry_after: header("retry-after").and_then(retry_after),
+            retry_after: header("retry-after").and_then(|after| retry_after(after, header("date"))),
             region: header("x-amz-bucket-region").or_else(|| meaning::region(body)),
             web_page: html && !body.is_empty(),
             wants_tls: !self.tls && (body.contains("HTTPS") || body.contains("SSL-enabled")),
@@ -250,7 +250,10 @@ impl Store for S3Store {
                 let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
                 length.ok_or_else(|| self.unreachable("does not say how long the object is"))
             }
-            Err(SdkError::ServiceError(_)) => self.look(name).await,
+            // Who asks for patience, or fails, has nothing more to say.
+            Err(SdkError::ServiceError(context)) if !has_said_all(context.raw().status().as_u16()) => {
+                self.look(name).await
+            }
             Err(error) => Err(self.explain(Verb::Read, name, &error)),
         }
     }
@@ -304,11 +307,36 @@ impl Store for S3Store {
     }
 }
 
-/// Seconds, or a date.
-fn retry_after(value: &str) -> Option<Duration> {
+/// Whether the status of an answer to a HEAD says all that there is to know.
+fn has_said_all(status: u16) -> bool {
+    status == 429 || status >= 500
+}
+
+/// Seconds, or a date, by the server's own clock where it says the time.
+fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let date = DateTime::from_str(value.trim(), DateTimeFormat::HttpDate).ok()?;
-    SystemTime::try_from(date).ok()?.duration_since(SystemTime::now()).ok()
+    let time = |text: &str| {
+        let date = DateTime::from_str(text.trim(), DateTimeFormat::HttpDate).ok()?;
+        SystemTime::try_from(date).ok()
+    };
+    let (then, now) = (time(value)?, date.and_then(time));
+    Some(then.duration_since(now.unwrap_or_else(SystemTime::now)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_by_the_servers_clock() {
+        let (date, later) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT");
+        assert_eq!(retry_after("7", None), Some(Duration::from_secs(7)));
+        // This computer's clock is decades ahead of that server's.
+        assert_eq!(retry_after(later, Some(date)), Some(Duration::from_secs(60)));
+        assert_eq!(retry_after(date, Some(later)), Some(Duration::ZERO));
+        assert_eq!(retry_after(later, None), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon", Some(date)), None);
+    }
 }

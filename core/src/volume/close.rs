@@ -80,10 +80,15 @@ impl Volume {
         self.journal.open_reserve();
     }
 
-    /// Makes everything durable here, so that the next open has little to replay.
+    /// It could not be unmounted: programs go on writing, and the reserve is kept for the next time.
+    pub fn stays_open(&self) {
+        self.journal.close_reserve();
+    }
+
+    /// Makes everything durable here, so that the next open has little to replay: no more than the cache has no room for.
     pub async fn settle(&self) -> Result<(), DeviceError> {
         let durable = self.journal.flush().await?;
-        super::keeper::apply(&self.journal, &self.cache, None, durable).await.map_err(DeviceError::Failed)?;
+        self.apply(durable).await.map_err(DeviceError::Failed)?;
         super::keeper::persist(&self.journal, &self.cache).await.map_err(DeviceError::Failed)
     }
 

@@ -3,7 +3,7 @@
 use super::Volume;
 use crate::ext4::InodeNumber;
 use crate::formats::{self, HEAD_BYTES, Peek};
-use crate::pull::Class;
+use crate::pull::{Class, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Weak;
@@ -72,33 +72,43 @@ pub(super) fn is_begun(volume: &Volume, layout: &Layout) -> bool {
 }
 
 /// Pulls the beginning of the file, and what its format asks for then.
-pub(super) async fn foresee(volume: Weak<Volume>, inode: InodeNumber, layout: Layout) {
+pub(super) async fn foresee(
+    volume: Weak<Volume>,
+    inode: InodeNumber,
+    layout: Layout,
+) -> Result<(), PullError> {
     let head = 0..HEAD_BYTES.min(layout.len);
-    if pull(&volume, &layout, &[head]).await.is_none() {
-        return;
-    }
+    pull(&volume, &layout, &[head]).await?;
     for _ in 0..ROUNDS_MAX {
-        let Some(opened) = volume.upgrade() else { return };
+        let Some(opened) = volume.upgrade() else { break };
         let file = File { volume: &opened, layout: &layout };
-        let Some(format) = formats::recognise(&file) else { return };
+        let Some(format) = formats::recognise(&file) else { break };
         if format.is_played {
             opened.puller.note_played(inode);
         }
         let wants = format.wants(&file);
         let is_here = |want: &Range<u64>| file.bytes(want.clone()).is_some();
         if wants.iter().all(is_here) {
-            return;
+            break;
         }
         drop(opened);
-        if pull(&volume, &layout, &wants).await.is_none() {
-            return;
-        }
+        pull(&volume, &layout, &wants).await?;
     }
+    Ok(())
 }
 
-/// None where it cannot be had, or the drive is closed.
-async fn pull(volume: &Weak<Volume>, layout: &Layout, wants: &[Range<u64>]) -> Option<()> {
-    let puller = volume.upgrade()?.puller.clone();
-    let blocks: Vec<_> = wants.iter().flat_map(|want| layout.blocks(want)).collect();
-    puller.pull_all(Class::ReadAhead, &blocks).await.ok()
+/// As much as may be wanted ahead in a cache of this size; nothing, where the drive is closed.
+async fn pull(volume: &Weak<Volume>, layout: &Layout, wants: &[Range<u64>]) -> Result<(), PullError> {
+    /// Of the cache's limit: one part in so many.
+    const SHARE: u64 = 16;
+    let Some(opened) = volume.upgrade() else { return Ok(()) };
+    let (puller, mut left) = (opened.puller.clone(), opened.room.limit() / BLOCK_BYTES / SHARE);
+    drop(opened);
+    let mut blocks: Vec<_> = wants.iter().flat_map(|want| layout.blocks(want)).collect();
+    blocks.retain_mut(|run| {
+        run.end = run.end.min(run.start + left);
+        left -= run.count();
+        !run.is_empty()
+    });
+    puller.pull_all(Class::ReadAhead, &blocks).await
 }

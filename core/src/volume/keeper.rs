@@ -47,8 +47,8 @@ struct Work {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
     room: Arc<Room>,
-    /// What is in the store, in a version that is remembered here; everything, where nothing is pushed.
-    committed: Arc<dyn Fn() -> Lsn + Send + Sync>,
+    /// What is in the store, in a version that is remembered here; none where nothing is pushed.
+    committed: Arc<dyn Fn() -> Option<Lsn> + Send + Sync>,
     applied_durable: Arc<AtomicU64>,
     shared: Arc<Shared>,
     applied: Lsn,
@@ -60,7 +60,7 @@ impl Keeper {
         journal: Arc<Journal>,
         cache: Arc<Cache>,
         room: Arc<Room>,
-        committed: impl Fn() -> Lsn + Send + Sync + 'static,
+        committed: impl Fn() -> Option<Lsn> + Send + Sync + 'static,
         is_stuck: impl Fn() -> bool + Send + Sync + 'static,
         applied: Lsn,
         applied_durable: Arc<AtomicU64>,
@@ -187,9 +187,11 @@ impl Work {
         if self.is_put_off() {
             return Ok(());
         }
-        self.applied = apply(&self.journal, &self.cache, Some(&self.room), durable).await?;
+        let in_store = (self.committed)();
+        self.applied =
+            apply(&self.journal, &self.cache, &self.room, in_store.unwrap_or(Lsn(0)), durable).await?;
         let committed = match planted::has(Bug::FreedBeforeCommit) {
-            false => (self.committed)(),
+            false => in_store.unwrap_or(Lsn(u64::MAX)),
             true => self.applied,
         };
         let freed = Lsn(self.applied_durable.load(Ordering::Acquire));
@@ -208,45 +210,73 @@ impl Work {
     }
 }
 
-/// Carries records up to `upto`, which are durable, to the cache file, as far as there is `room`; none given is room
-/// enough. Where there is none they stay in the journal, and are read from there: no trouble yet. So they do where the disk
-/// is full, which is. Tells the last record up to which all are in the cache file.
+/// Carries records up to `upto`, which are durable, to the cache file, as far as there is `room`: what is there already takes no more. Where
+/// there is none, records stay in the journal, and are read from there: no trouble yet. So they do where the disk is full, which is.
+/// Once the journal's space is wanted, those that the store has (up to `in_store`) are let go of: what fills the cache may be pinned, and would
+/// keep them until the journal is full too and writes wait, though all is uploaded. Tells the last record up to which all are
+/// done with.
 pub(super) async fn apply(
     journal: &Journal,
     cache: &Cache,
-    room: Option<&Room>,
+    room: &Room,
+    in_store: Lsn,
     upto: Lsn,
 ) -> Result<Lsn, String> {
     /// Of a cache's limit, what is let in at once.
     const SHARE: u64 = 16;
     let _turn = journal.applying.lock().await;
-    let records = journal.unapplied(upto);
-    let most = room.map_or(u64::MAX, |room| room.limit() / SHARE);
-    let mut rest = records.as_slice();
-    while !rest.is_empty() {
-        let mut bytes = 0;
-        let fits = rest.iter().take_while(|record| {
-            bytes += data_bytes(record);
-            bytes <= most
-        });
-        let (now, later) = rest.split_at(fits.count().max(1));
-        let bytes = now.iter().map(data_bytes).sum();
-        let _admission = match room {
-            Some(room) => match room.let_in(bytes).await {
-                Ok(admission) => Some(admission),
-                Err(NoRoom) => return Ok(now[0].lsn.prev()),
-            },
-            None => None,
-        };
-        cache.apply(now).await.map_err(|error| format!("the cache cannot be written: {error}"))?;
-        journal.applied(later.first().map_or(upto, |next| next.lsn.prev()));
-        rest = later;
+    loop {
+        let mut records = journal.unapplied(upto, room.limit() / SHARE);
+        if records.is_empty() {
+            return Ok(upto);
+        }
+        let mut admission = room.let_in(new_bytes(cache, &records)?).await.map(Some);
+        if admission.is_err() {
+            records.truncate(1);
+            admission = if new_bytes(cache, &records)? == 0 { Ok(None) } else { Err(NoRoom) };
+        }
+        let (first, last) = (records[0].lsn, records.last().map_or(upto, |record| record.lsn));
+        match admission {
+            Ok(_held) => {
+                let applied = cache.apply(&records).await;
+                applied.map_err(|error| format!("the cache cannot be written: {error}"))?;
+            }
+            Err(NoRoom) => {
+                let is_due = first <= in_store && journal.space().per_mille() >= SPACE_WANTED;
+                if !is_due || !let_go_of(cache, &records).await? {
+                    return Ok(first.prev());
+                }
+            }
+        }
+        journal.applied(last);
     }
-    Ok(upto)
+}
+
+/// What records take of the cache's room that they do not have yet.
+fn new_bytes(cache: &Cache, records: &[Record]) -> Result<u64, String> {
+    let new = |record: &Record| match record.operation {
+        Operation::Data(blocks) => {
+            cache.taken_by(blocks).map(|taken| blocks.byte_len().saturating_sub(taken))
+        }
+        Operation::Zero(_) | Operation::Resize(_) => Ok(0),
+    };
+    let bytes = records.iter().map(new).sum::<std::io::Result<u64>>();
+    bytes.map_err(|error| format!("the cache cannot be looked at: {error}"))
+}
+
+/// Has the blocks of records be read from the store again, which has them: what the cache has of them is older. First the cache, and
+/// durably, then the index: until that is told, they are read from the journal. Whether that could be done now.
+async fn let_go_of(cache: &Cache, records: &[Record]) -> Result<bool, String> {
+    let blocks = |record: &Record| match record.operation {
+        Operation::Data(blocks) | Operation::Zero(blocks) => Some(blocks),
+        Operation::Resize(_) => None,
+    };
+    let runs: Vec<_> = records.iter().filter_map(blocks).collect();
+    cache.give_up(&runs).await.map_err(|error| format!("the cache's bitmap cannot be written: {error}"))
 }
 
 /// What a record may take of the cache's room. It may have that already; but what is there and zero takes none.
-fn data_bytes(record: &Record) -> u64 {
+pub(super) fn data_bytes(record: &Record) -> u64 {
     match record.operation {
         Operation::Data(blocks) => blocks.byte_len(),
         Operation::Zero(_) | Operation::Resize(_) => 0,

@@ -16,16 +16,12 @@
 //! Where the store is away, steps 1 to 4 take for HEAD what this device saw last, if that names this device; the swap is
 //! made once the store is back (`push/take.rs`).
 
-use super::keeper::Keeper;
-use super::pins::Pins;
+use super::access::{Access, Environment, OpenError};
+use super::assemble::{Assembly, assemble, capacity};
 use super::reconcile::{self, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
-use super::room::Room;
-use super::scanning::Scanning;
 use super::seen::Seen;
-use super::survey::Survey;
 use super::take::{begin_fork, give_back, seize, swap_epoch};
-use super::trace::Trace;
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
@@ -33,128 +29,16 @@ use crate::fork;
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::ObjectId;
-use crate::format::root::Root;
-use crate::journal::{Journal, JournalError};
-use crate::map::{self, Map, Objects, PageCache, ReadError};
+use crate::journal::Journal;
+use crate::map::{self, Map, Objects, ReadError};
 use crate::planted::{self, Bug};
-use crate::pull::Puller;
 use crate::push::{Device, Parts, Pusher};
 use crate::seal::Sealer;
-use crate::store::meter::Meter;
 use crate::store::{Etag, Store, StoreError};
 use crate::units::{Epoch, Lsn};
-use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use uuid::Uuid;
-
-/// Where a drive lives on this device, and its store.
-pub struct Environment {
-    /// `drive.json`.
-    pub state: Arc<dyn Disk>,
-    /// The journal's files.
-    pub journal: Arc<dyn Disk>,
-    /// The cache and its bitmap.
-    pub cache: Arc<dyn Disk>,
-    /// The store.
-    pub store: Arc<dyn Store>,
-    /// Counts what is asked of it, and of the drive's other stores. `store` has to be connected with it, or built on [`Meter::on`]: what
-    /// goes past that is not counted.
-    pub meter: Meter,
-    /// The family's keys.
-    pub sealer: Arc<Sealer>,
-    /// Map pages that are remembered.
-    pub pages: PageCache,
-}
-
-/// What for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// To write: the drive is taken. A drive that another device holds is taken only `over_others`.
-    Write {
-        /// Fence whoever holds it.
-        over_others: bool,
-        /// A file system on it has stayed mounted since it was open last. What others have committed since can not be
-        /// shown to it: it goes on as a fork, also where nothing is unsent.
-        mounted: bool,
-    },
-    /// To write while the store is away, if the version that this device saw last is its own. The drive is taken as soon
-    /// as the store answers; has somebody else written by then, what was written here is a fork.
-    Away {
-        /// As above.
-        mounted: bool,
-    },
-    /// To look at one version; nothing in the store changes, and what is written is thrown away.
-    Look {
-        /// The version, and BLAKE3 of its object.
-        root: (ObjectId, [u8; 32]),
-    },
-}
-
-/// Why a drive was not opened. Nothing was changed, here or in the store, unless it says so.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another device has it open.
-    #[error("{device_name} has the drive open (epoch {epoch})")]
-    Held {
-        /// The device.
-        device_name: String,
-        /// Its epoch.
-        epoch: Epoch,
-        /// When it last wrote HEAD, Unix time in ms.
-        written_ms: u64,
-    },
-    /// The drive was removed from its store.
-    #[error("the drive was removed from its store")]
-    Removed {
-        /// Records that are only here.
-        unsent: u64,
-    },
-    /// The drive lives in another store now, and this device has nothing that it lacked here.
-    #[error("the drive was moved to another store")]
-    Moved {
-        /// Its address, if that was said.
-        to: Option<String>,
-    },
-    /// Others wrote since, and this device has changes that they do not have.
-    #[error("another computer has written to the drive, and {unsent} changes are only on this computer")]
-    Forked {
-        /// Records that are only here.
-        unsent: u64,
-        /// The name of the device that wrote last.
-        by: String,
-    },
-    /// They are a fork, but no version that they build on is kept in the store.
-    #[error("the version that {unsent} changes of this computer build on is gone from the store")]
-    NoForkPoint {
-        /// Records that are only here.
-        unsent: u64,
-    },
-    /// The store is away, and the version that was seen last is another device's, or is not known whole.
-    #[error("the version of the drive that this computer saw last is not its own")]
-    NotSeen,
-    /// The store shows an older version than this device has seen.
-    #[error("the store shows epoch {found}, but this computer has seen epoch {known}: it went back in time")]
-    RolledBack {
-        /// What HEAD says.
-        found: Epoch,
-        /// What was known.
-        known: Epoch,
-    },
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// An object is damaged.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The local disk.
-    #[error("this computer's files of the drive cannot be used: {0}")]
-    Local(#[from] io::Error),
-}
 
 /// Opens a drive.
 pub async fn open(
@@ -310,6 +194,9 @@ async fn take(
     };
     let over_others = matches!(how, How::Now { over_others: true });
     check_here(&before, env, objects, local.as_ref(), mounted, limits).await?;
+    if mounted && !over_others {
+        check_not_taken(&before, device, env, objects, local.as_ref(), limits).await?;
+    }
     check_head(&before, device, over_others, local.as_ref())?;
     let base = local.as_ref().and_then(|local| local.base.clone());
     let (root, remembered) = match root {
@@ -386,7 +273,7 @@ async fn take(
     reconcile::remember(env, &cache, &mut opened, objects.sealer(), &seen).await?;
     // What is not replayed must not be read from the journal later either.
     opened.journal.free(Lsn(opened.local.replay_from).prev());
-    let Replayed { size_blocks: size, applied } = replay(&opened, &cache).await?;
+    let Replayed { size_blocks: size, applied } = replay(&opened, &cache, limits.cache_bytes).await?;
     cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
 
     let journal = opened.journal.clone();
@@ -441,14 +328,6 @@ fn seen_last(
     Ok(seen.filter(|seen| is_own(seen) && is_usual(seen) && is_last(seen)))
 }
 
-/// Blocks that there is room for in bitmaps: a drive may grow while it is open.
-pub(super) fn capacity(size_blocks: u64) -> u64 {
-    const TIB: u64 = (1 << 40) / crate::units::BLOCK_BYTES;
-    (size_blocks * 16)
-        .next_power_of_two()
-        .clamp(TIB, crate::units::DRIVE_BYTES_MAX / crate::units::BLOCK_BYTES)
-}
-
 /// Reads HEAD.
 pub(crate) async fn read_head(
     store: &dyn Store,
@@ -494,6 +373,25 @@ async fn check_here(
     }
 }
 
+/// Refuses a drive that another device has taken while a file system stayed mounted here: that cannot wait until the drive is let go.
+/// It goes on as a fork, as it would have, had it been served all the time.
+async fn check_not_taken(
+    head: &Head,
+    device: &Device,
+    env: &Environment,
+    objects: &Objects,
+    local: Option<&Local>,
+    limits: VolumeLimits,
+) -> Result<(), OpenError> {
+    let since = local.and_then(|local| local.base.as_ref()).is_some_and(|base| head.epoch.0 > base.epoch);
+    if head.state != HeadState::Held || head.device == device.id || !since {
+        return Ok(());
+    }
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    let unsent = reconcile::unsent(env, local, Some(&root), limits).await?;
+    Err(OpenError::Forked { unsent, by: head.device_name.clone() })
+}
+
 fn check_head(
     head: &Head,
     device: &Device,
@@ -510,78 +408,4 @@ fn check_head(
         }
         _ => Ok(()),
     }
-}
-
-struct Assembly {
-    journal: Arc<Journal>,
-    cache: Arc<Cache>,
-    /// Where the cache's files lie.
-    disk: Arc<dyn Disk>,
-    map: Arc<Map>,
-    meter: Meter,
-    limits: VolumeLimits,
-    root: Root,
-    root_id: ObjectId,
-    applied: Lsn,
-    size: Option<u64>,
-    writer: Option<(Pusher, Arc<Rememberer>)>,
-    pinned: Pinned,
-}
-
-fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
-    let Assembly { journal, cache, disk, map, meter, limits, root, root_id, applied, size, writer, pinned } =
-        assembly;
-    // Before there is anybody who takes chunks out.
-    cache.pin(&pinned.below(cache.valid().capacity()))?;
-    let (dirty, pushes) = (journal.clone(), writer.is_some());
-    let is_dirty = move |blocks| !pushes || dirty.is_dirty(blocks);
-    let size_blocks = size.unwrap_or(root.geometry.size_blocks);
-    let (survey, beginning) = match limits.metadata_first {
-        true => Survey::new(size_blocks, &cache, disk.clone(), limits.cache_bytes),
-        false => Survey::none(size_blocks),
-    };
-    let trace = Trace::start(disk.clone(), cache.valid().capacity());
-    let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
-    let puller = Puller::new(map.clone(), cache.clone(), journal.clone(), room.clone(), survey.files());
-    let (pusher, rememberer) = writer.unzip();
-    let remembered = rememberer.clone();
-    // Nothing of a version that is only looked at is ever pushed: its journal keeps what the cache does not take.
-    let committed = move || remembered.as_ref().map_or(Lsn(u64::MAX), |remembered| remembered.lsn());
-    let applied_durable = Arc::new(AtomicU64::new(0));
-    let stuck = pusher.as_ref().map(Pusher::is_stuck);
-    let is_stuck = move || stuck.as_ref().is_none_or(|is_stuck| is_stuck());
-    let keeper = Keeper::start(
-        journal.clone(),
-        cache.clone(),
-        room.clone(),
-        committed,
-        is_stuck,
-        applied,
-        applied_durable.clone(),
-    );
-    let volume = Arc::new(Volume {
-        pins: Pins::new(pinned),
-        survey,
-        scanning: Scanning::new(),
-        trace,
-        journal,
-        cache,
-        map,
-        puller,
-        room,
-        pusher,
-        meter,
-        root,
-        root_id,
-        size_blocks: AtomicU64::new(size_blocks),
-        closed: AtomicBool::new(false),
-        keeper,
-        rememberer,
-        applied_durable,
-        resizing: Mutex::new(()),
-    });
-    // They end where there is no volume: not before it is there.
-    volume.pins.begin(&volume);
-    volume.survey.begin(beginning, &volume);
-    Ok(volume)
 }

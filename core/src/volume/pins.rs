@@ -43,6 +43,8 @@ pub struct PinsStatus {
     pub is_counted: bool,
     /// Why pulling them does not get on.
     pub trouble: Option<String>,
+    /// Bytes that are not here since the cache has no room for them.
+    pub without_room_bytes: u64,
 }
 
 /// The pins of an open drive.
@@ -58,7 +60,7 @@ struct Shared {
     /// Of a whole drive that is pinned: blocks with data, plus one; 0 before they are counted.
     data_blocks: AtomicU64,
     // Held to copy or replace it.
-    trouble: Mutex<Option<String>>,
+    trouble: Mutex<Option<PullError>>,
 }
 
 impl Pins {
@@ -133,7 +135,12 @@ impl Volume {
         let runs = pinned.below(self.size_blocks());
         let missing = match pinned.is_whole() {
             // Run by run there may be a million of them.
-            true => self.size_blocks() - self.cache.valid().count(self.all_blocks()),
+            true => match self.size_blocks() - self.cache.valid().count(self.all_blocks()) {
+                0 => 0,
+                // Some of it may be in the journal, on its way there.
+                _ if self.journal.unapplied_bytes() > 0 => self.missing_blocks(&runs),
+                missing => missing,
+            },
             false => self.missing_blocks(&runs),
         };
         let counted = self.pins.shared.data_blocks.load(Ordering::Acquire);
@@ -143,7 +150,15 @@ impl Volume {
         };
         let is_counted = !pinned.is_whole() || counted > 0;
         let missing_bytes = if is_counted { missing.min(blocks) * BLOCK_BYTES } else { 0 };
-        PinsStatus { pinned_bytes: blocks * BLOCK_BYTES, missing_bytes, is_counted, trouble }
+        let has_room = !matches!(*self.pins.shared.trouble.lock(), Some(PullError::NoRoom(_)));
+        let without_room_bytes = if has_room { 0 } else { missing.min(blocks) * BLOCK_BYTES };
+        PinsStatus {
+            pinned_bytes: blocks * BLOCK_BYTES,
+            missing_bytes,
+            is_counted,
+            trouble,
+            without_room_bytes,
+        }
     }
 
     /// Bytes of the cache that would have to stay, if this were pinned: metadata, pins, and what waits for upload.
@@ -170,7 +185,7 @@ impl Volume {
 
     /// Why pulling what is pinned does not get on.
     pub fn pins_trouble(&self) -> Option<String> {
-        self.pins.shared.trouble.lock().clone()
+        self.pins.shared.trouble.lock().as_ref().map(ToString::to_string)
     }
 
     /// Bytes that are pinned; of a whole drive those of data, as far as they are counted.
@@ -195,14 +210,17 @@ impl Volume {
                 let counted = self.pins.shared.data_blocks.load(Ordering::Acquire).saturating_sub(1);
                 counted.max(self.allocated_blocks())
             }
-            false => residents.kept_blocks() + residents.not_kept_blocks(pinned.as_runs()),
+            false => {
+                let metadata = residents.kept_blocks() + self.survey.blocks_without_room();
+                metadata + residents.not_kept_blocks(pinned.as_runs())
+            }
         }
     }
 
     /// Blocks that take room in the store: all that are not zero.
     pub async fn data_blocks(&self) -> Result<u64, PullError> {
         let mut blocks = 0;
-        for part in parts(self.all_blocks(), LOOK_BLOCKS) {
+        for part in self.all_blocks().pieces(LOOK_BLOCKS) {
             let found = self.map.look_up(part).await?;
             let data = found.iter().filter(|(_, content)| *content != Content::Zero);
             blocks += data.map(|(run, _)| run.count()).sum::<u64>();
@@ -256,7 +274,7 @@ async fn keep_here(volume: Weak<Volume>, mut wanted: watch::Receiver<Arc<Pinned>
                 backoff.next(None)
             }
         };
-        *shared.trouble.lock() = done.err().map(|error| error.to_string());
+        *shared.trouble.lock() = done.err();
         if volume.strong_count() == 0 {
             return;
         }
@@ -281,7 +299,7 @@ async fn settle_zeros(volume: &Weak<Volume>, shared: &Shared) -> Result<(), Pull
     }
     drop(opened);
     let mut data = 0;
-    for part in parts(all, LOOK_BLOCKS) {
+    for part in all.pieces(LOOK_BLOCKS) {
         data += puller.settle_zeros(part).await?;
     }
     shared.data_blocks.store(data + 1, Ordering::Release);
@@ -303,6 +321,9 @@ async fn pull_missing(volume: &Weak<Volume>, pinned: &Pinned) -> Result<(), Pull
         }
         from = end;
         let pulled = puller.pull_all(Class::Pinned, &window).await;
+        if let Err(PullError::NoRoom(_)) = pulled {
+            return pulled;
+        }
         failed = failed.and(pulled);
     }
 }
@@ -316,7 +337,7 @@ impl Volume {
         let mut blocks = 0;
         for run in &runs[first..] {
             let rest = BlockRange { start: run.start.max(from), end: run.end };
-            for part in parts(rest, WINDOW_BLOCKS) {
+            for part in rest.pieces(WINDOW_BLOCKS) {
                 for missing in self.puller.missing(part) {
                     blocks += missing.count();
                     match window.last_mut().filter(|last| missing.start <= last.end + GAP_BLOCKS) {
@@ -331,11 +352,4 @@ impl Volume {
         }
         (window, self.size_blocks())
     }
-}
-
-/// A range cut into pieces of at most so many blocks.
-fn parts(range: BlockRange, most: u64) -> impl Iterator<Item = BlockRange> {
-    (range.start..range.end)
-        .step_by(most as usize)
-        .map(move |start| BlockRange { start, end: (start + most).min(range.end) })
 }

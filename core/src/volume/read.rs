@@ -4,7 +4,7 @@ use super::Volume;
 use crate::device::{Answer, DeviceError, Piece, ReadLease};
 use crate::journal::Place;
 use crate::map::Content;
-use crate::pull::{Fetched, Health, PullError};
+use crate::pull::{Fetched, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +13,10 @@ use tokio::time::Instant;
 
 /// A store may be away for so long before reads of files' data that is not here fail ...
 const AWAY_PATIENCE: Duration = Duration::from_secs(60);
-/// ... and from then on each waits so long: it may be back.
+/// ... and from then on each waits so long: it may be back ...
 const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// ... but not where somebody has found within so long that it is not. Whoever looks at one file after another would wait for each.
+const KNOWN_FOR: Duration = Duration::from_secs(1);
 /// How often a reader that waits looks whether it should.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often blocks are pulled into the cache for one read.
@@ -56,12 +58,16 @@ impl Volume {
             };
             match pulled {
                 // What cannot be kept can still be read.
-                Err(PullError::Cache(_)) => return self.read_past_cache(range).await,
+                Err(PullError::Cache(_) | PullError::NoRoom(_)) => return self.read_past_cache(range).await,
                 pulled => pulled.map_err(pull_failed)?,
             }
             // Between the pull and here the blocks may have been evicted again; then they are pulled again.
             if let Some(lease) = self.lease(&range) {
-                self.note_read(blocks);
+                match turn {
+                    // What is read of one file after another is not what the next opening wants first.
+                    Some(_) => self.cache.residents().are_read(blocks),
+                    None => self.note_read(blocks),
+                }
                 return Ok(lease);
             }
             self.check_open()?;
@@ -77,24 +83,30 @@ impl Volume {
         self.trace.note(blocks, |part| residents.is_any_kept(part));
     }
 
-    /// Waits for a pull of the blocks; while the store is away, for a bounded time if all of them are data of files: a
-    /// program can live with an error there. On anything else the file system would give up.
+    /// Waits for a pull of the blocks; while the store is away, or does not give these, for a bounded time if all of them are data of
+    /// files: a program can live with an error there. On anything else the file system would give up.
     async fn in_time<T>(&self, blocks: BlockRange, pull: impl Future<Output = T>) -> Result<T, DeviceError> {
         tokio::pin!(pull);
         let begun = Instant::now();
         loop {
+            if let Some(trouble) = self.given_up(blocks, begun.elapsed()) {
+                return Err(DeviceError::Unavailable(trouble));
+            }
             let pause = tokio::time::sleep(LOOK_EVERY);
             tokio::select! { biased;
                 pulled = &mut pull => return Ok(pulled),
                 () = pause => {}
             }
-            let Health { trouble, since, .. } = self.puller.health().borrow().clone();
-            let (Some(trouble), Some(since)) = (trouble, since) else { continue };
-            let is_over = since.elapsed() >= AWAY_PATIENCE && begun.elapsed() >= READER_PATIENCE;
-            if is_over && self.survey.is_file_data(blocks) {
-                return Err(DeviceError::Unavailable(trouble));
-            }
         }
+    }
+
+    /// Why somebody who has waited for blocks for so long does so no longer.
+    fn given_up(&self, blocks: BlockRange, waited: Duration) -> Option<String> {
+        let (trouble, since, failed) = self.puller.trouble_of(blocks)?;
+        let is_over = since.elapsed() >= AWAY_PATIENCE
+            && (waited >= READER_PATIENCE || failed.elapsed() < KNOWN_FOR)
+            && self.survey.is_file_data(blocks);
+        is_over.then_some(trouble)
     }
 
     /// Reads blocks that the cache does not take from the store, for this reader alone.
@@ -237,6 +249,7 @@ pub(super) fn pull_failed(error: PullError) -> DeviceError {
     match error {
         PullError::Read(error) if error.is_transient() => DeviceError::Unavailable(error.to_string()),
         PullError::Read(error) => DeviceError::Failed(error.to_string()),
-        PullError::Cache(error) => DeviceError::Failed(error),
+        PullError::Away => DeviceError::Unavailable(error.to_string()),
+        PullError::Cache(_) | PullError::NoRoom(_) => DeviceError::Failed(error.to_string()),
     }
 }

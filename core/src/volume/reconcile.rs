@@ -1,7 +1,9 @@
 //! What this device has of a drive, against what the store has: which records of the journal go on with the history,
 //! which blocks of the cache are no longer true, and what has to be carried from the journal to the cache.
 
-use super::open::{self, Environment, OpenError};
+use super::access::{Environment, OpenError};
+use super::assemble::capacity;
+use super::keeper::data_bytes;
 use super::seen::Seen;
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;
@@ -120,7 +122,7 @@ pub(super) async fn unsent(
             None => return Ok(0),
         },
     };
-    let opened = Journal::open(env.journal.clone(), limits.journal, open::capacity(0), uuid).await;
+    let opened = Journal::open(env.journal.clone(), limits.journal, capacity(0), uuid).await;
     let (_journal, recovered) = opened?;
     let own = root.and_then(|root| root.lineage.iter().find(|lineage| lineage.journal == uuid));
     let remembered = local.and_then(|local| local.base.as_ref()).map_or(0, |base| base.lsn);
@@ -259,9 +261,9 @@ pub(super) struct Replayed {
     pub applied: Lsn,
 }
 
-/// Carries the journal's records to the cache. Where that has no room for them they are read from the journal, as
-/// they are between a write and its being applied.
-pub(super) async fn replay(opened: &Opened, cache: &Cache) -> Result<Replayed, OpenError> {
+/// Carries the journal's records to the cache, which may take `limit` bytes. Where that has no room for them they are read from the
+/// journal, as they are between a write and its being applied.
+pub(super) async fn replay(opened: &Opened, cache: &Cache, limit: u64) -> Result<Replayed, OpenError> {
     let first = opened.recovered.first.max(Lsn(opened.local.replay_from));
     let (mut next, mut size_blocks) = (first, None);
     let mut applied = first.prev();
@@ -280,7 +282,9 @@ pub(super) async fn replay(opened: &Opened, cache: &Cache) -> Result<Replayed, O
             }
         }
         // In order: behind a batch that was not applied, none is.
-        if applied.next() == next {
+        let bytes = records.iter().map(data_bytes).sum::<u64>();
+        let fits = || Ok::<_, OpenError>(cache.file().allocated()? + bytes <= limit);
+        if applied.next() == next && fits()? {
             match cache.apply(&records).await {
                 Ok(()) => applied = last,
                 Err(error) => tracing::warn!(%error, "the cache takes no records; they stay in the journal"),

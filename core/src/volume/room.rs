@@ -227,13 +227,13 @@ impl Shared {
             if !is_high(full, limit) {
                 return self.tell(false);
             }
-            let freed = self.evict(full - limit / 1000 * LOW).await.unwrap_or_else(|error| {
+            let some_went = self.evict(full - limit / 1000 * LOW).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "chunks could not be taken out of the cache");
-                0
+                false
             });
             // What comes meanwhile may take as much as goes.
             fruitless = if self.used() < used { 0 } else { fruitless + 1 };
-            let is_stuck = freed == 0 || fruitless == FRUITLESS_MAX;
+            let is_stuck = !some_went || fruitless == FRUITLESS_MAX;
             self.tell(is_stuck);
             if is_stuck {
                 return;
@@ -279,7 +279,8 @@ impl Shared {
         self.metadata.store(bytes, Ordering::Release);
     }
 
-    async fn evict(&self, bytes: u64) -> io::Result<u64> {
+    /// Takes chunks of so many bytes out. Returns whether there were any that might go.
+    async fn evict(&self, bytes: u64) -> io::Result<bool> {
         let residents = self.cache.residents();
         let most = (bytes.div_ceil(crate::units::CHUNK_BYTES) as usize).clamp(1, CHUNKS_AT_ONCE);
         let chunks = residents.next(most, |blocks| (self.is_dirty)(blocks) || self.cache.is_pulled(blocks));
@@ -289,11 +290,11 @@ impl Shared {
         // Whoever was written or pulled meanwhile has stayed.
         let all = BlockRange { start: 0, end: self.cache.valid().capacity() };
         for blocks in chunks.iter().map(|chunk| chunk.blocks().intersect(&all)) {
-            if self.cache.valid().any(blocks) {
+            if self.cache.valid().any(blocks) || self.cache.taken_by(blocks).is_ok_and(|taken| taken > 0) {
                 residents.came(blocks);
             }
         }
-        freed
+        freed.map(|_| !chunks.is_empty())
     }
 }
 

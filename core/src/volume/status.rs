@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::push::PushState;
-use crate::store::meter::Requests;
+use crate::store::meter::ByKind;
 use crate::units::{BLOCK_BYTES, Lsn};
 use std::sync::atomic::Ordering;
 
@@ -29,8 +29,12 @@ pub struct VolumeStatus {
     pub journal_limit_bytes: u64,
     /// Bytes that are wanted from the store.
     pub pending_pull_bytes: u64,
-    /// Whether all metadata of the file system that is known is local: listings need no store.
+    /// Whether all metadata of the file system is local: listings need no store.
     pub has_metadata: bool,
+    /// Bytes of it for which the cache is too small.
+    pub metadata_without_room_bytes: u64,
+    /// The smallest cache that has room for all of it, in bytes, as far as that is known.
+    pub least_cache_bytes: u64,
     /// Bytes that were fetched for readers and ahead of them since it was opened.
     pub fetched_bytes: u64,
     /// Of those, the bytes that were read.
@@ -45,14 +49,16 @@ pub struct VolumeStatus {
     pub push: Option<PushState>,
     /// Why pulls wait.
     pub pull_trouble: Option<String>,
+    /// What could not be read though the store answers.
+    pub pull_damage: Option<String>,
     /// Why the local disk does not take what it should.
     pub local_trouble: Option<String>,
     /// Requests to the store.
-    pub requests: Requests,
-    /// Bytes sent to the store.
-    pub sent_bytes: u64,
-    /// Bytes received from the store.
-    pub received_bytes: u64,
+    pub requests: ByKind,
+    /// Bytes sent with them.
+    pub sent_bytes: ByKind,
+    /// Bytes received for them.
+    pub received_bytes: ByKind,
 }
 
 impl Volume {
@@ -63,6 +69,9 @@ impl Volume {
         let committed = push.as_ref().map_or(Lsn(0), |push| push.committed);
         let unsent = push.is_some() && self.journal.appended() > committed;
         let unpushed_bytes = if unsent { self.journal.bytes_after(committed) } else { 0 };
+        self.puller.look_at_damage();
+        let health = self.puller.health().borrow().clone();
+        let without_room = self.survey.blocks_without_room();
         let (fetched_bytes, fetched_used_bytes) = self.cache.residents().fetched_and_used_bytes();
         VolumeStatus {
             size_bytes: self.size_blocks() * BLOCK_BYTES,
@@ -77,14 +86,17 @@ impl Volume {
             journal_bytes: space.used_bytes,
             journal_limit_bytes: space.limit_bytes,
             pending_pull_bytes: self.puller.pending_bytes(),
-            has_metadata: self.survey.is_complete(),
+            has_metadata: self.survey.is_complete() && without_room == 0,
+            metadata_without_room_bytes: without_room * BLOCK_BYTES,
+            least_cache_bytes: self.survey.least_cache_bytes(),
             fetched_bytes,
             fetched_used_bytes,
             slows_scan: self.scanning.is_slowing(),
             appended: self.journal.appended(),
             durable: self.journal.durable(),
             push,
-            pull_trouble: self.puller.health().borrow().trouble.clone(),
+            pull_trouble: health.trouble,
+            pull_damage: health.damage.map(|(_, why)| why),
             local_trouble: self.keeper.trouble(),
             requests: self.meter.requests(),
             sent_bytes: self.meter.sent_bytes(),

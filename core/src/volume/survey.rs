@@ -2,29 +2,37 @@
 //! requests, and stays. Then listings need no store, and offline only data of files can be missing.
 
 use super::Volume;
+use super::room::NoRoom;
 use super::{foresight, kept};
 use crate::bitmap::Bitmap;
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::ext4::{FileAt, InodeNumber, Kind, Limits, Walk};
 use crate::pull::{Class, PullError};
-use crate::units::{BLOCK_BYTES, BlockRange};
+use crate::units::{BLOCK_BYTES, BlockRange, portions};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 /// How long to wait for more writes before what they changed is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// So long after all metadata is local its journal is pulled too.
-const JOURNAL_AFTER: Duration = Duration::from_secs(60);
+/// Where nothing was written, and nothing found, it is looked whether all is still here no oftener than this.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// So long after all metadata is local its journal is pulled too, behind all that anybody waits for.
+const JOURNAL_AFTER: Duration = Duration::from_secs(10);
+/// Of the cache's limit, what is learnt from at once, one part in so many: more might push its own beginning out before that is looked at.
+const LEARNT_SHARE: u64 = 8;
 /// So often what is of use at the next opening is noted, for one after a crash.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// After metadata could not be pulled.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// After what a format asks for could not be had, of one file.
+const FORESEE_AGAIN: Duration = Duration::from_secs(60);
 /// Of the cache's limit, what metadata may keep: one part in so many.
 const KEPT_SHARE: u64 = 2;
 /// Of the cache's limit, what the trace of the last opening may fill: one part in so many.
@@ -38,16 +46,26 @@ const FILES_REMEMBERED: usize = 256;
 pub(super) struct Survey {
     /// Where a reader had to wait.
     misses: mpsc::Sender<BlockRange>,
-    /// Whether all metadata that is known is local. So it is where there is none.
+    /// Whether all metadata that is known, and that the cache has room for, is local. So it is where there is none.
     is_complete: watch::Receiver<bool>,
     /// Whether all that a mount reads was local when metadata was first complete.
     is_mountable: watch::Receiver<Option<bool>>,
+    needs: Arc<Needs>,
     // Held to look something up, and to learn from what is local; never across a pull.
     walk: Arc<RwLock<Walk>>,
     /// Where what is metadata is noted for the next opening.
     disk: Option<Arc<dyn Disk>>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What metadata takes of the cache, as of the last look.
+#[derive(Default)]
+struct Needs {
+    /// Blocks of it that programs read.
+    all: AtomicU64,
+    /// Those for which the cache is too small; 1 at least where not even which those are can be known.
+    without_room: AtomicU64,
 }
 
 /// What looks, before it has begun: it needs the volume, which has its survey.
@@ -72,10 +90,17 @@ impl Survey {
             mountable,
             completed_at: None,
             noted_at: None,
-            seen: VecDeque::new(),
+            looked_at: None,
+            has_news: true,
+            foreseeing: JoinSet::new(),
+            seen: Arc::default(),
+            needs: Arc::default(),
+            is_refused: false,
+            asks_at: None,
         };
+        let needs = running.needs.clone();
         let survey =
-            Self { misses, is_complete, is_mountable, walk, disk: Some(disk), task: Mutex::new(None) };
+            Self { misses, is_complete, is_mountable, needs, walk, disk: Some(disk), task: Mutex::new(None) };
         (survey, Beginning(Some((running, missed))))
     }
 
@@ -84,7 +109,9 @@ impl Survey {
         let walk = Arc::new(RwLock::new(Walk::new(size_blocks, Limits::default())));
         let (misses, is_complete, is_mountable) =
             (mpsc::channel(MISSES_MAX).0, watch::channel(true).1, watch::channel(Some(false)).1);
-        let survey = Self { misses, is_complete, is_mountable, walk, disk: None, task: Mutex::new(None) };
+        let needs = Arc::default();
+        let survey =
+            Self { misses, is_complete, is_mountable, needs, walk, disk: None, task: Mutex::new(None) };
         (survey, Beginning(None))
     }
 
@@ -127,7 +154,17 @@ impl Survey {
         let _ = self.misses.try_send(blocks);
     }
 
-    /// Whether all metadata that is known is local. So it is where there is none.
+    /// Blocks of metadata for which the cache is too small: they come and go as data of files does.
+    pub fn blocks_without_room(&self) -> u64 {
+        self.needs.without_room.load(Ordering::Acquire)
+    }
+
+    /// The smallest cache that keeps all metadata, in bytes, as far as that is known.
+    pub fn least_cache_bytes(&self) -> u64 {
+        self.needs.all.load(Ordering::Acquire) * BLOCK_BYTES * KEPT_SHARE
+    }
+
+    /// Whether all metadata that is known, and that the cache has room for, is local. So it is where there is none.
     pub fn is_complete(&self) -> bool {
         *self.is_complete.borrow()
     }
@@ -203,8 +240,19 @@ struct Running {
     completed_at: Option<Instant>,
     /// When what is of use at the next opening was noted last.
     noted_at: Option<Instant>,
+    /// When all metadata was last found to be local.
+    looked_at: Option<Instant>,
+    /// Whether something was written or found since.
+    has_news: bool,
+    /// What is being foreseen of files. It ends with this.
+    foreseeing: JoinSet<()>,
     /// Files that were looked at.
-    seen: VecDeque<InodeNumber>,
+    seen: Arc<Mutex<VecDeque<InodeNumber>>>,
+    needs: Arc<Needs>,
+    /// Whether some metadata found no room.
+    is_refused: bool,
+    /// The cache's limit at which all metadata was asked to stay last; none where that is to be done anew.
+    asks_at: Option<u64>,
 }
 
 impl Running {
@@ -222,11 +270,12 @@ impl Running {
             while let Ok(Some(blocks)) = tokio::time::timeout_at(deadline, missed.recv()).await {
                 self.foresee(blocks);
             }
+            while self.foreseeing.try_join_next().is_some() {}
             let Some(volume) = self.volume.upgrade() else { return };
             self.note(&volume);
             let mut walk = self.walk.write();
             for range in volume.cache.residents().take_written() {
-                self.is_written = true;
+                (self.is_written, self.has_news) = (true, true);
                 walk.written(range);
             }
             if volume.size_blocks() != self.size_blocks {
@@ -244,31 +293,55 @@ impl Running {
             let puller = volume.puller.clone();
             let wanted = self.walk.write().wanted();
             self.keep(&volume);
+            let limit = volume.room.limit();
             drop(volume);
             if wanted.is_empty() {
+                if self.is_settled(limit) {
+                    return Some(Ok(()));
+                }
+                self.weigh(&self.volume.upgrade()?);
                 // Directories and bitmaps are wanted, and read by nobody here.
                 let ranges = self.staying(&*self.volume.upgrade()?, is_needed);
                 let pulled = puller.pull_all(Class::Metadata, &ranges).await;
                 if pulled.is_ok() {
                     self.is_here(&self.volume.upgrade()?);
+                    (self.looked_at, self.has_news) = (Some(Instant::now()), false);
                 }
                 self.complete.send_replace(pulled.is_ok());
                 return Some(pulled);
             }
-            if let Err(error) = puller.pull_all(Class::Metadata, &wanted).await {
-                return Some(Err(error));
+            let most = limit / BLOCK_BYTES / LEARNT_SHARE;
+            let mut outcome = Ok(());
+            for part in portions(&wanted, most.max(1)) {
+                // What does not come keeps nothing else from being learnt.
+                outcome = outcome.and(puller.pull_all(Class::Metadata, &part).await);
+                let volume = self.volume.upgrade()?;
+                if !self.feed(&volume) {
+                    self.let_go(&volume);
+                    self.complete.send_replace(true);
+                    self.mountable.send_replace(Some(true));
+                    return Some(Ok(()));
+                }
             }
-            let volume = self.volume.upgrade()?;
-            let fed = self.walk.write().feed(&mut |range, bytes| volume.read_local(range, bytes));
-            if let Err(error) = fed {
-                // There is no ext4 here yet, or none that is known: nothing to be pulled first.
-                tracing::debug!(%error, "the drive's file system is not looked at");
-                self.let_go(&*self.volume.upgrade()?);
-                self.complete.send_replace(true);
-                self.mountable.send_replace(Some(true));
-                return Some(Ok(()));
+            if self.walk.write().wanted() == wanted {
+                // Tried again later: nothing of it could be read.
+                return Some(outcome.and(Err(PullError::NoRoom(NoRoom))));
             }
         }
+    }
+
+    /// Learns from what is local. Whether there is an ext4 here that is known; else there is nothing to be pulled first.
+    fn feed(&self, volume: &Volume) -> bool {
+        let mut walk = self.walk.write();
+        walk.wanted();
+        let fed = walk.feed(&mut |range, bytes| volume.read_local(range, bytes));
+        fed.inspect_err(|error| tracing::debug!(%error, "the drive's file system is not looked at")).is_ok()
+    }
+
+    /// Whether all metadata was local a moment ago, of a cache with that limit, and nothing has changed since.
+    fn is_settled(&self, limit: u64) -> bool {
+        let is_recent = self.looked_at.is_some_and(|at| at.elapsed() < LOOK_AGAIN);
+        is_recent && !self.has_news && self.asks_at == Some(limit)
     }
 
     /// Metadata of these kinds that stays. A cache that is too small for the rest would have it pulled for ever.
@@ -292,7 +365,9 @@ impl Running {
                 self.let_go(volume);
                 self.pull_trace(volume);
                 let is_whole = || journal.iter().all(|range| volume.puller.missing(*range).is_empty());
-                self.mountable.send_replace(Some(!self.walk.read().needs_recovery() || is_whole()));
+                let is_kept = self.needs.without_room.load(Ordering::Acquire) == 0;
+                let is_recovered = || !self.walk.read().needs_recovery() || is_whole();
+                self.mountable.send_replace(Some(is_kept && is_recovered()));
             }
             Some(at) if at.elapsed() >= JOURNAL_AFTER => {
                 let journal = self.staying(volume, |kind| kind == Kind::Journal);
@@ -341,16 +416,61 @@ impl Running {
         }
         // What stays of what was counts from here on.
         self.kept_blocks = residents.kept_blocks();
+        self.asks_at = None;
     }
 
     /// Has what was found pulled, and kept as far as that is sensible.
     fn keep(&mut self, volume: &Arc<Volume>) {
         let found = self.walk.write().found();
+        self.has_news |= !found.is_empty();
         for (range, kind) in found {
-            if is_needed(kind) && self.stays(volume, range) {
-                volume.puller.want(Class::Metadata, range);
+            if is_needed(kind) {
+                match self.stays(volume, range) {
+                    true => volume.puller.want(Class::Metadata, range),
+                    false => (self.is_refused, self.asks_at) = (true, None),
+                }
             }
         }
+    }
+
+    /// Counts what metadata needs, and has stay what found no room before and may find some now: the limit was raised, or other metadata has
+    /// gone.
+    fn weigh(&mut self, volume: &Arc<Volume>) {
+        let limit = volume.room.limit();
+        if self.asks_at == Some(limit) {
+            return;
+        }
+        let (metadata, is_all_known) = {
+            let walk = self.walk.read();
+            (walk.metadata(), !walk.is_full())
+        };
+        let (residents, is_refused) = (volume.cache.residents(), self.is_refused);
+        if is_refused {
+            // The file system's journal is the first to go.
+            let all = BlockRange { start: 0, end: volume.cache.valid().capacity() };
+            let journal = metadata.iter().filter(|(_, kind)| *kind == Kind::Journal);
+            let kept = journal.flat_map(|(range, _)| residents.kept_runs(range.intersect(&all)));
+            kept.for_each(|run| residents.let_go(run, volume.cache.valid()));
+            self.kept_blocks = residents.kept_blocks();
+        }
+        let (mut all, mut without_room) = (0, u64::from(!is_all_known));
+        for (range, _) in metadata.into_iter().filter(|(_, kind)| is_needed(*kind)) {
+            all += range.count();
+            for part in range.by_chunk().filter(|_| is_refused) {
+                match self.stays(volume, part) {
+                    true => volume.puller.want(Class::Metadata, part),
+                    false => without_room += residents.not_kept_blocks(&[part]),
+                }
+            }
+        }
+        if is_refused && without_room < self.needs.without_room.load(Ordering::Acquire) {
+            // What stays now is on its way.
+            self.complete.send_replace(false);
+        }
+        self.is_refused &= without_room > 0;
+        self.asks_at = Some(limit);
+        self.needs.all.store(all, Ordering::Release);
+        self.needs.without_room.store(without_room, Ordering::Release);
     }
 
     /// Has blocks stay, if there is room for that. Whether they do.
@@ -359,9 +479,10 @@ impl Running {
         if residents.are_all_kept(range) {
             return true;
         }
-        let fits = self.kept_blocks + range.count() <= kept_most(volume.room.limit());
+        let more = residents.not_kept_blocks(&[range]);
+        let fits = self.kept_blocks + more <= kept_most(volume.room.limit());
         if fits {
-            self.kept_blocks += range.count();
+            self.kept_blocks += more;
             self.has_changed = true;
             residents.keep(range);
         }
@@ -373,7 +494,7 @@ impl Running {
     fn foresee(&mut self, blocks: BlockRange) {
         let walk = self.walk.read();
         let Some((inode, at)) = walk.owner_of(blocks.start) else { return };
-        if self.seen.contains(&inode) {
+        if self.seen.lock().contains(&inode) {
             return;
         }
         let (Some(runs), Some(len)) = (walk.runs_of(inode), walk.size_of(inode)) else { return };
@@ -382,10 +503,25 @@ impl Running {
         if at * BLOCK_BYTES >= crate::formats::HEAD_BYTES && !is_begun() {
             return;
         }
-        if self.seen.len() >= FILES_REMEMBERED {
-            self.seen.pop_front();
+        {
+            let mut seen = self.seen.lock();
+            if seen.len() >= FILES_REMEMBERED {
+                seen.pop_front();
+            }
+            seen.push_back(inode);
         }
-        self.seen.push_back(inode);
-        tokio::spawn(foresight::foresee(self.volume.clone(), inode, layout));
+        let (volume, seen) = (self.volume.clone(), self.seen.clone());
+        self.foreseeing.spawn(async move {
+            let foreseen = foresight::foresee(volume.clone(), inode, layout).await;
+            let is_away = || {
+                let puller = volume.upgrade().map(|volume| volume.puller.clone());
+                puller.is_some_and(|puller| puller.health().borrow().trouble.is_some())
+            };
+            if foreseen.is_err() && is_away() {
+                // Who waits for a part of it then tries again.
+                tokio::time::sleep(FORESEE_AGAIN).await;
+                seen.lock().retain(|other| *other != inode);
+            }
+        });
     }
 }

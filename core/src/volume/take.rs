@@ -1,6 +1,8 @@
 //! The steps of an opening that change the store: a fork's first HEAD, the swap.
 
-use super::open::{Environment, OpenError, capacity, read_head};
+use super::access::{Environment, OpenError};
+use super::assemble::capacity;
+use super::open::read_head;
 use super::{Fork, Local, VolumeLimits};
 use crate::fence::{self, Swap};
 use crate::fork::{self, Branch, ForkError, Named};

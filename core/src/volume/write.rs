@@ -146,7 +146,7 @@ impl Volume {
             for edge in edges.iter().filter(|edge| whole.intersect(edge).is_empty()) {
                 match self.puller.demand(*edge).await {
                     // Once there is room for it. What was read past the cache could be older by now.
-                    Err(PullError::Cache(_)) => tokio::time::sleep(ROOM_PAUSE).await,
+                    Err(PullError::Cache(_) | PullError::NoRoom(_)) => tokio::time::sleep(ROOM_PAUSE).await,
                     pulled => pulled.map_err(pull_failed)?,
                 }
             }

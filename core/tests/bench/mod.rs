@@ -1,4 +1,4 @@
-//! Two devices and a store, simulated, in virtual time: for tests of one situation at a time.
+//! Three devices and a store, simulated, in virtual time: for tests of one situation at a time.
 
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
 use holdall_core::disk::Disk;
@@ -30,6 +30,8 @@ pub const LIMITS: VolumeLimits = VolumeLimits {
     batch_bytes: 128 << 10,
     tail_segments: 12,
     metadata_first: true,
+    push_paused: false,
+    pull_paused: false,
 };
 
 /// In virtual time: hours take no time, and nothing depends on how fast this machine is.
@@ -43,13 +45,13 @@ pub fn device(index: usize) -> Device {
     Device { id: Uuid::from_u128(index as u128 + 1), name: format!("device {index}") }
 }
 
-/// One drive, which two devices may open.
+/// One drive, which three devices may open.
 pub struct Bench {
     pub store: SimStore,
     pub sealer: Arc<Sealer>,
     pub drive: Uuid,
     pub limits: VolumeLimits,
-    pub devices: [Disks; 2],
+    pub devices: [Disks; 3],
 }
 
 /// The local disks of a device, each of which may fail for itself.
@@ -104,13 +106,13 @@ impl Bench {
         let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
         let store = SimStore::new(1, StoreFaults::default());
         let drive = run(drive::create(&store, &sealer, FAMILY, "d", geometry, &device(0))).unwrap();
-        Self { store, sealer, drive, limits, devices: [Disks::new(16), Disks::new(32)] }
+        Self { store, sealer, drive, limits, devices: [16, 32, 80].map(Disks::new) }
     }
 
     /// The same drive, for computers that never had it.
     pub fn elsewhere(&self) -> Self {
         let Self { store, sealer, drive, limits, .. } = self;
-        let devices = [Disks::new(48), Disks::new(64)];
+        let devices = [48, 64, 96].map(Disks::new);
         Self { store: store.clone(), sealer: sealer.clone(), drive: *drive, limits: *limits, devices }
     }
 

@@ -49,6 +49,47 @@ async fn a_status_means_the_same_on_every_verb() {
 }
 
 #[tokio::test]
+async fn a_server_that_asks_for_patience_is_asked_nothing_more() {
+    const SOON: &str = "7";
+    let busy = || Reply::status(503).with("retry-after", SOON);
+    let is_busy = |error: &StoreError| matches!(error, StoreError::Busy { retry_after: Some(after), .. } if after.as_secs() == 7);
+    let (fake, store) = fake(move |asked| match &*asked.method {
+        "MKCOL" | "PUT" => Reply::status(201),
+        _ => busy(),
+    });
+    let error = store.put("seg/00/x", Bytes::from_static(b"x"), When::Absent).await.unwrap_err();
+    assert!(is_busy(&error), "{error}");
+    let verbs: Vec<_> = fake.asked().into_iter().map(|asked| asked.method).collect();
+    assert_eq!(verbs, ["MKCOL", "MKCOL", "PUT", "MOVE"], "what lies aside stays there for now");
+
+    // A large body goes only to a server that is known to take the credentials: this one does not even want to be asked that.
+    let fake = Fake::start(move |_| busy());
+    let StoreUrl::Dav(url) = StoreUrl::parse(&format!("http://{}/s/", fake.address())).unwrap() else {
+        panic!()
+    };
+    let http = Http::new(&url, &user(PASSWORD), SHORT, &Pacer::new(), &Meter::default()).unwrap();
+    let body = Bytes::from(vec![0; 100 << 10]);
+    let request =
+        Request { body, ..Request::new("PUT".parse().unwrap(), url.base.join("seg/00/x").unwrap()) };
+    assert!(http.send(&request).await.is_err_and(|error| is_busy(&error)));
+    let verbs: Vec<_> = fake.asked().into_iter().map(|asked| asked.method).collect();
+    assert_eq!(verbs, ["HEAD"]);
+}
+
+#[tokio::test]
+async fn the_room_for_a_collection_that_is_yet_to_be_made_is_its_parents() {
+    let room = br#"<d:multistatus xmlns:d="DAV:"><d:response><d:href>/</d:href><d:propstat><d:prop>
+        <d:quota-available-bytes>4096</d:quota-available-bytes></d:prop><d:status>HTTP/1.1 200 OK</d:status>
+        </d:propstat></d:response></d:multistatus>"#;
+    let (_fake, store) = fake(move |asked| match (&*asked.method, &*asked.path) {
+        ("PROPFIND", "/s/") => Reply::status(404),
+        ("PROPFIND", "/") => Reply::status(207).with("content-type", "application/xml").body(room),
+        _ => Reply::status(500),
+    });
+    assert_eq!(store.facts().await.unwrap().free_bytes, Some(4096));
+}
+
+#[tokio::test]
 async fn a_sign_in_page_is_neither_data_nor_success() {
     let page = Reply::status(200)
         .with("content-type", "text/html; charset=utf-8")

@@ -11,7 +11,7 @@ mod verbs;
 use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::dav::DavStore;
-use holdall_core::store::dav::http::Limits;
+use holdall_core::store::dav::http::{Http, Limits, Request};
 use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::url::StoreUrl;

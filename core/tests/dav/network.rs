@@ -57,3 +57,25 @@ async fn one_connection_serves_many_requests() {
     // An answer that is read to its end leaves its connection free a moment later, not always in time for the next.
     assert!(fake.connections() < 10, "{} connections for 121 requests", fake.connections());
 }
+
+#[tokio::test]
+async fn when_a_connection_falls_silent_none_of_its_siblings_is_used_again() {
+    let (fake, store) = fake(|asked| match &*asked.path {
+        "/s/seg/00/silent" => Reply::Silence,
+        // Long enough for as many to be under way.
+        _ => {
+            std::thread::sleep(Duration::from_millis(200));
+            Reply::status(200).body(b"data")
+        }
+    });
+    let get = || store.get("seg/00/x", None);
+    let (a, b, c) = tokio::join!(get(), get(), get());
+    assert!([a, b, c].iter().all(Result::is_ok));
+    // An answer that is read to its end leaves its connection free a moment later.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = fake.connections();
+    unreachable(store.get("seg/00/silent", None).await);
+    assert_eq!(fake.connections(), before, "it was one of them");
+    get().await.unwrap();
+    assert_eq!(fake.connections(), before + 1);
+}

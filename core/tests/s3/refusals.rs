@@ -69,6 +69,24 @@ fn a_missing_bucket_is_no_missing_object() {
 }
 
 #[test]
+fn a_server_that_asks_for_patience_is_not_asked_for_more_words() {
+    for status in ["503 Slow Down", "429 Too Many Requests", "500 Internal Server Error"] {
+        let busy = Canned::saying(status, "Retry-After: 7\r\n", "");
+        run(async {
+            let store = store(&busy.url());
+            match store.head("head/1").await.unwrap_err() {
+                StoreError::Busy { retry_after, .. } => assert_eq!(retry_after.unwrap().as_secs(), 7),
+                StoreError::Unreachable { .. } if status.starts_with("500") => {}
+                error => panic!("{status}: {error:?}"),
+            }
+            assert!(busy.asked().starts_with("head "), "{status}");
+            let _ = store.list("seg/").await;
+            assert!(busy.asked().contains("list-type"), "{status}");
+        });
+    }
+}
+
+#[test]
 fn credentials_of_another_kind_are_refused_before_anything_is_asked() {
     let url = holdall_core::store::url::StoreUrl::parse("s3://b").unwrap();
     let password = Credentials::Password { user: "me".into(), password: Zeroizing::new("hunter2".into()) };

@@ -3,7 +3,7 @@
 use crate::place::Place;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
-use holdall_core::store::meter::{Meter, Requests};
+use holdall_core::store::meter::{ByKind, Meter};
 use holdall_core::store::{Store, When};
 use holdall_servers::faults::{self, Entry, Fault, FaultProxy};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ const MANY: u32 = 1001;
 const AT_ONCE: usize = 16;
 const NAME: &str = "seg/0a/one";
 
-/// What a server saw, by what it counts as.
-fn seen(log: &[Entry]) -> Requests {
-    let mut seen = Requests::default();
-    for Entry { asked, .. } in log {
+/// What a server saw, by what it counts as: a figure of each request.
+fn seen(log: &[Entry], figure: fn(&Entry) -> u64) -> ByKind {
+    let mut seen = ByKind::default();
+    for entry @ Entry { asked, .. } in log {
         let count = match &*asked.method {
             "GET" if asked.target.contains("list-type=2") => &mut seen.list,
             "PROPFIND" => &mut seen.list,
@@ -26,7 +26,7 @@ fn seen(log: &[Entry]) -> Requests {
             "PUT" | "MOVE" | "MKCOL" => &mut seen.put,
             method => panic!("{method}"),
         };
-        *count += 1;
+        *count += figure(entry);
     }
     seen
 }
@@ -41,19 +41,12 @@ struct Counted {
 impl Counted {
     /// Compares all that was asked since the plan was made.
     #[track_caller]
-    fn is_right(&self, what: &str, (before, sent): (Requests, u64)) {
-        let (now, log) = (self.meter.requests(), self.proxy.log());
-        let counted = Requests {
-            get: now.get - before.get,
-            put: now.put - before.put,
-            head: now.head - before.head,
-            list: now.list - before.list,
-            delete: now.delete - before.delete,
-        };
-        assert_eq!(counted, seen(&log), "{what}");
+    fn is_right(&self, what: &str, (before, sent): (ByKind, ByKind)) {
+        let (counted, log) = (self.meter.requests() - before, self.proxy.log());
+        assert_eq!(counted, seen(&log, |_| 1), "{what}");
         assert!(counted.total() > 0, "{what}");
-        let bytes: u64 = log.iter().map(|entry| entry.body_bytes).sum();
-        assert_eq!(self.meter.sent_bytes() - sent, bytes, "{what}");
+        let bytes = self.meter.sent_bytes() - sent;
+        assert_eq!(bytes, seen(&log, |entry| entry.body_bytes), "{what}");
     }
 
     async fn asks(&self, what: &str, ask: impl Future<Output = ()>) {
@@ -72,7 +65,7 @@ pub async fn is_what_the_server_is_sent(place: Place) {
         let store = place.connect_counted(None, &meter);
         store.put(NAME, Bytes::from_static(b"12345"), When::Absent).await.unwrap();
         store.list("seg/").await.unwrap();
-        assert_eq!(meter.requests(), Requests { put: 1, list: 1, ..Requests::default() });
+        assert_eq!(meter.requests(), ByKind { put: 1, list: 1, ..ByKind::default() });
         return;
     };
     let proxy = place.proxy();
@@ -86,7 +79,8 @@ pub async fn is_what_the_server_is_sent(place: Place) {
     counted.asks("put absent", async { drop(store.put(NAME, body.clone(), When::Absent).await) }).await;
     let received = meter.received_bytes();
     counted.asks("get", async { drop(store.get(NAME, None).await.unwrap()) }).await;
-    assert_eq!(meter.received_bytes() - received, 300_000);
+    let received = meter.received_bytes() - received;
+    assert_eq!(received, ByKind { get: 300_000, ..ByKind::default() });
     counted.asks("get part", async { drop(store.get(NAME, Some(5..10)).await.unwrap()) }).await;
     counted.asks("get none", async { drop(store.get("seg/0a/none", None).await.unwrap_err()) }).await;
     counted.asks("head", async { assert_eq!(store.head(NAME).await.unwrap(), 300_000) }).await;
@@ -110,7 +104,7 @@ pub async fn is_what_the_server_is_sent(place: Place) {
     drop(counted);
     let unsent = Meter::default();
     assert!(place.connect_counted(Some(address), &unsent).head(NAME).await.is_err());
-    assert_eq!(unsent.requests(), Requests::default());
+    assert_eq!(unsent.requests(), ByKind::default());
 }
 
 /// What goes wrong has been sent; what finds nobody has not.

@@ -95,6 +95,16 @@ macro_rules! servers {
                 }
 
                 #[test]
+                fn who_is_told_to_come_back_later_asks_nothing_before() {
+                    run(trouble::patience);
+                }
+
+                #[test]
+                fn nor_does_who_keeps_a_replica_there() {
+                    run(trouble::patience_with_a_replica);
+                }
+
+                #[test]
                 fn requests_that_come_late_or_twice_change_nothing() {
                     run(trouble::zombies);
                 }

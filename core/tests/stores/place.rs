@@ -41,6 +41,8 @@ const LIMITS: VolumeLimits = VolumeLimits {
     batch_bytes: 128 << 10,
     tail_segments: 12,
     metadata_first: true,
+    push_paused: false,
+    pull_paused: false,
 };
 
 /// A store.
@@ -175,6 +177,11 @@ pub struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
+    /// Which one it is.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
     /// One more drive.
     pub async fn drive(&self) -> Drive<'a> {
         let store = self.place.for_drives(self.place.server);

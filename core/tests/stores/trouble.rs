@@ -1,10 +1,16 @@
 //! What goes wrong on the way to a server. Whatever it is: what was uploaded is in the store for everyone, and what was
 //! not is uploaded in the end.
 
-use crate::place::{PATIENCE, Place, push, read, write};
+use crate::place::{PATIENCE, Place, close, push, read, write};
+use holdall_core::format::family::{self, Family};
+use holdall_core::replica::{Progress, Replica, Replicated, Standing, Wanted};
+use holdall_core::seal::Cipher;
+use holdall_core::store::When;
 use holdall_core::volume::Access;
 use holdall_servers::faults::{self, Asked, Fault};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 const WRITE: Access = Access::Write { over_others: false, mounted: false };
 
@@ -131,6 +137,96 @@ pub async fn refusals(place: Place) {
     push(&volume).await;
     assert_eq!(drive.committed(300, 1).await, [1]);
     assert!(volume.status().local_trouble.is_none());
+}
+
+/// Whoever is told to come back later asks that store nothing at all until then, whatever was asked.
+pub async fn patience(place: Place) {
+    const TOLD: Fault = Fault::come_back(503, 2);
+    // Nothing wants it before somebody reads it: what is at the beginning is looked at for a file system.
+    const FAR: u64 = 40;
+    let (drive, proxy) = (place.drive().await, place.proxy());
+    let obeyed = |what: &str| {
+        let waits = faults::waits(&proxy.log());
+        assert_eq!(waits.len(), 1, "{what}: {:?}", proxy.log());
+        assert!(!waits[0].was_cut_short(), "{what}: {waits:?} in {:?}", proxy.log());
+        waits[0].clone()
+    };
+    let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
+    write(&volume, FAR, 1).await;
+    push(&volume).await;
+
+    // The swap of HEAD, or what stands for it: nothing else is left to put.
+    proxy.plan(faults::first(1, TOLD, |asked| asked.changes()));
+    tokio::time::timeout(PATIENCE, volume.release()).await.unwrap().unwrap();
+    // Nothing else was on its way.
+    let wait = obeyed("a swap");
+    assert!(wait.next.is_some_and(|next| next >= wait.told), "{wait:?} in {:?}", proxy.log());
+    proxy.plan(faults::none());
+    volume.shut_down().await.unwrap();
+    drop(volume);
+
+    // A GET, where the drive is elsewhere.
+    let volume = drive.open_by(Some(proxy.address()), 1, WRITE).await.unwrap();
+    proxy.plan(faults::first(1, TOLD, |asked| asked.method == "GET"));
+    assert_eq!(read(&volume, FAR + 1).await.last(), Some(&1));
+    obeyed("a read");
+
+    // A DELETE: what fails of a collection is for the next one.
+    proxy.plan(faults::none());
+    for byte in 2..6 {
+        write(&volume, 0, byte).await;
+        push(&volume).await;
+    }
+    proxy.plan(faults::first(1, TOLD, |asked| asked.method == "DELETE"));
+    for _ in 0..3 {
+        let _ = volume.pusher().unwrap().collect().await;
+        if !faults::waits(&proxy.log()).is_empty() {
+            break;
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    obeyed("a collection");
+    proxy.plan(faults::none());
+    close(volume).await;
+}
+
+/// The same of a replica.
+pub async fn patience_with_a_replica(place: Place) {
+    let (proxy, primary) = (place.proxy(), crate::place::file());
+    let (family, replica) = (primary.drive().await, place.for_drives(Some(proxy.address())));
+    let store = Arc::new(Replicated::new(primary.for_drives(None), family.drive));
+    let changed = store.add(replica.clone());
+    let volume = family.open_on(store.clone(), 0, WRITE).await.unwrap();
+    let described = Family::new(family.family.id(), Cipher::None, place.mode);
+    // Whoever adds a replica puts this first.
+    place.connect().put(family::NAME, described.encode().into(), When::Absent).await.unwrap();
+    let task = Replica::new(replica, family.objects(), described, changed);
+    let (mut progress, wanted) = (task.progress(), watch::Sender::new(Wanted::Kept));
+    let running = tokio::spawn(task.run(wanted.subscribe()));
+    let up_to_date = async |progress: &mut watch::Receiver<Progress>| {
+        let root = volume.pusher().unwrap().state().borrow().root;
+        let done = progress.wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate);
+        let done = tokio::time::timeout(PATIENCE, done).await.map(|done| done.map(drop));
+        assert!(matches!(done, Ok(Ok(()))), "{:?} in {:?}", *progress.borrow(), proxy.log());
+    };
+    write(&volume, 0, 1).await;
+    push(&volume).await;
+    up_to_date(&mut progress).await;
+    for byte in 2..4 {
+        proxy.plan(faults::first(1, Fault::come_back(503, 2), |asked| asked.changes()));
+        // What comes meanwhile does not hurry it.
+        write(&volume, 0, byte).await;
+        push(&volume).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        write(&volume, 0, byte + 10).await;
+        push(&volume).await;
+        up_to_date(&mut progress).await;
+        let waits = faults::waits(&proxy.log());
+        assert_eq!(waits.len(), 1);
+        assert!(!waits[0].was_cut_short(), "{waits:?} in {:?}", proxy.log());
+    }
+    running.abort();
+    close(volume).await;
 }
 
 /// Requests that were given up and arrive all the same, or arrive twice.

@@ -285,7 +285,7 @@ pub struct Open {
     /// The drive
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where to mount it [default: ~/Holdall/NAME]
+    /// Where to mount it [default: where it was last asked for, or ~/Holdall/NAME]
     #[arg(long, value_name = "DIR")]
     pub at: Option<PathBuf>,
     /// How to make it a block device

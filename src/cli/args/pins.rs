@@ -48,8 +48,11 @@ pub struct Pin {
     /// Only show how much that would be
     #[arg(long)]
     pub dry_run: bool,
+    /// Only show how much of it is here, whether it could be kept or not
+    #[arg(long, conflicts_with = "dry_run")]
+    pub status: bool,
     /// Wait until all of it is here, also where the output is no terminal
-    #[arg(long, conflicts_with_all = ["no_wait", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["no_wait", "dry_run", "status"])]
     pub wait: bool,
     /// Do not wait: it is downloaded in the background
     #[arg(long)]

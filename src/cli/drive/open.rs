@@ -16,14 +16,18 @@ pub async fn open(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
         read_only: open.read_only,
         snapshot: open.snapshot.clone(),
         take_over: open.yes,
+        take_over_from: None,
     };
-    let value = match session.client.post(&route(&open.name, "open"), &request).await {
-        Err(CliError::Failed(failure)) if failure.code == Code::Held && open.take_over && !open.yes => {
-            confirm(&open.name, failure).await?;
-            request.take_over = true;
-            session.client.post(&route(&open.name, "open"), &request).await?
+    // Whoever else has it by the time of the answer is asked about anew.
+    let value = loop {
+        match session.client.post(&route(&open.name, "open"), &request).await {
+            Err(CliError::Failed(failure)) if failure.code == Code::Held && open.take_over && !open.yes => {
+                let shown = failure.holder.as_ref().map(|holder| holder.epoch);
+                confirm(&open.name, failure).await?;
+                (request.take_over, request.take_over_from) = (true, shown);
+            }
+            result => break result?,
         }
-        result => result?,
     };
     tell(&open.name, &value, session)
 }

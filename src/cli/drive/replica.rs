@@ -1,11 +1,12 @@
 //! `holdall drive replica`.
 
 use super::{Session, remove, route};
-use crate::api::{AddReplica, NamedReplica, Promote, Promoted, ReplicaState, ReplicaStatus};
+use crate::api::{AddReplica, Code, NamedReplica, Promote, Promoted, ReplicaState, ReplicaStatus, StoreMode};
 use crate::cli::args::drive::ReplicaCommand;
 use crate::cli::failure::CliError;
 use crate::cli::output::{Hue, Paint};
 use crate::cli::show::ago;
+use crate::cli::show::store::meaning;
 use crate::cli::show::table::Table;
 use crate::cli::store::given;
 use crate::cli::terminal;
@@ -50,8 +51,24 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
                     return Err(super::declined());
                 }
             }
-            let request = Promote { store: store.clone(), accept_loss: *accept_loss };
-            let value = client.post(&route(&drive.name, "replicas/promote"), &request).await?;
+            let mut request = Promote {
+                store: store.clone(),
+                accept_loss: *accept_loss,
+                weakest: if *yes { StoreMode::None } else { StoreMode::Claim },
+            };
+            let place = route(&drive.name, "replicas/promote");
+            let value = match client.post(&place, &request).await {
+                Err(CliError::Failed(failure)) if failure.code == Code::WeakStore && terminal::is_there() => {
+                    terminal::say(&failure.message);
+                    terminal::say(&format!("{}.", meaning(StoreMode::None)));
+                    if !terminal::confirm("Promote it all the same?").await? {
+                        return Err(super::declined());
+                    }
+                    request.weakest = StoreMode::None;
+                    client.post(&place, &request).await?
+                }
+                result => result?,
+            };
             let words = |done: &Promoted, _| promoted(&drive.name, done, Timestamp::now());
             output.result(&value, words).map(drop)
         }
@@ -59,7 +76,7 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
 }
 
 fn added(name: &str, replica: &ReplicaStatus) -> String {
-    match &replica.reason {
+    let how = match &replica.reason {
         None if replica.state == ReplicaState::UpToDate => {
             format!("{} has everything of {name}, and is kept up while the drive is open", replica.store)
         }
@@ -69,7 +86,10 @@ fn added(name: &str, replica: &ReplicaStatus) -> String {
         Some(reason) => {
             format!("{} is a replica of {name}, but does not take anything now: {reason}", replica.store)
         }
-    }
+    };
+    format!(
+        "{how}\nWhere {name} is used on other computers too, add it there as well: each keeps up the replicas that it knows"
+    )
 }
 
 /// How one is, in a line.

@@ -22,7 +22,9 @@ pub fn map(map: &ChunkMap, paint: Paint) -> String {
         text.push('\n');
     }
     let mut legend = Table::new(["", "", ""]);
-    for cell in [Cell::Absent, Cell::Cached, Cell::Pinned, Cell::Dirty, Cell::Uploading, Cell::Failed] {
+    let cells =
+        [Cell::Absent, Cell::Cached, Cell::Pinned, Cell::Dirty, Cell::Uploading, Cell::Failed, Cell::Empty];
+    for cell in cells {
         let look = Look::of(cell);
         let number = map.cells.iter().filter(|&&other| other == cell).count() as u64;
         let bytes = format_bytes(map.cell_bytes.saturating_mul(number));
@@ -41,12 +43,13 @@ struct Look {
 impl Look {
     fn of(cell: Cell) -> Look {
         let (glyph, word, hue) = match cell {
-            Cell::Absent => ("·", "Online only, or empty", Hue::Dim),
+            Cell::Absent => ("·", "Online only", Hue::Dim),
             Cell::Cached => ("■", "Available on this computer", Hue::Good),
             Cell::Pinned => ("◆", "Always kept on this computer", Hue::Good),
             Cell::Dirty => ("○", "Waiting to upload", Hue::Busy),
             Cell::Uploading => ("↑", "Uploading", Hue::Busy),
-            Cell::Failed => ("!", "Upload failed, tried again", Hue::Bad),
+            Cell::Failed => ("!", "Failed, tried again", Hue::Bad),
+            Cell::Empty => ("□", "Empty", Hue::Dim),
         };
         Look { glyph, word, hue }
     }
@@ -64,9 +67,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("       0 B  {}", "·".repeat(64)));
         assert_eq!(lines[1], "    64 MiB  ■■○↑");
-        assert_eq!(lines[3], "·  Online only, or empty         about 64 MiB");
+        assert_eq!(lines[3], "·  Online only                   about 64 MiB");
         assert_eq!(lines[4], "■  Available on this computer    about 2 MiB");
-        assert_eq!(lines[8], "!  Upload failed, tried again    about 0 B");
-        assert_eq!(lines.len(), 9);
+        assert_eq!(lines[8], "!  Failed, tried again           about 0 B");
+        assert_eq!(lines[9], "□  Empty                         about 0 B");
+        assert_eq!(lines.len(), 10);
     }
 }

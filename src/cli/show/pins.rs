@@ -5,27 +5,42 @@ use crate::cli::output::{Hue, Paint};
 use crate::cli::show::table::Table;
 use crate::sizes::format_bytes;
 
-/// What was pinned, or would be.
-pub fn pinned(pins: &[Pin], dry_run: bool) -> String {
-    let mut lines: Vec<_> = pins.iter().map(|pin| if dry_run { would_be(pin) } else { kept(pin) }).collect();
+/// Each in words, and what cannot be read of it.
+pub fn each(pins: &[Pin], words: fn(&Pin) -> String) -> String {
+    let mut lines: Vec<_> = pins.iter().map(words).collect();
     lines.extend(pins.iter().filter(|pin| pin.unreadable > 0).map(unreadable));
     lines.join("\n")
 }
 
-fn would_be(pin: &Pin) -> String {
-    let missing = pin.bytes.saturating_sub(pin.ready_bytes);
-    let files = match pin.path {
+/// How far it is here.
+pub fn looked(pin: &Pin) -> String {
+    let here = match pin.bytes.saturating_sub(pin.ready_bytes) {
+        0 => "all of it is on this computer".to_owned(),
+        missing => format!("{} of it are online only", format_bytes(missing)),
+    };
+    format!("{}: {}, {here}", shown(pin), size(pin))
+}
+
+fn size(pin: &Pin) -> String {
+    match pin.path {
         Some(_) => format!("{} in {}", format_bytes(pin.bytes), files(pin.files_total)),
         None => format_bytes(pin.bytes),
-    };
+    }
+}
+
+/// What would be pinned.
+pub fn would_be(pin: &Pin) -> String {
+    let missing = pin.bytes.saturating_sub(pin.ready_bytes);
     format!(
-        "{}: {files}, of which {} would be downloaded. Nothing was pinned",
+        "{}: {}, of which {} would be downloaded. Nothing was pinned",
         shown(pin),
+        size(pin),
         format_bytes(missing)
     )
 }
 
-fn kept(pin: &Pin) -> String {
+/// What was pinned.
+pub fn kept(pin: &Pin) -> String {
     match (&pin.path, pin.is_ready()) {
         (Some(_), true) => {
             format!(
@@ -171,16 +186,18 @@ mod tests {
     fn pins_are_worded() {
         let ready = pin();
         assert_eq!(
-            pinned(std::slice::from_ref(&ready), false),
+            each(std::slice::from_ref(&ready), kept),
             "/home/ann/Holdall/work/letters: Ready for offline: 1,204 of 1,204"
         );
         let coming = Pin { state: PinState::Syncing, ready_bytes: 1 << 20, unreadable: 1, ..pin() };
-        let text = pinned(std::slice::from_ref(&coming), false);
+        let text = each(std::slice::from_ref(&coming), kept);
         assert!(text.contains("2 MiB are downloaded") && text.contains("1 file cannot be read"), "{text}");
-        let text = pinned(std::slice::from_ref(&coming), true);
+        let text = each(std::slice::from_ref(&coming), would_be);
         assert!(text.contains("3 MiB in 1,204 files, of which 2 MiB"), "{text}");
+        let text = each(std::slice::from_ref(&coming), looked);
+        assert!(text.contains("3 MiB in 1,204 files, 2 MiB of it are online only"), "{text}");
         let whole = Pin { path: None, at: None, ..pin() };
-        assert_eq!(pinned(std::slice::from_ref(&whole), false), "The drive work: Ready for offline: 3 MiB");
+        assert_eq!(each(std::slice::from_ref(&whole), kept), "The drive work: Ready for offline: 3 MiB");
         let text = list(&[ready, coming, whole], Paint(false));
         assert!(text.lines().nth(1).unwrap().contains("Always keep  1,204 of 1,204"), "{text}");
         assert_eq!(list(&[], Paint(false)), "Nothing is pinned");

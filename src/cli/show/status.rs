@@ -1,6 +1,6 @@
 //! Words how drives are.
 
-use crate::api::{AttachMode, DriveState, DriveStatus, Requests, StoreMode};
+use crate::api::{Advice, AttachMode, ByKind, DriveState, DriveStatus, StoreMode};
 use crate::cli::output::{Hue, Paint};
 use crate::cli::show::ago;
 use crate::cli::show::table::Table;
@@ -49,6 +49,9 @@ pub fn overview(drives: &[DriveStatus], paint: Paint) -> String {
 /// One drive, on several lines.
 pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     let mut rows = vec![("state", format!("{}, {}", state(drive, paint), since(drive, now)))];
+    if let Some(Advice { consequence: Some(consequence), action, .. }) = &drive.advice {
+        rows.extend([("meaning", consequence.clone()), ("to do", action.clone())]);
+    }
     rows.push(("uploads", uploads(drive)));
     if let Some(at) = &drive.last_commit_at {
         rows.push(("last upload", ago(at, now)));
@@ -56,11 +59,9 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
     rows.push(("here", here(drive)));
+    rows.extend(not_here(drive).map(|absent| ("not here", absent)));
     if drive.lacks_metadata {
-        rows.push((
-            "names",
-            "not all are here yet: without the store some folders cannot be listed".to_owned(),
-        ));
+        rows.push(("names", "not all are here: without the store some folders cannot be listed".to_owned()));
     }
     if let Some(share) = (100 * drive.fetched_used_bytes).checked_div(drive.fetched_bytes) {
         let fetched = format_bytes(drive.fetched_bytes);
@@ -119,8 +120,11 @@ pub fn state(drive: &DriveStatus, paint: Paint) -> String {
     let (icon, word, hue) = look(drive.state);
     // Green only when nothing is unsent.
     let hue = if hue == Hue::Good && waiting_bytes(drive) > 0 { Hue::Busy } else { hue };
+    // What a failure asks for is a sentence or two, and has a line of its own.
+    let to_do = drive.advice.as_ref().filter(|advice| advice.consequence.is_none());
+    let to_do = to_do.map(|advice| format!(": {}", advice.action)).unwrap_or_default();
     let why = match (drive.state, &drive.holder, &drive.reason) {
-        (_, _, Some(reason)) => format!(" ({reason})"),
+        (_, _, Some(reason)) => format!(" ({reason}{to_do})"),
         (DriveState::ReadOnly, Some(holder), None) => format!(" (held by {})", holder.name),
         (_, _, None) => String::new(),
     };
@@ -167,13 +171,29 @@ fn mounted(drive: &DriveStatus) -> String {
     format!("{}{device}", drive.mountpoint.as_deref().unwrap_or("-"))
 }
 
-/// What was asked of the store, by kind, and the bytes each way: providers put both on the bill.
+/// What was asked of the store, and the bytes that it took, by kind: providers put both on the bill.
 fn asked(drive: &DriveStatus) -> Option<String> {
-    let Requests { get, put, head, list, delete } = drive.requests;
-    let (down, up) = (format_bytes(drive.received_bytes), format_bytes(drive.sent_bytes));
-    (get + put + head + list + delete > 0).then(|| {
-        format!("{get} GET ({down} down), {put} PUT ({up} up), {head} HEAD, {list} LIST, {delete} DELETE since it was opened")
-    })
+    let ByKind { get, put, head, list, delete } = drive.requests;
+    if get + put + head + list + delete == 0 {
+        return None;
+    }
+    let with = |count: u64, name: &str, bytes: &[(u64, &str)]| {
+        let bytes = bytes.iter().filter(|(bytes, _)| *bytes > 0);
+        let bytes: Vec<_> = bytes.map(|(bytes, way)| format!("{} {way}", format_bytes(*bytes))).collect();
+        match bytes.is_empty() {
+            true => format!("{count} {name}"),
+            false => format!("{count} {name} ({})", bytes.join(", ")),
+        }
+    };
+    let (up, down) = (drive.sent_by_kind, drive.received_by_kind);
+    let kinds = [
+        with(get, "GET", &[(down.get, "down")]),
+        with(put, "PUT", &[(up.put, "up")]),
+        with(head, "HEAD", &[]),
+        with(list, "LIST", &[(down.list, "down")]),
+        with(delete, "DELETE", &[]),
+    ];
+    Some(format!("{} since it was opened", kinds.join(", ")))
 }
 
 fn size(drive: &DriveStatus) -> String {
@@ -195,6 +215,21 @@ fn here(drive: &DriveStatus) -> String {
         text.push_str(&format!(", {} to download", format_bytes(drive.pending_pull_bytes)));
     }
     text
+}
+
+/// Less than this may be the file system's own.
+const WORTH_TELLING: u64 = 1 << 20;
+
+/// What of the files is only in the store, about: the file system has something for itself.
+fn not_here(drive: &DriveStatus) -> Option<String> {
+    // What programs have only just written may be in neither.
+    let absent = drive.used_bytes.saturating_sub(drive.local_bytes() + drive.dirty_bytes);
+    let until = match drive.state {
+        DriveState::Offline | DriveState::NeedsAttention => "it cannot be read until the store is back",
+        _ => "it comes when it is read",
+    };
+    let is_told = drive.mountpoint.is_some() && absent >= WORTH_TELLING;
+    is_told.then(|| format!("about {} of what is on it; {until}", format_bytes(absent)))
 }
 
 #[cfg(test)]
@@ -241,6 +276,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_here_is_told_with_what_that_means() {
+        let mut drive = drive();
+        assert_eq!(not_here(&drive), None, "all of it is");
+        drive.used_bytes = 5 << 30;
+        assert_eq!(not_here(&drive).unwrap(), "about 3 GiB of what is on it; it comes when it is read");
+        drive.state = DriveState::Offline;
+        assert!(
+            details(&drive, now(), PLAIN)
+                .contains("  not here    about 3 GiB of what is on it; it cannot be read")
+        );
+        drive.mountpoint = None;
+        assert_eq!(not_here(&drive), None, "how full a closed drive is nobody knows");
+    }
+
+    #[test]
     fn green_only_when_nothing_is_unsent() {
         let mut drive = drive();
         assert!(state(&drive, Paint(true)).starts_with("\x1b[32m"));
@@ -258,6 +308,20 @@ mod tests {
         drive.state = DriveState::Paused;
         drive.reason = Some("metered network".to_owned());
         assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network)");
+        drive.advice = Some(Advice {
+            consequence: None,
+            action: "holdall limits --on-metered go-on".to_owned(),
+            on_screen: None,
+        });
+        assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network: holdall limits --on-metered go-on)");
+        // What failed has what it means and what to do on lines of their own.
+        let consequence = Some("Your files are safe.".to_owned());
+        drive.advice = Some(Advice { consequence, action: "Run it.".to_owned(), on_screen: None });
+        assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network)");
+        assert!(
+            details(&drive, now(), PLAIN)
+                .contains("  meaning     Your files are safe.\n  to do       Run it.\n")
+        );
     }
 
     #[test]
@@ -283,9 +347,10 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
     fn what_was_asked_of_the_store_is_told_by_kind_and_nothing_is_nothing() {
         let mut drive = drive();
         assert_eq!(asked(&drive), None);
-        drive.requests = Requests { get: 12, put: 30, head: 1, list: 2, delete: 3 };
-        (drive.received_bytes, drive.sent_bytes) = (3 << 20, 40 << 20);
-        let told = "12 GET (3 MiB down), 30 PUT (40 MiB up), 1 HEAD, 2 LIST, 3 DELETE since it was opened";
+        drive.requests = ByKind { get: 12, put: 30, head: 1, list: 2, delete: 3 };
+        (drive.received_by_kind.get, drive.received_by_kind.list) = (3 << 20, 2 << 10);
+        drive.sent_by_kind.put = 40 << 20;
+        let told = "12 GET (3 MiB down), 30 PUT (40 MiB up), 1 HEAD, 2 LIST (2 KiB down), 3 DELETE since it was opened";
         assert_eq!(asked(&drive).as_deref(), Some(told));
         assert!(details(&drive, now(), PLAIN).contains(told));
     }
@@ -294,7 +359,7 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
     fn that_names_are_missing_is_told_and_nothing_where_they_are_here() {
         let mut drive = drive();
         let told =
-            |drive: &DriveStatus| details(drive, now(), PLAIN).contains("names       not all are here yet");
+            |drive: &DriveStatus| details(drive, now(), PLAIN).contains("names       not all are here");
         assert!(!told(&drive));
         drive.lacks_metadata = true;
         assert!(told(&drive));

@@ -12,6 +12,8 @@ use std::time::Duration;
 /// reason to miss what another device has written.
 const TRIES: u32 = 3;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// A store that asks for more patience than this is done without at once: a person waits for the drive.
+const WAITED_FOR: Duration = Duration::from_secs(3);
 /// How long it may take to look whether all metadata is here: nothing is fetched for that.
 const LOOK_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -20,11 +22,12 @@ impl Drive {
     pub(super) async fn open_engine_patiently(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
         let mut tries = 1;
         loop {
-            match self.open_engine(false).await {
-                Err(failure) if failure.code == Code::Offline && tries < TRIES => tries += 1,
-                opened => return opened,
+            let opened = self.open_engine(false).await;
+            match opened.as_ref().err().and_then(again_after) {
+                Some(pause) if tries < TRIES => tokio::time::sleep(pause).await,
+                _ => return opened,
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            tries += 1;
         }
     }
 
@@ -48,8 +51,9 @@ impl Drive {
             Err(failure) if failure.code == Code::Offline => {
                 let message = format!("{} {}", because.message, failure.message);
                 // The network alone does not help where a store refuses.
+                let retry_after_s = because.retry_after_s;
                 let told = if because.code == Code::Offline { failure } else { because };
-                Err(Failure { message, ..told })
+                Err(Failure { message, retry_after_s, ..told })
             }
             opened => opened,
         }
@@ -57,7 +61,7 @@ impl Drive {
 
     /// Refuses to mount what would wait for the store in the middle of mounting: nothing could end that.
     pub(super) async fn check_mountable(
-        &self,
+        self: &Arc<Self>,
         opened: OpenDrive,
         because: Failure,
     ) -> Result<OpenDrive, Failure> {
@@ -76,7 +80,36 @@ impl Drive {
     }
 }
 
+/// When an opening that somebody waits for is tried again, if it is: no sooner than its store wants.
+fn again_after(failure: &Failure) -> Option<Duration> {
+    let pause = AGAIN_AFTER.max(failure.retry_after().unwrap_or_default());
+    (failure.code == Code::Offline && pause <= WAITED_FOR).then_some(pause)
+}
+
 /// Whether a drive goes on with what is on this computer where its store has failed so.
 pub(super) fn goes_without(failure: &Failure) -> bool {
     matches!(failure.code, Code::Offline | Code::Credentials | Code::Full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::failure;
+    use holdall_core::store::StoreError;
+
+    #[test]
+    fn an_opening_waits_as_long_as_a_busy_store_wants_or_goes_without_at_once() {
+        let busy = |retry_after| {
+            let retry_after = Option::map(retry_after, Duration::from_secs);
+            failure::store(&StoreError::Busy { reason: "h asks to wait".into(), retry_after })
+        };
+        assert_eq!(again_after(&busy(None)), Some(AGAIN_AFTER));
+        assert_eq!(again_after(&busy(Some(0))), Some(AGAIN_AFTER));
+        assert_eq!(again_after(&busy(Some(2))), Some(Duration::from_secs(2)));
+        assert_eq!(again_after(&busy(Some(60))), None);
+        assert!(goes_without(&busy(Some(60))));
+        let away = failure::store(&StoreError::Unreachable { reason: "no route".into() });
+        assert_eq!(again_after(&away), Some(AGAIN_AFTER));
+        assert_eq!(again_after(&failure::store(&StoreError::Denied { reason: "no".into() })), None);
+    }
 }

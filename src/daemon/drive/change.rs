@@ -76,6 +76,7 @@ impl Drive {
         if !request.discard_unsent {
             told?;
         }
+        self.let_go_at_last().await;
         if request.delete_data {
             let (objects, _) = self.objects().await?;
             match drive::remove(&objects, self.uuid(), self.registry.device()).await {

@@ -12,6 +12,7 @@ use crate::api::{ActivityKind, Code, Failure};
 use crate::attach::{self, AttachError};
 use crate::daemon::awake::StaysAwake;
 use crate::daemon::failure::{self, failure};
+use crate::daemon::registry::LastMount;
 use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
 use crate::daemon::{shutdown, systemd};
@@ -52,7 +53,7 @@ impl Drive {
     /// Unmounts it. What is left is pushed: now, or in the background.
     pub async fn close(self: &Arc<Self>, wait: bool, work: Work) -> Result<(), Failure> {
         let volume = {
-            let mut open = self.open.lock().await;
+            let mut open = self.when_served_no_longer().await;
             let _awake = StaysAwake::because(format!("“{}” is being closed", self.name));
             self.unmount(&mut open, Until::Asked).await?;
             match &mut *open {
@@ -122,8 +123,12 @@ impl Drive {
                 (at, done)
             };
             let done = tokio::task::spawn_blocking(work).await;
-            let (at, done) = done.map_err(|error| failure::local(&io::Error::other(error)))?;
+            let (at, done) = done.map_err(|error| {
+                opened.volume.stays_open();
+                failure::local(&io::Error::other(error))
+            })?;
             if let Err(error) = done {
+                opened.volume.stays_open();
                 opened.attachment = Some(at);
                 self.begin_pins(&opened.volume, opened.writable);
                 self.begin_writeback(&opened.volume, opened.writable);
@@ -135,8 +140,10 @@ impl Drive {
             let unsent = opened.volume.has_unsent();
             self.remember(|config| {
                 config.unsent = unsent;
-                if until == Until::Asked {
-                    config.open = None;
+                match (until, &mut config.open) {
+                    (Until::Asked, open) => *open = None,
+                    (Until::NextDaemon, Some(open)) => open.mount = LastMount::Ended,
+                    (Until::NextDaemon, None) => {}
                 }
             })?;
         }
@@ -145,7 +152,7 @@ impl Drive {
         let left = opened.volume.status().unpushed_bytes;
         let left = match left {
             0 => String::new(),
-            bytes => format!(" {} are uploaded in the background.", format_bytes(bytes)),
+            bytes => format!(" {} wait to be uploaded.", format_bytes(bytes)),
         };
         self.note(ActivityKind::Closed, format!("Closed.{left}"));
         Ok(())
@@ -248,8 +255,14 @@ impl Drive {
                 }
                 Ok(())
             });
-            if let Ok(Err(error)) = left.await {
-                tracing::warn!(drive = self.name, %error, "the drive could not be handed over");
+            match left.await {
+                Ok(Ok(())) if goes_down && opened.writable => {
+                    let _ = self.note_mount(LastMount::Ended);
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(drive = self.name, %error, "the drive could not be handed over")
+                }
+                _ => {}
             }
         }
         self.put_down(opened).await;

@@ -38,6 +38,9 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) enum Taking {
     /// With its store; `over_others` also where another device has the drive.
     Now { over_others: bool },
+    /// With its store, which nobody waits for and which may be tried for days: it is asked for no more than whose the drive is, as long
+    /// as that is another device's.
+    Again,
     /// Without, from the version that was seen last.
     Away,
 }
@@ -71,9 +74,10 @@ impl Drive {
         taking: Taking,
         mounted: bool,
     ) -> Result<OpenDrive, Failure> {
+        self.check_not_moving()?;
         let meter = self.meter();
         let (store, unlocked) = match taking {
-            Taking::Now { .. } => self.unlock().await?,
+            Taking::Now { .. } | Taking::Again => self.unlock().await?,
             Taking::Away => self.unlock_away().await?,
         };
         let local = |error: io::Error| failure::local(&error);
@@ -85,6 +89,8 @@ impl Drive {
         let journal_bytes = journal_limit(&directory.join("journal")).map_err(local)?;
         let mut limits = VolumeLimits::new(journal_bytes, self.cache_limit().map_err(local)?);
         limits.metadata_first = std::env::var_os(NO_SURVEY).is_none();
+        // Nothing goes to a store before it is known whether it does what the drive relies on.
+        (limits.push_paused, limits.pull_paused) = (true, self.pause().is_some());
         let state = Arc::new(Directory::create(&directory).map_err(local)?);
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
         let cache = Arc::new(Directory::create(&cache).map_err(local)?);
@@ -102,6 +108,7 @@ impl Drive {
             };
             let access = match taking {
                 Taking::Now { over_others } => Access::Write { over_others, mounted },
+                Taking::Again => Access::Write { over_others: false, mounted },
                 Taking::Away => Access::Away { mounted },
             };
             // Before anything of the cache can go.
@@ -121,20 +128,21 @@ impl Drive {
             }
             opened
         };
-        let trying = async {
-            match taking {
-                Taking::Now { .. } => self.try_store().await,
-                Taking::Away => None,
-            }
+        let (opened, tried) = match taking {
+            Taking::Now { .. } => tokio::join!(opening, self.try_store()),
+            Taking::Again => match opening.await {
+                Ok(opened) => (Ok(opened), self.try_store().await),
+                refused => (refused, None),
+            },
+            Taking::Away => (opening.await, None),
         };
-        let (opened, tried) = tokio::join!(opening, trying);
         let volume = match opened {
             Ok(volume) => volume,
             Err(error @ OpenError::Held { .. }) => return Err(self.held_elsewhere(&error).await),
             Err(error) => return Err(failure::open(&error, &self.name)),
         };
         if let Err(failure) = self.judge(tried.as_ref()) {
-            // Nothing was written yet, and others may go on.
+            // Nothing is written: where nothing waits to be, others may go on.
             let _ = tokio::time::timeout(RELEASE_PATIENCE, volume.release()).await;
             let _ = volume.shut_down().await;
             return Err(failure);
@@ -158,6 +166,7 @@ impl Drive {
     /// Opens one version to look at: it is held in the store while it is open, and what the file system writes to
     /// replay its own journal is thrown away. What a closed drive has left to upload waits meanwhile, and that is remembered.
     pub(super) async fn look(self: &Arc<Self>, label: Option<&str>) -> Result<OpenDrive, Failure> {
+        self.check_not_moving()?;
         if self.is_left_to_upload() && !self.config.lock().unsent {
             self.remember(|config| config.unsent = true)?;
         }
@@ -174,15 +183,22 @@ impl Drive {
         let version = version.map_err(drive_failed)?;
         let directory = self.registry.directory(&self.name).join("look");
         let lock = lock(&self.registry.directory(&self.name))?;
-        let held = core_drive::hold(&objects, self.uuid(), version.0, ReferenceKind::Reader, device).await;
+        self.let_go_in_background(self.left_holds());
+        let hold = core_drive::new_hold();
+        self.remember_hold(&hold).map_err(local)?;
+        let version_held = (self.uuid(), version.0);
+        let held = core_drive::hold_as(&objects, &hold, version_held, ReferenceKind::Reader, device).await;
         let reference = match held {
-            Ok(held) => Some((store.clone(), held)),
+            Ok(()) => Some((store.clone(), hold)),
             // Who may only read can hold nothing, and a full store takes nothing: should the version be given up meanwhile, reads say
             // so. (HEAD was just read: a server that does not know the credentials now, as Apache says of a user whom it does not let
             // write, means the same.)
             Err(core_drive::DriveError::Read(ReadError::Store(
                 StoreError::Denied { .. } | StoreError::UnknownCredentials { .. } | StoreError::Full { .. },
-            ))) => None,
+            ))) => {
+                self.forget_hold(&hold);
+                None
+            }
             Err(error) => return Err(drive_failed(error)),
         };
         remove_directory(&directory).map_err(local)?;
@@ -197,14 +213,14 @@ impl Drive {
             sealer: unlocked.sealer,
             pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
         };
-        let limits = VolumeLimits::new((free / 10).min(1 << 30), free / CACHE_SHARE);
+        let limits = VolumeLimits::new((free / 10).min(1 << 30), self.cache_limit().map_err(local)?);
         let access = Access::Look { root: version };
         let opened = volume::open(env, self.uuid(), device.clone(), access, limits).await;
         let volume = match opened {
             Ok(volume) => volume,
             Err(error) => {
                 if let Some((store, held)) = &reference {
-                    let _ = store.delete(held).await;
+                    self.let_go(&**store, held).await;
                 }
                 return Err(failure::open(&error, &self.name));
             }
@@ -291,7 +307,7 @@ impl Drive {
         Failure { holder: holder.map(Box::new), ..failure }
     }
 
-    pub(super) async fn put_down(&self, opened: OpenDrive) {
+    pub(super) async fn put_down(self: &Arc<Self>, opened: OpenDrive) {
         // The last figures are shown while it is closed.
         self.save_figures().await;
         self.end_pins().await;
@@ -302,7 +318,7 @@ impl Drive {
         }
         *self.live.write() = None;
         if let Some((store, reference)) = &opened.reference {
-            let _ = store.delete(reference).await;
+            self.let_go(&**store, reference).await;
             let _ = remove_directory(&self.registry.directory(&self.name).join("look"));
         }
     }
@@ -355,7 +371,7 @@ fn free_without(path: &Path) -> io::Result<u64> {
 }
 
 /// This device's files of the drive, for one opening at a time.
-fn lock(directory: &Path) -> Result<File, Failure> {
+pub(super) fn lock(directory: &Path) -> Result<File, Failure> {
     let file = OpenOptions::new().create(true).append(true).open(directory.join("lock"));
     let file = file.map_err(|error| failure::local(&error))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -58,8 +58,9 @@ impl Drive {
         figures.unapplied_bytes = 0;
         figures.oldest_dirty_age_ms = 0;
         // Of this daemon's life.
-        (figures.requests, figures.daemon_pid) = (api::Requests::default(), std::process::id());
+        (figures.requests, figures.daemon_pid) = (api::ByKind::default(), std::process::id());
         (figures.sent_bytes, figures.received_bytes) = (0, 0);
+        (figures.sent_by_kind, figures.received_by_kind) = Default::default();
         (figures.fetched_bytes, figures.fetched_used_bytes) = (0, 0);
         (figures.name, figures.store) = (self.name.clone(), self.store_url());
         (figures.block_device, figures.mountpoint, figures.attach) = (None, None, None);

@@ -9,7 +9,10 @@ use holdall_core::units::{BLOCK_BYTES, BlockRange};
 use holdall_core::volume::Volume;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// How long a list may take: somebody waits for it. Names of files are here, or are fetched before all else.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The most entries of one folder that are told. Whoever has more finds them in a file manager.
 const ENTRIES_MAX: usize = 50_000;
 
@@ -18,7 +21,15 @@ impl Drive {
     pub async fn folder(&self, path: &str) -> Result<Vec<FolderEntry>, Failure> {
         let volume = self.live.read().clone().ok_or_else(|| failure::not_mounted(&self.name))?;
         let path = if path.is_empty() { "." } else { path };
-        let names = self.listed(path).await.map_err(|error| failure::unscannable(path, &error))?;
+        let listed = tokio::time::timeout(PATIENCE, self.listed(path)).await;
+        let names = listed.map_err(|_| {
+            let shown = self.shown_path(path);
+            match &volume.puller().health().borrow().trouble {
+                Some(trouble) => failure::folder_offline(&shown, trouble),
+                None => failure::folder_late(&shown, PATIENCE),
+            }
+        })?;
+        let names = names.map_err(|error| failure::unscannable(path, &error))?;
         let (pins, whole) = self.pins.wanted();
         let pins = Pins { pins: &pins, whole };
         Ok(names.into_iter().map(|named| entry(path, named, &pins, &volume)).collect())

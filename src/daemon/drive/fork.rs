@@ -171,10 +171,19 @@ impl Drive {
         let name = self.fork_name(&fork);
         let of = config.fork_of.as_ref().map_or(&self.name, |of| &of.name).clone();
         let of = ForkOf { name: of, fork: fork.clone() };
-        let former = Vec::new();
+        let (former, moving_to) = (Vec::new(), None);
         // Pins stay with the drive's name.
         let (open, pins) = (None, false);
-        let config = Config { drive: fork.drive, open, pins, fork_of: Some(of), former, ..config };
+        let config = Config {
+            drive: fork.drive,
+            open,
+            place: None,
+            pins,
+            fork_of: Some(of),
+            former,
+            moving_to,
+            ..config
+        };
         let to = self.registry.directory(&name);
         private_directory(&to)?;
         self.registry.add(&name, &config, &self.registry.key(&self.name)?)?;
@@ -209,7 +218,7 @@ impl Drive {
             if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
                 return;
             }
-            let opened = match self.open_in_place(Taking::Now { over_others: false }, false).await {
+            let opened = match self.open_in_place(Taking::Again, false).await {
                 // It waits for its store with everything that is known of it.
                 Err(failure) if away::goes_without(&failure) => {
                     self.open_away(false, failure.clone()).await.map_err(|_| failure)
@@ -225,10 +234,13 @@ impl Drive {
                 }
                 Err(failure) => {
                     tracing::warn!(drive = self.name, message = failure.message, "it is not uploaded yet");
-                    let pause = match failure.code {
-                        api::Code::Offline => UPLOAD_EVERY,
+                    let pause = match (failure.code, failure.retry_after()) {
+                        (api::Code::Offline, None) => UPLOAD_EVERY,
+                        (api::Code::Offline, Some(after)) => {
+                            Backoff::new().next(Some(after.max(UPLOAD_EVERY)))
+                        }
                         // It may be a day until that one is closed; then what is here becomes a fork of what it made of it.
-                        api::Code::Held => held.next(Some(UPLOAD_EVERY)),
+                        (api::Code::Held, _) => held.next(Some(UPLOAD_EVERY)),
                         // Nor is it known when the store has room again, or somebody gives other credentials.
                         _ => later.next(Some(UPLOAD_EVERY)),
                     };

@@ -5,28 +5,30 @@
 //! it takes.
 
 use super::Drive;
-use crate::api::{Code, Failure};
+use crate::api::{ActivityKind, Code, Failure};
 use crate::daemon::failure;
 use crate::daemon::registry::FormerStore;
 use holdall_core::drive::{self as core_drive, DriveError};
 use holdall_core::family::Unlocked;
 use holdall_core::format::head::Head;
 use holdall_core::map::{Objects, PageCache};
-use holdall_core::replica;
+use holdall_core::replica::{self, Left, Told};
 use holdall_core::retry::Backoff;
+use holdall_core::store::Etag;
 use holdall_core::units::Epoch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// How long the drive's store may take to be asked for its newest version before it counts as lost.
+/// How long the drive's store is asked for its newest version before it counts as lost: an answer that is lost is none.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How the store that a drive has so far stands.
 pub(super) enum Former {
     /// It has this HEAD.
-    There(Arc<Objects>, Box<Head>),
-    /// It was given up before.
+    There(Arc<Objects>, Box<Head>, Etag),
+    /// It was given up before, for the replica, or because a person says so.
     Retired,
     /// It cannot be reached.
     Away,
@@ -35,17 +37,29 @@ pub(super) enum Former {
 impl Drive {
     /// The drive in its present store. One that cannot be reached counts as lost; one that answers and does not give the drive, because
     /// its account was closed, say, or its bucket emptied, where a person says so. Whatever else is wrong with it, or with us, is told.
-    pub(super) async fn former(&self, is_given_up: bool) -> Result<Former, Failure> {
-        let asked = async {
+    ///
+    /// One that says that the drive has moved on is given up for `replica` if that is where; else, and where the drive was removed, the drive
+    /// would live in two places: a person has to say so.
+    ///
+    /// One that asks for patience is not lost, and is given up only where a person says so.
+    pub(super) async fn former(&self, replica: &str, is_given_up: bool) -> Result<Former, Failure> {
+        let ask = || async {
             let (objects, _) = self.objects().await?;
             match core_drive::current(&objects, self.uuid()).await {
-                Ok((head, _, _)) => Ok(Former::There(objects, Box::new(head))),
-                Err(DriveError::Removed | DriveError::Moved { .. }) => Ok(Former::Retired),
+                Ok((head, etag, _)) => Ok(Former::There(objects, Box::new(head), etag)),
+                Err(DriveError::Moved { to: Some(to) }) if to == replica => Ok(Former::Retired),
+                Err(DriveError::Removed | DriveError::Moved { .. }) if is_given_up => Ok(Former::Retired),
+                Err(error @ (DriveError::Removed | DriveError::Moved { .. })) => {
+                    Err(failure::lives_elsewhere(failure::drive(&error)))
+                }
                 Err(error) => Err(failure::drive(&error)),
             }
         };
-        let Ok(answered) = tokio::time::timeout(PATIENCE, asked).await else { return Ok(Former::Away) };
+        let Some(answered) = until_answered(PATIENCE, ask).await else { return Ok(Former::Away) };
         answered.or_else(|failure| match failure.code {
+            Code::Offline if failure.retry_after_s.is_some() && !is_given_up => {
+                Err(failure::store_is_not_lost(failure))
+            }
             Code::Offline => Ok(Former::Away),
             Code::Credentials | Code::NotFound | Code::Corrupt if is_given_up => Ok(Former::Away),
             Code::Credentials | Code::NotFound | Code::Corrupt => Err(failure::store_does_not_give(failure)),
@@ -67,8 +81,10 @@ impl Drive {
         let mut backoff = Backoff::unwatched();
         loop {
             let former = self.config.lock().former.clone();
+            let mut busy = None;
             for store in former {
                 if let Err(failure) = self.tell(&store).await {
+                    busy = busy.max(failure.retry_after());
                     tracing::info!(
                         drive = self.name,
                         store = store.store,
@@ -80,7 +96,7 @@ impl Drive {
             if self.has_told_all() {
                 return;
             }
-            tokio::time::sleep(backoff.next(None)).await;
+            tokio::time::sleep(backoff.next(busy)).await;
         }
     }
 
@@ -127,15 +143,105 @@ impl Drive {
         let unlocked = Unlocked::with_key(there.family, key);
         let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
         let (now, device) = (self.store_url(), self.registry.device());
-        let left_at = Epoch(former.left_at);
-        let told = replica::retire_former(&objects, self.uuid(), left_at, &now, device).await;
+        let (epoch, seq) = former.left_with;
+        let left = Left { at: Epoch(former.left_at), with: (Epoch(epoch), seq) };
+        let told = replica::retire_former(&objects, self.uuid(), left, &now, device).await;
         let told = told.map_err(|error| failure::drive(&error))?;
         tracing::info!(
             drive = self.name,
             store = former.store,
-            told,
+            ?told,
             "a former store knows that the drive has moved"
         );
+        if let Told::Now { left_behind: Some(name) } = told {
+            self.note(
+                ActivityKind::Conflict,
+                format!(
+                    "The former store {} is back. It has changes that never reached {now}. Nothing is lost: they are there as \u{201c}{name}\u{201d}. \
+                     To look at them, add that drive from there.",
+                    former.store
+                ),
+            );
+        }
         self.remember(|config| config.former.retain(|left| left != former))
+    }
+}
+
+/// Asks, and asks again for so long where there is no answer, or the store wants it a little later. None where there was none in all that
+/// time.
+async fn until_answered<T, F>(patience: Duration, ask: impl Fn() -> F) -> Option<Result<T, Failure>>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let (end, mut backoff) = (Instant::now() + patience, Backoff::new());
+    let mut busy = None;
+    loop {
+        let failure = match tokio::time::timeout_at(end, ask()).await {
+            Ok(Err(failure)) if failure.code == Code::Offline => failure,
+            Ok(answered) => return Some(answered),
+            // One that has asked for patience is there.
+            Err(_) => return busy.map(Err),
+        };
+        if failure.retry_after_s.is_some() {
+            busy = Some(failure.clone());
+        }
+        let again = Instant::now() + backoff.next(failure.retry_after());
+        if again >= end {
+            return Some(Err(failure));
+        }
+        tokio::time::sleep_until(again).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_core::store::StoreError;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU32;
+
+    /// What is asked until it has said all of these, and when it was.
+    async fn ask(answers: &[Result<u8, StoreError>]) -> (Option<Result<u8, Code>>, Vec<u64>) {
+        let (begun, asked) = (Instant::now(), Mutex::new(Vec::new()));
+        let answered = until_answered(PATIENCE, || async {
+            let mut asked = asked.lock().unwrap();
+            asked.push(begun.elapsed().as_secs());
+            let answer = answers.get(asked.len() - 1).unwrap_or_else(|| answers.last().unwrap());
+            answer.clone().map_err(|error| failure::store(&error))
+        })
+        .await;
+        (answered.map(|answered| answered.map_err(|failure| failure.code)), asked.into_inner().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_is_lost_only_after_it_was_asked_for_a_while() {
+        let lost = || Err(StoreError::Unreachable { reason: "the answer was lost".into() });
+        let busy = |seconds| {
+            let retry_after = Some(Duration::from_secs(seconds));
+            Err(StoreError::Busy { reason: "slow down".into(), retry_after })
+        };
+        let (answered, asked) = ask(&[lost(), lost(), Ok(7)]).await;
+        assert_eq!((answered, asked.len()), (Some(Ok(7)), 3));
+        let (answered, asked) = ask(&[busy(5), Ok(7)]).await;
+        assert!(answered == Some(Ok(7)) && asked[1] >= 5, "{asked:?}");
+        let (answered, asked) = ask(&[lost()]).await;
+        assert_eq!(answered, Some(Err(Code::Offline)));
+        assert!(asked.len() > 3 && *asked.last().unwrap() >= PATIENCE.as_secs() / 3, "{asked:?}");
+        // It would be too late.
+        let (answered, asked) = ask(&[busy(60), Ok(7)]).await;
+        assert_eq!((answered, asked.len()), (Some(Err(Code::Offline)), 1));
+        let (answered, asked) = ask(&[Err(StoreError::Denied { reason: "no".into() })]).await;
+        assert_eq!((answered, asked.len()), (Some(Err(Code::Credentials)), 1));
+        let silent = until_answered(PATIENCE, std::future::pending::<Result<u8, Failure>>).await;
+        assert!(silent.is_none());
+        // Nor is one lost that has asked for patience, and is slow then.
+        let asked = AtomicU32::new(0);
+        let slow = until_answered(PATIENCE, || async {
+            if asked.fetch_add(1, Ordering::Relaxed) > 0 {
+                return std::future::pending().await;
+            }
+            busy(5).map_err(|error| failure::store(&error))
+        });
+        assert!(matches!(slow.await, Some(Err(failure)) if failure.retry_after_s == Some(5)));
     }
 }

@@ -5,7 +5,9 @@ use crate::api::{self, Failure, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
 use holdall_core::drive::check;
+use holdall_core::journal::Place;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
+use holdall_core::volume::Volume;
 use std::sync::Arc;
 
 impl Drive {
@@ -23,16 +25,23 @@ impl Drive {
             let state = state.borrow();
             (state.pushing, state.pushing && state.trouble.is_some())
         });
-        let residents = volume.cache().residents();
+        let (residents, health) = (volume.cache().residents(), volume.puller().health());
+        let damage = health.borrow().damage.as_ref().map(|(blocks, _)| *blocks);
         let cell = |cell: u64| {
             let first = cell * per_cell * CHUNK_BLOCKS;
             let blocks = BlockRange::new(first, per_cell * CHUNK_BLOCKS);
             let blocks = blocks.intersect(&volume.all_blocks());
             if uploading && volume.journal().is_sealing(blocks) {
                 if failing { api::Cell::Failed } else { api::Cell::Uploading }
+            } else if damage.is_some_and(|damage| damage.overlaps(&blocks)) {
+                api::Cell::Failed
             } else if volume.pusher().is_some() && volume.journal().is_dirty(blocks) {
                 api::Cell::Dirty
-            } else if residents.is_pinned(blocks) && volume.missing_blocks(&[blocks]) == 0 {
+            } else if is_empty(volume, blocks) {
+                api::Cell::Empty
+            } else if residents.is_pinned(blocks)
+                && volume.missing_blocks(&residents.pinned_runs(blocks)) == 0
+            {
                 api::Cell::Pinned
             } else if volume.cache().valid().any(blocks) || volume.journal().holds_any(blocks) {
                 api::Cell::Cached
@@ -54,4 +63,18 @@ impl Drive {
         let ok = checked.errors.is_empty();
         Ok(api::Checked { ok, objects: checked.objects, errors: checked.errors })
     }
+}
+
+/// Whether all of it is here, and nothing is in it: a run of zeros takes no room, be it in the cache or on its way there.
+fn is_empty(volume: &Volume, blocks: BlockRange) -> bool {
+    let cache = volume.cache();
+    let is_empty = |run| cache.valid().all(run) && cache.taken_by(run).is_ok_and(|taken| taken == 0);
+    if !volume.journal().holds_any(blocks) {
+        return is_empty(blocks);
+    }
+    volume.journal().look_up(blocks).into_iter().all(|(run, entry)| match entry.map(|entry| entry.place) {
+        Some(Place::Zero) => true,
+        Some(Place::Data { .. }) => false,
+        None => is_empty(run),
+    })
 }

@@ -9,18 +9,19 @@ use crate::api::{self, ActivityKind, Code, Failure};
 use crate::attach::filesystem::{self, MountOptions};
 use crate::attach::{self, Identity};
 use crate::daemon::failure;
-use crate::daemon::registry::OpenAs;
+use crate::daemon::registry::{LastMount, OpenAs};
 use crate::daemon::status::Phase;
+use crate::privileged::mountinfo;
 use holdall_core::device::BlockDevice;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::MutexGuard;
 
 impl Drive {
     /// Opens and mounts it.
     pub async fn open(self: &Arc<Self>, request: &api::Open) -> Result<api::Opened, Failure> {
-        let mut open = self.open.lock().await;
+        let mut open = self.when_served_no_longer().await;
         if !self.is_known() {
             return Err(failure::no_drive(&self.name));
         }
@@ -68,6 +69,35 @@ impl Drive {
         }
     }
 
+    /// Where it is mounted if nobody says where: where that was said last, unless something else is mounted there now or what that lies
+    /// in is gone.
+    fn usual_place(&self) -> Result<PathBuf, Failure> {
+        let (last, open_at) = {
+            let config = self.config.lock();
+            (config.place.clone(), config.open.as_ref().map(|open| open.mountpoint.clone()))
+        };
+        let mounts = mountinfo::read().unwrap_or_default();
+        // What a former service has left mounted there is taken down first.
+        let is_free =
+            |place: &Path| open_at.as_deref() == Some(place) || mountinfo::at(&mounts, place).is_none();
+        // A network or another drive is not waited for to find that out.
+        let is_there = |place: &Path| {
+            !mountinfo::is_safe_to_look_at(&mounts, place) || place.parent().is_some_and(Path::is_dir)
+        };
+        let last = last.filter(|place| is_free(place) && is_there(place));
+        last.map_or_else(|| default_mountpoint(&self.name), Ok)
+    }
+
+    /// Whether another drive is mounted there if nobody says where: two cannot be.
+    fn is_place_of_another(&self, place: &Path) -> bool {
+        let Some(known) = self.known.upgrade() else { return false };
+        let others: Vec<_> = known.lock().values().filter(|drive| drive.name != self.name).cloned().collect();
+        others.iter().any(|other| {
+            let usual = default_mountpoint(&other.name).ok();
+            usual.as_deref() == Some(place) || other.config.lock().place.as_deref() == Some(place)
+        })
+    }
+
     /// What an opening is called: a drive that a former service had open is recovered.
     pub(super) fn phase_of_opening(&self) -> Phase {
         match self.config.lock().open {
@@ -85,6 +115,11 @@ impl Drive {
             true => self.holder().await?,
             false => None,
         };
+        if let (Some(holder), Some(shown)) = (&took_over, request.take_over_from)
+            && holder.epoch != shown
+        {
+            return Err(failure::held_by_another(holder.clone(), &self.name));
+        }
         let (mut opened, how) = match request.read_only || request.snapshot.is_some() {
             true => (self.look(request.snapshot.as_deref()).await?, How::Look { because: None }),
             false => self.open_to_write(request.take_over).await?,
@@ -96,7 +131,7 @@ impl Drive {
             How::Asked => (None, None),
         };
         let of_snapshot = request.snapshot.as_ref().map(|label| {
-            format!("this is the snapshot {label}; close the drive and open it again for the current version")
+            format!("this is the snapshot \u{201c}{label}\u{201d}; close the drive and open it again for the current version")
         });
         *self.looks_because.lock() = because.clone().or(of_snapshot);
         let at = match &request.at {
@@ -104,7 +139,7 @@ impl Drive {
                 Some(below) => home()?.join(below),
                 None => PathBuf::from(path),
             },
-            None => default_mountpoint(&self.name)?,
+            None => self.usual_place()?,
         };
         let attached = self.attach(opened.device(), request.attach, at, look).await;
         let attachment = match attached {
@@ -126,7 +161,15 @@ impl Drive {
         self.begin_writeback(&opened.volume, opened.writable);
         if !look {
             let (mountpoint, block_device) = (PathBuf::from(&mountpoint), PathBuf::from(&block_device));
-            self.remember(|config| config.open = Some(OpenAs { mountpoint, attach, block_device }))?;
+            let usual = default_mountpoint(&self.name).ok();
+            let is_asked_for = request.at.is_some() && !self.is_place_of_another(&mountpoint);
+            self.remember(|config| {
+                if is_asked_for {
+                    config.place = Some(mountpoint.clone()).filter(|_| usual.as_ref() != Some(&mountpoint));
+                }
+                let mount = LastMount::now();
+                config.open = Some(OpenAs { mountpoint, attach, block_device, mount });
+            })?;
         }
         let epoch = opened.volume.pusher().map_or(0, |pusher| pusher.state().borrow().epoch.0);
         let root = match opened.volume.pusher() {
@@ -201,6 +244,10 @@ impl Drive {
         at: PathBuf,
         read_only: bool,
     ) -> Result<Attachment, Failure> {
+        if !read_only {
+            // Of one that is remembered as open already.
+            self.note_mount(LastMount::now())?;
+        }
         let (identity, site) = (self.identity(), self.site.clone());
         let work = move || {
             attach::take_down(identity.uuid, &site)?;
@@ -223,6 +270,18 @@ impl Drive {
         let attached = tokio::task::spawn_blocking(work).await;
         let attached = attached.map_err(|error| failure::local(&io::Error::other(error)))?;
         attached.map_err(|error: attach::AttachError| error.failure())
+    }
+
+    /// Notes what is known of the mount of a drive that is remembered as open.
+    pub(super) fn note_mount(&self, mount: LastMount) -> Result<(), Failure> {
+        if self.config.lock().open.as_ref().is_none_or(|open| open.mount == mount) {
+            return Ok(());
+        }
+        self.remember(|config| {
+            if let Some(open) = &mut config.open {
+                open.mount = mount;
+            }
+        })
     }
 
     pub(super) fn identity(&self) -> Identity {

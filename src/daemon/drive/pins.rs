@@ -24,7 +24,8 @@ use tally::{Figures, Tally};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-pub use change::{What, words};
+pub use change::{Keep, What, words};
+pub use enough::Deadline;
 
 mod change;
 mod enough;
@@ -33,6 +34,9 @@ mod fit;
 mod follow;
 mod saved;
 mod tally;
+
+/// Why a pin is not kept as a whole.
+const TOO_LARGE: &str = "it does not fit the cache";
 
 /// The pins of one drive, open or not.
 pub struct Pins {
@@ -62,8 +66,10 @@ struct State {
     saved: Saved,
     /// Why what was pinned before is not known any more.
     lost: Option<String>,
-    /// Bytes that are not kept, since there is no room for them.
+    /// Bytes for which there is no room. What of them was pinned when there was is kept all the same.
     too_much: u64,
+    /// Whether what is kept takes more than all of the cache: it was pinned when that was larger.
+    is_over: bool,
     /// Figures of the whole drive, when it was open.
     whole_figures: Figures,
 }
@@ -113,20 +119,19 @@ impl Pins {
         self.state.lock().saved.pinned()
     }
 
-    /// What a person should know.
-    pub fn warning(&self, name: &str) -> Option<String> {
+    /// What a person should know of those of a drive that is open as that volume, or not open.
+    pub fn warning(&self, volume: Option<&Volume>) -> Option<String> {
         let state = self.state.lock();
+        let without_room = || volume.map_or(0, |volume| volume.pins_status().without_room_bytes);
+        let too_much = if state.whole { without_room() } else { state.too_much };
         let lost = state.lost.as_ref().map(|why| {
-            format!(
-                "what was always kept on this computer is not known any more ({why}): pin it again; holdall pins {name} shows \
-                 what is"
-            )
+            format!("what was always kept on this computer is not known any more ({why}): choose it again")
         });
         lost.or_else(|| {
-            (state.too_much > 0).then(|| {
+            (too_much > 0).then(|| {
                 format!(
-                    "{} of what is pinned do not fit the cache: give it more (holdall limits --cache), or unpin something",
-                    crate::sizes::format_bytes(state.too_much)
+                    "{} of what is always kept here do not fit the cache: give it more, or keep less",
+                    crate::sizes::format_bytes(too_much)
                 )
             })
         })
@@ -221,10 +226,15 @@ impl Drive {
             (state.whole, state.paths.keys().cloned().collect(), wanted, Pinned::runs(state.saved.runs()))
         };
         let (wanted, too_much) = if whole { (wanted, 0) } else { self.what_fits(volume, wanted, &before) };
+        let is_over = too_much > 0 && {
+            let status = volume.status();
+            let stays = volume.cache_stays_bytes(&wanted).saturating_sub(status.metadata_without_room_bytes);
+            stays > status.cache_limit_bytes
+        };
         let saved = Saved::new(whole, paths, wanted.as_runs());
         let is_new = {
             let mut state = self.pins.state.lock();
-            state.too_much = too_much;
+            (state.too_much, state.is_over) = (too_much, is_over);
             state.saved != saved
         };
         if is_new {
@@ -246,16 +256,17 @@ impl Drive {
     fn what_fits(&self, volume: &Volume, wanted: Pinned, before: &Pinned) -> (Pinned, u64) {
         // What waits for upload is on its way out, and most of it is just what is new here.
         let needed = volume.cache_stays_bytes(&wanted);
+        let limit = volume.status().cache_limit_bytes;
         // A tenth is left to work with.
-        let room = volume.status().cache_limit_bytes / 11 * 10;
-        if needed <= room {
+        if needed + needed / 10 <= limit {
             return (wanted, 0);
         }
+        let room = limit / 11 * 10;
         let bytes: u64 = wanted.as_runs().iter().map(|run| run.byte_len()).sum();
-        let blocks = bytes.saturating_sub(needed - room) / BLOCK_BYTES;
-        let fitting = Pinned::runs(fit::fit(wanted.as_runs(), before.as_runs(), blocks));
-        let taken: u64 = fitting.as_runs().iter().map(|run| run.byte_len()).sum();
-        (fitting, bytes - taken)
+        let too_much = bytes.min(needed - room);
+        let fitting = fit::fit(wanted.as_runs(), before.as_runs(), (bytes - too_much) / BLOCK_BYTES);
+        // It is too much also where all of it was pinned before, and so stays: the cache is larger than it may be then.
+        (Pinned::runs(fitting), too_much)
     }
 
     /// All that is pinned of the drive.
@@ -264,11 +275,14 @@ impl Drive {
         let root = self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned());
         let mut state = self.pins.state.lock();
         let too_much = state.too_much > 0;
+        // Before all was looked at, blocks stay that may go then.
+        let is_over = state.is_over && state.paths.values().all(|pin| pin.is_seen);
         let mut pins = Vec::new();
         if state.whole {
             let status = volume.as_ref().map(|volume| volume.pins_status());
-            let (mut is_counted, mut trouble) = (true, None);
+            let (mut is_counted, mut trouble, mut fits) = (true, None, true);
             if let Some(status) = status {
+                fits = status.without_room_bytes == 0;
                 state.whole_figures = Figures {
                     bytes: status.pinned_bytes,
                     ready_bytes: status.pinned_bytes.saturating_sub(status.missing_bytes),
@@ -278,7 +292,10 @@ impl Drive {
             }
             let figures = state.whole_figures;
             let is_ready = is_counted && figures.bytes == figures.ready_bytes;
-            let (pin_state, reason) = self.state_of(volume.as_deref(), is_ready, trouble);
+            let (mut pin_state, mut reason) = self.state_of(volume.as_deref(), is_ready, trouble);
+            if pin_state == PinState::Syncing && !fits {
+                (pin_state, reason) = (PinState::Error, Some(TOO_LARGE.to_owned()));
+            }
             pins.push(self.pin_of(None, root.as_deref(), (pin_state, reason), figures, 0));
         }
         for (path, pin) in &mut state.paths {
@@ -292,8 +309,9 @@ impl Drive {
                 && pin.tally.is_some()
                 && (figures.files_ready, figures.ready_bytes) == (figures.files_total, figures.bytes);
             let (mut pin_state, mut reason) = self.state_of(volume.as_deref(), is_ready, pin.problem.clone());
-            if pin_state == PinState::Syncing && !fits {
-                (pin_state, reason) = (PinState::Error, Some("it does not fit the cache".to_owned()));
+            let is_refused = pin_state == PinState::Syncing && !fits;
+            if is_refused || is_over && matches!(pin_state, PinState::Syncing | PinState::AlwaysKeep) {
+                (pin_state, reason) = (PinState::Error, Some(TOO_LARGE.to_owned()));
             }
             if pin_state == PinState::Syncing && pin.tally.is_none() {
                 reason = Some("it is being looked at".to_owned());

@@ -1,31 +1,41 @@
 //! Adding and removing replicas, and making one the drive's store.
+//!
+//! A promotion gives the former store up, then makes the replica the primary, and then remembers the new address. Before all of that it is written
+//! down that the drive is moving, and while it is nobody opens it or uploads what it has left: a store that says that the drive has gone
+//! makes a fork of that, which nobody wants of one that is to go on in the replica; and one that was away would take it, although the replica
+//! may be the primary by then. It is over with the new address, in one write; or where the replica is known not to have become the
+//! primary, and the former store has the drive again. Where that is not known the promotion is done again, which goes on from wherever
+//! it was cut off.
 
 use super::Drive;
 use super::former::Former;
-use crate::api::{self, Code, Failure, ReplicaStatus};
+use crate::api::{self, Code, Failure, ReplicaStatus, Way};
 use crate::daemon::failure::{self, NOTHING_CHANGED, failure};
 use crate::daemon::registry::{FormerStore, ReplicaConfig};
 use crate::daemon::status::time;
-use crate::daemon::stores::trial;
+use crate::daemon::stores::{self, trial};
 use crate::daemon::work::Work;
 use holdall_core::disk::real::Directory;
-use holdall_core::drive as core_drive;
+use holdall_core::drive::{self as core_drive, DriveError};
 use holdall_core::family::{self, FamilyError, Unlocked};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
+use holdall_core::format::root::Root;
 use holdall_core::map::{Objects, PageCache};
-use holdall_core::replica::{self, ReplicaError};
-use holdall_core::store::When;
+use holdall_core::replica::{self, Promotion, ReplicaError};
 use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
+use holdall_core::store::{StoreError, When};
 use holdall_core::units::Epoch;
 use holdall_core::volume;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How the name of a directory begins with what this computer alone has had when a replica became the drive's store.
 const ASIDE: &str = "before-promotion-";
+/// So many epochs beyond what this device has seen of a store that cannot be asked a replica begins: openings that it has not seen have
+/// taken one each, and a version of the replica must not be taken for one of theirs.
+const EPOCHS_UNSEEN: u64 = 1 << 20;
 
 impl Drive {
     /// Adds a replica: tries the store, readies it, and copies everything while the drive is open. Of a closed drive it is
@@ -55,7 +65,7 @@ impl Drive {
             Err(FamilyError::None) => {}
             Err(error) => return Err(failure::at_store(failure::family(&error), &address)),
         }
-        let prepared = replica::prepare(primary.as_ref(), store.as_ref(), &family).await;
+        let prepared = replica::prepare(primary.as_ref(), &store, &family, &unlocked.sealer).await;
         let mode = prepared.map_err(|error| failure::replica(&error, &address))?.mode;
         let config = ReplicaConfig { store: address.clone(), mode };
         let mut open = self.open.lock().await;
@@ -72,12 +82,7 @@ impl Drive {
         }
         self.check_closed(&open)?;
         *open = Some(self.open_engine(false).await?);
-        let waited = work
-            .unless_interrupted(
-                "The replica is added. What is missing there is copied while the drive is open.",
-                self.settle_replicas(Duration::MAX),
-            )
-            .await;
+        let waited = self.until_settled(self.replica_begun(&address), &work).await;
         let status = self.replica_status(&address);
         self.finish(&mut open).await;
         waited?;
@@ -111,7 +116,11 @@ impl Drive {
         if !self.config.lock().replicas.iter().any(|replica| replica.store == url) {
             return Err(failure::no_replica(&self.name, &url));
         }
-        self.remember(|config| config.replicas.retain(|replica| replica.store != url))?;
+        self.remember(|config| {
+            config.replicas.retain(|replica| replica.store != url);
+            // Whoever gives it up does not wait for it to become the drive's store.
+            config.moving_to = config.moving_to.take().filter(|to| *to != url);
+        })?;
         self.end_replica(&url);
         Ok(())
     }
@@ -129,7 +138,7 @@ impl Drive {
                 let ours =
                     replica::check_no_primary(&store, config.mode, &unlocked.sealer, self.uuid()).await;
                 ours.map_err(|error| failure::replica(&error, &config.store))?;
-                let prepared = replica::prepare(primary.as_ref(), store.as_ref(), &family).await;
+                let prepared = replica::prepare(primary.as_ref(), &store, &family, &unlocked.sealer).await;
                 prepared.map(drop).map_err(|error| failure::replica(&error, &config.store))
             };
             if let Err(failure) = shared.await {
@@ -155,6 +164,9 @@ impl Drive {
         }
         let config = self.config.lock().replicas.iter().find(|replica| replica.store == url).cloned();
         let config = config.ok_or_else(|| failure::no_replica(&self.name, &url))?;
+        if config.mode < self.config.lock().mode && stores::told(config.mode) < request.weakest {
+            return Err(failure::weak_store(&url));
+        }
         // Closed, but still waiting for the store that is lost.
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
@@ -166,21 +178,22 @@ impl Drive {
         let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
         let (drive, device) = (self.uuid(), self.registry.device());
         let at_replica = |error: ReplicaError| failure::replica(&error, &url);
-        let newest =
-            replica::newest(objects.store().as_ref(), objects.sealer(), drive).await.map_err(at_replica)?;
+        let newest = replica::candidate(&objects, drive, request.accept_loss).await.map_err(at_replica)?;
 
         let directory = Directory::create(&self.registry.directory(&self.name));
         let local = directory.and_then(|directory| volume::Local::load(&directory));
-        let base = local.map_err(|error| failure::local(&error))?.and_then(|local| local.base);
-        let seen = base.as_ref().map_or(Epoch(0), |base| Epoch(base.epoch));
-        let former = self.former(request.accept_loss).await?;
+        let local = local.map_err(|error| failure::local(&error))?;
+        let base = local.as_ref().and_then(|local| local.base.as_ref());
+        let seen = base.map_or(Epoch(0), |base| Epoch(base.epoch));
+        let former = self.former(&url, request.accept_loss).await?;
         let order = |id: ObjectId| (id.epoch, id.seq);
         let newer_here = base
-            .as_ref()
             .and_then(|base| base.id())
             .is_some_and(|id| id.drive != drive || order(id) > order(newest.root));
+        // What is in the replica, if it was promoted before, tells more than what it was promoted with.
+        let newer_here = newer_here && !self.is_in_primary(&objects, local.as_ref(), &url).await?;
         let newer_there = match &former {
-            Former::There(_, head) => order(head.root) > order(newest.root),
+            Former::There(_, head, _) => order(head.root) > order(newest.root),
             // Whoever else had the drive may have uploaded more than the replica got.
             Former::Away => newest.device != device.id,
             Former::Retired => false,
@@ -192,46 +205,65 @@ impl Drive {
         // What can fail there fails before the former store is given up.
         let version = objects.root(newest.root, Some(newest.root_hash)).await;
         version.map_err(|error| failure::at_store(failure::read(&error), &url))?;
-        let trial = format!("{}promotion-{}", probe::AREA, uuid::Uuid::new_v4().simple());
-        let tried = objects.store().put(&trial, bytes::Bytes::from_static(b"?"), When::Absent).await;
-        tried.map_err(|error| failure::at_store(failure::store(&error), &url))?;
-        let _ = objects.store().delete(&trial).await;
-        if let Former::There(former, _) = &former {
+        try_to_put(&objects).await.map_err(|error| failure::at_store(failure::store(&error), &url))?;
+        if let Former::There(former, ..) = &former {
+            if let Err(error @ StoreError::Denied { .. }) = try_to_put(former).await {
+                return Err(failure::at_store(failure::store(&error), &self.store_url()));
+            }
             // A passphrase that was changed while the replica was away.
-            let family = &unlocked.family;
-            let shared = replica::prepare(former.store().as_ref(), objects.store().as_ref(), family).await;
+            let (store, family) = (self.replica_store(&url).await?, &unlocked.family);
+            let shared = replica::prepare(former.store().as_ref(), &store, family, &unlocked.sealer).await;
             shared.map_err(at_replica)?;
+        }
+        let was_moving = self.begin_to_move(&url)?;
+        if let Former::There(former, head, etag) = &former {
             // The former store first: a crash in between leaves no store that takes commits, never two.
-            core_drive::retire(former, drive, &url, device).await.map_err(|error| failure::drive(&error))?;
+            let judged = (head.as_ref(), etag.clone());
+            if let Err(error) = core_drive::retire(former, judged, &url, device).await {
+                // One whose answer was lost may have been done, or be done yet.
+                if !matches!(error, DriveError::Read(_)) {
+                    self.moves_no_more(was_moving);
+                }
+                return Err(failure::drive(&error));
+            }
         }
         let above = match &former {
-            Former::There(_, head) => Epoch(head.epoch.max(seen).0 + 1),
-            Former::Away | Former::Retired => seen,
+            Former::There(_, head, _) => Epoch(head.epoch.max(seen).0 + 1),
+            // Other devices may know of epochs in which nothing was committed.
+            Former::Away | Former::Retired => Epoch(seen.max(newest.epoch).0 + EPOCHS_UNSEEN),
         };
         let is_away = matches!(former, Former::Away);
-        let head = match replica::promote(&objects, drive, above, is_away, device).await {
-            Ok(head) => head,
+        let promotion = Promotion { above, is_away, accepts_loss: request.accept_loss };
+        let (head, with) = match replica::promote(&objects, drive, promotion, device).await {
+            Ok(promoted) => (promoted.head, promoted.with.root),
             // An earlier try came so far.
             Err(ReplicaError::Already) => {
-                core_drive::current(&objects, drive).await.map_err(|error| failure::drive(&error))?.0
+                let current = core_drive::current(&objects, drive).await;
+                (current.map_err(|error| failure::drive(&error))?.0, newest.root)
             }
             Err(error) => {
-                if let Former::There(objects, _) = &former
-                    && let Err(error) = core_drive::restore(objects, drive, device).await
-                {
-                    tracing::error!(drive = self.name, %error, "its store stays given up; promote the replica again");
+                // Where it may live in the replica, also because of an earlier try, it must not live in its former store as well.
+                if !matches!(error, ReplicaError::Unsure(_)) && was_moving.is_none() {
+                    self.stay(&former).await;
                 }
                 return Err(at_replica(error));
             }
         };
+        let newer_here = newer_here && !self.is_in_primary(&objects, local.as_ref(), &url).await?;
         if newer_here {
             self.set_files_aside().map_err(|error| failure::local(&error))?;
         }
-        let left = FormerStore { store: self.store_url(), left_at: head.epoch.0 };
+        let left = FormerStore {
+            store: self.store_url(),
+            left_at: head.epoch.0,
+            left_with: (with.epoch.0, with.seq),
+        };
         self.remember(|all| {
-            (all.store, all.mode) = (url.clone(), config.mode);
+            (all.store, all.mode, all.moving_to) = (url.clone(), config.mode, None);
             all.replicas.retain(|replica| replica.store != url);
             all.former.retain(|former| former.store != url && former.store != left.store);
+            // Of what those before have, this one may lack more.
+            all.former.iter_mut().for_each(|former| former.left_with = former.left_with.min(left.left_with));
             all.former.extend(matches!(former, Former::Away).then_some(left));
         })?;
         self.tell_former_stores();
@@ -245,6 +277,57 @@ impl Drive {
             former_store_told: !matches!(former, Former::Away),
             lost_versions: newer_here || newer_there,
         })
+    }
+
+    /// Writes down that `url` is becoming the drive's store. Returns what was becoming it so far.
+    fn begin_to_move(&self, url: &str) -> Result<Option<String>, Failure> {
+        let before = self.config.lock().moving_to.clone();
+        let begun = self.remember(|config| config.moving_to = Some(url.to_owned()));
+        if begun.is_err() {
+            self.config.lock().moving_to.clone_from(&before);
+        }
+        begun.map(|()| before)
+    }
+
+    /// Nothing has come of it.
+    fn moves_no_more(&self, was_moving: Option<String>) {
+        if let Err(failure) = self.remember(|config| config.moving_to = was_moving) {
+            tracing::error!(drive = self.name, message = failure.message, "promote the replica again");
+        }
+    }
+
+    /// The drive stays in its store: the replica has not become the primary, and never will by this promotion.
+    async fn stay(&self, former: &Former) {
+        if let Former::There(objects, ..) = former
+            && let Err(error) = core_drive::restore(objects, self.uuid(), self.registry.device()).await
+        {
+            tracing::error!(drive = self.name, %error, "its store stays given up; promote the replica again");
+            return;
+        }
+        self.moves_no_more(None);
+    }
+
+    /// Refuses to use the drive where it may live in a replica by now.
+    pub(super) fn check_not_moving(&self) -> Result<(), Failure> {
+        match &self.config.lock().moving_to {
+            Some(url) => Err(failure::moving(&self.name, url)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the replica, if it is a primary already, has all that this computer remembers of the drive.
+    async fn is_in_primary(
+        &self,
+        objects: &Objects,
+        local: Option<&volume::Local>,
+        url: &str,
+    ) -> Result<bool, Failure> {
+        match core_drive::current(objects, self.uuid()).await {
+            Ok((_, _, root)) => Ok(local.is_none_or(|local| has_all_of(&root, local))),
+            Err(DriveError::Removed | DriveError::Moved { .. }) => Ok(false),
+            Err(DriveError::Read(error)) if error.is_missing() => Ok(false),
+            Err(error) => Err(failure::at_store(failure::drive(&error), url)),
+        }
     }
 
     /// What this computer has of versions that the store does not have goes out of the way: kept, and used no more.
@@ -278,7 +361,25 @@ impl Drive {
                 ),
                 "Nothing was changed. It would be lost.",
                 format!("Move it elsewhere if it may still be needed{or_else}."),
-            )),
+            )
+            .by(Way::Aside)),
         }
     }
+}
+
+/// Whether a version has all that is remembered: of what this computer wrote when it had the drive last, as much as the version that it
+/// remembers. What others had written before that is in it too then. As much of what it wrote is not enough by itself: others may have
+/// written since to what it has.
+fn has_all_of(root: &Root, local: &volume::Local) -> bool {
+    let Some(base) = &local.base else { return true };
+    let own = root.lineage.iter().find(|own| own.journal == local.journal);
+    own.is_some_and(|own| own.cut.0 >= base.lsn && own.epoch.0 >= base.epoch)
+}
+
+/// Whether the store takes anything.
+async fn try_to_put(objects: &Objects) -> Result<(), StoreError> {
+    let name = format!("{}promotion-{}", probe::AREA, uuid::Uuid::new_v4().simple());
+    objects.store().put(&name, bytes::Bytes::from_static(b"?"), When::Absent).await?;
+    let _ = objects.store().delete(&name).await;
+    Ok(())
 }

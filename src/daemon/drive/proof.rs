@@ -22,16 +22,24 @@ impl Drive {
             return None;
         }
         let credentials = self.stores.credentials(&url).await.ok()?;
-        let meter = self.meter();
-        let trial = trial::of(&self.stores, &url, (&credentials, &meter), Effort::QUICK, None);
-        match tokio::time::timeout(PATIENCE, trial).await {
-            Ok(Ok(report)) => Some(report),
-            Ok(Err(failure)) => {
-                tracing::info!(drive = self.name, message = failure.message, "the store could not be tried");
+        let (stores, meter) = (self.stores.clone(), self.meter());
+        let trial = async move {
+            let tried = trial::of(&stores, &url, (&credentials, &meter), Effort::QUICK, None).await;
+            // Nobody waits for that.
+            tokio::spawn(async move { stores.sweep_trials(&url, &credentials, &meter).await });
+            tried
+        };
+        match to_its_end(PATIENCE, trial).await {
+            Some(Ok(report)) => Some(report),
+            Some(Err(failure)) => {
+                tracing::warn!(drive = self.name, message = failure.message, "the store was not tried");
                 None
             }
-            Err(_) => {
-                tracing::info!(drive = self.name, "the store takes too long to be tried");
+            None => {
+                tracing::warn!(
+                    drive = self.name,
+                    "the store was not tried: it takes too long, and is judged at the next opening"
+                );
                 None
             }
         }
@@ -57,5 +65,39 @@ impl Drive {
             self.stores.proved(&url);
         }
         Ok(())
+    }
+}
+
+/// Waits so long for a trial. It goes on to its end all the same, and so does one that nobody waits for any more: what it has put into the
+/// store is deleted there.
+async fn to_its_end<T: Send + 'static>(
+    patience: Duration,
+    trial: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    tokio::time::timeout(patience, tokio::spawn(trial)).await.ok()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trial_that_takes_too_long_cleans_up_all_the_same() {
+        let cleaned = Arc::new(AtomicU32::new(0));
+        let trial = |takes| {
+            let cleaned = cleaned.clone();
+            async move {
+                tokio::time::sleep(takes).await;
+                cleaned.fetch_add(1, Relaxed)
+            }
+        };
+        assert_eq!(to_its_end(PATIENCE, trial(PATIENCE / 2)).await, Some(0));
+        assert_eq!(to_its_end(PATIENCE, trial(PATIENCE * 2)).await, None);
+        // Nor does anybody wait for this one: its opening has failed.
+        assert!(tokio::time::timeout(PATIENCE / 4, to_its_end(PATIENCE, trial(PATIENCE / 2))).await.is_err());
+        tokio::time::sleep(PATIENCE * 2).await;
+        assert_eq!(cleaned.load(Relaxed), 3);
     }
 }

@@ -93,6 +93,10 @@ impl Replicas {
         self.running.iter().find(|running| running.url == url).map(|running| running.progress.clone())
     }
 
+    fn begun(&self, url: &str) -> Option<Begun> {
+        Some(Begun { hub: self.hub.clone(), progress: self.progress_of(url)? })
+    }
+
     fn end(&mut self, url: &str) {
         for running in self.running.extract_if(.., |running| running.url == url) {
             running.end();
@@ -129,7 +133,7 @@ impl Running {
     }
 }
 
-/// A replica that was just added to an open drive.
+/// A replica that is waited for.
 pub(super) struct Begun {
     hub: Arc<Replicated>,
     progress: watch::Receiver<Progress>,
@@ -154,6 +158,10 @@ impl Drive {
         replicas.set_paused(self.pause().is_some());
         for config in &configs {
             replicas.begin(config, &self.stores);
+            replicas
+                .progress_of(&config.store)
+                .into_iter()
+                .for_each(|progress| self.watch_replica(&config.store, progress));
         }
         *now = Some(replicas);
     }
@@ -169,8 +177,13 @@ impl Drive {
         let mut replicas = self.replicas.lock();
         let replicas = replicas.as_mut()?;
         replicas.begin(config, &self.stores);
-        let progress = replicas.progress_of(&config.store)?;
-        Some(Begun { hub: replicas.hub.clone(), progress })
+        self.watch_replica(&config.store, replicas.progress_of(&config.store)?);
+        replicas.begun(&config.store)
+    }
+
+    /// One that is being kept up.
+    pub(super) fn replica_begun(&self, url: &str) -> Option<Begun> {
+        self.replicas.lock().as_ref()?.begun(url)
     }
 
     /// Waits until it has everything. Where nobody waits any more it goes on.

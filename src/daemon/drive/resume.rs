@@ -8,7 +8,7 @@ use crate::api::{ActivityKind, Code, Failure};
 use crate::attach;
 use crate::attach::filesystem;
 use crate::daemon::failure;
-use crate::daemon::registry::OpenAs;
+use crate::daemon::registry::{LastMount, OpenAs};
 use crate::daemon::status::Phase;
 use holdall_core::retry::Backoff;
 use std::io;
@@ -88,9 +88,12 @@ impl Drive {
         was: &OpenAs,
         without: Option<Failure>,
     ) -> Result<OpenDrive, Failure> {
-        let now = Taking::Now { over_others: false };
-        let mut opened = match (self.open_in_place(now, true).await, &without) {
-            (Err(failure), Some(_)) if away::goes_without(&failure) => self.open_away(true, failure).await?,
+        // What nobody uses any more has no need to go on as a fork where others have taken the drive since.
+        let mounted = was.mount.may_be_there();
+        let mut opened = match (self.open_in_place(Taking::Again, mounted).await, &without) {
+            (Err(failure), Some(_)) if away::goes_without(&failure) => {
+                self.open_away(mounted, failure).await?
+            }
             (opened, _) => opened?,
         };
         let (device, identity, site) = (opened.device(), self.identity(), self.site.clone());
@@ -131,7 +134,7 @@ impl Drive {
         self.begin_writeback(&opened.volume, opened.writable);
         self.remember(|config| {
             if let Some(open) = &mut config.open {
-                open.block_device = block_device;
+                (open.block_device, open.mount) = (block_device, LastMount::now());
             }
         })?;
         Ok(opened)

@@ -1,8 +1,8 @@
 //! The process that looks at a mounted drive's files for us ([`crate::scanner`]): started when it is needed first, killed before
-//! the drive is unmounted.
+//! the drive is unmounted. It is told where nobody waits any more for what it looks at, so that others have their turn.
 
 use crate::attach::filesystem::Mounted;
-use crate::privileged::{ended, reap};
+use crate::privileged::{Target, ended, reap};
 use crate::scanner::{self, Blind, Named, Order, Run, Scan, Told, Unscannable};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,9 @@ pub(super) type Collect = Box<dyn FnMut(Piece) -> bool + Send>;
 
 /// The scanner of one mount.
 pub(super) struct Scanner {
-    mounted: Mounted,
+    program: PathBuf,
+    target: Target,
+    mountpoint: PathBuf,
     heard: mpsc::UnboundedSender<Heard>,
     // Held to begin and end scans.
     state: Arc<Mutex<State>>,
@@ -82,7 +85,16 @@ struct Running {
 impl Scanner {
     /// Of a mounted drive; what is heard goes to `heard`.
     pub fn new(mounted: Mounted, heard: mpsc::UnboundedSender<Heard>) -> Arc<Self> {
-        Arc::new(Self { mounted, heard, state: Arc::default() })
+        let (target, mountpoint) = (mounted.target().clone(), mounted.mountpoint().to_owned());
+        Arc::new(Self::with(mounted.program().to_owned(), (target, mountpoint), heard))
+    }
+
+    fn with(
+        program: PathBuf,
+        (target, mountpoint): (Target, PathBuf),
+        heard: mpsc::UnboundedSender<Heard>,
+    ) -> Self {
+        Self { program, target, mountpoint, heard, state: Arc::default() }
     }
 
     /// Looks at `path`, and hands what is found to `collect`.
@@ -104,7 +116,7 @@ impl Scanner {
 
     async fn begin(&self, scan: Scan, collect: Collect) -> Result<Blind, ScanError> {
         let (ended, result) = oneshot::channel();
-        {
+        let _waits = {
             let mut state = self.state.lock();
             let id = state.next_id;
             state.next_id += 1;
@@ -112,7 +124,8 @@ impl Scanner {
             state.scans.insert(id, Running { collect, ended });
             // A process that is just ending has all scans fail.
             let _ = orders.send(Order::Scan(Scan { id, ..scan }));
-        }
+            Waits { state: &self.state, id }
+        };
         result.await.unwrap_or_else(|_| Err(ScanError::Gone("it was stopped".into())))
     }
 
@@ -147,13 +160,13 @@ impl Scanner {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let ours = UnixStream::from_std(ours)?;
-        let mut command = Command::new(self.mounted.program());
+        let mut command = Command::new(&self.program);
         command.arg(scanner::SUBCOMMAND).process_group(0);
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn()?;
         state.generation += 1;
         let (orders, ordered) = mpsc::unbounded_channel();
-        let (target, mountpoint) = (self.mounted.target().clone(), self.mounted.mountpoint().to_owned());
+        let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
         let _ = orders.send(Order::Begin { target, mountpoint });
         tokio::spawn(listen(ours, ordered, self.state.clone(), state.generation, self.heard.clone()));
         state.process = Some(Process { child, orders: orders.clone() });
@@ -164,6 +177,36 @@ impl Scanner {
 impl Drop for Scanner {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Somebody who waits for a scan. Once they do not, it ends.
+struct Waits<'a> {
+    state: &'a Mutex<State>,
+    id: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        let running = state.scans.remove(&self.id);
+        if running.is_some() {
+            state.cancel(self.id);
+        }
+    }
+}
+
+impl State {
+    /// What goes on beyond what is wanted ends.
+    fn too_many(&self, id: u64) -> Result<Blind, ScanError> {
+        self.cancel(id);
+        Err(ScanError::TooMany)
+    }
+
+    fn cancel(&self, id: u64) {
+        if let Some(process) = &self.process {
+            let _ = process.orders.send(Order::Cancel { id });
+        }
     }
 }
 
@@ -232,11 +275,11 @@ fn hear(told: Told, state: &Mutex<State>, heard: &mpsc::UnboundedSender<Heard>) 
         Told::Found { id, files, directories } => match take(&mut state, id, Piece::Runs(files, directories))
         {
             true => return,
-            false => (id, Err(ScanError::TooMany)),
+            false => (id, state.too_many(id)),
         },
         Told::Listed { id, entries } => match take(&mut state, id, Piece::Names(entries)) {
             true => return,
-            false => (id, Err(ScanError::TooMany)),
+            false => (id, state.too_many(id)),
         },
         Told::Scanned { id, blind } => (id, Ok(blind)),
         Told::Refused { id, why } => (id, Err(ScanError::Unscannable(why))),
@@ -248,5 +291,61 @@ fn hear(told: Told, state: &Mutex<State>, heard: &mpsc::UnboundedSender<Heard>) 
     if let Some(scan) = state.scans.remove(&id) {
         // Whoever asked may have gone; what was collected goes with it.
         let _ = scan.ended.send(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privileged::Proof;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    /// Notes what it is told, and finds a file at once in every scan but in that of "nothing", which does not end.
+    const SCRIPT: &str = r#"#!/bin/sh
+while read -r line; do
+    echo "$line" >>"$0.told"
+    id=${line#*'"id":'}
+    id=${id%%,*}
+    case $line in
+        *'"path":"nothing"'*) ;;
+        '{"scan"'*) printf '{"found":{"id":%s,"files":[[[1,1]]],"directories":[]}}\n' "$id" >&0 ;;
+    esac
+done
+"#;
+
+    async fn until(done: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it does not come");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_scan_that_nobody_waits_for_any_more_is_cancelled() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        std::fs::write(&program, SCRIPT).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let target = Target { device: "/dev/loop0".into(), proof: Proof::Backing("/none".into()) };
+        let (heard, _hear) = mpsc::unbounded_channel();
+        let scanner = Scanner::with(program, (target, "/none".into()), heard);
+        let told = || std::fs::read_to_string(dir.path().join("program.told")).unwrap_or_default();
+        let is_cancelled = |id: u64| told().contains(&format!(r#"{{"cancel":{{"id":{id}}}}}"#));
+
+        // Whoever asked goes away.
+        let gone = tokio::time::timeout(
+            Duration::from_millis(200),
+            scanner.scan("nothing", (false, false), Box::new(|_| true)),
+        );
+        assert!(gone.await.is_err());
+        until(|| is_cancelled(0)).await;
+        // Nobody wants so much.
+        let much = scanner.scan("much", (false, false), Box::new(|_| false)).await;
+        assert_eq!(much, Err(ScanError::TooMany));
+        until(|| is_cancelled(1)).await;
+        assert!(scanner.state.lock().scans.is_empty());
+        scanner.stop();
     }
 }

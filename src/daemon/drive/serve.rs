@@ -11,17 +11,23 @@ use holdall_nbd::server::Server;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::MutexGuard;
 
 /// How long requests in flight may take when serving ends.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long is waited for a serving that is about to end: that whoever asked for it has gone is noticed a moment later, and they may
+/// want to mount the drive next.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How often is looked whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// What it means that serving ends.
 const NO_LONGER_SERVED: &str = "The drive is no longer served. What was written is safe on this computer.";
 
 impl Drive {
     /// Serves the drive by NBD until whoever asked goes away.
     pub async fn serve(self: &Arc<Self>, request: api::Serve, work: Work) -> Result<api::Served, Failure> {
-        let mut open = self.open.lock().await;
+        let mut open = self.when_served_no_longer().await;
         if let Some(open) = &*open {
             open.check_not_serving()?;
             if open.attachment.is_some() {
@@ -67,6 +73,19 @@ impl Drive {
             let _ = std::fs::remove_file(path);
         }
         ended
+    }
+
+    /// What is open, where a serving is about to end once it has; otherwise it is still being served.
+    pub(super) async fn when_served_no_longer(&self) -> MutexGuard<'_, Option<OpenDrive>> {
+        let since = Instant::now();
+        loop {
+            let open = self.open.lock().await;
+            if !open.as_ref().is_some_and(|open| open.serving) || since.elapsed() >= END_PATIENCE {
+                return open;
+            }
+            drop(open);
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Writes down what happens to an open drive: uploads that are complete, a store that goes away and comes back, a take-over, what
-//! stops pushing, and a journal that fills. It waits for news of the engine, and does nothing while there are none and nothing waits.
+//! Writes down what happens to an open drive: uploads that are complete, a store or a replica that goes away and comes back, a
+//! take-over, what stops pushing, and a journal that fills. It waits for news of the engine, and does nothing while there are none and nothing waits.
 
 use super::Drive;
 use crate::api::ActivityKind;
@@ -9,10 +9,13 @@ use crate::daemon::stores::renewable::{Hindrance, Renewable};
 use crate::sizes::format_bytes;
 use crate::words::sentence;
 use holdall_core::push::PushState;
+use holdall_core::replica::{Progress, Standing};
+use holdall_core::store::url::StoreUrl;
 use holdall_core::units::Lsn;
 use holdall_core::volume::Volume;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// A store that is away for less is not worth a row: networks come and go.
@@ -27,12 +30,54 @@ struct Seen {
     committed: Lsn,
     /// Of the drive's bytes those that were in the store when everything was.
     uploaded: u64,
-    away_since: Option<Instant>,
-    is_away_told: bool,
+    absence: Absence,
     is_forked: bool,
     is_stopped: bool,
     /// How full the journal was when that was told, per mille of its limit; 0 if there was nothing to tell.
     filled: u64,
+}
+
+/// A store that is away, and whether that was told.
+#[derive(Default)]
+struct Absence {
+    since: Option<Instant>,
+    is_told: bool,
+}
+
+/// What is worth a row of a store.
+#[derive(Debug, PartialEq)]
+enum Turn {
+    /// It has been away for a while.
+    Away,
+    /// It is back, and that it was away has been told.
+    Back,
+}
+
+impl Absence {
+    /// Looks at whether it is away now.
+    fn turn(&mut self, now: Instant, is_away: bool) -> Option<Turn> {
+        match (is_away, self.since) {
+            (true, None) => self.since = Some(now),
+            (true, Some(since)) if !self.is_told && now.duration_since(since) >= AWAY_FOR => {
+                self.is_told = true;
+                return Some(Turn::Away);
+            }
+            (false, Some(_)) => {
+                let was_told = std::mem::take(self).is_told;
+                return was_told.then_some(Turn::Back);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Comes back when it has been away for long enough to be told.
+    async fn long_enough(&self) {
+        match self.since.filter(|_| !self.is_told) {
+            Some(since) => tokio::time::sleep_until(since + AWAY_FOR).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Bytes in the journal, and how many there may be.
@@ -54,7 +99,7 @@ impl Drive {
             loop {
                 let is_over = tokio::select! {
                     changed = state.changed() => changed.is_err(),
-                    () = seen.away_long_enough() => false,
+                    () = seen.absence.long_enough() => false,
                     () = tokio::time::sleep(LOOK_EVERY), if state.borrow().waiting_since.is_some() => false,
                 };
                 let Some((has_unsent, journal)) = volume.upgrade().map(|volume| {
@@ -65,14 +110,12 @@ impl Drive {
                     return;
                 };
                 let refuses = |reached: &&Arc<Renewable>| {
-                    matches!(reached.hindrance(), Some(Hindrance::Credentials(_)))
+                    let is_directory = matches!(reached.url(), StoreUrl::File(_));
+                    !is_directory && matches!(reached.hindrance(), Some(Hindrance::Credentials(_)))
                 };
                 let refusing = reached.as_ref().filter(refuses);
-                let login = refusing.map(|reached| {
-                    failure::with_address("Run holdall store login URL.", &reached.url().to_string())
-                });
-                let mut news =
-                    seen.news(Instant::now(), &state.borrow_and_update(), has_unsent, login.as_deref());
+                let login = refusing.map(|_| "Log in to the store again.");
+                let mut news = seen.news(Instant::now(), &state.borrow_and_update(), has_unsent, login);
                 news.extend(seen.filling(journal));
                 for (kind, message) in news {
                     registry.activity().note(Some(&name), kind, message);
@@ -85,13 +128,51 @@ impl Drive {
     }
 }
 
+impl Drive {
+    /// Tells of a replica that is away for long, and that it is back; ends with the replica.
+    pub(super) fn watch_replica(&self, url: &str, mut progress: watch::Receiver<Progress>) {
+        let (name, registry, url) = (self.name.clone(), self.registry.clone(), url.to_owned());
+        tokio::spawn(async move {
+            let (mut absence, mut why) = (Absence::default(), String::new());
+            loop {
+                let is_away = match &progress.borrow_and_update().standing {
+                    Standing::Trouble(trouble) => {
+                        why.clone_from(trouble);
+                        true
+                    }
+                    // It is being tried, and may refuse again.
+                    Standing::Behind | Standing::Unknown => absence.since.is_some(),
+                    Standing::UpToDate | Standing::Paused => false,
+                };
+                let turn = absence.turn(Instant::now(), is_away);
+                if let Some(message) = turn.map(|turn| of_replica(&url, turn, &why)) {
+                    registry.activity().note(Some(&name), ActivityKind::Network, message);
+                }
+                let is_over = tokio::select! {
+                    changed = progress.changed() => changed.is_err(),
+                    () = absence.long_enough() => false,
+                };
+                if is_over {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn of_replica(url: &str, turn: Turn, why: &str) -> String {
+    match turn {
+        Turn::Away => format!("The replica at {url} waits for what is new. {}", sentence(why)),
+        Turn::Back => format!("The replica at {url} is back."),
+    }
+}
+
 impl Seen {
     fn new(state: &PushState) -> Self {
         Self {
             committed: state.committed,
             uploaded: state.put_bytes,
-            away_since: None,
-            is_away_told: false,
+            absence: Absence::default(),
             is_forked: state.fork.is_some(),
             is_stopped: state.stopped.is_some(),
             filled: 0,
@@ -116,13 +197,6 @@ impl Seen {
         Some((ActivityKind::Attention, message))
     }
 
-    async fn away_long_enough(&self) {
-        match self.away_since.filter(|_| !self.is_away_told) {
-            Some(since) => tokio::time::sleep_until(since + AWAY_FOR).await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// What has happened. Where the store refuses access, `login` says what a person can do.
     fn news(
         &mut self,
@@ -132,20 +206,13 @@ impl Seen {
         login: Option<&str>,
     ) -> Vec<(ActivityKind, String)> {
         let mut news = Vec::new();
-        match (&state.trouble, self.away_since) {
-            (Some(_), None) => self.away_since = Some(now),
-            (Some(trouble), Some(since)) if !self.is_away_told && now.duration_since(since) >= AWAY_FOR => {
-                self.is_away_told = true;
+        match (self.absence.turn(now, state.trouble.is_some()), &state.trouble) {
+            (Some(Turn::Away), Some(trouble)) => {
                 let why = sentence(trouble);
                 let login = login.map(|login| format!(" {login}")).unwrap_or_default();
                 news.push((ActivityKind::Network, format!("Uploads wait. {why}{login}")));
             }
-            (None, Some(_)) => {
-                if self.is_away_told {
-                    news.push((ActivityKind::Network, "The store is back.".to_owned()));
-                }
-                (self.away_since, self.is_away_told) = (None, false);
-            }
+            (Some(Turn::Back), _) => news.push((ActivityKind::Network, "The store is back.".to_owned())),
             _ => {}
         }
         if let Some(fork) = state.fork.as_ref().filter(|_| !self.is_forked) {
@@ -156,7 +223,7 @@ impl Seen {
         if let Some(error) = state.stopped.as_ref().filter(|_| !self.is_stopped) {
             news.push((
                 ActivityKind::Attention,
-                format!("Uploading has stopped. {}", sentence(&error.to_string())),
+                format!("Uploading has stopped. {}", failure::push(error).message),
             ));
         }
         self.is_stopped = state.stopped.is_some();
@@ -236,12 +303,12 @@ mod tests {
         let mut now = state();
         let (mut seen, start) = (Seen::new(&now), Instant::now());
         now.trouble = Some("the store refused the credentials: h does not know the access key".to_owned());
-        seen.news(start, &now, true, Some("Run holdall store login s3://b."));
-        let told = seen.news(start + AWAY_FOR, &now, true, Some("Run holdall store login s3://b."));
+        seen.news(start, &now, true, Some("Log in to the store again."));
+        let told = seen.news(start + AWAY_FOR, &now, true, Some("Log in to the store again."));
         assert_eq!(
             told[0].1,
             "Uploads wait. The store refused the credentials: h does not know the access key. \
-             Run holdall store login s3://b."
+             Log in to the store again."
         );
     }
 
@@ -263,5 +330,22 @@ mod tests {
         seen.news(start + AWAY_FOR * 3, &now, true, None);
         now.trouble = None;
         assert_eq!(seen.news(start + AWAY_FOR * 3, &now, true, None), []);
+    }
+
+    #[test]
+    fn a_replica_that_stays_away_is_told_once_with_why_and_so_is_that_it_is_back() {
+        let (mut absence, start) = (Absence::default(), Instant::now());
+        assert_eq!(absence.turn(start, true), None);
+        let turn = absence.turn(start + AWAY_FOR, true).unwrap();
+        assert_eq!(
+            of_replica("file:///usb", turn, "no such directory"),
+            "The replica at file:///usb waits for what is new. No such directory."
+        );
+        assert_eq!(absence.turn(start + AWAY_FOR * 2, true), None);
+        let turn = absence.turn(start + AWAY_FOR * 3, false).unwrap();
+        assert_eq!(of_replica("file:///usb", turn, ""), "The replica at file:///usb is back.");
+        // For a moment only.
+        assert_eq!(absence.turn(start + AWAY_FOR * 4, true), None);
+        assert_eq!(absence.turn(start + AWAY_FOR * 4, false), None);
     }
 }

@@ -1,10 +1,16 @@
 //! Errors of pinning, of taking files out of the cache, and of waiting for them.
 
 use super::{NOTHING_CHANGED, failure, read, state};
-use crate::api::{Code, Failure, Pin};
+use crate::api::{Code, Failure, Pin, Way};
 use crate::daemon::drive::{ScanError, words};
 use crate::scanner::Unscannable;
+use crate::sizes::{format_bytes, format_duration};
 use holdall_core::pull::PullError;
+use std::time::Duration;
+
+/// What it means that nobody waits for a file any more.
+pub const NOT_ENOUGH: &str = "What was downloaded is here, until the room is needed. Nothing is pinned.";
+const WAIT_LONGER: &str = "Wait longer, or for less of it: holdall wait --help.";
 
 /// A path on no drive that is open.
 pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
@@ -19,6 +25,7 @@ pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
 pub fn not_taken_up(name: &str) -> Failure {
     let action = format!("Try again in a moment. holdall drive status \"{name}\" says what it waits for.");
     state(format!("The drive {name} was open when the service ended, and is being taken up again."), action)
+        .by(Way::Wait)
 }
 
 /// A drive whose files cannot be named.
@@ -37,7 +44,8 @@ pub fn unscannable(path: &str, error: &ScanError) -> Failure {
         ScanError::TooMany => (Code::Usage, "Run holdall pin --drive NAME, or pin less."),
         ScanError::Gone(_) => (Code::Failed, "Try again. Run holdall status to see how the drive is."),
     };
-    failure(code, format!("{path} cannot be used: {}.", words(error)), NOTHING_CHANGED, action)
+    let failure = failure(code, format!("{path} cannot be used: {}.", words(error)), NOTHING_CHANGED, action);
+    if matches!(error, ScanError::TooMany) { failure.by(Way::Less) } else { failure }
 }
 
 /// A pin that does not get on.
@@ -93,6 +101,57 @@ pub fn wait_paused(name: &str, why: &str) -> Failure {
     )
 }
 
+/// Waiting for a file that could not even be looked at by the time that was given.
+pub fn wait_too_early(path: &str, timeout: Duration) -> Failure {
+    failure(
+        Code::Failed,
+        format!(
+            "After {} {path} could not be looked at yet: names of files on the drive are still to come.",
+            format_duration(timeout)
+        ),
+        NOT_ENOUGH,
+        WAIT_LONGER,
+    )
+}
+
+/// Waiting for a file of which not enough has come by the time that was given.
+pub fn wait_too_late(path: &str, timeout: Duration, here: u64, enough: u64) -> Failure {
+    failure(
+        Code::Failed,
+        format!(
+            "After {} {} of the first {} of {path} were here.",
+            format_duration(timeout),
+            format_bytes(here),
+            format_bytes(enough)
+        ),
+        NOT_ENOUGH,
+        WAIT_LONGER,
+    )
+}
+
+/// A folder whose names are still to come from a store that is away.
+pub fn folder_offline(path: &str, trouble: &str) -> Failure {
+    failure(
+        Code::Offline,
+        format!("Not all that is in {path} is known here, and the store cannot be reached: {trouble}."),
+        "What the folder holds is safe in the store, and other folders can be looked into.",
+        "Check the connection. The folder can be looked into once the store is back.",
+    )
+}
+
+/// A folder whose names are still to come, or a drive that has much to do.
+pub fn folder_late(path: &str, after: Duration) -> Failure {
+    failure(
+        Code::Failed,
+        format!(
+            "What is in {path} could not be told within {}: names of files are still being downloaded, or the drive has much to do.",
+            format_duration(after)
+        ),
+        NOTHING_CHANGED,
+        "Try again in a moment. holdall drive status says how the drive is.",
+    )
+}
+
 /// A path that is not pinned, but perhaps one above it.
 pub fn not_pinned(path: &str, by: Option<String>) -> Failure {
     let (message, action) = match by {
@@ -129,9 +188,15 @@ pub fn evict_pinned(name: &str, path: Option<&str>) -> Failure {
 pub fn pull(error: &PullError) -> Failure {
     match error {
         PullError::Read(error) => read(error),
-        PullError::Cache(reason) => failure(
+        PullError::NoRoom(_) => failure(
             Code::Failed,
-            format!("Not all of it could be downloaded: {reason}."),
+            "Not all of it could be downloaded: there is no room for it in the cache.",
+            "What was downloaded is here.",
+            "Give the cache more room (holdall limits --cache), or unpin something.",
+        ),
+        PullError::Cache(_) | PullError::Away => failure(
+            Code::Failed,
+            format!("Not all of it could be downloaded: {error}."),
             "What was downloaded is here.",
             "Check the room on the local disk (holdall doctor), and that the store is whole (holdall drive check).",
         ),

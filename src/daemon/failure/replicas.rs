@@ -1,7 +1,7 @@
 //! Errors of replicas.
 
-use super::{NOTHING_CHANGED, at_store, failure, read};
-use crate::api::{Code, Failure};
+use super::{NOTHING_CHANGED, at_store, drive, failure, read};
+use crate::api::{Code, Failure, Way};
 use holdall_core::replica::ReplicaError;
 
 /// A drive has no such replica.
@@ -32,6 +32,13 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
             NOTHING_CHANGED,
             "Choose another store, or add the drive from there with holdall drive add.",
         ),
+        ReplicaError::Left(error) => lives_elsewhere(drive(error)),
+        ReplicaError::Unsure(_) => failure(
+            Code::Offline,
+            format!("The answer of {url} was lost: the drive may live there now."),
+            "Nothing is lost. It must not be opened from its former store before that is known: it could go on in both.",
+            "Do the same again, once the replica answers.",
+        ),
         ReplicaError::Read(error) => at_store(read(error), url),
     }
 }
@@ -40,6 +47,33 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
 pub fn store_does_not_give(failure: Failure) -> Failure {
     let action = format!("{} If that store is lost for good, add --accept-loss.", failure.action);
     Failure { action, ..failure }
+}
+
+/// A replica was becoming the drive's store, and it is not known what came of it.
+pub fn moving(name: &str, url: &str) -> Failure {
+    failure(
+        Code::State,
+        format!("{name} is being moved to {url}, and that has not come to its end."),
+        "Nothing is lost. It may live there already: opened from its former store it could go on in both.",
+        format!("Run holdall drive replica promote {name} {url} again, once the replica answers."),
+    )
+}
+
+/// The drive has left its store, or its replica, and not for the replica that is to take its place.
+pub fn lives_elsewhere(failure: Failure) -> Failure {
+    let action = format!(
+        "{} To have it in the replica all the same, as a second drive, add --accept-loss.",
+        failure.action
+    );
+    Failure { action, ..failure }
+}
+
+/// The drive's own store asks for patience: it has the drive, and a replica shall not take its place.
+pub fn store_is_not_lost(failure: Failure) -> Failure {
+    let action = "Try again in a while. If the store is given up all the same, add --accept-loss.".to_owned();
+    let consequence =
+        "Nothing was changed. The store is there, and may have what the replica lacks.".to_owned();
+    Failure { consequence, action, ..failure }
 }
 
 /// A replica that does not have what was uploaded last.
@@ -69,4 +103,5 @@ pub fn former_store_untold(name: &str, former: &str, now: &str, why: &str) -> Fa
         "Nothing was changed. Nobody else would tell it, and a computer that uses the drive there would go on doing so.",
         "Remove it once that store can be reached, or give --discard-unsent if it is lost for good.",
     )
+    .by(Way::Untold)
 }

@@ -1,7 +1,7 @@
 //! Errors of stores, before there is a drive on them: addresses, credentials, and what stores can do.
 
 use super::{NOTHING_CHANGED, SAFE_HERE, failure, family, store};
-use crate::api::{Code, Failure};
+use crate::api::{Code, Failure, Way};
 use crate::daemon::secrets::SecretsError;
 use crate::daemon::secrets::keyring::KeyringError;
 use crate::words::why;
@@ -13,9 +13,21 @@ use holdall_core::store::url::StoreUrl;
 use std::io;
 use std::path::Path;
 
-/// Puts the store's address into an action that says URL, ready to be pasted into a shell.
+/// What is to be done where a directory may not be read or written.
+const LET_IN: &str = "Let this user read and write in the directory, or mount what it is on for writing.";
+
+/// Puts the store's address into an action that says URL, ready to be pasted into a shell. Nobody logs in to a directory.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
-    Failure { action: with_address(&failure.action, url), ..failure }
+    let action = match failure.code {
+        Code::Credentials if is_directory(url) => LET_IN.to_owned(),
+        _ => with_address(&failure.action, url),
+    };
+    Failure { action, ..failure }
+}
+
+/// Whether a store is a directory.
+pub fn is_directory(url: &str) -> bool {
+    url.starts_with("file:")
 }
 
 /// The same of a store that no drive is known of: where a server has nothing to say in clear, it may want to be asked otherwise.
@@ -113,7 +125,8 @@ pub fn known_family(error: &FamilyError) -> Failure {
             "What is on this computer is safe, and is not uploaded.",
             "If the store was emptied, bring it back from a backup; if it is elsewhere, put it back at URL. If the drive has \
              a replica, that can take its place: holdall drive replica promote NAME.",
-        ),
+        )
+        .by(Way::Emptied),
         error => family(error),
     }
 }
@@ -151,7 +164,8 @@ pub fn unusable_store(url: &str, report: &Report) -> Failure {
         ),
     };
     let message = format!("No drive can be in {url}: {}.", report.reasons.join("; "));
-    at_store(failure(code, message, NOTHING_CHANGED, action), url)
+    let failure = failure(code, message, NOTHING_CHANGED, action);
+    at_store(if code == Code::Failed { failure.by(Way::OtherStore) } else { failure }, url)
 }
 
 /// A store that does not do any more what a drive on it relies on.
@@ -165,6 +179,7 @@ pub fn store_demoted(name: &str, why: &str) -> Failure {
              front of it. holdall store test URL shows more."
         ),
     )
+    .by(Way::Demoted)
 }
 
 /// Errors of keeping credentials.
@@ -175,13 +190,15 @@ pub fn secrets(error: &SecretsError) -> Failure {
             format!("The keyring is locked, and the credentials for {store} are in it."),
             SAFE_HERE,
             "Unlock the keyring (a desktop does that at login), or give them again with holdall store login URL.",
-        ),
+        )
+        .by(Way::Keyring),
         SecretsError::Keyring { store, error: KeyringError::Away(reason) } => failure(
             Code::Credentials,
             format!("The credentials for {store} are in the keyring, which does not answer: {reason}."),
             SAFE_HERE,
             "Log in to the desktop, or give them again with holdall store login URL.",
-        ),
+        )
+        .by(Way::Keyring),
         SecretsError::Keyring { store, error: KeyringError::Missing } => failure(
             Code::Credentials,
             format!("The credentials for {store} were in the keyring, and are gone."),

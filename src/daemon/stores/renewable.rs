@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use holdall_core::format::{family, head};
 use holdall_core::store::meter::Meter;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
@@ -26,6 +27,8 @@ pub enum Hindrance {
     Credentials(String),
     /// The store has no room, or is not there at all.
     Store(String),
+    /// Not even the family is there any more.
+    Emptied,
 }
 
 /// What has last hindered reading and writing: credentials may be good for one of the two.
@@ -33,6 +36,10 @@ pub enum Hindrance {
 struct Hindered {
     reading: Option<Hindrance>,
     writing: Option<Hindrance>,
+    /// The family was looked for, and is not there. Whoever puts there meanwhile meets no hindrance.
+    is_emptied: bool,
+    /// Why there was no answer the last time, which says nothing of all that.
+    silence: Option<String>,
 }
 
 impl Renewable {
@@ -58,9 +65,19 @@ impl Renewable {
     }
 
     /// What a person has to mend, if the store said so last.
+    ///
+    /// Where there is no answer now, that comes first: it may be all that is wrong.
     pub fn hindrance(&self) -> Option<Hindrance> {
         let hindered = self.hindered.lock();
-        hindered.reading.clone().or_else(|| hindered.writing.clone())
+        let emptied = || hindered.is_emptied.then_some(Hindrance::Emptied);
+        let hindrance = hindered.reading.clone().or_else(|| hindered.writing.clone()).or_else(emptied)?;
+        let Some(now) = &hindered.silence else { return Some(hindrance) };
+        let behind = |what: String| format!("{now}; before that, {what}");
+        Some(match hindrance {
+            Hindrance::Credentials(what) => Hindrance::Credentials(behind(what)),
+            Hindrance::Store(what) => Hindrance::Store(behind(what)),
+            Hindrance::Emptied => Hindrance::Emptied,
+        })
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -68,13 +85,38 @@ impl Renewable {
     }
 
     fn read<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        note(&mut self.hindered.lock().reading, &answer);
+        let hindered = &mut *self.hindered.lock();
+        hindered.silence = silence(&answer);
+        note(&mut hindered.reading, &answer);
+        answer
+    }
+
+    /// Notes what the answer says of the family, if it says anything.
+    fn of_family<T>(&self, name: &str, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if name == family::NAME || head::is_name(name) {
+            let hindered = &mut *self.hindered.lock();
+            match &answer {
+                Ok(_) => hindered.is_emptied = false,
+                Err(StoreError::NotFound { .. }) if name == family::NAME => hindered.is_emptied = true,
+                Err(_) => {}
+            }
+        }
         answer
     }
 
     fn written<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        note(&mut self.hindered.lock().writing, &answer);
+        let hindered = &mut *self.hindered.lock();
+        hindered.silence = silence(&answer);
+        note(&mut hindered.writing, &answer);
         answer
+    }
+}
+
+/// Why there was no answer, or none to what was asked.
+fn silence<T>(answer: &Result<T, StoreError>) -> Option<String> {
+    match answer {
+        Err(error @ (StoreError::Unreachable { .. } | StoreError::Busy { .. })) => Some(error.to_string()),
+        _ => None,
     }
 }
 
@@ -98,11 +140,11 @@ fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>) {
 #[async_trait]
 impl Store for Renewable {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        self.read(self.store().get(name, range).await)
+        self.of_family(name, self.read(self.store().get(name, range).await))
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        self.written(self.store().put(name, body, when).await)
+        self.of_family(name, self.written(self.store().put(name, body, when).await))
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {
@@ -185,5 +227,62 @@ mod tests {
         store.renew(open);
         assert_eq!(store.hindrance(), None);
         store.get(family, None).await.unwrap();
+    }
+
+    /// Says the same to everyone.
+    struct Saying(StoreError);
+
+    #[async_trait]
+    impl Store for Saying {
+        async fn get(&self, _: &str, _: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+            Err(self.0.clone())
+        }
+
+        async fn put(&self, _: &str, _: Bytes, _: When) -> Result<Etag, StoreError> {
+            Ok(Etag(String::new()))
+        }
+
+        async fn head(&self, _: &str) -> Result<u64, StoreError> {
+            Err(self.0.clone())
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<Listed>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        async fn delete(&self, _: &str) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    fn renewable(inner: impl Store) -> Renewable {
+        Renewable::new(StoreUrl::File("/s".into()), Meter::default(), Arc::new(inner))
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_now_comes_before_what_was() {
+        let store = renewable(LoggedOut);
+        assert!(store.get("x", None).await.is_err());
+        // The same one, whose network is gone.
+        *store.inner.write() = Arc::new(Saying(StoreError::Unreachable { reason: "no route to h".into() }));
+        assert!(store.get("x", None).await.is_err());
+        let Some(Hindrance::Credentials(what)) = store.hindrance() else { panic!("it is forgotten") };
+        assert!(what.starts_with("the store cannot be reached: no route to h; before that, "), "{what}");
+        assert!(what.contains("logged out"), "{what}");
+    }
+
+    #[tokio::test]
+    async fn a_store_without_its_family_was_emptied_whatever_can_be_put_there() {
+        let store = renewable(Saying(StoreError::NotFound { name: "x".into() }));
+        assert!(store.get("head/1", None).await.is_err());
+        assert_eq!(store.hindrance(), None);
+        assert!(store.get(family::NAME, None).await.is_err());
+        store.put("seg/1", "x".into(), When::Absent).await.unwrap();
+        store.list("seg/").await.unwrap();
+        assert!(store.get("head/1", None).await.is_err());
+        assert_eq!(store.hindrance(), Some(Hindrance::Emptied));
+        // It is made, or made again.
+        store.put(family::NAME, "{}".into(), When::Absent).await.unwrap();
+        assert_eq!(store.hindrance(), None);
     }
 }

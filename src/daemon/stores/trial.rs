@@ -126,12 +126,13 @@ fn clock(ahead_ms: i64) -> (bool, String) {
 fn outcome(race: &Race, refused: bool) -> String {
     let (rounds, ways) = (race.winners.len(), race.ways);
     let most = race.winners.iter().max().copied().unwrap_or_default();
-    match (refused, race.overwritten, most) {
-        (false, ..) => "the condition is not heeded".to_owned(),
+    let how = match (refused, race.overwritten, most) {
+        (false, ..) => format!("the condition is not heeded, in {rounds} races of {ways}"),
         (true, true, _) => format!("the winner was overwritten in a race of {ways}"),
-        (true, false, 0 | 1) => format!("in each of {rounds} races of {ways}; winners: {}", winners(race)),
-        (true, false, most) => format!("up to {most} of {ways} won a race; winners: {}", winners(race)),
-    }
+        (true, false, 0 | 1) => format!("in each of {rounds} races of {ways}"),
+        (true, false, most) => format!("up to {most} of {ways} won a race"),
+    };
+    if race.winners.is_empty() { how } else { format!("{how}; winners: {}", winners(race)) }
 }
 
 /// Of each race, in the order in which they were held.
@@ -167,7 +168,12 @@ mod tests {
         let race = |winners: &[u32]| Race { ways: 12, winners: winners.to_vec(), overwritten: false };
         assert_eq!(outcome(&race(&[1, 1, 0]), true), "in each of 3 races of 12; winners: 1 1 0");
         assert_eq!(outcome(&race(&[1, 7, 1]), true), "up to 7 of 12 won a race; winners: 1 7 1");
-        assert_eq!(outcome(&race(&[1, 1, 1]), false), "the condition is not heeded");
+        assert_eq!(
+            outcome(&race(&[12, 12, 11]), false),
+            "the condition is not heeded, in 3 races of 12; winners: 12 12 11"
+        );
+        let overwritten = Race { overwritten: true, ..race(&[1, 1]) };
+        assert_eq!(outcome(&overwritten, true), "the winner was overwritten in a race of 12; winners: 1 1");
     }
 
     #[test]

@@ -2,21 +2,23 @@
 
 use super::not_yours;
 use super::owner::disk;
+use super::place;
 use crate::privileged::Refused;
 use crate::privileged::mountinfo::{self, FuseUser, Mount};
+use crate::privileged::procfs::{self, Process};
 use holdall_fuse::loopdev;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{capabilities, set_capabilities, set_keep_capabilities};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The open file is that of a one-file disk of the caller's, by the very name under which it is given. The disk itself is
 /// not asked: who serves it may never answer.
 pub(super) fn one_file_disk(file: &OwnedFd, backing: &Path, caller: u32) -> Result<FuseUser, Refused> {
-    let descriptor = descriptor(file);
-    let name = std::fs::read_link(&descriptor).map_err(Refused::system("readlink", &descriptor))?;
+    let name = name_of(file).map_err(Refused::system("readlink", backing))?;
     let mounts = mountinfo::read()?;
     let (mount, user) = disk(backing, &mounts).ok_or_else(|| not_yours(backing))?;
     let is_it = name == backing && mountinfo::mount_of(file.as_fd()) == Some(mount.id);
@@ -39,14 +41,16 @@ pub(super) fn is_on(device: &OwnedFd, path: &Path, mount: &Mount, user: FuseUser
     }
 }
 
+/// The open directory is the caller's, and on a file system for files.
 pub(super) fn own_directory(directory: &OwnedFd, caller: u32) -> Result<(), Refused> {
-    let path = descriptor(directory);
+    let path = name_of(directory).unwrap_or_default();
     let facts = rustix::fs::fstat(directory).map_err(Refused::system("fstat", &path))?;
     let is_directory = rustix::fs::FileType::from_raw_mode(facts.st_mode).is_dir();
-    if is_directory && facts.st_uid == caller {
-        return Ok(());
+    if !is_directory || facts.st_uid != caller {
+        return Err(not_yours(&path));
     }
-    Err(not_yours(&std::fs::read_link(&path).unwrap_or(path)))
+    let kind = procfs::kind_of(directory).map_err(Refused::system("fstatfs", &path))?;
+    if place::may_be_on(kind) { Ok(()) } else { Err(Refused::Unfit { what: path, kind }) }
 }
 
 /// A connected end of a socket pair, or of a Unix socket: the kernel's nbd client should talk to nobody else.
@@ -55,8 +59,9 @@ pub(super) fn is_stream(fd: &OwnedFd) -> bool {
         && sockopt::socket_type(fd) == Ok(SocketType::STREAM)
 }
 
-fn descriptor(fd: &OwnedFd) -> PathBuf {
-    format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
+/// What is open, as the kernel prints it.
+fn name_of(fd: &OwnedFd) -> io::Result<PathBuf> {
+    Process::own()?.link(format!("fd/{}", fd.as_raw_fd()))
 }
 
 /// This process goes on as the user, with root's capabilities. It has one thread, and one operation to do.
@@ -91,6 +96,17 @@ mod tests {
         assert!(matches!(own_directory(&opened, facts.st_uid + 1), Err(Refused::NotYours { .. })));
         let file = OwnedFd::from(File::create(directory.path().join("file")).unwrap());
         assert!(matches!(own_directory(&file, facts.st_uid), Err(Refused::NotYours { .. })));
+    }
+
+    /// They are their user's, and who looks there expects the kernel's word.
+    #[test]
+    fn directories_of_processes_and_of_control_groups_are_not_mounted_on() {
+        let opened = |path: &str| OwnedFd::from(File::open(path).unwrap());
+        for path in ["/proc/self", "/proc/self/task", "/proc/thread-self/fdinfo", "/sys/kernel"] {
+            let (directory, caller) = (opened(path), rustix::fs::stat(path).unwrap().st_uid);
+            let refused = own_directory(&directory, caller);
+            assert!(matches!(refused, Err(Refused::Unfit { .. })), "{path}: {refused:?}");
+        }
     }
 
     /// Root's device over a file in a user's directory stays root's, also when a disk of the user's is mounted over that directory.

@@ -1,7 +1,7 @@
 //! Requests to S3 that are signed here: those that a proxy changes, and those that set a server up.
 
 use crate::faults::http::{Head, read_body};
-use crate::s3::{ACCESS_KEY, SECRET_KEY};
+use crate::s3::{ACCESS_KEY, KEEPER, READER, SECRET_KEY};
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
     PercentEncodingMode, SignableBody, SignableRequest, SigningSettings, UriPathNormalizationMode, sign,
@@ -60,7 +60,14 @@ fn one(
     (&*client).write_all(&answer)
 }
 
-/// The head without the headers `left_out`, on a connection that ends with the answer.
+/// The key and the secret of whoever has signed it.
+fn signer(authorization: &str) -> (&'static str, &'static str) {
+    let is_by = |name: &str| authorization.contains(&format!("Credential={name}/"));
+    let user = [READER, KEEPER].into_iter().find(|user| is_by(user.name));
+    user.map_or((ACCESS_KEY, SECRET_KEY), |user| (user.name, user.secret))
+}
+
+/// The head without the headers `left_out`, signed by whom it came from, on a connection that ends with the answer.
 fn signed_anew(head: &Head, left_out: &[&str]) -> String {
     let text = String::from_utf8_lossy(&head.bytes);
     let split = |line: &str| {
@@ -68,6 +75,10 @@ fn signed_anew(head: &Head, left_out: &[&str]) -> String {
         Some((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
     };
     let headers: Vec<_> = text.lines().skip(1).filter_map(split).collect();
+    let (key, secret) = headers
+        .iter()
+        .find(|(name, _)| name == "authorization")
+        .map_or((ACCESS_KEY, SECRET_KEY), |(_, value)| signer(value));
     let passes = |name: &str| !SAID_ANEW.contains(&name) && !left_out.contains(&name);
     let headers: Vec<_> = headers.into_iter().filter(|(name, _)| passes(name)).collect();
     let value =
@@ -78,7 +89,7 @@ fn signed_anew(head: &Head, left_out: &[&str]) -> String {
     let mut settings = SigningSettings::default();
     settings.percent_encoding_mode = PercentEncodingMode::Single;
     settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
-    let identity = Credentials::new(ACCESS_KEY, SECRET_KEY, None, None, "test").into();
+    let identity = Credentials::new(key, secret, None, None, "test").into();
     let params = SigningParams::builder()
         .identity(&identity)
         .region("us-east-1")

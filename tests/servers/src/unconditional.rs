@@ -7,18 +7,31 @@ use crate::process::any_port;
 use crate::s3::url;
 use crate::signing;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A proxy that runs until it is dropped.
 pub struct Unconditional {
     acceptor: Acceptor,
+    heeds: Arc<AtomicBool>,
 }
 
 impl Unconditional {
     /// Puts one in front of the server at `upstream`.
     pub fn start(upstream: SocketAddr) -> Self {
-        let conditions = &["if-match", "if-none-match"];
-        let serve = move |client, _: &_| signing::serve(&client, upstream, conditions, |_| None);
-        Self { acceptor: Acceptor::start(any_port(), serve) }
+        let heeds = Arc::new(AtomicBool::new(false));
+        let is_heeding = heeds.clone();
+        let serve = move |client, _: &_| {
+            let conditions: &[_] =
+                if is_heeding.load(Ordering::Relaxed) { &[] } else { &["if-match", "if-none-match"] };
+            signing::serve(&client, upstream, conditions, |_| None);
+        };
+        Self { acceptor: Acceptor::start(any_port(), serve), heeds }
+    }
+
+    /// Has conditions heeded from now on, or no more.
+    pub fn heed(&self, heeds: bool) {
+        self.heeds.store(heeds, Ordering::Relaxed);
     }
 
     /// Where it listens.

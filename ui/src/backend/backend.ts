@@ -32,7 +32,11 @@ export interface Leaving {
 }
 
 /** What the app around the page says. */
-export type FromDesktop = { go: string } | { quit: Leaving } | { failed: { title: string; failure: Failure } };
+export type FromDesktop =
+  | { go: string }
+  | { quit: Leaving }
+  | { close: { name: string; title: string; text: string } }
+  | { failed: { title: string; failure: Failure } };
 
 /** What the desktop is asked to tell of. */
 export const NOTICES = ['attention', 'conflict', 'pin_complete', 'network'] as const;

@@ -1022,8 +1022,45 @@ export interface components {
             /** @description Where it is to be. */
             store: string;
         };
+        /** @description What to do about the state of a drive. */
+        Advice: {
+            /** @description What to do, with the command where there is one. */
+            action: string;
+            /** @description What has happened means this for the data; null where the state says it. */
+            consequence: string | null;
+            /** @description The same where there are buttons instead of commands; null where it names no command. */
+            on_screen: string | null;
+        };
         /** @description How the kernel gets at a drive. */
         AttachMode: "auto" | "nbd" | "loop";
+        /** @description A figure for each kind of request to the store since the drive was opened. */
+        ByKind: {
+            /**
+             * Format: uint64
+             * @description DELETEs.
+             */
+            delete: number;
+            /**
+             * Format: uint64
+             * @description GETs.
+             */
+            get: number;
+            /**
+             * Format: uint64
+             * @description HEADs.
+             */
+            head: number;
+            /**
+             * Format: uint64
+             * @description Listings: each page of a bucket, each collection.
+             */
+            list: number;
+            /**
+             * Format: uint64
+             * @description PUTs, and WebDAV's MOVEs and MKCOLs.
+             */
+            put: number;
+        };
         /** @description What the cache of a drive holds. The four make `cached_bytes`; what is several of them counts for the first. */
         CacheSplit: {
             /**
@@ -1108,7 +1145,7 @@ export interface components {
             used_bytes: number;
         };
         /** @description What most of a cell is; the more remarkable wins. */
-        Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed";
+        Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed" | "empty";
         /** @description What a check found. */
         Checked: {
             /** @description What is wrong, one sentence each. */
@@ -1272,6 +1309,11 @@ export interface components {
         DriveState: "Ready" | "Connecting" | "Syncing" | "Offline" | "Paused" | "Recovering" | "Read-only" | "Conflict" | "Needs attention" | "Closed";
         /** @description How a drive is. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0. */
         DriveStatus: {
+            /**
+             * @description What to do about it, where that is more than its state says.
+             * @default null
+             */
+            advice: components["schemas"]["Advice"] | null;
             /** @description How it is attached. */
             attach: components["schemas"]["AttachMode"] | null;
             /**
@@ -1319,7 +1361,7 @@ export interface components {
              */
             dirty_bytes: number;
             /**
-             * @description Whether it is closed, and what only this device has goes on being uploaded without anybody's doing.
+             * @description Whether it is closed, and what only this device has goes on being uploaded without anybody's doing, as far as its state lets it.
              * @default false
              */
             draining: boolean;
@@ -1366,7 +1408,7 @@ export interface components {
             /** @description Its name on this device. */
             name: string;
             /**
-             * @description Whether its store refuses access: uploads and downloads wait for other credentials.
+             * @description Whether other credentials help, or any: uploads and downloads wait for them.
              * @default false
              */
             needs_login: boolean;
@@ -1398,6 +1440,17 @@ export interface components {
             /** @description Why it is in that state, for people; null where there is nothing to say. */
             reason: string | null;
             /**
+             * @description Those that were received, by kind of request.
+             * @default {
+             *       "delete": 0,
+             *       "get": 0,
+             *       "head": 0,
+             *       "list": 0,
+             *       "put": 0
+             *     }
+             */
+            received_by_kind: components["schemas"]["ByKind"];
+            /**
              * Format: uint64
              * @description Bytes of bodies received for its requests.
              */
@@ -1408,9 +1461,20 @@ export interface components {
              */
             replicas: components["schemas"]["ReplicaStatus"][];
             /** @description Requests to its stores since the drive was opened, with those that the opening took. */
-            requests: components["schemas"]["Requests"];
+            requests: components["schemas"]["ByKind"];
             /** @description The current version. */
             root: string | null;
+            /**
+             * @description Those that were sent, by kind of request.
+             * @default {
+             *       "delete": 0,
+             *       "get": 0,
+             *       "head": 0,
+             *       "list": 0,
+             *       "put": 0
+             *     }
+             */
+            sent_by_kind: components["schemas"]["ByKind"];
             /**
              * Format: uint64
              * @description Bytes of bodies sent with its requests.
@@ -1518,6 +1582,10 @@ export interface components {
             holder?: components["schemas"]["Holder"] | null;
             /** @description The cause, one sentence. */
             message: string;
+            /** @description The action where there are buttons instead of commands; null where it names no command. */
+            on_screen?: string | null;
+            /** @description What helps on a screen, where the code does not tell. */
+            way?: components["schemas"]["Way"] | null;
         };
         /** @description Asks which drives a store has. */
         FindDrives: {
@@ -1726,7 +1794,8 @@ export interface components {
         /** @description Opens a drive. */
         Open: {
             /**
-             * @description Where to mount it: an absolute path, or one that begins with `~/`; without, `~/Holdall/NAME`.
+             * @description Where to mount it: an absolute path, or one that begins with `~/`; without, where that was said last,
+             *     or `~/Holdall/NAME`.
              * @default null
              */
             at: string | null;
@@ -1747,6 +1816,12 @@ export interface components {
             snapshot: string | null;
             /** @description Take it even if another device has it. What that one has not uploaded becomes a fork. */
             take_over?: boolean;
+            /**
+             * Format: uint64
+             * @description From whom, where that was asked: the epoch of the holder that was shown. Where another one has it by now, that one is told
+             *     instead (`held`), and nothing is taken.
+             */
+            take_over_from?: number | null;
         };
         /** @description An open drive. */
         Opened: {
@@ -1858,6 +1933,8 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
+            /** @description Only tell how far it is here, whether it could be kept or not. */
+            look?: boolean;
             /** @description Absolute paths on mounted drives ... */
             paths?: string[];
             /**
@@ -1894,6 +1971,11 @@ export interface components {
             accept_loss: boolean;
             /** @description Where it is. */
             store: string;
+            /**
+             * @description The weakest promise of a store that will do, where the drive's store now promises more.
+             * @default claim
+             */
+            weakest: components["schemas"]["StoreMode"];
         };
         /** @description What a promotion came to. */
         Promoted: {
@@ -1976,34 +2058,6 @@ export interface components {
             store: string;
             /** @description The newest version that is there whole. */
             version: string | null;
-        };
-        /** @description Requests to the store since the drive was opened. */
-        Requests: {
-            /**
-             * Format: uint64
-             * @description DELETEs.
-             */
-            delete: number;
-            /**
-             * Format: uint64
-             * @description GETs.
-             */
-            get: number;
-            /**
-             * Format: uint64
-             * @description HEADs.
-             */
-            head: number;
-            /**
-             * Format: uint64
-             * @description Listings: each page of a bucket, each collection.
-             */
-            list: number;
-            /**
-             * Format: uint64
-             * @description PUTs, and WebDAV's MOVEs and MKCOLs.
-             */
-            put: number;
         };
         /** @description Grows a drive. */
         Resize: {
@@ -2255,6 +2309,8 @@ export interface components {
              */
             ready_bytes: number;
         };
+        /** @description What helps on a screen, where a failure's code does not tell. */
+        Way: "repair" | "look" | "wait" | "anew" | "give_up" | "aside" | "untold" | "emptied" | "keyring" | "demoted" | "other_store" | "less" | "pause_each" | "cache" | "kept" | "indexers" | "check";
         /** @description Where a browser gets in. */
         WebAddress: {
             /**

@@ -17,7 +17,7 @@ export class DriveActions {
 
   constructor(readonly name: () => string) {}
 
-  open = (options: { take_over?: boolean; read_only?: boolean } = {}) => {
+  open = (options: { take_over?: boolean; take_over_from?: number | null; read_only?: boolean } = {}) => {
     this.held = null;
     return this.#run('open', async () => {
       try {

@@ -12,14 +12,14 @@ export interface Look {
 }
 
 export const KINDS: readonly Look[] = [
-  { kind: 'opened', word: 'activity.opened', icon: 'drive', tone: 'quiet' },
+  { kind: 'opened', word: 'activity.opened', icon: 'folder', tone: 'quiet' },
   { kind: 'closed', word: 'activity.closed', icon: 'closed', tone: 'quiet' },
   { kind: 'uploaded', word: 'activity.uploaded', icon: 'up', tone: 'quiet' },
   { kind: 'snapshot', word: 'activity.snapshot', icon: 'camera', tone: 'quiet' },
   { kind: 'pin', word: 'activity.pin', icon: 'keep', tone: 'busy' },
   { kind: 'conflict', word: 'activity.conflict', icon: 'fork', tone: 'waiting' },
   { kind: 'network', word: 'activity.network', icon: 'offline', tone: 'waiting' },
-  { kind: 'drive', word: 'activity.added', icon: 'plus', tone: 'quiet' },
+  { kind: 'drive', word: 'activity.added', icon: 'drive', tone: 'quiet' },
   { kind: 'attention', word: 'activity.attention', icon: 'alert', tone: 'attention' },
 ];
 

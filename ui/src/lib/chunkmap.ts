@@ -5,7 +5,15 @@ import type { ChunkMap, DriveStatus } from '../backend/shapes';
 export type CellState = ChunkMap['cells'][number];
 
 /** In the order of the legend: what needs a person first. */
-export const CELL_STATES: readonly CellState[] = ['failed', 'dirty', 'uploading', 'pinned', 'cached', 'absent'];
+export const CELL_STATES: readonly CellState[] = [
+  'failed',
+  'dirty',
+  'uploading',
+  'pinned',
+  'cached',
+  'absent',
+  'empty',
+];
 
 export interface Grid {
   columns: number;
@@ -59,7 +67,8 @@ export function totalBytes({ state, cells }: Total, map: ChunkMap, drive: DriveS
     case 'cached':
       return cache.metadata_bytes + cache.evictable_bytes;
     default:
-      return Math.min(cells * map.cell_bytes, unpushed_bytes);
+      // Nothing else tells what is empty, or damaged while nothing waits.
+      return Math.min(cells * map.cell_bytes, (state !== 'empty' && unpushed_bytes) || size_bytes);
   }
 }
 

@@ -1,6 +1,8 @@
 //! What has been typed into the wizard so far. It outlives the page; secrets do not: they are in [`Typed`], which is never
 //! written anywhere.
 
+import { namesUser } from './store-url';
+
 export interface Draft {
   step: number;
   kind: 's3' | 'dav' | 'file' | '';
@@ -84,10 +86,11 @@ export function load(storage: Pick<Storage, 'getItem'>): Draft {
 export function save(storage: Pick<Storage, 'setItem'>, draft: Draft): void {
   try {
     const known = Object.keys(emptyDraft());
-    storage.setItem(
-      KEY,
-      JSON.stringify(Object.fromEntries(Object.entries(draft).filter(([name]) => known.includes(name)))),
-    );
+    // No password is kept, also where it is in an address.
+    const isSafe = (name: string, value: unknown) =>
+      !['address', 'endpoint'].includes(name) || !namesUser(String(value));
+    const kept = Object.entries(draft).filter(([name, value]) => known.includes(name) && isSafe(name, value));
+    storage.setItem(KEY, JSON.stringify(Object.fromEntries(kept)));
   } catch {
     // Then it lasts as long as the page does.
   }

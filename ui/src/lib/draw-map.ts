@@ -16,6 +16,7 @@ export function colours(of: Element): Colours {
     dirty: value('--cell-dirty'),
     uploading: value('--cell-uploading'),
     failed: value('--cell-failed'),
+    empty: value('--cell-empty'),
     paper: value('--surface'),
   };
 }
@@ -48,6 +49,11 @@ export function drawCell(
       context.fillRect(x, y, side, side);
       context.fillStyle = paint.paper;
       context.fillRect(x + inset, y + inset, side - 2 * inset, side - 2 * inset);
+      break;
+    case 'empty':
+      // Its edge.
+      context.fillRect(x, y, side, side);
+      context.clearRect(x + 1, y + 1, side - 2, side - 2);
       break;
     case 'dirty':
       // The lower half, cut aslant.

@@ -50,14 +50,22 @@ export function duration(seconds: number): string {
   return t('time.hours', { hours: Math.floor(minutes / 60), minutes: minutes % 60 });
 }
 
+// Making one of these takes longer than a row of a list may.
+const shape = (options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat('en-GB', options);
+const ofDay = { day: 'numeric', month: 'short' } as const;
+const [thisYear, anyYear] = [shape(ofDay), shape({ ...ofDay, year: 'numeric' })];
+const hours = shape({ hour: '2-digit', minute: '2-digit' });
+
+/** The day of a time. */
+export const day = (time: Date, now: Date): string =>
+  (time.getFullYear() === now.getFullYear() ? thisYear : anyYear).format(time);
+
 /** A time of today by its hour, else with its day. */
 export function moment(at: string | Date, now: Date): string {
   const time = typeof at === 'string' ? new Date(at) : at;
   if (Number.isNaN(time.getTime())) return '';
-  const hour = time.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
-  if (time.toDateString() === now.toDateString()) return hour;
-  const year = time.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' as const };
-  return `${time.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', ...year })}, ${hour}`;
+  const hour = hours.format(time);
+  return time.toDateString() === now.toDateString() ? hour : `${day(time, now)}, ${hour}`;
 }
 
 /** A time that is near, to the second. */

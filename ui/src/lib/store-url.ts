@@ -4,9 +4,16 @@ import type { StoreCredentials } from '../backend/shapes';
 import type { Draft, Typed } from './draft';
 import { t } from './text';
 
+/** Whether there is a user in it, and perhaps a password, which have fields of their own and are kept elsewhere. */
+export const namesUser = (text: string): boolean => /^\s*(\w+:\/\/)?[^/?#]*@/.test(text);
+
+/** Whether what is sent there, a password too, can be read on the way: without TLS, and to another computer. */
+export const inTheClear = (text: string): boolean =>
+  /^\s*http:\/\/(?!(localhost|127[.\d]+|\[::1\])([:/?#]|\s*$))./i.test(text);
+
 /** What makes no sense as it was typed; what is empty is missing, and not wrong. */
 export const wrongAddress = (text: string): boolean =>
-  /\S\s+\S/.test(text) || (text.trim() !== '' && !URL.canParse(withScheme(text.trim())));
+  namesUser(text) || /\S\s+\S/.test(text) || (text.trim() !== '' && !URL.canParse(withScheme(text.trim())));
 export const wrongBucket = (text: string): boolean => /[\s/?#]/.test(text.trim());
 export const wrongPath = (text: string): boolean => /^[^/]/.test(text.trim());
 /** The same where the daemon knows whose home it is. */

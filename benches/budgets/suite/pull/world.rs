@@ -18,6 +18,8 @@ const PREFIX: &str = "pull";
 const FILE_BYTES_MIN: usize = 16 << 10;
 /// ... and fewer than so many.
 const FILE_BYTES_MAX: usize = 32 << 10;
+/// As many bytes of data for each of metadata, at least: with less, all of it might as well be pulled.
+const LEAST_DATA: u64 = 20;
 /// The size of an inode on the drive.
 const INODE_BYTES: u64 = 256;
 
@@ -54,6 +56,9 @@ impl World {
         world.metadata_bytes = (used.f_files - used.f_ffree) * INODE_BYTES + directories_bytes;
         let data_bytes = (used.f_blocks - used.f_bfree) * used.f_frsize - directories_bytes;
         eprintln!("  {} MiB of metadata, {} MiB of data", world.metadata_bytes >> 20, data_bytes >> 20);
+        if data_bytes < LEAST_DATA * world.metadata_bytes {
+            return Err(format!("less than {LEAST_DATA} times as much data as metadata").into());
+        }
         computer.close()?;
         drop(computer);
         // It takes as much room as the drive, and is of no more use.

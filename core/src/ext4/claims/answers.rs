@@ -31,6 +31,11 @@ impl Claims {
         self.smallest
     }
 
+    /// Whether the block is a node of a file's tree.
+    pub fn is_node(&self, block: u64) -> bool {
+        self.nodes.at(block).is_some()
+    }
+
     /// Whether runs of a file were let go, for want of room.
     pub fn has_forgotten(&self) -> bool {
         self.has_forgotten

@@ -152,6 +152,7 @@ fn what_does_not_check_is_skipped_and_all_else_is_known() {
     let (whole, _) = image.walk();
     let memory = Memory::of(&image);
     let known = whole.metadata();
+    let mut doubted = 0;
     for seed in 0..100 {
         let mut rng = StdRng::seed_from_u64(seed);
         let block = memory.read[rng.random_range(1..memory.read.len())];
@@ -168,11 +169,14 @@ fn what_does_not_check_is_skipped_and_all_else_is_known() {
             })
             .collect();
         assert_eq!(surplus, [], "seed {seed}: nothing is made up");
+        doubted += u32::from(walk.doubts() > 0);
         // Once it is whole again, all is known.
         walk.written(BlockRange::new(block, 1));
         image.go_on(&mut walk).unwrap();
         assert_eq!(walk.metadata(), known, "seed {seed}");
+        assert_eq!(walk.doubts(), 0, "seed {seed}: it is in no doubt any more");
     }
+    assert!(doubted > 30, "{doubted}");
 }
 
 #[test]

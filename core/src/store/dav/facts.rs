@@ -8,14 +8,29 @@ use crate::store::{Facts, StoreError, facts};
 use reqwest::header::{CONTENT_TYPE, DATE};
 use reqwest::{Method, StatusCode};
 use std::time::UNIX_EPOCH;
+use url::Url;
 
 /// One resource takes some hundred bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 impl DavStore {
-    /// Asks once. A server that does not say what it is asked leaves it open.
+    /// Asks once; where the collection is yet to be made, with the family, its parent is asked for the room that there will be. A server
+    /// that does not say what it is asked leaves it open.
     pub(super) async fn ask_facts(&self) -> Result<Facts, StoreError> {
         let url = names::collection(self.http.base(), "");
+        let above = url.join("..").ok().filter(|above| *above != url);
+        let (mut facts, is_there) = self.ask_facts_at(url).await?;
+        if !is_there
+            && let Some(above) = above
+            && let Ok((parent, _)) = self.ask_facts_at(above).await
+        {
+            facts.free_bytes = parent.free_bytes;
+        }
+        Ok(facts)
+    }
+
+    /// What is told of the collection at `url`, and whether it is there.
+    async fn ask_facts_at(&self, url: Url) -> Result<(Facts, bool), StoreError> {
         let method = Method::from_bytes(b"PROPFIND").expect("it is a token");
         let request = Request { body: QUOTA_QUERY.into(), ..Request::new(method, url) };
         let request = request.with(DEPTH, "0").with(CONTENT_TYPE, "application/xml; charset=utf-8");
@@ -34,12 +49,11 @@ impl DavStore {
                 let body = answer.read(0, ANSWER_BYTES_MAX).await?;
                 let found = multistatus::parse(&String::from_utf8_lossy(&body)).unwrap_or_default();
                 facts.free_bytes = found.first().and_then(|resource| resource.free_bytes);
-                Ok(facts)
+                Ok((facts, true))
             }
-            // It is made with the family.
             StatusCode::NOT_FOUND => {
                 answer.drain().await;
-                Ok(facts)
+                Ok((facts, false))
             }
             StatusCode::OK => Err(super::answer::page(self.http.host())),
             _ => Err(answer.refusal("")),

@@ -15,8 +15,9 @@ use crate::store::meter::{Kind, Meter};
 use crate::store::pace::{Gate, Pacer, Way};
 use crate::store::url::DavUrl;
 use bytes::{Bytes, BytesMut};
+use parking_lot::RwLock;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Body, Client, Method, StatusCode, redirect};
+use reqwest::{Body, Certificate, Client, Method, StatusCode, redirect};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -52,13 +53,45 @@ impl Default for Limits {
 
 /// One server, and who asks it.
 pub struct Http {
-    client: Client,
+    setup: Setup,
+    /// Replaced when a connection fell silent. Held for a clone or an assignment.
+    client: RwLock<Client>,
     auth: Auth,
     limits: Limits,
     pacer: Pacer,
     meter: Meter,
     base: Url,
     host: String,
+}
+
+/// What its clients are made of.
+struct Setup {
+    connect: Duration,
+    idle: Duration,
+    /// Beside those of the system.
+    trusted: Vec<Certificate>,
+    is_plain: bool,
+}
+
+impl Setup {
+    /// A client without any connection yet.
+    fn client(&self) -> Result<Client, reqwest::Error> {
+        let mut client = Client::builder()
+            .user_agent(concat!("holdall/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .connect_timeout(self.connect)
+            .tcp_user_timeout(self.idle)
+            .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX)
+            // Nothing is taken from the daemon's environment.
+            .no_proxy();
+        if !self.trusted.is_empty() {
+            client = client.tls_certs_merge(self.trusted.iter().cloned());
+        }
+        if self.is_plain {
+            client = client.tls_certs_only([]);
+        }
+        client.build()
+    }
 }
 
 /// What is asked.
@@ -101,6 +134,7 @@ pub struct Answer {
     limits: Limits,
     gate: Gate,
     meter: Meter,
+    kind: Kind,
     host: String,
 }
 
@@ -116,30 +150,20 @@ impl Http {
         let setup = |reason: String| ConnectError::Setup { reason };
         // Another part of the program may have been first: it is the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut client = Client::builder()
-            .user_agent(concat!("holdall/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .connect_timeout(limits.connect)
-            .tcp_user_timeout(limits.idle)
-            .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX)
-            // Nothing is taken from the daemon's environment.
-            .no_proxy();
+        let mut trusted = Vec::new();
         if let Some(path) = &url.ca {
             let unreadable = |error: &dyn std::fmt::Display| {
                 setup(format!("The certificates in {} cannot be read: {error}.", path.display()))
             };
             let pem = std::fs::read(path).map_err(|error| unreadable(&error))?;
-            let trusted =
-                reqwest::Certificate::from_pem_bundle(&pem).map_err(|_| unreadable(&"it is not PEM"))?;
+            trusted = Certificate::from_pem_bundle(&pem).map_err(|_| unreadable(&"it is not PEM"))?;
             if trusted.is_empty() {
                 return Err(unreadable(&"there is none in it"));
             }
-            client = client.tls_certs_merge(trusted);
         }
-        if url.base.scheme() == "http" {
-            client = client.tls_certs_only([]);
-        }
-        let client = client.build().map_err(|_| {
+        let is_plain = url.base.scheme() == "http";
+        let made_of = Setup { connect: limits.connect, idle: limits.idle, trusted, is_plain };
+        let client = made_of.client().map_err(|_| {
             setup(
                 "This computer trusts no certificates at all: install the package ca-certificates."
                     .to_owned(),
@@ -148,7 +172,7 @@ impl Http {
         let host = url.base.host_str().unwrap_or_default().to_owned();
         let auth = Auth::new(&url.base, credentials)?;
         let (pacer, meter, base) = (pacer.clone(), meter.clone(), url.base.clone());
-        Ok(Self { client, auth, limits, pacer, meter, base, host })
+        Ok(Self { setup: made_of, client: RwLock::new(client), auth, limits, pacer, meter, base, host })
     }
 
     /// The collection that everything lies in.
@@ -164,7 +188,12 @@ impl Http {
     /// Sends a request. An error means that there is no answer of this server, or none but for who it knows.
     pub async fn send(&self, request: &Request) -> Result<Answer, StoreError> {
         if request.body.len() > LARGE_BYTES && !self.auth.is_settled() {
-            self.rounds(&Request::new(Method::HEAD, self.base.clone())).await?.drain().await;
+            let answer = self.rounds(&Request::new(Method::HEAD, self.base.clone())).await?;
+            // Who asks for patience gets no body to refuse as well.
+            if let busy @ StoreError::Busy { .. } = answer.refusal("") {
+                return Err(busy);
+            }
+            answer.drain().await;
         }
         self.rounds(request).await
     }
@@ -233,6 +262,15 @@ impl Http {
         }
     }
 
+    /// After a suspend or a change of network the idle siblings of a connection that fell silent are as dead: none of them is used
+    /// again.
+    fn leave_connections(&self) {
+        // It could be made before.
+        if let Ok(client) = self.setup.client() {
+            *self.client.write() = client;
+        }
+    }
+
     async fn once(
         &self,
         request: &Request,
@@ -240,10 +278,11 @@ impl Http {
         auth: Option<HeaderValue>,
     ) -> Result<Answer, StoreError> {
         let begun = Instant::now();
-        let (body, progress) =
-            Progress::watch(request.body.clone(), self.pacer.gate(Way::Up), self.meter.clone());
-        let mut builder = self
-            .client
+        let kind = kind(&request.method);
+        let counted = (self.meter.clone(), kind);
+        let (body, progress) = Progress::watch(request.body.clone(), self.pacer.gate(Way::Up), counted);
+        let client = self.client.read().clone();
+        let mut builder = client
             .request(request.method.clone(), url.clone())
             .headers(request.headers.clone())
             .header(ACCEPT_ENCODING, "identity");
@@ -257,10 +296,11 @@ impl Http {
         let limits = Limits { slowest, ..self.limits };
         let deadline = begun + limits.with_body(request.body.len() as u64);
         let unreachable = |reason: String| StoreError::Unreachable { reason };
-        let sending = self.meter.sending(kind(&request.method));
+        let sending = self.meter.sending(kind);
         let response = tokio::select! {
             response = builder.send() => response,
             () = progress.silence(limits.idle, limits.slowest) => {
+                self.leave_connections();
                 return Err(unreachable(format!("{} does not answer", self.host)));
             }
             () = tokio::time::sleep_until(deadline) => {
@@ -286,6 +326,7 @@ impl Http {
             limits: Limits { slowest: self.pacer.slowest(Way::Down, self.limits.slowest), ..self.limits },
             gate: self.pacer.gate(Way::Down),
             meter: self.meter.clone(),
+            kind,
             host: self.host.clone(),
         })
     }
@@ -362,7 +403,7 @@ impl Answer {
         match timeout_at(silent.min(end), self.response.chunk()).await {
             Ok(Ok(piece)) => {
                 let bytes = piece.as_ref().map_or(0, Bytes::len);
-                self.meter.received(bytes);
+                self.meter.received(self.kind, bytes);
                 self.gate.turn(bytes).await;
                 Ok(piece)
             }

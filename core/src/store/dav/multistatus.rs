@@ -169,6 +169,19 @@ mod tests {
     }
 
     #[test]
+    fn free_room_is_a_number_or_not_known() {
+        // RFC 4331; Nextcloud says -3 where there is no limit.
+        for (told, free) in [("1073741824", Some(1 << 30)), ("0", Some(0)), ("-3", None), ("", None)] {
+            let text = format!(
+                r#"<d:multistatus xmlns:d="DAV:"><d:response><d:href>/files/ann/</d:href><d:propstat><d:prop>
+                <d:quota-available-bytes>{told}</d:quota-available-bytes></d:prop><d:status>HTTP/1.1 200 OK</d:status>
+                </d:propstat></d:response></d:multistatus>"#
+            );
+            assert_eq!(parse(&text).unwrap()[0].free_bytes, free, "{told}");
+        }
+    }
+
+    #[test]
     fn what_is_no_multistatus_is_told() {
         for text in ["", "<html><body>Log in</body></html>", "<multistatus/>", "<!DOCTYPE html><p>x"] {
             assert!(parse(text).is_err(), "{text}");

@@ -1,6 +1,6 @@
 //! A request's body that can be watched: silence is told from slowness.
 
-use crate::store::meter::Meter;
+use crate::store::meter::{Kind, Meter};
 use crate::store::pace::Gate;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -25,10 +25,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A body of `bytes`, which `meter` counts as they go, and how far it is.
-    pub fn watch(bytes: Bytes, gate: Gate, meter: Meter) -> (Watched, Self) {
+    /// A body of `bytes`, which `meter` counts as they go as those of such a request, and how far it is.
+    pub fn watch(bytes: Bytes, gate: Gate, (meter, kind): (Meter, Kind)) -> (Watched, Self) {
         let progress = Self { at: Arc::new(Mutex::new((0, Instant::now()))) };
-        (Watched { rest: bytes, progress: progress.clone(), gate, meter }, progress)
+        (Watched { rest: bytes, progress: progress.clone(), gate, meter, kind }, progress)
     }
 
     /// Comes back when nothing has moved for `idle`, and what was handed over has had time to leave at `slowest`
@@ -52,6 +52,7 @@ pub struct Watched {
     progress: Progress,
     gate: Gate,
     meter: Meter,
+    kind: Kind,
 }
 
 impl Body for Watched {
@@ -70,7 +71,7 @@ impl Body for Watched {
         self.progress.at.lock().1 = Instant::now();
         ready!(self.gate.poll_turn(cx, len));
         let piece = self.rest.split_to(len);
-        self.meter.sent(len);
+        self.meter.sent(self.kind, len);
         let (sent, at) = &mut *self.progress.at.lock();
         *sent += len as u64;
         *at = Instant::now();
@@ -93,8 +94,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_from_the_last_piece() {
-        let (mut body, progress) =
-            Progress::watch(vec![0; PIECE_BYTES + 1].into(), Pacer::new().gate(Way::Up), Meter::default());
+        let (mut body, progress) = Progress::watch(
+            vec![0; PIECE_BYTES + 1].into(),
+            Pacer::new().gate(Way::Up),
+            (Meter::default(), Kind::Put),
+        );
         assert_eq!(body.size_hint().exact(), Some(PIECE_BYTES as u64 + 1));
         let begun = Instant::now();
         let idle = Duration::from_secs(20);

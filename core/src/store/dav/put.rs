@@ -40,8 +40,8 @@ impl DavStore {
             }
             moved => moved,
         };
-        if !matches!(moved, Ok(Moved::Done)) {
-            // One that stays is swept some day.
+        // One that stays is swept some day: a server that asks for patience is not asked to delete it.
+        if !matches!(moved, Ok(Moved::Done) | Err(StoreError::Busy { .. })) {
             let _ = self
                 .http
                 .send(&Request::new(Method::DELETE, names::object(self.http.base(), &temporary)))

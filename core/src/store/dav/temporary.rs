@@ -20,9 +20,12 @@ impl DavStore {
     /// Puts what is to become `target` under a name that nobody else uses, and says which.
     pub(super) async fn put_temporary(&self, target: &str, body: Bytes) -> Result<String, StoreError> {
         let made = self.make(COLLECTION, begins(target)).await?;
-        if !self.collections.has_swept() && made == Made::Before {
-            // It does not matter here whether that goes well.
-            let _ = self.sweep().await;
+        if !self.collections.has_swept()
+            && made == Made::Before
+            && let Err(busy @ StoreError::Busy { .. }) = self.sweep().await
+        {
+            // It does not matter here whether that goes well, but that the server asks for patience does.
+            return Err(busy);
         }
         let name = names::join(COLLECTION, &format!("{:032x}", crate::entropy::u128()));
         self.put_once(&name, body, &When::Always).await?;

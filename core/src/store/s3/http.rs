@@ -72,8 +72,9 @@ impl Http {
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let pulse = Pulse::new(self.limits);
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-        let sending = self.meter.sending(kind(request.method(), request.uri().query().unwrap_or_default()));
-        let way = (self.pacer.gate(Way::Up), self.meter.clone());
+        let kind = kind(request.method(), request.uri().query().unwrap_or_default());
+        let sending = self.meter.sending(kind);
+        let way = (self.pacer.gate(Way::Up), self.meter.clone(), kind);
         let request = request.map(|body| Sending::new(body, pulse.clone(), way));
         let client = self.pool.read().clone();
         let answer = tokio::select! {
@@ -98,7 +99,7 @@ impl Http {
         if is_web_page(&answer) {
             return Err(ConnectorError::other(WebPage.into(), None));
         }
-        let way = (self.pacer.gate(Way::Down), self.meter.clone());
+        let way = (self.pacer.gate(Way::Down), self.meter.clone(), kind);
         let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, way)));
         HttpResponse::try_from(answer).map_err(|error| ConnectorError::other(BoxError::from(error), None))
     }

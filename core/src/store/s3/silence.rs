@@ -1,7 +1,7 @@
 //! Ends what has fallen silent: bodies that note when bytes of theirs move.
 
 use super::limits::Limits;
-use crate::store::meter::Meter;
+use crate::store::meter::{Kind, Meter};
 use crate::store::pace::Gate;
 use aws_sdk_s3::error::BoxError;
 use aws_sdk_s3::primitives::SdkBody;
@@ -64,12 +64,13 @@ pub(super) struct Sending {
     pulse: Pulse,
     gate: Gate,
     meter: Meter,
+    kind: Kind,
 }
 
 impl Sending {
-    pub(super) fn new(body: SdkBody, pulse: Pulse, (gate, meter): (Gate, Meter)) -> Self {
+    pub(super) fn new(body: SdkBody, pulse: Pulse, (gate, meter, kind): (Gate, Meter, Kind)) -> Self {
         let total = body.content_length().unwrap_or(0);
-        Self { body, piece: Bytes::new(), total, left: total, pulse, gate, meter }
+        Self { body, piece: Bytes::new(), total, left: total, pulse, gate, meter, kind }
     }
 }
 
@@ -97,7 +98,7 @@ impl Body for Sending {
         self.pulse.beat(TURN_MAX);
         ready!(self.gate.poll_turn(cx, bytes));
         let piece = self.piece.split_to(bytes);
-        self.meter.sent(bytes);
+        self.meter.sent(self.kind, bytes);
         self.left = self.left.saturating_sub(bytes as u64);
         self.pulse.beat(if self.left == 0 { limits.answer(self.total) } else { limits.silence });
         Poll::Ready(Some(Ok(Frame::data(piece))))
@@ -119,14 +120,15 @@ pub(super) struct Receiving {
     patience: Pin<Box<Sleep>>,
     gate: Gate,
     meter: Meter,
+    kind: Kind,
     /// Bytes that came and whose turn is not over.
     came: usize,
 }
 
 impl Receiving {
-    pub(super) fn new(body: Incoming, limits: Limits, (gate, meter): (Gate, Meter)) -> Self {
+    pub(super) fn new(body: Incoming, limits: Limits, (gate, meter, kind): (Gate, Meter, Kind)) -> Self {
         let limit = limits.silence;
-        Self { body, limit, patience: Box::pin(tokio::time::sleep(limit)), gate, meter, came: 0 }
+        Self { body, limit, patience: Box::pin(tokio::time::sleep(limit)), gate, meter, kind, came: 0 }
     }
 }
 
@@ -149,7 +151,7 @@ impl Body for Receiving {
             self.patience.as_mut().reset(Instant::now() + limit);
             if let Some(Ok(frame)) = &frame {
                 self.came = frame.data_ref().map_or(0, Bytes::len);
-                self.meter.received(self.came);
+                self.meter.received(self.kind, self.came);
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }

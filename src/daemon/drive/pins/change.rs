@@ -21,6 +21,8 @@ const MANY_FILES: u64 = 20;
 pub(super) const OFFLINE_AFTER: Duration = Duration::from_secs(5);
 /// Where something is wrong, and nothing more has come for so long, nobody is kept waiting.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
+/// The root of a drive, as a path.
+const ROOT: &str = ".";
 const GOES_ON: &str = "The pin stays. What is missing is downloaded in the background.";
 
 /// What to pin.
@@ -29,6 +31,17 @@ pub enum What {
     Paths(Vec<String>),
     /// All of it.
     Drive,
+}
+
+/// How serious it is with keeping files here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// They are kept.
+    Do,
+    /// It is told what that would be, or why it cannot be.
+    Try,
+    /// It is told how far they are here, whether they could be kept or not.
+    Look,
 }
 
 /// What was asked for, for people: of many the first one.
@@ -45,20 +58,23 @@ fn named(what: &What) -> String {
 
 impl Drive {
     /// Always keeps files here, or only tells what that would be. Returns the pins that were asked for.
-    pub async fn pin(self: &Arc<Self>, what: &What, dry_run: bool, work: &Work) -> Result<Vec<Pin>, Failure> {
-        let volume = self.mounted_volume().await?;
+    pub async fn pin(self: &Arc<Self>, what: &What, keep: Keep, work: &Work) -> Result<Vec<Pin>, Failure> {
+        let volume = self.mounted_volume(keep != Keep::Look).await?;
         let _change = self.pins.changing.lock().await;
         let mut tallies = Vec::new();
         if let What::Paths(paths) = what {
             for path in paths {
-                match self.tally_for(path, !dry_run, work).await {
+                match self.tally_for(path, keep == Keep::Do, work).await {
                     Ok(tally) => tallies.push((path.clone(), Arc::new(tally))),
                     Err(failure) => return Err(self.not_pinned(paths, failure)),
                 }
             }
         }
+        if keep == Keep::Look {
+            return self.would_be(&volume, what, &tallies).await;
+        }
         let fits = self.check_fit(&volume, what, &tallies).await;
-        if dry_run {
+        if keep == Keep::Try {
             // What would be refused is told as that.
             fits?;
             return self.would_be(&volume, what, &tallies).await;
@@ -130,14 +146,20 @@ impl Drive {
     /// Takes pins away. Returns those that there were.
     pub async fn unpin(self: &Arc<Self>, what: &What) -> Result<Vec<Pin>, Failure> {
         let _change = self.pins.changing.lock().await;
-        let pins = self.asked(what);
+        let mut pins = self.asked(what);
+        if matches!(what, What::Drive) && self.pins.state.lock().paths.contains_key(ROOT) {
+            pins.extend(self.asked(&What::Paths(vec![ROOT.to_owned()])));
+        }
         {
             let mut state = self.pins.state.lock();
             match what {
-                What::Drive if !state.whole => {
-                    return Err(failure::not_pinned_whole(&self.name, !state.paths.is_empty()));
+                // The folder that is the root goes with the drive.
+                What::Drive => {
+                    let has_root = state.paths.remove(ROOT).is_some();
+                    if !std::mem::take(&mut state.whole) && !has_root {
+                        return Err(failure::not_pinned_whole(&self.name, !state.paths.is_empty()));
+                    }
                 }
-                What::Drive => state.whole = false,
                 What::Paths(paths) => {
                     if let Some(path) = paths.iter().find(|path| !state.paths.contains_key(*path)) {
                         let by = state.paths.keys().find(|pinned| is_below(path, pinned));
@@ -151,8 +173,11 @@ impl Drive {
             }
             state.lost = None;
         }
-        if let (Ok(scanner), What::Paths(paths)) = (self.scanner(), what) {
-            paths.iter().for_each(|path| scanner.forget(path));
+        if let Ok(scanner) = self.scanner() {
+            match what {
+                What::Drive => scanner.forget(ROOT),
+                What::Paths(paths) => paths.iter().for_each(|path| scanner.forget(path)),
+            }
         }
         let volume = self.live.read().clone();
         let applied = match &volume {
@@ -178,11 +203,13 @@ impl Drive {
         Ok(())
     }
 
-    /// The engine of the drive, which is mounted and open for writing.
-    async fn mounted_volume(&self) -> Result<Arc<Volume>, Failure> {
+    /// The engine of the drive, which is mounted, and open for writing where that is needed.
+    async fn mounted_volume(&self, to_write: bool) -> Result<Arc<Volume>, Failure> {
         match &*self.open.lock().await {
             Some(open) if open.attachment.is_some() => {
-                open.check_writable(&self.name)?;
+                if to_write {
+                    open.check_writable(&self.name)?;
+                }
                 Ok(open.volume.clone())
             }
             _ => Err(failure::not_mounted(&self.name)),
@@ -283,9 +310,9 @@ impl Drive {
     }
 
     /// A path as a person knows it.
-    pub(super) fn shown_path(&self, path: &str) -> String {
+    pub(in crate::daemon::drive) fn shown_path(&self, path: &str) -> String {
         match (&*self.place.read(), path) {
-            (Some(place), ".") => place.mountpoint(),
+            (Some(place), ROOT) => place.mountpoint(),
             (Some(place), path) => place.mounted.mountpoint().join(path).display().to_string(),
             (None, path) => format!("{path} on {}", self.name),
         }
@@ -294,7 +321,7 @@ impl Drive {
 
 /// Whether a path is another one, or below it.
 pub(super) fn is_below(path: &str, other: &str) -> bool {
-    other == "." || std::path::Path::new(path).starts_with(other)
+    other == ROOT || std::path::Path::new(path).starts_with(other)
 }
 
 fn tell(pins: &[Pin], work: &Work) {

@@ -6,18 +6,36 @@ use super::tally::Tally;
 use crate::api::{Code, Failure, Unit, Waited};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::work::Work;
-use crate::sizes::{format_bytes, format_duration};
+use crate::sizes::format_bytes;
 use holdall_core::pull::{Class, PullError};
 use holdall_core::units::{BLOCK_BYTES, BlockRange};
 use holdall_core::volume::{Pinned, Volume};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// Pulled at once: enough to fill a link.
 const WINDOW_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
-/// What it means that nobody waits any more.
-const NOT_ENOUGH: &str = "What was downloaded is here, until the room is needed. Nothing is pinned.";
+
+/// Until when somebody waits.
+pub struct Deadline(Option<(Duration, Instant)>);
+
+impl Deadline {
+    /// So long from now on; none waits for as long as it takes.
+    pub fn after(timeout: Option<Duration>) -> Self {
+        let at = timeout.and_then(|timeout| Some((timeout, Instant::now().checked_add(timeout)?)));
+        Self(at)
+    }
+
+    /// Returns once it has passed, with how long that was.
+    pub async fn passed(&self) -> Duration {
+        let Some((timeout, at)) = self.0 else { return pending().await };
+        tokio::time::sleep_until(at).await;
+        timeout
+    }
+}
 
 impl Drive {
     /// Pulls a file, or all below a directory, from the beginning until so much of it is here.
@@ -25,34 +43,34 @@ impl Drive {
         self: &Arc<Self>,
         path: &str,
         percent: u8,
-        timeout: Option<Duration>,
+        deadline: &Deadline,
         work: &Work,
     ) -> Result<Waited, Failure> {
         let volume = self.live.read().clone().ok_or_else(|| failure::not_mounted(&self.name))?;
         if let Some(why) = self.pause() {
             return Err(failure::wait_paused(&self.name, why));
         }
-        let tally = self.tally_for(path, false, work).await?;
+        // Any look at the drive may wait for the store.
+        let tally = tokio::select! { biased;
+            tally = self.tally_for(path, false, work) => tally?,
+            timeout = deadline.passed() => {
+                return Err(failure::wait_too_early(&self.shown_path(path), timeout));
+            }
+        };
         let file = File::new(&tally, percent);
         if file.is_enough(&volume) {
             return Ok(file.waited(&self.name, &volume));
         }
         self.check_room(&volume, &file).await?;
         let _stays = volume.hold(file.first.clone());
-        let late = async {
-            match timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
-                None => std::future::pending().await,
-            }
-        };
         let waiting = async {
             tokio::select! { biased;
                 pulled = file.pull(&volume) => pulled.map_err(|error| failure::pull(&error)),
-                failure = file.watch(&volume, work) => Err(failure),
-                () = late => Err(self.too_late(path, &file, &volume, timeout.unwrap_or_default())),
+                failure = file.watch(self, &volume, work) => Err(failure),
+                timeout = deadline.passed() => Err(self.too_late(path, &file, &volume, timeout)),
             }
         };
-        work.unless_interrupted(NOT_ENOUGH, waiting).await??;
+        work.unless_interrupted(failure::NOT_ENOUGH, waiting).await??;
         Ok(file.waited(&self.name, &volume))
     }
 
@@ -81,20 +99,9 @@ impl Drive {
     }
 
     fn too_late(&self, path: &str, file: &File, volume: &Volume, timeout: Duration) -> Failure {
-        let here = file.blocks - file.missing(volume);
-        failure(
-            Code::Failed,
-            format!(
-                "After {} {} of {} of {} were here, of {} that were waited for.",
-                format_duration(timeout),
-                format_bytes(here * BLOCK_BYTES),
-                format_bytes(file.blocks * BLOCK_BYTES),
-                self.shown_path(path),
-                format_bytes(file.enough * BLOCK_BYTES),
-            ),
-            NOT_ENOUGH,
-            "Wait longer, or for less of it: holdall wait --help.",
-        )
+        let here = file.enough - file.lacks(volume);
+        let (here, enough) = (here * BLOCK_BYTES, file.enough * BLOCK_BYTES);
+        failure::wait_too_late(&self.shown_path(path), timeout, here, enough)
     }
 }
 
@@ -129,9 +136,9 @@ impl File {
         volume.missing_blocks(&self.runs)
     }
 
-    /// Blocks that are still to come.
+    /// Blocks that are still to come: who begins with it begins at its beginning, whatever else of it is here.
     fn lacks(&self, volume: &Volume) -> u64 {
-        self.enough.saturating_sub(self.blocks - self.missing(volume))
+        volume.missing_blocks(&self.first)
     }
 
     fn is_enough(&self, volume: &Volume) -> bool {
@@ -169,18 +176,16 @@ impl File {
         }
     }
 
-    /// Tells how far it is; returns once the store has been away for long.
-    async fn watch(&self, volume: &Volume, work: &Work) -> Failure {
+    /// Tells how far it is; returns once the store has been away for long, or downloads are switched off.
+    async fn watch(&self, drive: &Drive, volume: &Volume, work: &Work) -> Failure {
         let health = volume.puller().health();
         let mut away_for = Duration::ZERO;
         loop {
-            let here = self.blocks - self.missing(volume);
-            work.progress(
-                "Downloading",
-                (here * BLOCK_BYTES).min(self.enough * BLOCK_BYTES),
-                self.enough * BLOCK_BYTES,
-                Unit::Bytes,
-            );
+            let here = self.enough - self.lacks(volume);
+            work.progress("Downloading", here * BLOCK_BYTES, self.enough * BLOCK_BYTES, Unit::Bytes);
+            if let Some(why) = drive.pause() {
+                return failure::wait_paused(&drive.name, why);
+            }
             let trouble = health.borrow().trouble.clone();
             match trouble {
                 Some(trouble) if away_for >= OFFLINE_AFTER => return failure::wait_offline(&trouble),

@@ -87,7 +87,7 @@ impl Tally {
     }
 
     /// How far the files are here and stay, and whether all of them stay, which may not be so where there is `too_much` for the
-    /// cache. What stays and was here once is not looked at again.
+    /// cache. What stays and was here once is looked at again only where something that is pinned is not here after all.
     pub fn figures(&self, volume: &Volume, too_much: bool) -> (Figures, bool) {
         let mut counted = self.counted.lock();
         let Counted { figures, fits, waiting, at, took } = &mut *counted;
@@ -97,7 +97,8 @@ impl Tally {
         }
         let begun = Instant::now();
         *fits = !too_much || self.is_pinned(volume);
-        if at.is_none() || !*fits {
+        let is_lost = || waiting.is_empty() && volume.pins_status().missing_bytes > 0;
+        if at.is_none() || !*fits || is_lost() {
             *waiting = (0..self.ends.len() as u32).collect();
         }
         let mut missing = 0;

@@ -20,23 +20,30 @@ pub struct Entry {
     pub status: Option<u16>,
 }
 
-/// A client that was told to come back later, and the same request once more.
+/// A client that was told to come back later, and what it asked next.
 #[derive(Clone, Debug)]
 pub struct Wait {
     /// What was asked.
     pub asked: Asked,
     /// How long the client was to wait.
     pub told: Duration,
-    /// How long it did; none where it never came back.
+    /// How long it did until it asked the same again; none where it never came back.
     pub waited: Option<Duration>,
+    /// How long it was until anything was asked, be it by who could not know yet; none where nothing more was.
+    pub next: Option<Duration>,
+    /// How long nothing at all was asked by who could know; none where nothing more was.
+    pub left_alone: Option<Duration>,
 }
 
 impl Wait {
-    /// Whether it came too early.
+    /// Whether it came too early, whatever it asked.
     pub fn was_cut_short(&self) -> bool {
-        self.waited.is_some_and(|waited| waited < self.told)
+        [self.waited, self.left_alone].into_iter().flatten().any(|waited| waited < self.told)
     }
 }
+
+/// What comes so soon after an answer was sent was asked by somebody who could not know of it yet.
+const ON_ITS_WAY: Duration = Duration::from_millis(50);
 
 /// Everyone who was told to come back later, and when they did.
 pub fn waits(log: &[Entry]) -> Vec<Wait> {
@@ -47,9 +54,13 @@ pub fn waits(log: &[Entry]) -> Vec<Wait> {
             (&later.method, place(&later.target)) == (&entry.method, place(&entry.target))
         };
         let ended = entry.ended?;
-        let again = log[index + 1..].iter().find(same);
-        let waited = again.map(|again| again.came.saturating_sub(ended));
-        Some(Wait { asked: entry.asked.clone(), told: Duration::from_secs(seconds), waited })
+        let since = |later: &Entry| later.came.saturating_sub(ended);
+        let waited = log[index + 1..].iter().find(same).map(since);
+        let next = log[index + 1..].iter().find(|later| later.came > ended).map(since);
+        let could_know = |later: &&Entry| since(later) > ON_ITS_WAY;
+        let left_alone = log[index + 1..].iter().find(could_know).map(since);
+        let (asked, told) = (entry.asked.clone(), Duration::from_secs(seconds));
+        Some(Wait { asked, told, waited, next, left_alone })
     };
     log.iter().enumerate().filter_map(told).collect()
 }
@@ -78,6 +89,15 @@ mod tests {
         let waits = waits(&log);
         assert_eq!(waits.iter().map(Wait::was_cut_short).collect::<Vec<_>>(), [true, false]);
         assert!(super::waits(&log[..1])[0].waited.is_none());
+        // Another question is one, too.
+        let mut other = entry(1, 500, None);
+        other.asked.target = "/b".into();
+        let waits = super::waits(&[entry(0, 0, told()), other, entry(2, 1901, None)]);
+        assert!(waits[0].was_cut_short() && waits[0].waited.unwrap() > waits[0].told);
+        // Unless it was on its way.
+        let mut other = entry(1, 20, None);
+        other.asked.target = "/b".into();
+        assert!(!super::waits(&[entry(0, 0, told()), other])[0].was_cut_short());
     }
 
     #[test]

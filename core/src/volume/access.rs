@@ -1,0 +1,119 @@
+//! What an opening asks for, and why it is refused.
+
+use crate::disk::Disk;
+use crate::format::id::ObjectId;
+use crate::journal::JournalError;
+use crate::map::{PageCache, ReadError};
+use crate::seal::Sealer;
+use crate::store::meter::Meter;
+use crate::store::{Store, StoreError};
+use crate::units::Epoch;
+use std::io;
+use std::sync::Arc;
+
+/// Where a drive lives on this device, and its store.
+pub struct Environment {
+    /// `drive.json`.
+    pub state: Arc<dyn Disk>,
+    /// The journal's files.
+    pub journal: Arc<dyn Disk>,
+    /// The cache and its bitmap.
+    pub cache: Arc<dyn Disk>,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Counts what is asked of it, and of the drive's other stores. `store` has to be connected with it, or built on [`Meter::on`]: what
+    /// goes past that is not counted.
+    pub meter: Meter,
+    /// The family's keys.
+    pub sealer: Arc<Sealer>,
+    /// Map pages that are remembered.
+    pub pages: PageCache,
+}
+
+/// What for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To write: the drive is taken. A drive that another device holds is taken only `over_others`.
+    Write {
+        /// Fence whoever holds it.
+        over_others: bool,
+        /// A file system on it has stayed mounted since it was open last. What others have committed since can not be
+        /// shown to it: it goes on as a fork, also where nothing is unsent.
+        mounted: bool,
+    },
+    /// To write while the store is away, if the version that this device saw last is its own. The drive is taken as soon
+    /// as the store answers; has somebody else written by then, what was written here is a fork.
+    Away {
+        /// As above.
+        mounted: bool,
+    },
+    /// To look at one version; nothing in the store changes, and what is written is thrown away.
+    Look {
+        /// The version, and BLAKE3 of its object.
+        root: (ObjectId, [u8; 32]),
+    },
+}
+
+/// Why a drive was not opened. Nothing was changed, here or in the store, unless it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another device has it open.
+    #[error("{device_name} has the drive open (epoch {epoch})")]
+    Held {
+        /// The device.
+        device_name: String,
+        /// Its epoch.
+        epoch: Epoch,
+        /// When it last wrote HEAD, Unix time in ms.
+        written_ms: u64,
+    },
+    /// The drive was removed from its store.
+    #[error("the drive was removed from its store")]
+    Removed {
+        /// Records that are only here.
+        unsent: u64,
+    },
+    /// The drive lives in another store now, and this device has nothing that it lacked here.
+    #[error("the drive was moved to another store")]
+    Moved {
+        /// Its address, if that was said.
+        to: Option<String>,
+    },
+    /// Others wrote since, and this device has changes that they do not have.
+    #[error("another computer has written to the drive, and {unsent} changes are only on this computer")]
+    Forked {
+        /// Records that are only here.
+        unsent: u64,
+        /// The name of the device that wrote last.
+        by: String,
+    },
+    /// They are a fork, but no version that they build on is kept in the store.
+    #[error("the version that {unsent} changes of this computer build on is gone from the store")]
+    NoForkPoint {
+        /// Records that are only here.
+        unsent: u64,
+    },
+    /// The store is away, and the version that was seen last is another device's, or is not known whole.
+    #[error("the version of the drive that this computer saw last is not its own")]
+    NotSeen,
+    /// The store shows an older version than this device has seen.
+    #[error("the store shows epoch {found}, but this computer has seen epoch {known}: it went back in time")]
+    RolledBack {
+        /// What HEAD says.
+        found: Epoch,
+        /// What was known.
+        known: Epoch,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An object is damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The local disk.
+    #[error("this computer's files of the drive cannot be used: {0}")]
+    Local(#[from] io::Error),
+}
