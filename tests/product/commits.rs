@@ -63,13 +63,7 @@ fn every_commit_is_whole(encrypted: bool, seed: u64) {
             }
         });
         for _ in 0..ROUNDS {
-            let mut fsynced = {
-                let mut work = work.lock();
-                work.spares = false;
-                (0..40).for_each(|_| work.step());
-                work.spares = true;
-                work.fsynced.clone()
-            };
+            let mut fsynced = work.lock().steps_and_spares(40);
             let synced = machine.ok(&["drive", "sync", "d"]);
             let now = work.lock().fsynced.clone();
             // What was changed meanwhile may be in the version or not.

@@ -27,7 +27,7 @@ pub struct Workload {
     root: PathBuf,
     random: Random,
     /// Whether what is in the first directory is let alone.
-    pub spares: bool,
+    spares: bool,
     changes: u64,
     files: BTreeMap<String, Known>,
     /// What is confirmed: what an fsync covers and nothing has touched since.
@@ -77,12 +77,27 @@ impl Workload {
         }
     }
 
+    /// So many steps, after which what is in the first directory is let alone: what is fsynced then, of which there is
+    /// something in that directory, whatever the steps were.
+    pub fn steps_and_spares(&mut self, steps: usize) -> BTreeMap<String, Known> {
+        self.spares = false;
+        (0..steps).for_each(|_| self.step());
+        self.write("dir0/file0");
+        self.fsync("dir0/file0");
+        self.spares = true;
+        self.fsynced.clone()
+    }
+
     fn create(&mut self) {
         let name = self.any_name();
+        self.write(&name);
+    }
+
+    fn write(&mut self, name: &str) {
         let len = self.random.below(FILE_BYTES_MAX) as usize;
         let content = self.random.bytes(len);
-        fs::write(self.root.join(&name), &content).unwrap();
-        self.changed(&name, Some(content));
+        fs::write(self.root.join(name), &content).unwrap();
+        self.changed(name, Some(content));
     }
 
     fn overwrite(&mut self, name: &str) {
@@ -220,13 +235,7 @@ impl Subject<'_> {
                 }
             });
             for round in 0..3 {
-                let before = {
-                    let mut work = work.lock();
-                    work.spares = false;
-                    (0..50).for_each(|_| work.step());
-                    work.spares = true;
-                    work.fsynced.clone()
-                };
+                let before = work.lock().steps_and_spares(50);
                 self.machine.ok(&["drive", "sync", "d"]);
                 let mut pushing = self.machine.begin(&["drive", "sync", "d"]);
                 let moment = self.bench.path("store");
