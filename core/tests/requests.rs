@@ -16,7 +16,7 @@ use holdall_core::map::PageCache;
 use holdall_core::store::meter::{ByKind, Meter};
 use holdall_core::store::{Store, StoreError};
 use holdall_core::units::{BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, Pinned, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, Over, Pinned, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -142,7 +142,7 @@ impl Large {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false, mounted: false };
+        let access = Access::Write { over: Over::Nobody, mounted: false };
         volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
     }
 
@@ -359,6 +359,42 @@ fn what_lies_scattered_is_asked_for_once() {
         until_here(&volume).await;
         let requests = since(&volume, before).get;
         assert!((100..=320).contains(&requests), "{requests} requests for 300 runs");
+        close(volume).await;
+    });
+}
+
+/// Data that was written here and there, so that each of its frames is a request: whoever reads one of them while all are being pulled in the
+/// background waits for one other request at most.
+#[test]
+fn a_reader_of_data_that_lies_in_pieces_waits_for_one_request_of_the_background_and_its_own() {
+    let large = filled();
+    run(async {
+        let volume = large.open(0, Arc::new(large.bench.store.clone())).await;
+        let frames: Vec<u64> = (0..256).map(|frame| frame * 4).collect();
+        // One after another in an order that puts no two neighbours side by side in a segment.
+        for frame in frames.iter().map(|frame| frame * 37 % 1024) {
+            let word = holdall_core::entropy::u128().to_le_bytes();
+            let data: Vec<u8> = word.iter().copied().cycle().take(4 * 4096).collect();
+            let device = VolumeDevice(volume.clone());
+            device.write(frame * 4096, &data, Durability::Ordered).wait().await.unwrap();
+            if frame % 16 == 0 {
+                volume.pusher().unwrap().sync().await.unwrap();
+            }
+        }
+        close(volume).await;
+    });
+    let large = Large { bench: large.bench.elsewhere(), dir: tempfile::tempdir().unwrap() };
+    run(async {
+        let (_, _, volume) = large.open_from_afar(0).await;
+        until_surveyed(&volume).await;
+        volume.set_pinned(Pinned::runs([BlockRange::new(0, 1024)])).unwrap();
+        tokio::time::sleep(ROUND_TRIP / 2).await;
+        let last_of_each = [1020, 511, 764];
+        let are_missing = last_of_each.map(|block| BlockRange::new(block, 1));
+        assert_eq!(volume.missing_blocks(&are_missing), 3, "they came before anybody read them");
+        let begun = Instant::now();
+        futures_util::future::join_all(last_of_each.map(|block| read(&volume, block, 1))).await;
+        assert!(begun.elapsed() <= ROUND_TRIP * 2, "{:?}", begun.elapsed());
         close(volume).await;
     });
 }

@@ -6,7 +6,7 @@ use super::{PullError, Puller, cache_failed};
 use crate::map::{self, Content, Frame};
 use crate::store::pace::is_background;
 use crate::units::BlockRange;
-use futures_util::stream::{StreamExt, TryStreamExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::ops::Range;
 
 /// Whether somebody else was fetching some of what was wanted, and has ended. That it is here then is no news of the store: it may
@@ -43,8 +43,6 @@ impl Puller {
         found: &[(BlockRange, Content)],
         sink: &impl Sink,
     ) -> Result<Waited, PullError> {
-        /// Ranged requests of one job at once.
-        const REQUESTS: usize = 8;
         let mut frames: Vec<Frame> = Vec::new();
         for (run, content) in found {
             match content {
@@ -62,10 +60,7 @@ impl Puller {
             }
             false => (None, frames, Vec::new()),
         };
-        let fetches: Vec<_> = requests(frames).into_iter().map(|frames| self.fetch(frames, sink)).collect();
-        let fetches = futures_util::stream::iter(fetches).buffer_unordered(REQUESTS);
-        let fetched: Result<Vec<_>, PullError> = fetches.try_collect().await;
-        let fetched = fetched.and_then(|lost| lost.into_iter().flatten().next().map_or(Ok(()), Err));
+        let fetched = self.fetch_all(requests(frames), sink).await;
         // Before others are waited for: they may wait for these.
         drop(flight);
         let waited = Waited(!theirs.is_empty());
@@ -73,19 +68,53 @@ impl Puller {
         fetched.map(|()| waited)
     }
 
+    /// Fetches what a job takes, some requests at once. A reader that waits for a part of it waits for no more of the others than the one
+    /// that makes room for its own: data that was written here and there has a request for each frame.
+    async fn fetch_all(&self, mut waiting: Vec<Vec<Frame>>, sink: &impl Sink) -> Result<(), PullError> {
+        /// Ranged requests of one job at once.
+        const REQUESTS: usize = 8;
+        let mut underway = FuturesUnordered::new();
+        let mut lost = None;
+        loop {
+            while underway.len() < REQUESTS && !waiting.is_empty() {
+                let next = waiting.remove(self.most_urgent(&waiting));
+                underway.push(async {
+                    let fetched = self.fetch(&next, sink).await;
+                    (next, fetched)
+                });
+            }
+            let Some((frames, fetched)) = underway.next().await else { break };
+            lost = lost.or(fetched?);
+            if self.is_awaited(&frames) {
+                self.ended.send_modify(|count| *count += 1);
+            }
+        }
+        lost.map_or(Ok(()), Err)
+    }
+
+    /// Of requests that wait, the first that a reader waits for; else the first.
+    fn most_urgent(&self, requests: &[Vec<Frame>]) -> usize {
+        requests.iter().position(|frames| self.is_awaited(frames)).unwrap_or(0)
+    }
+
+    fn is_awaited(&self, frames: &[Frame]) -> bool {
+        let queue = self.queue.lock();
+        frames.iter().any(|frame| queue.is_awaited(frame.blocks))
+    }
+
     /// Fetches frames that lie side by side in one segment, in one ranged request. What of them is damaged keeps nothing else from coming:
     /// that is what the answer holds, and whatever may come if it is asked for again is an error.
-    async fn fetch(&self, frames: Vec<Frame>, sink: &impl Sink) -> Result<Option<PullError>, PullError> {
-        let lost = match self.fetch_at_once(&frames, sink).await {
+    async fn fetch(&self, frames: &[Frame], sink: &impl Sink) -> Result<Option<PullError>, PullError> {
+        let lost = match self.fetch_at_once(frames, sink).await {
             Ok(()) => return Ok(None),
             Err(PullError::Read(error)) if !error.is_transient() && !error.is_missing() => error.into(),
             Err(error) => return Err(error),
         };
-        if let [_] = *frames {
+        if let [_] = frames {
             return Ok(Some(lost));
         }
         for frame in frames {
-            match self.fetch_at_once(&[frame], sink).await {
+            match self.fetch_at_once(&[*frame], sink).await {
                 Err(PullError::Read(error)) if error.is_transient() => return Err(error.into()),
                 _ => {}
             }
