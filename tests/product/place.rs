@@ -52,7 +52,16 @@ impl Place {
 
     /// WebDAV by Apache.
     pub fn apache(bench: &Bench) -> Self {
-        let server = DavServer::apache(SignIn::Basic);
+        Self::collection(bench, DavServer::apache(SignIn::Basic))
+    }
+
+    /// WebDAV by nginx.
+    pub fn nginx(bench: &Bench) -> Self {
+        Self::collection(bench, DavServer::nginx(SignIn::Basic))
+    }
+
+    /// On a server that asks for a password.
+    fn collection(bench: &Bench, server: DavServer) -> Self {
         let proxy = FaultProxy::start(server.address());
         let url = format!("http://{}/store/", proxy.address());
         let login = format!("{USER}:{PASSWORD}");
@@ -60,14 +69,6 @@ impl Place {
             way: Way::Proxy(proxy),
             ..Self::with_credentials(bench, &url, "claim", &login, Box::new(server))
         }
-    }
-
-    /// WebDAV by nginx.
-    pub fn nginx(_: &Bench) -> Self {
-        let server = DavServer::nginx();
-        let proxy = FaultProxy::start(server.address());
-        let url = format!("http://{}/store/", proxy.address());
-        Self { url, mode: "claim", credentials: None, way: Way::Proxy(proxy), _servers: Box::new(server) }
     }
 
     fn bucket(bench: &Bench, server: SocketAddr, mode: &'static str, servers: Box<dyn Any>) -> Self {

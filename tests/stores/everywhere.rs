@@ -34,6 +34,11 @@ macro_rules! everywhere {
             }
 
             #[test]
+            fn a_test_of_the_store_tells_who_won_each_race() {
+                run(tells_who_won);
+            }
+
+            #[test]
             fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
                 run(opens_without_its_store);
             }
@@ -42,6 +47,38 @@ macro_rules! everywhere {
 }
 
 everywhere!(directory, s3, weak_s3, apache, nginx);
+
+/// As they were run, and as few as it takes to say what the store is.
+fn tells_who_won(bench: &Bench, place: &Place) {
+    let a = Person::new(bench, "a", &[]);
+    let tested = a.ok(&place.store("test"));
+    assert_eq!(tested["store_mode"], place.mode, "{tested}");
+    let text = a.reads(&place.store("test"));
+    let findings = tested["findings"].as_array().unwrap();
+    let races: Vec<(&str, bool, Vec<u32>)> = (findings.iter())
+        .filter_map(|finding| {
+            let winners = finding["detail"].as_str().unwrap().split_once("; winners: ")?.1;
+            let winners = winners.split(' ').map(|winners| winners.parse().unwrap()).collect();
+            Some((finding["subject"].as_str().unwrap(), finding["ok"] == true, winners))
+        })
+        .collect();
+    let race = |subject: &str| {
+        let found = races.iter().find(|race| race.0.contains(subject));
+        found.unwrap_or_else(|| panic!("no race for {subject}: {text}"))
+    };
+    for (subject, _, winners) in &races {
+        assert!(text.contains(subject), "{text}");
+        assert!(winners.len() >= 5 && winners.iter().all(|winners| *winners <= 12), "{races:?}");
+    }
+    // What the verdict rests on: one winner in each race, or several.
+    let fair = |subject: &str| race(subject).1 && race(subject).2.iter().all(|winners| *winners <= 1);
+    let (name, version) = ("a new name", "a version");
+    match place.mode {
+        "swap" => assert!(fair(name) && fair(version), "{races:?}"),
+        "claim" => assert!(fair("a claim"), "{races:?}"),
+        _ => assert!(!fair(name) && race(name).2.iter().any(|winners| *winners > 1), "{races:?}"),
+    }
+}
 
 /// One who has made the drive, and another one who knows of it.
 fn two(bench: &Bench, place: &Place) -> (Person, Person) {

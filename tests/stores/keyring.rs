@@ -2,8 +2,11 @@
 
 use crate::bench::{Bench, run};
 use crate::person::Person;
+use crate::place::Place;
+use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Somewhere nobody listens: what is asked of it fails at once.
@@ -13,6 +16,7 @@ const STORE: &str = "https://127.0.0.1:1/dav/";
 struct Session {
     child: Child,
     bus: String,
+    runtime: PathBuf,
 }
 
 impl Session {
@@ -33,7 +37,7 @@ impl Session {
             .expect("dbus-run-session and gnome-keyring-daemon; packaging/setup tests installs them");
         let mut bus = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut bus).unwrap();
-        Self { child, bus: bus.trim().to_owned() }
+        Self { child, bus: bus.trim().to_owned(), runtime }
     }
 
     /// Locks the keyring, as a screen saver may.
@@ -50,6 +54,15 @@ impl Session {
             "org.freedesktop.Secret.Service.Lock",
             "array:objpath:/org/freedesktop/secrets/collection/login",
         ]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Opens it again, as the desktop does when somebody logs in.
+    fn unlock(&self) {
+        let mut command = Command::new("bash");
+        command.args(["-c", "printf secret | gnome-keyring-daemon --unlock"]);
+        command.env("DBUS_SESSION_BUS_ADDRESS", &self.bus).env("XDG_RUNTIME_DIR", &self.runtime);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
@@ -114,4 +127,47 @@ fn credentials_are_kept_in_the_keyring_where_there_is_one_that_is_open() {
     a.ok(&["store", "logout", STORE]);
     assert!(!std::fs::read_to_string(a.logins()).unwrap().contains("umbrella"));
     a.assert_discreet(&["marmalade lamp", "umbrella stand"]);
+}
+
+/// A service that begins while the keyring is locked, as before anybody has logged in to the desktop.
+#[test]
+fn a_drive_whose_credentials_are_locked_away_opens_with_what_is_here_and_is_uploaded_once_they_are_not() {
+    let bench = Bench::new();
+    let session = Session::start(&bench.path("home"));
+    let server = DavServer::apache(SignIn::Basic);
+    let login = format!("{USER}:{PASSWORD}");
+    let place = Place::with_credentials(&bench, &server.url("/d/"), "claim", &login, Box::new(()));
+    let environment = [("DBUS_SESSION_BUS_ADDRESS", session.bus.as_str())];
+    let a = Person::new(&bench, "a", &environment);
+    assert_eq!(a.ok(&place.store("login"))["kept"], "keyring");
+    a.ok(&["drive", "create", "d", "--store", &place.url, "--size", "64M", "--no-encryption"]);
+    a.open();
+    let note = a.machine.mountpoint().join("note");
+    std::fs::write(&note, "before").unwrap();
+    // An open drive has what it needs.
+    session.lock();
+    a.ok(&["drive", "sync", "d"]);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    a.ok(&["daemon", "stop"]);
+
+    a.open();
+    assert_eq!(std::fs::read(&note).unwrap(), b"before");
+    std::fs::write(&note, "meanwhile").unwrap();
+    File::open(&note).unwrap().sync_all().unwrap();
+    let status = a.machine.status_when("it says what is missing", |status| {
+        status["state"] != "Ready" && status["reason"].to_string().contains("keyring")
+    });
+    assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{status}");
+    assert!(status["advice"]["action"].as_str().is_some_and(|action| !action.is_empty()), "{status}");
+    session.unlock();
+    a.machine.status_when("uploaded by itself", |status| {
+        status["state"] == "Ready" && status["unpushed_bytes"] == 0
+    });
+    a.ok(&["drive", "close", "d", "--wait"]);
+
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&place.drive(&["add"]));
+    b.open();
+    assert_eq!(std::fs::read(b.machine.mountpoint().join("note")).unwrap(), b"meanwhile");
+    b.ok(&["drive", "close", "d", "--wait"]);
 }

@@ -84,6 +84,55 @@ fn a_collection_takes_a_password_by_digest() {
 }
 
 #[test]
+fn a_collection_of_a_server_that_knows_less_takes_a_password() {
+    let bench = Bench::new();
+    let server = DavServer::nginx(SignIn::Basic);
+    let url = server.url("/photos/");
+    let wrong = Place::with_credentials(&bench, &url, "claim", "writer:mistaken", Box::new(()));
+    let stranger = Person::new(&bench, "stranger", &[]);
+    is_refused(&stranger, &wrong, 6, "credentials", "does not take this user with this password");
+    moves(&bench, &collection(&bench, &url), &[], &[PASSWORD]);
+}
+
+/// An address as Nextcloud has them, for a user whose name is a mail address.
+#[test]
+fn a_collection_is_where_a_cloud_has_those_of_its_users() {
+    let bench = Bench::new();
+    let server = DavServer::apache(SignIn::Basic);
+    let files =
+        ["remote.php", "remote.php/dav", "remote.php/dav/files", "remote.php/dav/files/ann@example.org"];
+    files.iter().for_each(|directory| server.make_directory(directory));
+    let home = server.url("/remote.php/dav/files/ann%40example.org");
+    // Its parent has to be there (409), and is made by no mistake in an address.
+    let missing = collection(&bench, &format!("{home}/Fotos/2026"));
+    let stranger = Person::new(&bench, "stranger", &[]);
+    let failure = stranger.refused(&missing.create("64M"), 3, "not_found");
+    assert!(failure["message"].as_str().unwrap().contains("no collection that could hold"), "{failure}");
+    assert!(!server.root().join(files[3]).join("Fotos").exists());
+    // One login is for all below it, with a slash or without.
+    let login = collection(&bench, &home);
+    let environment: &[(&str, &str)] = &[];
+    let [mut a, mut b] = ["a", "b"].map(|name| Person::new(&bench, name, environment));
+    for person in [&a, &b] {
+        person.ok(&login.store("login"));
+    }
+    let at = format!("{home}/Alben%20%26%20mehr");
+    a.ok(&["drive", "create", "d", "--store", &at, "--size", "64M", "--no-encryption"]);
+    a.open();
+    let content = noise(2, 3 << 20);
+    std::fs::write(a.machine.mountpoint().join("photo"), &content).unwrap();
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert!(server.root().join(files[3]).join("Alben & mehr/family.json").exists());
+    b.ok(&["drive", "add", "d", "--store", &format!("{at}/")]);
+    b.open();
+    assert!(std::fs::read(b.machine.mountpoint().join("photo")).unwrap() == content);
+    b.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(b.ok(&["drive", "check", "d"])["ok"], true);
+    a.assert_discreet(&[PASSWORD]);
+    b.assert_discreet(&[PASSWORD]);
+}
+
+#[test]
 fn a_collection_takes_a_token() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::Bearer);

@@ -42,7 +42,7 @@ fn a_drive_moves_by_way_of_a_collection_and_no_secret_is_told() {
 }
 
 fn servers() -> [DavServer; 2] {
-    [DavServer::apache(SignIn::None), DavServer::nginx()]
+    [DavServer::apache(SignIn::None), DavServer::nginx(SignIn::None)]
 }
 
 pub fn create(person: &Person, url: &str) -> serde_json::Value {

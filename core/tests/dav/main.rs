@@ -55,7 +55,7 @@ fn user(password: &str) -> Credentials {
 }
 
 fn both() -> [DavServer; 2] {
-    [DavServer::apache(SignIn::None), DavServer::nginx()]
+    [DavServer::apache(SignIn::None), DavServer::nginx(SignIn::None)]
 }
 
 /// A fake that has a family, and answers the rest by `answer`.

@@ -47,7 +47,7 @@ async fn a_certificate_is_trusted_only_if_its_authority_is() {
     let plain = format!("http://{}/s/", server.address());
     let reason = unreachable(store(&plain).get("family.json", None).await);
     assert!(reason.contains("https"), "{reason}");
-    let without_tls = DavServer::nginx();
+    let without_tls = DavServer::nginx(SignIn::None);
     let secure = format!("https://{}/s/?ca={ca}", without_tls.address());
     let reason = unreachable(store(&secure).get("family.json", None).await);
     assert!(reason.contains("does not speak TLS"), "{reason}");

@@ -16,7 +16,7 @@ use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
-use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use holdall_servers::dav::{DavServer, SignIn};
 use holdall_servers::faults::FaultProxy;
 use holdall_servers::s3::{self, S3Server};
@@ -114,7 +114,7 @@ pub fn apache() -> Place {
 
 /// WebDAV by nginx.
 pub fn nginx() -> Place {
-    dav_at(DavServer::nginx())
+    dav_at(DavServer::nginx(SignIn::None))
 }
 
 fn dav_at(server: DavServer) -> Place {
@@ -233,12 +233,12 @@ impl Drive<'_> {
 
     /// Opens it to write.
     pub async fn open(&self, number: u128) -> Result<Arc<Volume>, OpenError> {
-        self.open_by(self.place.server, number, Access::Write { over_others: false, mounted: false }).await
+        self.open_by(self.place.server, number, Access::Write { over: Over::Nobody, mounted: false }).await
     }
 
     /// Takes it from whoever has it.
     pub async fn take(&self, number: u128) -> Arc<Volume> {
-        self.open_by(self.place.server, number, Access::Write { over_others: true, mounted: false })
+        self.open_by(self.place.server, number, Access::Write { over: Over::Anybody, mounted: false })
             .await
             .unwrap()
     }

@@ -58,10 +58,18 @@ impl DavServer {
         Self::start_apache(sign_in, Some((authority, certificate)))
     }
 
-    /// nginx, with what it has of WebDAV in libnginx-mod-http-dav-ext.
-    pub fn nginx() -> Self {
+    /// nginx, with what it has of WebDAV in libnginx-mod-http-dav-ext; whom it knows may do all.
+    pub fn nginx(sign_in: SignIn) -> Self {
         let (dir, address) = (directories(), free_address());
         let at = dir.path().display();
+        let sign_in = match sign_in {
+            SignIn::None => String::new(),
+            SignIn::Basic => {
+                write_users(dir.path(), &basic_users());
+                format!("auth_basic holdall; auth_basic_user_file {at}/users;")
+            }
+            SignIn::Digest | SignIn::Bearer => panic!("nginx knows neither by itself"),
+        };
         let mut temporaries = String::new();
         for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
             let _ = writeln!(temporaries, "{kind}_temp_path {at}/tmp/{kind};");
@@ -85,6 +93,7 @@ http {{
       dav_methods PUT DELETE MKCOL COPY MOVE;
       dav_ext_methods PROPFIND OPTIONS;
       dav_access user:rw group:rw all:rw;
+      {sign_in}
     }}
   }}
 }}
@@ -166,6 +175,16 @@ fn apache_process(dir: &Path, address: SocketAddr, config: &str) -> Process {
     Process::start(Command::new("/usr/sbin/apache2").arg("-DFOREGROUND").arg("-f").arg(file), address)
 }
 
+/// Everybody with the password, as both servers read it.
+fn basic_users() -> String {
+    [USER, READER, KEEPER].map(|user| format!("{user}:{{SHA}}9GhyoftjpdqzBywCDABhFP4MvCM=\n")).concat()
+}
+
+fn write_users(dir: &Path, users: &str) {
+    std::fs::write(dir.join("users"), users).unwrap();
+    [PASSWORD, TOKEN].iter().for_each(|secret| secrets::note(secret));
+}
+
 /// Who may do what. Those who may not are told what those are told who are not known (401), as Apache does it by itself.
 const MAY_BE_LITTLE: &str = "AuthType Basic
 <RequireAll>
@@ -188,11 +207,7 @@ fn apache_config(
     }
     let (sign_in, users) = match sign_in {
         SignIn::None => ("Require all granted".to_owned(), String::new()),
-        SignIn::Basic => {
-            let users =
-                [USER, READER, KEEPER].map(|user| format!("{user}:{{SHA}}9GhyoftjpdqzBywCDABhFP4MvCM=\n"));
-            (MAY_BE_LITTLE.to_owned(), users.concat())
-        }
+        SignIn::Basic => (MAY_BE_LITTLE.to_owned(), basic_users()),
         SignIn::Digest => (
             "AuthType Digest\nAuthDigestDomain /\nRequire valid-user".to_owned(),
             "writer:holdall:c5156d9ae1f9a8bd89aa9d3dc8d59834\n".to_owned(),
@@ -209,8 +224,7 @@ fn apache_config(
             String::new(),
         ),
     };
-    std::fs::write(dir.join("users"), users).unwrap();
-    [PASSWORD, TOKEN].iter().for_each(|secret| secrets::note(secret));
+    write_users(dir, &users);
     let tls = certificate.map_or(String::new(), |Certificate { chain, key }| {
         let [chain, key] = [chain, key].map(|path| path.display());
         format!("SSLEngine on\nSSLCertificateFile {chain}\nSSLCertificateKeyFile {key}\n")
