@@ -40,7 +40,7 @@ mod take;
 mod trace;
 mod write;
 
-pub use access::{Access, Environment, OpenError};
+pub use access::{Access, Environment, OpenError, Over};
 pub use close::VolumeDevice;
 pub use local::{Base, Fork, Local};
 pub use open::{fork, open, open_pinned};

@@ -14,7 +14,7 @@ use holdall_core::push::Device;
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
-use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -70,7 +70,7 @@ impl Bench {
         };
         let mut limits = VolumeLimits::new(0, 1 << 30);
         limits.journal.file_bytes = 4 * MIB;
-        volume::open(env, drive, device(name), Access::Write { over_others: false, mounted: false }, limits)
+        volume::open(env, drive, device(name), Access::Write { over: Over::Nobody, mounted: false }, limits)
             .await
     }
 

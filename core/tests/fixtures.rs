@@ -21,7 +21,7 @@ use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -95,7 +95,7 @@ impl Place {
     }
 
     async fn open(&self, name: &str, unlocked: &Unlocked, drive: Uuid) -> Result<Arc<Volume>, OpenError> {
-        let access = Access::Write { over_others: false, mounted: false };
+        let access = Access::Write { over: Over::Nobody, mounted: false };
         volume::open(self.environment(name, unlocked), drive, device(name), access, LIMITS).await
     }
 }

@@ -16,14 +16,14 @@ use holdall_core::push::{LabelError, PushError};
 use holdall_core::sim::disk::SimDisk;
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::{Etag, Store, StoreError, When};
-use holdall_core::volume::{self, Access, Fork, Local, OpenError, Volume};
+use holdall_core::volume::{self, Access, Fork, Local, OpenError, Over, Volume};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use uuid::Uuid;
 
-const OVER_OTHERS: Access = Access::Write { over_others: true, mounted: false };
-const MOUNTED: Access = Access::Write { over_others: false, mounted: true };
+const OVER_OTHERS: Access = Access::Write { over: Over::Anybody, mounted: false };
+const MOUNTED: Access = Access::Write { over: Over::Nobody, mounted: true };
 
 fn state(bench: &Bench, index: usize) -> SimDisk {
     bench.devices[index].state.directory("state")

@@ -7,10 +7,10 @@ mod bench;
 
 use bench::{Bench, close, device, get, put, run};
 use holdall_core::disk::Disk;
-use holdall_core::volume::{self, Access, OpenError, Volume};
+use holdall_core::volume::{self, Access, OpenError, Over, Volume};
 use std::sync::Arc;
 
-const MOUNTED: Access = Access::Write { over_others: false, mounted: true };
+const MOUNTED: Access = Access::Write { over: Over::Nobody, mounted: true };
 
 async fn open(bench: &Bench, access: Access) -> Result<Arc<Volume>, OpenError> {
     bench.open_on(Arc::new(bench.store.clone()), 0, access).await
@@ -69,7 +69,7 @@ fn one_whose_drive_another_device_has_now_goes_on_as_a_fork_and_does_not_wait() 
         };
         assert_eq!(by, device(1).name);
         // Where nothing is mounted, nobody has to be served.
-        let waits = Access::Write { over_others: false, mounted: false };
+        let waits = Access::Write { over: Over::Nobody, mounted: false };
         assert!(matches!(open(&bench, waits).await, Err(OpenError::Held { .. })));
         let state: Arc<dyn Disk> = Arc::new(bench.devices[0].state.directory("state"));
         volume::fork(&*state, bench.drive, &by).await.unwrap();

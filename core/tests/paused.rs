@@ -15,7 +15,7 @@ use holdall_core::push::PushError;
 use holdall_core::sim::store::SimStore;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{Access, Volume, VolumeDevice};
+use holdall_core::volume::{Access, Over, Volume, VolumeDevice};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ impl Pushing {
             begun: AtomicU32::new(0),
             is_away: AtomicBool::new(false),
         }));
-        let write = Access::Write { over_others: false, mounted: false };
+        let write = Access::Write { over: Over::Nobody, mounted: false };
         let volume = bench.open_on(store.clone(), 0, write).await.unwrap();
         for block in 0..BLOCKS {
             let device = VolumeDevice(volume.clone());

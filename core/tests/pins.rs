@@ -13,7 +13,7 @@ use holdall_core::map::PageCache;
 use holdall_core::sim::store::StoreFaults;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, Pinned, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, Over, Pinned, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -69,7 +69,7 @@ impl World {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over_others: false, mounted: false };
+        let access = Access::Write { over: Over::Nobody, mounted: false };
         let device = device(usize::from(name == "here"));
         let limits = self.bench.limits;
         volume::open_pinned(environment, self.bench.drive, device, access, limits, pinned).await.unwrap()

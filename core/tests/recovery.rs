@@ -18,7 +18,7 @@ use holdall_core::push::PushError;
 use holdall_core::sim::store::SimStore;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::Lsn;
-use holdall_core::volume::{self, Access, Fork, OpenError, Volume};
+use holdall_core::volume::{self, Access, Fork, OpenError, Over, Volume};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -369,7 +369,7 @@ fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same(
     for is_release in [false, true] {
         let bench = Bench::new();
         let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
-        let ours = Access::Write { over_others: false, mounted: false };
+        let ours = Access::Write { over: Over::Nobody, mounted: false };
         run(async {
             let volume = bench.open_on(late.clone(), 0, ours).await.unwrap();
             put(&volume, 1, 1).await;
@@ -398,15 +398,15 @@ fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same(
 #[test]
 fn who_meets_anothers_head_is_told_whose_it_is_and_fences_nobody_unasked() {
     // Who agreed to fence agreed to fence whoever had the drive then.
-    for over_others in [false, true] {
+    for over in [Over::Nobody, Over::Anybody] {
         let bench = Bench::new();
         let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
         run(async {
             late.delay();
             // The other one's swap arrives between the look at HEAD and the swap.
-            let other = bench.open_on(late.clone(), 1, Access::Write { over_others: false, mounted: false });
+            let other = bench.open_on(late.clone(), 1, Access::Write { over: Over::Nobody, mounted: false });
             assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
-            let ours = Access::Write { over_others, mounted: false };
+            let ours = Access::Write { over, mounted: false };
             let error = bench.open_on(late.clone(), 0, ours).await.err().unwrap();
             assert!(
                 matches!(&error, OpenError::Held { device_name, .. } if device_name == "device 1"),

@@ -23,7 +23,7 @@ use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::connect::with_heads;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::Epoch;
-use holdall_core::volume::{self, Access, OpenError, Volume};
+use holdall_core::volume::{self, Access, OpenError, Over, Volume};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +53,8 @@ async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let store = Arc::new(Replicated::new(primary.clone(), bench.drive));
     let changed = store.add(other.clone());
     let volume = loop {
-        match bench.open_on(store.clone(), index, Access::Write { over_others: true, mounted: false }).await {
+        match bench.open_on(store.clone(), index, Access::Write { over: Over::Anybody, mounted: false }).await
+        {
             Ok(volume) => break volume,
             Err(OpenError::Store(_) | OpenError::Read(ReadError::Store(_))) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -201,7 +202,7 @@ fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
         assert!(matches!(promote(&bench, &replica).await, Err(ReplicaError::Already)));
 
         // And the computer that had it goes on there.
-        let access = Access::Write { over_others: true, mounted: false };
+        let access = Access::Write { over: Over::Anybody, mounted: false };
         let volume = bench.open_on(Arc::new(replica.clone()), 0, access).await.unwrap();
         put(&volume, 4, 9).await;
         volume.pusher().unwrap().sync().await.unwrap();
@@ -945,7 +946,7 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
 
 #[test]
 fn what_a_device_had_left_when_its_store_died_becomes_a_fork_in_the_replica_that_others_promoted() {
-    const LOOK: Access = Access::Write { over_others: false, mounted: false };
+    const LOOK: Access = Access::Write { over: Over::Nobody, mounted: false };
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut first = open(&bench, 0, &replica).await;

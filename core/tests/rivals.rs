@@ -26,7 +26,7 @@ use holdall_core::store::Store;
 use holdall_core::store::claims::Claims;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BLOCK_BYTES, BlockRange};
-use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use model::Model;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -139,7 +139,7 @@ impl World {
     async fn open(&self, index: usize) -> Arc<Volume> {
         for _ in 0..500 {
             let env = self.environment(&self.disks[index], &self.store);
-            let access = Access::Write { over_others: true, mounted: false };
+            let access = Access::Write { over: Over::Anybody, mounted: false };
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {
                     let contents = self.contents(&volume).await;

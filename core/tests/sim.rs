@@ -32,7 +32,7 @@ use holdall_core::store::Store;
 use holdall_core::store::claims::Claims;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, OpenError, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use model::Model;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -175,7 +175,7 @@ impl World {
     async fn open(&mut self, index: usize) -> Option<Arc<Volume>> {
         for _ in 0..200 {
             let env = self.environment(&self.disks[index], &self.store);
-            let access = Access::Write { over_others: true, mounted: false };
+            let access = Access::Write { over: Over::Anybody, mounted: false };
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {
                     self.forks[index] = fork_of(&volume);

@@ -17,7 +17,7 @@ use holdall_core::format::family::Mode;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::store::meter::Meter;
-use holdall_core::volume::{OpenError, Volume};
+use holdall_core::volume::{OpenError, Over, Volume};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
 pub use pins::{Deadline, Keep, What, words};
@@ -257,7 +257,7 @@ impl Drive {
             drop(lock);
             return work(&volume).await;
         }
-        let opened = self.open_engine(false).await?;
+        let opened = self.open_engine(Over::Nobody).await?;
         let result = work(&opened.volume).await;
         *lock = Some(opened);
         self.finish(&mut lock).await;

@@ -2,6 +2,7 @@
 //! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
 
 use crate::api::{Code, Failure, Holder, Way};
+use crate::daemon::status::time;
 use crate::words::{address, why};
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
@@ -214,22 +215,17 @@ pub fn family(error: &FamilyError) -> Failure {
     }
 }
 
-/// Another device has the drive by now than the one that it was to be taken from.
-pub fn held_by_another(holder: Holder, name: &str) -> Failure {
-    let failure = held(&holder.name, holder.epoch, &quoted(name));
-    Failure { holder: Some(Box::new(holder)), ..failure }
-}
-
-fn held(device_name: &str, epoch: u64, name: &str) -> Failure {
-    failure(
+fn held(holder: Holder, name: &str) -> Failure {
+    let failure = failure(
         Code::Held,
-        format!("{device_name} has the drive open (epoch {epoch})."),
+        format!("{} has the drive open (epoch {}).", holder.name, holder.epoch),
         NOTHING_CHANGED,
         format!(
             "Close it there, or look at it with holdall drive open {name} --read-only. If that computer is gone: \
              holdall drive open {name} --take-over."
         ),
-    )
+    );
+    Failure { holder: Some(Box::new(holder)), ..failure }
 }
 
 /// Errors of opening a drive.
@@ -237,7 +233,10 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
     // A fork's has blanks and brackets.
     let name = quoted(name);
     match error {
-        OpenError::Held { device_name, epoch, .. } => held(device_name, epoch.0, &name),
+        OpenError::Held { device_name, epoch, written_ms } => {
+            let last_commit_at = Some(time(*written_ms));
+            held(Holder { name: device_name.clone(), epoch: epoch.0, last_commit_at }, &name)
+        }
         OpenError::Removed { unsent: 0 } => removed(&name),
         OpenError::Removed { unsent } => failure(
             Code::Unsent,

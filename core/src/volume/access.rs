@@ -33,10 +33,10 @@ pub struct Environment {
 /// What for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To write: the drive is taken. A drive that another device holds is taken only `over_others`.
+    /// To write: the drive is taken.
     Write {
-        /// Fence whoever holds it.
-        over_others: bool,
+        /// Who may be fenced by that, of those who hold it.
+        over: Over,
         /// A file system on it has stayed mounted since it was open last. What others have committed since can not be
         /// shown to it: it goes on as a fork, also where nothing is unsent.
         mounted: bool,
@@ -52,6 +52,28 @@ pub enum Access {
         /// The version, and BLAKE3 of its object.
         root: (ObjectId, [u8; 32]),
     },
+}
+
+/// From whom a drive may be taken that another device holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// From nobody.
+    Nobody,
+    /// From whoever holds it in this epoch: a person has seen who that is.
+    Epoch(Epoch),
+    /// From anybody.
+    Anybody,
+}
+
+impl Over {
+    /// Whether it may be taken from who holds it in `epoch`.
+    pub(super) fn permits(self, epoch: Epoch) -> bool {
+        match self {
+            Over::Nobody => false,
+            Over::Epoch(seen) => seen == epoch,
+            Over::Anybody => true,
+        }
+    }
 }
 
 /// Why a drive was not opened. Nothing was changed, here or in the store, unless it says so.

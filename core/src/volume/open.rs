@@ -16,7 +16,7 @@
 //! Where the store is away, steps 1 to 4 take for HEAD what this device saw last, if that names this device; the swap is
 //! made once the store is back (`push/take.rs`).
 
-use super::access::{Access, Environment, OpenError};
+use super::access::{Access, Environment, OpenError, Over};
 use super::assemble::{Assembly, assemble, capacity};
 use super::reconcile::{self, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
@@ -63,24 +63,24 @@ pub async fn open_pinned(
     let objects = Arc::new(Objects::new(env.store.clone(), env.sealer.clone(), env.pages.clone()));
     match access {
         Access::Look { root } => look(env, objects, root, limits).await,
-        Access::Write { over_others, mounted } => {
-            let mut over_others = over_others;
+        Access::Write { over, mounted } => {
+            let mut over = over;
             let mut looks = 0;
             loop {
                 looks += 1;
-                let how = (How::Now { over_others }, mounted);
+                let how = (How::Now { over }, mounted);
                 match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                     Taken::Open(volume) => return Ok(volume),
                     Taken::Outrun { drive: held, epoch } => {
                         seize(&*env.store, objects.sealer(), held, epoch, &device).await?;
                         // It is this device that has it now, or one that nobody has agreed to fence.
-                        over_others = false;
+                        over = Over::Nobody;
                     }
                     Taken::Changed(error) if looks == LOOKS => return Err(error),
                     Taken::Changed(error) => {
                         tracing::info!(%error, "HEAD has changed since it was read: it is read again");
                         // Whoever has it now is not the one that a person may have agreed to fence.
-                        over_others = false;
+                        over = Over::Nobody;
                     }
                 }
             }
@@ -129,7 +129,7 @@ const LOOKS: u32 = 4;
 #[derive(Clone, Copy)]
 enum How {
     /// It is read, and swapped at once.
-    Now { over_others: bool },
+    Now { over: Over },
     /// It is what this device saw last, until the store is back.
     Away,
 }
@@ -192,7 +192,7 @@ async fn take(
             (head, Some(etag), None)
         }
     };
-    let over_others = matches!(how, How::Now { over_others: true });
+    let over_others = matches!(how, How::Now { over } if over.permits(before.epoch));
     check_here(&before, env, objects, local.as_ref(), mounted, limits).await?;
     if mounted && !over_others {
         check_not_taken(&before, device, env, objects, local.as_ref(), limits).await?;

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use holdall_core::drive;
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
-use holdall_core::volume::{Access, OpenError};
+use holdall_core::volume::{Access, OpenError, Over};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use parking_lot::Mutex;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-const WRITE: Access = Access::Write { over_others: false, mounted: false };
+const WRITE: Access = Access::Write { over: Over::Nobody, mounted: false };
 /// A commit and an opening have fewer, on every store.
 const REQUESTS_MAX: u64 = 60;
 /// Machines of one kind of fault have numbers of their own.

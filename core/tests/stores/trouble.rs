@@ -6,13 +6,13 @@ use holdall_core::format::family::{self, Family};
 use holdall_core::replica::{Progress, Replica, Replicated, Standing, Wanted};
 use holdall_core::seal::Cipher;
 use holdall_core::store::When;
-use holdall_core::volume::Access;
+use holdall_core::volume::{Access, Over};
 use holdall_servers::faults::{self, Asked, Fault};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-const WRITE: Access = Access::Write { over_others: false, mounted: false };
+const WRITE: Access = Access::Write { over: Over::Nobody, mounted: false };
 
 /// A commit has fewer requests than this, on every store.
 const REQUESTS_MAX: u64 = 30;
@@ -56,7 +56,7 @@ pub async fn deaths(place: Place) {
         loop {
             machine += 1;
             proxy.plan(faults::none());
-            let access = Access::Write { over_others: true, mounted: false };
+            let access = Access::Write { over: Over::Anybody, mounted: false };
             let volume = drive.open_by(Some(proxy.address()), machine.into(), access).await.unwrap();
             assert_eq!(read(&volume, 1).await, [committed], "machine {machine}");
             write(&volume, 0, machine).await;

@@ -22,9 +22,8 @@ pub async fn open(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
     let value = loop {
         match session.client.post(&route(&open.name, "open"), &request).await {
             Err(CliError::Failed(failure)) if failure.code == Code::Held && open.take_over && !open.yes => {
-                let shown = failure.holder.as_ref().map(|holder| holder.epoch);
-                confirm(&open.name, failure).await?;
-                (request.take_over, request.take_over_from) = (true, shown);
+                request.take_over_from = Some(confirm(&open.name, failure).await?);
+                request.take_over = true;
             }
             result => break result?,
         }
@@ -38,18 +37,16 @@ pub fn tell(name: &str, value: &Value, session: &Session<'_>) -> Result<(), CliE
 }
 
 /// Shows who has the drive and asks whether to take it. Where there is nobody to ask it stays theirs.
-async fn confirm(name: &str, failure: Failure) -> Result<(), CliError> {
+async fn confirm(name: &str, failure: Failure) -> Result<u64, CliError> {
+    let Some(holder) = &failure.holder else { return Err(CliError::Failed(failure)) };
     if !terminal::is_there() {
         let action =
             "There is no terminal to ask at: give --yes with --take-over if you are sure.".to_owned();
         return Err(CliError::Failed(Failure { action, ..failure }));
     }
-    match &failure.holder {
-        Some(holder) => terminal::say(&show::holder(name, holder, Timestamp::now())),
-        None => terminal::say(&failure.message),
-    }
+    terminal::say(&show::holder(name, holder, Timestamp::now()));
     match terminal::confirm(&format!("Take {name} over?")).await? {
-        true => Ok(()),
+        true => Ok(holder.epoch),
         false => Err(declined()),
     }
 }

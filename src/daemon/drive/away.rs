@@ -5,6 +5,7 @@ use super::Drive;
 use super::engine::Taking;
 use super::opened::OpenDrive;
 use crate::api::{Code, Failure};
+use holdall_core::volume::Over;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ impl Drive {
     pub(super) async fn open_engine_patiently(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
         let mut tries = 1;
         loop {
-            let opened = self.open_engine(false).await;
+            let opened = self.open_engine(Over::Nobody).await;
             match opened.as_ref().err().and_then(again_after) {
                 Some(pause) if tries < TRIES => tokio::time::sleep(pause).await,
                 _ => return opened,

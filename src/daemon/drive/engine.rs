@@ -15,7 +15,7 @@ use holdall_core::push::ReferenceKind;
 use holdall_core::replica::Replicated;
 use holdall_core::store::StoreError;
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{self, Access, Environment, OpenError, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, Over, VolumeLimits};
 use rustix::fs::FlockOperation;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -36,8 +36,8 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 /// How an engine is opened for writing.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Taking {
-    /// With its store; `over_others` also where another device has the drive.
-    Now { over_others: bool },
+    /// With its store, also from those others who have it.
+    Now { over: Over },
     /// With its store, which nobody waits for and which may be tried for days: it is asked for no more than whose the drive is, as long
     /// as that is another device's.
     Again,
@@ -53,19 +53,19 @@ impl Drive {
         Ok(self.stores.limits().cache_bytes().map_or(usual, |said| said.min(free)))
     }
 
-    /// Opens the engine for writing, attached to nothing; `over_others` also where another device has the drive. What
+    /// Opens the engine for writing, attached to nothing, also from those others who have the drive. What
     /// turns out to be a fork is set apart, and goes on being uploaded there: what is opened is the drive.
-    pub(super) async fn open_engine(self: &Arc<Self>, over_others: bool) -> Result<OpenDrive, Failure> {
+    pub(super) async fn open_engine(self: &Arc<Self>, over: Over) -> Result<OpenDrive, Failure> {
         self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        let opened = self.open_in_place(Taking::Now { over_others }, false).await?;
+        let opened = self.open_in_place(Taking::Now { over }, false).await?;
         if self.fork_in(&opened.volume).is_none() {
             return Ok(opened);
         }
         self.put_down(opened).await;
         self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        self.open_in_place(Taking::Now { over_others }, false).await
+        self.open_in_place(Taking::Now { over }, false).await
     }
 
     /// The same, but a fork is opened in the drive's place: for one that programs may still use, which is `mounted`.
@@ -107,8 +107,8 @@ impl Drive {
                 pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
             };
             let access = match taking {
-                Taking::Now { over_others } => Access::Write { over_others, mounted },
-                Taking::Again => Access::Write { over_others: false, mounted },
+                Taking::Now { over } => Access::Write { over, mounted },
+                Taking::Again => Access::Write { over: Over::Nobody, mounted },
                 Taking::Away => Access::Away { mounted },
             };
             // Before anything of the cache can go.
@@ -297,14 +297,15 @@ impl Drive {
     }
 
     async fn held_elsewhere(&self, error: &OpenError) -> Failure {
-        let failure = failure::open(error, &self.name);
-        // What cannot be asked now is not shown.
+        let mut failure = failure::open(error, &self.name);
+        // What cannot be asked now is as it was a moment ago.
         let holder = self.holder().await.ok().flatten();
         if holder.is_some() {
             let blank = self.blank();
             self.shown.lock().last.get_or_insert(blank).holder.clone_from(&holder);
+            failure.holder = holder.map(Box::new);
         }
-        Failure { holder: holder.map(Box::new), ..failure }
+        failure
     }
 
     pub(super) async fn put_down(self: &Arc<Self>, opened: OpenDrive) {
@@ -334,7 +335,7 @@ impl Drive {
         if known.is_none() && journal.map_err(|error| failure::local(&error))?.is_none() {
             return Ok(());
         }
-        let opened = match self.open_engine(false).await {
+        let opened = match self.open_engine(Over::Nobody).await {
             // It is in its store no more, and everything that is here has been.
             Err(failure) if failure.code == Code::Gone => return Ok(()),
             opened => opened?,

@@ -13,6 +13,8 @@ use crate::daemon::registry::{LastMount, OpenAs};
 use crate::daemon::status::Phase;
 use crate::privileged::mountinfo;
 use holdall_core::device::BlockDevice;
+use holdall_core::units::Epoch;
+use holdall_core::volume::Over;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,14 +117,9 @@ impl Drive {
             true => self.holder().await?,
             false => None,
         };
-        if let (Some(holder), Some(shown)) = (&took_over, request.take_over_from)
-            && holder.epoch != shown
-        {
-            return Err(failure::held_by_another(holder.clone(), &self.name));
-        }
         let (mut opened, how) = match request.read_only || request.snapshot.is_some() {
             true => (self.look(request.snapshot.as_deref()).await?, How::Look { because: None }),
-            false => self.open_to_write(request.take_over).await?,
+            false => self.open_to_write(over(request)).await?,
         };
         let look = matches!(how, How::Look { .. });
         let (because, away) = match how {
@@ -193,10 +190,10 @@ impl Drive {
     }
 
     /// The engine for writing, or the best that there is instead.
-    async fn open_to_write(self: &Arc<Self>, take_over: bool) -> Result<(OpenDrive, How), Failure> {
-        let opened = match take_over {
-            true => self.open_engine(true).await,
-            false => self.open_engine_patiently().await,
+    async fn open_to_write(self: &Arc<Self>, over: Over) -> Result<(OpenDrive, How), Failure> {
+        let opened = match over {
+            Over::Nobody => self.open_engine_patiently().await,
+            Over::Epoch(_) | Over::Anybody => self.open_engine(over).await,
         };
         let failure = match opened {
             Ok(opened) => return Ok((opened, How::Asked)),
@@ -210,7 +207,7 @@ impl Drive {
             return Ok(look);
         }
         // Who takes a drive over needs the store.
-        if take_over {
+        if over != Over::Nobody {
             return Err(failure);
         }
         match self.open_without_store(failure.clone()).await {
@@ -286,6 +283,15 @@ impl Drive {
 
     pub(super) fn identity(&self) -> Identity {
         Identity { uuid: self.uuid(), name: self.name.clone() }
+    }
+}
+
+/// From whom the drive may be taken, as a person has said.
+fn over(request: &api::Open) -> Over {
+    match (request.take_over, request.take_over_from) {
+        (false, _) => Over::Nobody,
+        (true, Some(shown)) => Over::Epoch(Epoch(shown)),
+        (true, None) => Over::Anybody,
     }
 }
 

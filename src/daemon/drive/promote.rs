@@ -27,7 +27,7 @@ use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{StoreError, When};
 use holdall_core::units::Epoch;
-use holdall_core::volume;
+use holdall_core::volume::{self, Over};
 use std::io;
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Drive {
             return self.replica_status(&address);
         }
         self.check_closed(&open)?;
-        *open = Some(self.open_engine(false).await?);
+        *open = Some(self.open_engine(Over::Nobody).await?);
         let waited = self.until_settled(self.replica_begun(&address), &work).await;
         let status = self.replica_status(&address);
         self.finish(&mut open).await;

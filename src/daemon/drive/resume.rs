@@ -11,6 +11,7 @@ use crate::daemon::failure;
 use crate::daemon::registry::{LastMount, OpenAs};
 use crate::daemon::status::Phase;
 use holdall_core::retry::Backoff;
+use holdall_core::volume::Over;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ impl Drive {
             None if self.fork_in(&opened.volume).is_some() => {
                 self.put_down(opened).await;
                 self.part_unmounted()?;
-                opened = self.open_engine(false).await?;
+                opened = self.open_engine(Over::Nobody).await?;
                 self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?
             }
             None => {

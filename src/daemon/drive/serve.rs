@@ -7,6 +7,7 @@ use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
 use holdall_core::device::BlockDevice;
+use holdall_core::volume::Over;
 use holdall_nbd::server::Server;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -41,7 +42,7 @@ impl Drive {
             self.put_down(draining).await;
         }
         self.count_anew();
-        let opened = self.open_engine(false).await?;
+        let opened = self.open_engine(Over::Nobody).await?;
         let server = Server::new(tokio::runtime::Handle::current());
         let served = listener.serve(&server, opened.device());
         let volume = opened.volume.clone();
