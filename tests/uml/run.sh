@@ -31,9 +31,12 @@ done
 command -v linux.uml >/dev/null || { echo "run.sh: apt-get install user-mode-linux" >&2; exit 127; }
 command -v modprobe >/dev/null || { echo "run.sh: apt-get install kmod" >&2; exit 127; }
 
+command -v cc >/dev/null || { echo "run.sh: apt-get install gcc libc6-dev" >&2; exit 127; }
+
 here=$(cd "$(dirname "$0")" && pwd)
 job=$(mktemp -d "${TMPDIR:-/var/tmp}/holdall-uml.XXXXXX")
 trap 'rm -rf "$job"' EXIT
+cc -shared -fPIC -O1 -o "$job/registers.so" "$here/registers.c"
 # The command travels as files, one argument each, because a kernel command line has no quoting.
 index=0
 for argument in "$@"; do
@@ -46,7 +49,7 @@ env | grep -E '^(RUST_|HOLDALL_|PATH=|HOME=|LANG=)' >"$job/environment" || true
 
 # The kernel leads a process group of its own, which all of its processes share; it would make one for itself if it
 # were not given one. Its memory is a file, which must be executable memory of the host: /dev/shm.
-TMPDIR=/dev/shm setsid sh -c '
+TMPDIR=/dev/shm LD_PRELOAD="$job/registers.so" setsid sh -c '
     [ -z "$1" ] || echo $$ >"$1"
     shift
     exec "$@" </dev/null
