@@ -340,11 +340,13 @@ impl Cache {
     }
 
     /// Takes blocks out whose newest version the store has and this cache has no room for, pinned ones too: they are read from the
-    /// store again. Whether none of `runs` is here any more: chunks that are being pulled stay, since what such a pull has looked up
-    /// may be older.
+    /// store again. Whether none of `runs` is here any more, nor comes: chunks that are being pulled stay, since what such a pull has looked
+    /// up may be older.
     pub async fn give_up(&self, runs: &[BlockRange]) -> io::Result<bool> {
         self.take_out(runs.iter().flat_map(|run| run.by_chunk()), |_| false).await?;
-        Ok(!runs.iter().any(|run| self.valid.any(*run)))
+        // In this order: one that has ended meanwhile has made valid what it brought.
+        let are_coming = runs.iter().any(|run| self.is_pulled(*run));
+        Ok(!are_coming && !runs.iter().any(|run| self.valid.any(*run)))
     }
 
     /// Takes parts of chunks out, unless they stay or are being pulled. Returns the bytes that were freed.

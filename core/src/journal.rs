@@ -301,16 +301,19 @@ impl Journal {
         }
     }
 
-    /// The records that are not applied yet, up to `upto`, in order: the first, and as many as take `most_bytes` with it.
+    /// The records that are not applied yet, up to `upto`, in order: the first, and as many as take `most_bytes` with it. A compacted group
+    /// that any of them belongs to is given as a whole: its records have one LSN, by which they are told to be applied.
     pub fn unapplied(&self, upto: Lsn, most_bytes: u64) -> Vec<Record> {
         let appender = self.appender.lock();
-        let due = appender.unapplied.iter().take_while(|record| record.lsn <= upto);
-        let mut bytes = 0;
-        let fits = |(at, record): &(usize, &Record)| {
+        let (mut records, mut bytes): (Vec<Record>, u64) = (Vec::new(), 0);
+        for record in appender.unapplied.iter().take_while(|record| record.lsn <= upto) {
             bytes += append::bytes_of(record);
-            *at == 0 || bytes <= most_bytes
-        };
-        due.enumerate().take_while(fits).map(|(_, record)| record.clone()).collect()
+            if bytes > most_bytes && records.last().is_some_and(|last| last.lsn != record.lsn) {
+                break;
+            }
+            records.push(record.clone());
+        }
+        records
     }
 
     /// Bytes of records that are not applied yet.

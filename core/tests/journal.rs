@@ -281,6 +281,39 @@ async fn replayed(journal: &Journal, from: Lsn, upto: Lsn, blocks: &mut [u64; 8]
     }
 }
 
+/// Records of a former life wait to be applied, a few at a time: where they are told to be, by their LSN, all of that LSN are.
+#[test]
+fn what_waits_to_be_applied_is_told_to_be_where_all_of_its_group_is() {
+    let mut groups = 0;
+    for seed in 0..40 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let disk = SimDisk::new(seed, DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(2) });
+        let uuid = run(async {
+            let journal = Journal::create(Arc::new(disk.clone()), LIMITS, CAPACITY).await.unwrap();
+            rewrite(&disk, &journal, &mut rng, &mut Vec::new()).await;
+            journal.uuid()
+        });
+        disk.kill();
+        run(async {
+            let opened = Journal::open(Arc::new(disk.clone()), LIMITS, CAPACITY, uuid).await;
+            let (journal, recovered) = opened.unwrap();
+            let all = journal.records(recovered.first, recovered.last, u64::MAX).await.unwrap();
+            journal.hold_back(all.clone());
+            let mut given = 0;
+            loop {
+                let records = journal.unapplied(recovered.last, rng.random_range(1..32 << 10));
+                let Some(last) = records.last() else { break };
+                given += records.len();
+                groups += usize::from(records.len() > 1 && records[0].lsn == last.lsn);
+                // As it is told, so it is: none that is behind has this LSN.
+                journal.applied(last.lsn);
+            }
+            assert_eq!(given, all.len(), "seed {seed}: some are told to be applied that never were");
+        });
+    }
+    assert!(groups > 20, "{groups} groups were met");
+}
+
 #[test]
 fn a_compacted_journal_comes_to_the_same_and_never_fills() {
     let (mut groups, mut written) = (0, 0);

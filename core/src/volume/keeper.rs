@@ -232,7 +232,9 @@ pub(super) async fn apply(
         }
         let mut admission = room.let_in(new_bytes(cache, &records)?).await.map(Some);
         if admission.is_err() {
-            records.truncate(1);
+            // The first alone, or the group that it belongs to.
+            let first = records[0].lsn;
+            records.truncate(records.partition_point(|record| record.lsn == first));
             admission = if new_bytes(cache, &records)? == 0 { Ok(None) } else { Err(NoRoom) };
         }
         let (first, last) = (records[0].lsn, records.last().map_or(upto, |record| record.lsn));
