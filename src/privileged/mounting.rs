@@ -38,9 +38,9 @@ pub(super) fn mount(target: &Target, at: BorrowedFd<'_>, read_only: bool) -> Res
     // When metadata could not be read or makes no sense, nothing more is written on the strength of it.
     fsconfig_set_string(context.as_fd(), "errors", "remount-ro")
         .map_err(|errno| refused("fsconfig", errno))?;
-    if read_only {
-        fsconfig_set_flag(context.as_fd(), "ro").map_err(|errno| refused("fsconfig", errno))?;
-    }
+    // What is deleted on the drive is to take no room in its cache or its store.
+    let flag = if read_only { "ro" } else { "discard" };
+    fsconfig_set_flag(context.as_fd(), flag).map_err(|errno| refused("fsconfig", errno))?;
     fsconfig_create(context.as_fd()).map_err(|errno| refused("mount", errno))?;
     let mounted = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(read_only))
         .map_err(|errno| refused("fsmount", errno))?;

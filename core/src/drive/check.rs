@@ -29,27 +29,44 @@ struct Check<'a> {
     objects: &'a Arc<Objects>,
     checked: Checked,
     segments: BTreeMap<ObjectId, BTreeSet<Frame>>,
+    /// Whether something is not there that is named.
+    misses: bool,
     /// Told how many segments of how many are done.
     progress: &'a (dyn Fn(u64, u64) + Send + Sync),
 }
 
+/// Looks at most, where the version that is looked at is replaced and collected meanwhile.
+const LOOKS_MAX: u32 = 4;
+
 /// Checks a drive. An object that is missing or damaged is a finding; a store that cannot be reached is an error.
+///
+/// Nothing holds the version that is looked at: whoever has the drive open may have committed others by now, and have deleted what
+/// only this one named. So what is missing counts only of a version that is still the current one.
 pub async fn check(
     objects: &Arc<Objects>,
     drive: Uuid,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<Checked, DriveError> {
-    let (head, _, root) = current(objects, drive).await?;
-    let mut check = Check { objects, checked: Checked::default(), segments: BTreeMap::new(), progress };
-    check.version(head.root, &root).await?;
-    for kept in &root.snapshots {
-        match objects.root(kept.root, Some(kept.root_hash)).await {
-            Ok(root) => check.version(kept.root, &root).await?,
-            Err(error) => check.found(&format!("snapshot \"{}\"", kept.label), error)?,
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let (head, _, root) = current(objects, drive).await?;
+        let (checked, segments) = Default::default();
+        let mut check = Check { objects, checked, segments, misses: false, progress };
+        check.version(head.root, &root).await?;
+        for kept in &root.snapshots {
+            match objects.root(kept.root, Some(kept.root_hash)).await {
+                Ok(root) => check.version(kept.root, &root).await?,
+                Err(error) => check.found(&format!("snapshot \"{}\"", kept.label), error)?,
+            }
         }
+        check.frames().await?;
+        let is_over = !check.misses || looks == LOOKS_MAX;
+        if is_over || current(objects, drive).await?.0.root == head.root {
+            return Ok(check.checked);
+        }
+        tracing::info!("what was checked is not the current version any more: it is checked anew");
     }
-    check.frames().await?;
-    Ok(check.checked)
 }
 
 impl Check<'_> {
@@ -58,6 +75,7 @@ impl Check<'_> {
         if error.is_transient() {
             return Err(error.into());
         }
+        self.misses |= error.is_missing();
         if self.checked.errors.len() < ERRORS_MAX {
             self.checked.errors.push(format!("{what}: {error}"));
         }

@@ -98,12 +98,24 @@ pub enum ReferenceKind {
 }
 
 impl Task {
-    /// Repacks segments that are mostly dead, and deletes what nothing reaches.
+    /// Deletes what nothing reaches, and what repacking segments that are mostly dead leaves behind.
     pub(super) async fn collect(&mut self) -> Result<Collected, PushError> {
-        self.checkpoint().await?;
-        if self.repack().await? > 0 {
-            self.checkpoint().await?;
+        // First: where the store is full, this makes the room for the rest.
+        let collected = self.delete_unreached().await?;
+        if self.repack().await? == 0 {
+            return Ok(collected);
         }
+        let again = self.delete_unreached().await?;
+        let deleted = collected.deleted + again.deleted;
+        Ok(Collected { deleted, bytes_freed: collected.bytes_freed + again.bytes_freed, ..again })
+    }
+
+    async fn delete_unreached(&mut self) -> Result<Collected, PushError> {
+        self.checkpoint().await?;
+        // The version before is kept as well. It is to name no more than this one does: what was let go of since the last checkpoint its
+        // pages still name.
+        self.committer.commit(|_| ()).await?;
+        self.announce();
         self.let_go_of_deposed().await?;
         let store = self.committer.objects().store().clone();
         fork::forget_begun(store.as_ref()).await.map_err(ReadError::from)?;
