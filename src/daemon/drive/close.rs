@@ -203,7 +203,7 @@ impl Drive {
     }
 
     /// Puts down an unmounted drive, unless it was opened again meanwhile, with another engine.
-    async fn finish_if_still(self: &Arc<Self>, volume: &Arc<Volume>) {
+    pub(super) async fn finish_if_still(self: &Arc<Self>, volume: &Arc<Volume>) {
         let mut open = self.open.lock().await;
         if open.as_ref().is_some_and(|open| open.attachment.is_none() && Arc::ptr_eq(&open.volume, volume)) {
             let was_looked_at = open.as_ref().is_some_and(|open| !open.writable);

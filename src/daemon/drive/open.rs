@@ -12,6 +12,7 @@ use crate::daemon::failure;
 use crate::daemon::registry::{LastMount, OpenAs};
 use crate::daemon::status::Phase;
 use crate::privileged::mountinfo;
+use crate::words::unsentenced;
 use holdall_core::device::BlockDevice;
 use holdall_core::units::Epoch;
 use holdall_core::volume::Over;
@@ -46,6 +47,8 @@ impl Drive {
         let draining = open.take();
         let was_uploading = draining.is_some();
         if let Some(draining) = draining {
+            // Those that are being copied to are gone on with at once.
+            self.stop_replicas();
             self.put_down(draining).await;
         }
         self.count_anew();
@@ -303,13 +306,6 @@ enum How {
     Away { because: String },
     /// To look at; why, if it was to be written.
     Look { because: Option<String> },
-}
-
-/// A sentence as part of another one.
-fn unsentenced(sentence: &str) -> String {
-    let mut rest = sentence.trim_end_matches('.').chars();
-    let first = rest.next().map(|first| first.to_lowercase().collect::<String>()).unwrap_or_default();
-    format!("{first}{}", rest.as_str())
 }
 
 fn home() -> Result<PathBuf, Failure> {

@@ -9,10 +9,11 @@
 
 use super::Drive;
 use super::former::Former;
+use super::replicas::COPIED_WHILE_OPEN;
 use crate::api::{self, Code, Failure, ReplicaStatus, Way};
 use crate::daemon::failure::{self, NOTHING_CHANGED, failure};
 use crate::daemon::registry::{FormerStore, ReplicaConfig};
-use crate::daemon::status::time;
+use crate::daemon::status::{Phase, time};
 use crate::daemon::stores::{self, trial};
 use crate::daemon::work::Work;
 use holdall_core::disk::real::Directory;
@@ -30,6 +31,7 @@ use holdall_core::units::Epoch;
 use holdall_core::volume::{self, Over};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How the name of a directory begins with what this computer alone has had when a replica became the drive's store.
 const ASIDE: &str = "before-promotion-";
@@ -81,10 +83,24 @@ impl Drive {
             return self.replica_status(&address);
         }
         self.check_closed(&open)?;
-        *open = Some(self.open_engine(Over::Nobody).await?);
-        let waited = self.until_settled(self.replica_begun(&address), &work).await;
+        let opened = self.open_engine(Over::Nobody).await?;
+        let volume = opened.volume.clone();
+        *open = Some(opened);
+        self.set_phase(Phase::Draining);
+        let begun = self.replica_begun(&address);
+        // It may take hours: whoever opens the drive meanwhile has the copying go on there.
+        drop(open);
+        let waited = self.until_settled(begun, &work).await;
+        if waited.is_ok() {
+            // Another one may have been added meanwhile.
+            let others = self.settle_replicas(Duration::MAX);
+            let _ = work.unless_interrupted(COPIED_WHILE_OPEN, others).await;
+        }
+        // Where the drive is just being opened, nobody keeps replicas up for a moment.
+        let open = self.open.lock().await;
         let status = self.replica_status(&address);
-        self.finish(&mut open).await;
+        drop(open);
+        self.finish_if_still(&volume).await;
         waited?;
         status
     }

@@ -24,6 +24,9 @@ use tokio::task::JoinHandle;
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// How long a closing drive waits for replicas that are on their way. What is missing then is brought at the next opening.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// What it means that nobody waits for a copy any more.
+pub(super) const COPIED_WHILE_OPEN: &str =
+    "The replica is added. What is missing there is copied while the drive is open.";
 
 /// The replicas of an open drive.
 pub struct Replicas {
@@ -202,8 +205,7 @@ impl Drive {
                 () = told => {}
             }
         };
-        let goes_on = "The replica is added. What is missing there is copied while the drive is open.";
-        work.unless_interrupted(goes_on, waiting).await
+        work.unless_interrupted(COPIED_WHILE_OPEN, waiting).await
     }
 
     /// Switches them off or on.
