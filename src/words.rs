@@ -20,6 +20,13 @@ pub fn sentence(text: &str) -> String {
     format!("{capital}{}{dot}", rest.as_str())
 }
 
+/// A sentence as part of another one.
+pub fn unsentenced(sentence: &str) -> String {
+    let mut rest = sentence.trim_end_matches('.').chars();
+    let first = rest.next().map(|first| first.to_lowercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}", rest.as_str())
+}
+
 /// What is wrong with a store's address, and what to do.
 pub fn address(error: &UrlError) -> (String, &'static str) {
     match error {

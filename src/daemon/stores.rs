@@ -14,6 +14,7 @@ use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::probe;
 use holdall_core::store::url::StoreUrl;
+use later::Later;
 use parking_lot::Mutex;
 use renewable::{LoggedOut, Renewable};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,11 +88,15 @@ impl Stores {
     pub async fn connect(&self, url: &StoreUrl, meter: &Meter) -> Result<Arc<Renewable>, Failure> {
         let credentials = self.credentials(url).await?;
         let store = self.reach(url, &credentials, meter)?;
-        let store = Arc::new(Renewable::new(url.clone(), meter.clone(), store));
+        Ok(self.in_use(Renewable::new(url.clone(), meter.clone(), store)))
+    }
+
+    fn in_use(&self, store: Renewable) -> Arc<Renewable> {
+        let store = Arc::new(store);
         let mut used = self.used.lock();
         used.retain(|store| store.strong_count() > 0);
         used.push(Arc::downgrade(&store));
-        Ok(store)
+        store
     }
 
     /// The store at `url`, and what it says of its family, of which a drive is known.
@@ -99,14 +104,22 @@ impl Stores {
         self.family_of(&parse(url)?, meter, failure::family).await
     }
 
-    /// The store at `url`, of whose family all is remembered. Nothing is contacted yet.
+    /// The store at `url`, of whose family all is remembered. Nothing is contacted yet, so its credentials are not needed yet either.
     pub async fn known_family(
-        &self,
+        self: &Arc<Self>,
         url: &str,
         meter: &Meter,
         family: Family,
     ) -> Result<FamilyStore, Failure> {
-        Ok(FamilyStore::new(self.connect(&parse(url)?, meter).await?, family))
+        let place = parse(url)?;
+        let reached = match self.connect(&place, meter).await {
+            Err(failure) if failure.code == Code::Credentials => {
+                let later = Arc::new(Later::new(self.clone(), url, meter.clone()));
+                self.in_use(Renewable::later(place, meter.clone(), later))
+            }
+            reached => reached?,
+        };
+        Ok(FamilyStore::new(reached, family))
     }
 
     /// The store at `url`, and what it says of its family; `explain` says what its errors mean.

@@ -1,6 +1,6 @@
 //! The Secret Service: a keyring of its own, on a bus of its own.
 
-use crate::bench::{Bench, run};
+use crate::bench::{Bench, run, wait_until};
 use crate::person::Person;
 use crate::place::Place;
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
@@ -11,6 +11,9 @@ use std::process::{Child, Command, Stdio};
 
 /// Somewhere nobody listens: what is asked of it fails at once.
 const STORE: &str = "https://127.0.0.1:1/dav/";
+
+/// The collection that a desktop opens at login.
+const LOGIN: &str = "/org/freedesktop/secrets/collection/login";
 
 /// A session with a keyring that is open.
 struct Session {
@@ -40,31 +43,37 @@ impl Session {
         Self { child, bus: bus.trim().to_owned(), runtime }
     }
 
-    /// Locks the keyring, as a screen saver may.
-    fn lock(&self) {
+    fn ask(&self, object: &str, call: &[&str]) -> String {
         let mut command = Command::new("dbus-send");
         command.env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
-        command.args([
-            "--session",
-            "--print-reply",
-            "--dest=org.freedesktop.secrets",
-            "/org/freedesktop/secrets",
-        ]);
-        command.args([
-            "org.freedesktop.Secret.Service.Lock",
-            "array:objpath:/org/freedesktop/secrets/collection/login",
-        ]);
+        command.args(["--session", "--print-reply", "--dest=org.freedesktop.secrets", object]).args(call);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Opens it again, as the desktop does when somebody logs in.
+    /// Locks the keyring, as a screen saver may.
+    fn lock(&self) {
+        let of_login = format!("array:objpath:{LOGIN}");
+        self.ask("/org/freedesktop/secrets", &["org.freedesktop.Secret.Service.Lock", &of_login]);
+        assert!(self.is_locked());
+    }
+
+    fn is_locked(&self) -> bool {
+        let of = ["string:org.freedesktop.Secret.Collection", "string:Locked"];
+        self.ask(LOGIN, &[&["org.freedesktop.DBus.Properties.Get"][..], &of].concat()).contains("true")
+    }
+
+    /// Opens it again, as the desktop does when somebody logs in: by another process of it.
     fn unlock(&self) {
+        let home = self.runtime.parent().unwrap();
         let mut command = Command::new("bash");
-        command.args(["-c", "printf secret | gnome-keyring-daemon --unlock"]);
+        command.args(["-c", "printf secret | gnome-keyring-daemon --replace --unlock --components=secrets"]);
+        command.env("HOME", home).env("XDG_DATA_HOME", home.join("data"));
         command.env("DBUS_SESSION_BUS_ADDRESS", &self.bus).env("XDG_RUNTIME_DIR", &self.runtime);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
+        wait_until("the keyring is open", || !self.is_locked()).unwrap();
     }
 
     /// Ends it, with all that runs in it.

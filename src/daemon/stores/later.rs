@@ -2,6 +2,7 @@
 
 use super::{Stores, parse};
 use crate::api::{Code, Failure};
+use crate::words::unsentenced;
 use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::store::meter::Meter;
@@ -24,13 +25,18 @@ impl Later {
         Self { stores, url: url.to_owned(), meter, reached: OnceCell::new() }
     }
 
+    /// Whether it was reached, with the credentials that it takes.
+    pub fn is_reached(&self) -> bool {
+        self.reached.initialized()
+    }
+
     async fn reach(&self) -> Result<Arc<dyn Store>, Failure> {
         Ok(self.stores.connect(&parse(&self.url)?, &self.meter).await?)
     }
 
     async fn store(&self) -> Result<&Arc<dyn Store>, StoreError> {
         self.reached.get_or_try_init(|| self.reach()).await.map_err(|failure| {
-            let reason = failure.message.trim_end_matches('.').to_owned();
+            let reason = unsentenced(&failure.message);
             match failure.code {
                 Code::Credentials => StoreError::Denied { reason },
                 _ => StoreError::Unreachable { reason },

@@ -1,5 +1,6 @@
 //! A store whose credentials can be replaced while a drive uses it: a new access key, and uploads go on.
 
+use super::later::Later;
 use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::format::{family, head};
@@ -14,10 +15,18 @@ use std::sync::Arc;
 pub struct Renewable {
     url: StoreUrl,
     meter: Meter,
-    // Held for taking and replacing a pointer.
-    inner: RwLock<Arc<dyn Store>>,
+    // Held for taking and replacing pointers.
+    inner: RwLock<Inner>,
     // Held for noting and looking.
     hindered: Mutex<Hindered>,
+}
+
+/// The store as it is reached now.
+#[derive(Clone)]
+struct Inner {
+    store: Arc<dyn Store>,
+    /// The same, where its credentials were not at hand at first.
+    later: Option<Arc<Later>>,
 }
 
 /// What waiting alone does not mend, as a person reads it.
@@ -45,7 +54,13 @@ struct Hindered {
 impl Renewable {
     /// The store at `url`; `meter` counts what is asked of `store`.
     pub fn new(url: StoreUrl, meter: Meter, store: Arc<dyn Store>) -> Self {
-        Self { url, meter, inner: RwLock::new(store), hindered: Mutex::default() }
+        Self { url, meter, inner: RwLock::new(Inner { store, later: None }), hindered: Mutex::default() }
+    }
+
+    /// The same, where the credentials for it are not at hand now.
+    pub fn later(url: StoreUrl, meter: Meter, later: Arc<Later>) -> Self {
+        let inner = Inner { store: later.clone(), later: Some(later) };
+        Self { url, meter, inner: RwLock::new(inner), hindered: Mutex::default() }
     }
 
     /// Where it is.
@@ -60,7 +75,7 @@ impl Renewable {
 
     /// From the next request on it is this one.
     pub fn renew(&self, store: Arc<dyn Store>) {
-        *self.inner.write() = store;
+        *self.inner.write() = Inner { store, later: None };
         *self.hindered.lock() = Hindered::default();
     }
 
@@ -81,13 +96,18 @@ impl Renewable {
     }
 
     fn store(&self) -> Arc<dyn Store> {
-        self.inner.read().clone()
+        self.inner.read().store.clone()
+    }
+
+    /// Whether it is the store that answers, and not the keyring that credentials for it are in.
+    fn is_asked(&self) -> bool {
+        self.inner.read().later.as_ref().is_none_or(|later| later.is_reached())
     }
 
     fn read<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let hindered = &mut *self.hindered.lock();
         hindered.silence = silence(&answer);
-        note(&mut hindered.reading, &answer);
+        note(&mut hindered.reading, &answer, self.is_asked());
         answer
     }
 
@@ -107,7 +127,7 @@ impl Renewable {
     fn written<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let hindered = &mut *self.hindered.lock();
         hindered.silence = silence(&answer);
-        note(&mut hindered.writing, &answer);
+        note(&mut hindered.writing, &answer, self.is_asked());
         answer
     }
 }
@@ -120,11 +140,12 @@ fn silence<T>(answer: &Result<T, StoreError>) -> Option<String> {
     }
 }
 
-fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>) {
+fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>, is_asked: bool) {
     *hindrance = match answer {
         Err(StoreError::UnknownCredentials { reason }) => {
             Some(Hindrance::Credentials(format!("the store refuses the credentials: {reason}")))
         }
+        Err(StoreError::Denied { reason }) if !is_asked => Some(Hindrance::Credentials(reason.clone())),
         Err(StoreError::Denied { reason }) => {
             Some(Hindrance::Credentials(format!("the store refuses access: {reason}")))
         }
@@ -264,7 +285,8 @@ mod tests {
         let store = renewable(LoggedOut);
         assert!(store.get("x", None).await.is_err());
         // The same one, whose network is gone.
-        *store.inner.write() = Arc::new(Saying(StoreError::Unreachable { reason: "no route to h".into() }));
+        store.inner.write().store =
+            Arc::new(Saying(StoreError::Unreachable { reason: "no route to h".into() }));
         assert!(store.get("x", None).await.is_err());
         let Some(Hindrance::Credentials(what)) = store.hindrance() else { panic!("it is forgotten") };
         assert!(what.starts_with("the store cannot be reached: no route to h; before that, "), "{what}");
