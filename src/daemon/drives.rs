@@ -30,11 +30,13 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+/// How long whoever waits for something has to hear what became of it, when the daemon ends.
+const ANSWERS_PATIENCE: Duration = Duration::from_secs(2);
 /// The smallest drive: ext4 with a journal needs about this.
 const SIZE_MIN: u64 = 16 << 20;
 
@@ -227,6 +229,8 @@ impl Drives {
         if let Some(pages) = &self.pages {
             let _ = pages.flush_async().await;
         }
+        // Whoever waits is told what became of it.
+        let _ = tokio::time::timeout(ANSWERS_PATIENCE, self.ending.closed()).await;
     }
 
     /// Makes a drive. What its store can do is tried first, and decides how the family changes HEADs for ever.

@@ -72,15 +72,17 @@ where
 {
     let (lines, receive) = mpsc::channel(LINES);
     let last = lines.clone();
+    // The daemon ends once nobody has one of these, so that who waits hears the last line.
+    let unheard = ending.clone();
     let working = work(Work { lines, ending });
     tokio::spawn(async move {
         let line = result_line(working.await);
         // Nobody may be there to hear it.
         let _ = last.send(line).await;
     });
-    let stream = stream::unfold(receive, |mut receive| async move {
+    let stream = stream::unfold((receive, unheard), |(mut receive, unheard)| async move {
         let line = receive.recv().await?;
-        Some((Ok::<_, Infallible>(encode(&line)), receive))
+        Some((Ok::<_, Infallible>(encode(&line)), (receive, unheard)))
     });
     let content = [(header::CONTENT_TYPE, LINES_TYPE)];
     (content, Body::from_stream(stream)).into_response()
