@@ -3,10 +3,14 @@
 use crate::bench::{Bench, noise, wait_until};
 use crate::bus::Bus;
 use crate::person::Person;
-use crate::s3::with_drive;
+use crate::s3::{create, with_drive, with_server};
+use holdall_servers::faults;
+use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use zbus::blocking::Connection;
+use zbus::blocking::object_server::InterfaceRef;
 
 /// As much of NetworkManager as is asked.
 struct NetworkManager {
@@ -26,14 +30,38 @@ impl NetworkManager {
     }
 }
 
+/// What NMMetered says.
+const METERED: u32 = 1;
+const FREE: u32 = 2;
+const GUESSED_METERED: u32 = 3;
+const GUESSED_FREE: u32 = 4;
+
+/// The network that a NetworkManager of a test's own tells of.
+struct Network {
+    _served_by: Connection,
+    served: InterfaceRef<NetworkManager>,
+}
+
+impl Network {
+    fn start(bus: &Bus, metered: u32) -> Self {
+        let path = "/org/freedesktop/NetworkManager";
+        let connection = bus.connection().name("org.freedesktop.NetworkManager").unwrap();
+        let connection = connection.serve_at(path, NetworkManager { metered }).unwrap().build().unwrap();
+        let served = connection.object_server().interface(path).unwrap();
+        Self { _served_by: connection, served }
+    }
+
+    fn becomes(&self, metered: u32) {
+        self.served.get_mut().metered = metered;
+        zbus::block_on(self.served.get().metered_changed(self.served.signal_emitter())).unwrap();
+    }
+}
+
 #[test]
 fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
     let bench = Bench::new();
     let bus = Bus::start();
-    let network = bus.connection();
-    let network = network.name("org.freedesktop.NetworkManager").unwrap();
-    let path = "/org/freedesktop/NetworkManager";
-    let network = network.serve_at(path, NetworkManager { metered: 1 }).unwrap().build().unwrap();
+    let network = Network::start(&bus, METERED);
     let a = Person::new(&bench, "a", &[("DBUS_SYSTEM_BUS_ADDRESS", bus.address())]);
     let store = format!("file://{}", bench.text("store"));
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
@@ -52,16 +80,11 @@ fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
     assert!(shown.contains("wait for another one"), "{shown}");
 
     // Home again.
-    let served = network.object_server().interface::<_, NetworkManager>(path).unwrap();
-    let change = |metered: u32| {
-        served.get_mut().metered = metered;
-        zbus::block_on(served.get().metered_changed(served.signal_emitter())).unwrap();
-    };
-    change(4);
+    network.becomes(GUESSED_FREE);
     is(false);
     a.ok(&["drive", "sync", "d"]);
     // Told to go on, it goes on everywhere.
-    change(3);
+    network.becomes(GUESSED_METERED);
     is(true);
     // The whole day, and every day.
     a.ok(&["limits", "--on-metered", "go-on", "--quiet", "00:00-24:00"]);
@@ -70,6 +93,55 @@ fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
     a.ok(&["limits", "--quiet", "off"]);
     is(false);
     a.ok(&["drive", "close", "d", "--wait"]);
+}
+
+/// What is on its way is cut off, and not sent to its end.
+#[test]
+fn an_upload_that_a_metered_network_comes_in_the_middle_of_waits_for_another_one() {
+    let bench = Bench::new();
+    let bus = Bus::start();
+    let network = Network::start(&bus, FREE);
+    let (_server, proxy, url) = with_server(&bench);
+    let a = Person::new(&bench, "a", &[("DBUS_SYSTEM_BUS_ADDRESS", bus.address())]);
+    create(&bench, &a, &url);
+    // So slow that it would take a minute.
+    a.ok(&["limits", "--up", "64K"]);
+    a.open();
+    let content = noise(3, 4 << 20);
+    let file = File::create(a.machine.mountpoint().join("noise")).unwrap();
+    file.write_all_at(&content, 0).unwrap();
+    file.sync_all().unwrap();
+    proxy.plan(faults::none());
+    let syncing = a.machine.begin(&["drive", "sync", "d"]);
+    let is_segment = |queued: &Value| queued["kind"] == "segment" && queued["tries"] == 1;
+    let queue = || a.ok(&["drive", "queue", "d"]);
+    wait_until("it is on its way", || queue().as_array().unwrap().iter().any(is_segment)).unwrap();
+
+    network.becomes(METERED);
+    let status = a.machine.status_when("it waits", |status| status["state"] == "Paused");
+    assert_eq!(status["reason"], "metered network", "{status}");
+    let is_cut = || proxy.log().iter().all(|entry| entry.ended.is_some());
+    wait_until("nothing is on its way", is_cut).unwrap();
+    let log = proxy.log();
+    assert!(
+        log.iter().any(|entry| entry.asked.target.contains("/seg/") && entry.status.is_none()),
+        "{log:?}"
+    );
+    std::thread::sleep(Duration::from_secs(2));
+    let changes = || proxy.log().iter().filter(|entry| entry.asked.changes()).count();
+    assert_eq!(changes(), log.iter().filter(|entry| entry.asked.changes()).count(), "{:?}", proxy.log());
+    let status = a.ok(&["drive", "status", "d"]);
+    assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{status}");
+    drop(syncing);
+
+    a.ok(&["limits", "--up", "off"]);
+    network.becomes(FREE);
+    a.machine.status_when("it is uploaded by itself", |status| {
+        status["state"] == "Ready" && status["unpushed_bytes"] == 0
+    });
+    drop(file);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 }
 
 #[test]

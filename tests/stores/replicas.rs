@@ -1,6 +1,6 @@
 //! Replicas: a store dies, and the drive lives on in another.
 
-use crate::bench::{Bench, wait_until};
+use crate::bench::{Bench, noise, wait_until};
 use crate::person::Person;
 use crate::s3::with_drive;
 use holdall_servers::dav::{DavServer, SignIn};
@@ -335,6 +335,68 @@ fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_o
     up_to_date(&a);
     let back = format!("The replica at {told_as} is back.");
     wait_until("so is that it is back", || is_told(&back, "")).unwrap();
+    a.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn a_replica_whose_bucket_was_emptied_is_filled_again_by_itself() {
+    let bench = Bench::new();
+    let server = S3Server::start();
+    let (replica, keys) = (server.url("copy"), bench.text("keys"));
+    std::fs::write(&keys, credentials()).unwrap();
+    let a = Person::new(&bench, "a", &[]);
+    let store = format!("file://{}", bench.text("store"));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    a.open();
+    let before = noise(1, 3 << 20);
+    save(&a, "before", &before);
+    a.ok(&["drive", "replica", "add", "d", &replica]);
+    up_to_date(&a);
+    std::fs::remove_dir_all(server.bucket().join("copy")).unwrap();
+
+    save(&a, "after", b"2");
+    a.ok(&["drive", "sync", "d"]);
+    let is_filled = || server.bucket().join("copy/family.json").exists();
+    wait_until("it is being filled", is_filled).unwrap();
+    up_to_date(&a);
+    a.ok(&["drive", "close", "d", "--wait"]);
+    std::fs::rename(bench.path("store"), bench.path("gone")).unwrap();
+    a.ok(&["drive", "replica", "promote", "d", &replica, "--yes"]);
+    a.open();
+    assert_eq!((read(&a, "before"), read(&a, "after")), (before, b"2".to_vec()));
+    a.ok(&["drive", "close", "d", "--wait"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+}
+
+#[test]
+fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copying_goes_on() {
+    let bench = Bench::new();
+    let server = S3Server::start();
+    let (replica, keys) = (server.url("copy"), bench.text("keys"));
+    std::fs::write(&keys, credentials()).unwrap();
+    let a = Person::new(&bench, "a", &[]);
+    let store = format!("file://{}", bench.text("store"));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    a.open();
+    save(&a, "photo", &noise(1, 8 << 20));
+    a.ok(&["drive", "close", "d", "--wait"]);
+
+    // It would take minutes.
+    a.ok(&["limits", "--up", "64K"]);
+    let adding = a.machine.begin(&["drive", "replica", "add", "d", &replica]);
+    a.machine.status_when("it is being copied", |status| {
+        status["replicas"][0]["behind_bytes"].as_u64().is_some_and(|behind| behind > 0)
+    });
+    a.open();
+    let status = a.ok(&["drive", "status", "d"]);
+    assert_eq!(status["replicas"][0]["state"], "behind", "{status}");
+    assert_eq!(read(&a, "photo").len(), 8 << 20);
+    // Who added it is told how it is now.
+    assert_eq!(adding.ok()["state"], "behind");
+    a.ok(&["limits", "--up", "off"]);
+    up_to_date(&a);
     a.ok(&["drive", "close", "d", "--wait"]);
 }
 

@@ -4,6 +4,7 @@ use crate::bench::{Bench, noise};
 use crate::person::Person;
 use crate::place::Place;
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, TOKEN, USER};
+use holdall_servers::faults::FaultProxy;
 use holdall_servers::names::Names;
 use holdall_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, credentials};
 use holdall_servers::temporary::{SESSION_TOKEN, Temporary};
@@ -92,6 +93,22 @@ fn a_collection_of_a_server_that_knows_less_takes_a_password() {
     let stranger = Person::new(&bench, "stranger", &[]);
     is_refused(&stranger, &wrong, 6, "credentials", "does not take this user with this password");
     moves(&bench, &collection(&bench, &url), &[], &[PASSWORD]);
+}
+
+#[test]
+fn a_collection_of_a_server_that_knows_neither_move_nor_ranges_holds_a_drive() {
+    let bench = Bench::new();
+    let server = DavServer::apache_of_little();
+    let proxy = FaultProxy::start(server.address());
+    let url = format!("http://{}/photos/", proxy.address());
+    let place = Place::with_credentials(&bench, &url, "claim", "unused:by the server", Box::new(()));
+    moves(&bench, &place, &[], &[]);
+    let log = proxy.log();
+    let answered = |method: &str, status: u16| {
+        log.iter().filter(|entry| entry.asked.method == method && entry.status == Some(status)).count()
+    };
+    assert!(answered("MOVE", 405) > 0 && answered("MOVE", 201) == 0, "{log:?}");
+    assert!(answered("GET", 200) > 0 && answered("GET", 206) == 0, "{log:?}");
 }
 
 /// An address as Nextcloud has them, for a user whose name is a mail address.

@@ -229,13 +229,14 @@ pub async fn patience_with_a_replica(place: Place) {
     close(volume).await;
 }
 
-/// Requests that were given up and arrive all the same, or arrive twice.
+/// Requests that were given up and arrive all the same, or arrive twice: each of a commit that changes anything.
 pub async fn zombies(place: Place) {
     let (drive, proxy) = (place.drive().await, place.proxy());
     let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
+    let was_hit = || proxy.log().iter().any(|entry| entry.fault.is_some());
     let mut expected = 0;
     for later in [1, 4, 1000] {
-        for which in 0..4 {
+        for which in 0..REQUESTS_MAX {
             expected += 1;
             let mut seen = 0;
             let plan = move |asked: &Asked| {
@@ -245,14 +246,21 @@ pub async fn zombies(place: Place) {
             proxy.plan(Box::new(plan));
             write(&volume, 0, expected).await;
             push(&volume).await;
+            let is_done = !was_hit();
             assert_eq!(drive.committed(u128::from(expected) + 100, 1).await, [expected]);
+            if is_done {
+                assert!(which >= 2, "a commit puts a segment and a root");
+                break;
+            }
         }
+        assert!(!was_hit(), "a commit has more than {REQUESTS_MAX} requests");
     }
     for _ in 0..2 {
         expected += 1;
         proxy.plan(Box::new(|asked| asked.changes().then_some(Fault::Replayed)));
         write(&volume, 0, expected).await;
         push(&volume).await;
+        assert!(was_hit());
     }
     // Everything that is still under way arrives now.
     proxy.release();

@@ -50,6 +50,13 @@ impl DavServer {
         Self::start_apache(sign_in, None)
     }
 
+    /// Apache's mod_dav without a sign-in, behind what knows neither MOVE nor ranges.
+    pub fn apache_of_little() -> Self {
+        let (dir, address) = (directories(), free_address());
+        let config = apache_config(dir.path(), address, SignIn::None, None) + OF_LITTLE;
+        Self { process: apache_process(dir.path(), address, &config), dir, authority: None }
+    }
+
     /// Apache's mod_dav over TLS, with a certificate for 127.0.0.1 that is valid for so many days, from an authority
     /// that nobody trusts so far.
     pub fn apache_tls(sign_in: SignIn, days: i32) -> Self {
@@ -184,6 +191,16 @@ fn write_users(dir: &Path, users: &str) {
     std::fs::write(dir.join("users"), users).unwrap();
     [PASSWORD, TOKEN].iter().for_each(|secret| secrets::note(secret));
 }
+
+/// Some servers are like that, and so are some gateways before others.
+const OF_LITTLE: &str = "<Location />
+  RewriteEngine on
+  RewriteCond %{REQUEST_METHOD} =MOVE
+  RewriteRule ^ - [R=405,L]
+  RequestHeader unset Range
+  Header always unset Accept-Ranges
+</Location>
+";
 
 /// Who may do what. Those who may not are told what those are told who are not known (401), as Apache does it by itself.
 const MAY_BE_LITTLE: &str = "AuthType Basic
