@@ -5,7 +5,7 @@ use super::failure::{self, failure};
 use super::limits::Limits;
 use super::secrets::scope::Scope;
 use super::secrets::{Keeper, Login};
-use crate::api::{Code, Failure, StoreCredentials, StoreMode};
+use crate::api::{Code, Failure, StoreCredentials, StoreMode, Way};
 use holdall_core::family::{self, FamilyError};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::store::Store;
@@ -104,7 +104,7 @@ impl Stores {
         self.family_of(&parse(url)?, meter, failure::family).await
     }
 
-    /// The store at `url`, of whose family all is remembered. Nothing is contacted yet, so its credentials are not needed yet either.
+    /// The store at `url`, of whose family all is remembered. Nothing is contacted yet, so a keyring that does not open may do so later.
     pub async fn known_family(
         self: &Arc<Self>,
         url: &str,
@@ -113,7 +113,7 @@ impl Stores {
     ) -> Result<FamilyStore, Failure> {
         let place = parse(url)?;
         let reached = match self.connect(&place, meter).await {
-            Err(failure) if failure.code == Code::Credentials => {
+            Err(failure) if failure.way == Some(Way::Keyring) => {
                 let later = Arc::new(Later::new(self.clone(), url, meter.clone()));
                 self.in_use(Renewable::later(place, meter.clone(), later))
             }

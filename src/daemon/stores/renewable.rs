@@ -22,7 +22,6 @@ pub struct Renewable {
 }
 
 /// The store as it is reached now.
-#[derive(Clone)]
 struct Inner {
     store: Arc<dyn Store>,
     /// The same, where its credentials were not at hand at first.
