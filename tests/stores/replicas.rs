@@ -304,16 +304,28 @@ fn a_promotion_that_was_done_before_is_judged_by_what_the_drive_has_become_since
     a.ok(&["drive", "close", "d", "--wait"]);
 }
 
+fn is_being_copied(person: &Person) {
+    person.machine.status_when("it is being copied", |status| {
+        status["replicas"][0]["behind_bytes"].as_u64().is_some_and(|behind| behind > 0)
+    });
+}
+
+/// A person with a drive `d` in a directory, who is logged in to a bucket for a replica.
+fn beside_a_bucket(bench: &Bench) -> (S3Server, String, Person) {
+    let server = S3Server::start();
+    let replica = server.url("copy");
+    std::fs::write(bench.path("keys"), credentials()).unwrap();
+    let a = Person::new(bench, "a", &[]);
+    let store = format!("file://{}", bench.text("store"));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.ok(&["store", "login", &replica, "--credentials-file", &bench.text("keys")]);
+    (server, replica, a)
+}
+
 #[test]
 fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_open() {
     let bench = Bench::new();
-    let server = S3Server::start();
-    let (replica, keys) = (server.url("copy"), bench.text("keys"));
-    std::fs::write(&keys, credentials()).unwrap();
-    let a = Person::new(&bench, "a", &[]);
-    let store = format!("file://{}", bench.text("store"));
-    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
-    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    let (_server, replica, a) = beside_a_bucket(&bench);
     let added = a.ok(&["drive", "replica", "add", "d", &replica]);
     let told_as = added["store"].as_str().unwrap();
     a.ok(&["store", "logout", &replica]);
@@ -331,7 +343,7 @@ fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_o
     };
     let waits = format!("The replica at {told_as} waits for what is new. ");
     wait_until("it is told", || is_told(&waits, "no credentials")).unwrap();
-    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    a.ok(&["store", "login", &replica, "--credentials-file", &bench.text("keys")]);
     up_to_date(&a);
     let back = format!("The replica at {told_as} is back.");
     wait_until("so is that it is back", || is_told(&back, "")).unwrap();
@@ -341,13 +353,7 @@ fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_o
 #[test]
 fn a_replica_whose_bucket_was_emptied_is_filled_again_by_itself() {
     let bench = Bench::new();
-    let server = S3Server::start();
-    let (replica, keys) = (server.url("copy"), bench.text("keys"));
-    std::fs::write(&keys, credentials()).unwrap();
-    let a = Person::new(&bench, "a", &[]);
-    let store = format!("file://{}", bench.text("store"));
-    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
-    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    let (server, replica, a) = beside_a_bucket(&bench);
     a.open();
     let before = noise(1, 3 << 20);
     save(&a, "before", &before);
@@ -372,13 +378,7 @@ fn a_replica_whose_bucket_was_emptied_is_filled_again_by_itself() {
 #[test]
 fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copying_goes_on() {
     let bench = Bench::new();
-    let server = S3Server::start();
-    let (replica, keys) = (server.url("copy"), bench.text("keys"));
-    std::fs::write(&keys, credentials()).unwrap();
-    let a = Person::new(&bench, "a", &[]);
-    let store = format!("file://{}", bench.text("store"));
-    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
-    a.ok(&["store", "login", &replica, "--credentials-file", &keys]);
+    let (_server, replica, a) = beside_a_bucket(&bench);
     a.open();
     save(&a, "photo", &noise(1, 8 << 20));
     a.ok(&["drive", "close", "d", "--wait"]);
@@ -386,9 +386,7 @@ fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copyin
     // It would take minutes.
     a.ok(&["limits", "--up", "64K"]);
     let adding = a.machine.begin(&["drive", "replica", "add", "d", &replica]);
-    a.machine.status_when("it is being copied", |status| {
-        status["replicas"][0]["behind_bytes"].as_u64().is_some_and(|behind| behind > 0)
-    });
+    is_being_copied(&a);
     a.open();
     let status = a.ok(&["drive", "status", "d"]);
     assert_eq!(status["replicas"][0]["state"], "behind", "{status}");
@@ -398,6 +396,25 @@ fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copyin
     a.ok(&["limits", "--up", "off"]);
     up_to_date(&a);
     a.ok(&["drive", "close", "d", "--wait"]);
+}
+
+#[test]
+fn a_service_that_ends_while_a_closed_drive_is_copied_leaves_it_to_other_computers() {
+    let bench = Bench::new();
+    let (_server, replica, a) = beside_a_bucket(&bench);
+    a.open();
+    save(&a, "photo", &noise(1, 8 << 20));
+    a.ok(&["drive", "close", "d", "--wait"]);
+    a.ok(&["limits", "--up", "64K"]);
+    let adding = a.machine.begin(&["drive", "replica", "add", "d", &replica]);
+    is_being_copied(&a);
+    a.ok(&["daemon", "stop"]);
+    drop(adding);
+    let b = Person::new(&bench, "b", &[]);
+    b.ok(&["drive", "add", "d", "--store", &format!("file://{}", bench.text("store"))]);
+    b.open();
+    assert_eq!(read(&b, "photo").len(), 8 << 20);
+    b.ok(&["drive", "close", "d", "--wait"]);
 }
 
 #[test]

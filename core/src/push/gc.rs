@@ -100,7 +100,7 @@ pub enum ReferenceKind {
 impl Task {
     /// Deletes what nothing reaches, and what repacking segments that are mostly dead leaves behind.
     pub(super) async fn collect(&mut self) -> Result<Collected, PushError> {
-        // First: where the store is full, this makes the room for the rest.
+        // First: what is moved takes room in the store until what it leaves behind is deleted.
         let collected = self.delete_unreached().await?;
         if self.repack().await? == 0 {
             return Ok(collected);

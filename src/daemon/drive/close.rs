@@ -236,7 +236,14 @@ impl Drive {
         // Nobody may come after us: what programs have written is to be in the journal by then.
         self.write_back(LAST_SYNC_DEADLINE).await;
         self.end_writeback().await;
-        let Some(mut opened) = self.open.lock().await.take() else { return };
+        let mut open = self.open.lock().await;
+        // A closed drive that has everything in its store: no next daemon would see to it that others may have it.
+        if open.as_ref().is_some_and(|open| open.is_unused() && !open.volume.has_unsent()) {
+            self.stop_replicas();
+            return self.finish(&mut open).await;
+        }
+        let Some(mut opened) = open.take() else { return };
+        drop(open);
         if hand_over {
             // Programs wait for the next daemon: nothing else is waited for.
             self.stop_replicas();

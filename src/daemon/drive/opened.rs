@@ -75,6 +75,11 @@ impl OpenDrive {
         self.writable
     }
 
+    /// Whether it is open for writing, and neither mounted nor served.
+    pub fn is_unused(&self) -> bool {
+        self.writable && self.attachment.is_none() && !self.serving
+    }
+
     /// Refuses what needs it to be open for writing.
     pub fn check_writable(&self, name: &str) -> Result<(), Failure> {
         match self.writable {
