@@ -113,7 +113,7 @@ impl Task {
     async fn delete_unreached(&mut self) -> Result<Collected, PushError> {
         self.checkpoint().await?;
         // The version before is kept as well. It is to name no more than this one does: what was let go of since the last checkpoint its
-        // pages still name.
+        // pages still name. Whoever was about to go on from that finds out by the swap, or as readers do.
         self.committer.commit(|_| ()).await?;
         self.announce();
         self.let_go_of_deposed().await?;
