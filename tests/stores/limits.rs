@@ -115,7 +115,10 @@ fn an_upload_that_a_metered_network_comes_in_the_middle_of_waits_for_another_one
     let syncing = a.machine.begin(&["drive", "sync", "d"]);
     let is_segment = |queued: &Value| queued["kind"] == "segment" && queued["tries"] == 1;
     let queue = || a.ok(&["drive", "queue", "d"]);
-    wait_until("it is on its way", || queue().as_array().unwrap().iter().any(is_segment)).unwrap();
+    wait_until("it is tried", || queue().as_array().unwrap().iter().any(is_segment)).unwrap();
+    let goes =
+        || proxy.log().iter().any(|entry| entry.asked.target.contains("/seg/") && entry.ended.is_none());
+    wait_until("it is on its way", goes).unwrap();
 
     network.becomes(METERED);
     let status = a.machine.status_when("it waits", |status| status["state"] == "Paused");

@@ -7,10 +7,13 @@ use crate::daemon::work::Work;
 use holdall_core::push::{Committed, Pusher};
 use holdall_core::volume::Volume;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// Trims are all in when nothing is written for so long, and are not waited for any longer than this.
+const TRIMS_PAUSE: Duration = Duration::from_millis(200);
+const TRIMS_PATIENCE: Duration = Duration::from_secs(5);
 /// What it means that nobody waits for an upload any more.
 pub(super) const GOES_ON: &str =
     "What was uploaded stays. The rest is safe on this computer and is uploaded later.";
@@ -49,10 +52,24 @@ impl Drive {
         pushed.await?.map(drop).map_err(|error| failure::push(&error))
     }
 
-    /// Collects garbage.
+    /// Collects garbage, and that of what was deleted a moment ago: it is none before that is uploaded.
     pub async fn collect(self: &Arc<Self>, work: Work) -> Result<api::Collected, Failure> {
+        let is_mounted = match &*self.open.lock().await {
+            Some(open) if open.is_writable() => open.sync_file_system().await.map(|()| true)?,
+            _ => false,
+        };
         self.with_volume(async |volume| {
-            let collected = work.unless_interrupted(COLLECTED_IN_PART, pusher(volume).collect()).await?;
+            let pusher = pusher(volume);
+            let collect = async {
+                if is_mounted {
+                    trims_are_in(volume).await;
+                }
+                if !pusher.is_paused() {
+                    with_progress(pusher, &work, pusher.sync()).await?;
+                }
+                pusher.collect().await
+            };
+            let collected = work.unless_interrupted(COLLECTED_IN_PART, collect).await?;
             let collected = collected.map_err(|error| failure::push(&error))?;
             Ok(api::Collected {
                 deleted: collected.deleted,
@@ -62,6 +79,20 @@ impl Drive {
             })
         })
         .await
+    }
+}
+
+/// ext4 trims what was deleted when its journal has it, and behind the back of whoever waits for that.
+async fn trims_are_in(volume: &Volume) {
+    let until = Instant::now() + TRIMS_PATIENCE;
+    let mut before = None;
+    loop {
+        let now = Some(volume.status().appended);
+        if now == before || Instant::now() >= until {
+            return;
+        }
+        before = now;
+        tokio::time::sleep(TRIMS_PAUSE).await;
     }
 }
 

@@ -29,6 +29,7 @@ pub fn measure(plan: &Plan, world: &World) -> Result<Vec<Row>, Failure> {
 fn behind(plan: &Plan, world: &World, rtt_ms: u64) -> Result<Vec<Row>, Failure> {
     let local = world.local().join(FILM);
     let mut figures = [const { (Vec::new(), Vec::new()) }; Side::ALL.len()];
+    let mut worst = Vec::new();
     for round in 0..plan.link_rounds {
         for (at, side) in rotated(&Side::ALL, round) {
             let name = format!("film-{rtt_ms}-{round}");
@@ -43,14 +44,20 @@ fn behind(plan: &Plan, world: &World, rtt_ms: u64) -> Result<Vec<Row>, Failure> 
             }
             let beyond: Vec<_> = seeks.iter().zip(&local_seeks).map(|(cold, local)| cold - local).collect();
             eprintln!("  {name} {side:?}: {first:.0} ms, local {local_first:.0}; seeks {beyond:.0?}");
+            if *side == Side::Holdall {
+                worst.push(beyond.iter().copied().fold(LEAST_MS, f64::max));
+            }
             figures[at].0.push((first - local_first).max(LEAST_MS));
             figures[at].1.push(median(&beyond).max(LEAST_MS));
         }
     }
     let [ours, peers @ ..] = figures;
     let (first, seek) = (format!("film-first-{rtt_ms}"), format!("film-seek-{rtt_ms}"));
-    let mut rows =
-        vec![row(first.clone(), ours.0.clone(), Vec::new()), row(seek.clone(), ours.1.clone(), Vec::new())];
+    let mut rows = vec![
+        row(first.clone(), ours.0.clone(), Vec::new()),
+        row(seek.clone(), ours.1.clone(), Vec::new()),
+        row(format!("film-worst-{rtt_ms}"), worst, Vec::new()),
+    ];
     for (peer, (of_first, of_seeks)) in Side::PEERS.iter().zip(peers) {
         rows.push(row(format!("{first}-{}", peer.name()), ours.0.clone(), of_first));
         rows.push(row(format!("{seek}-{}", peer.name()), ours.1.clone(), of_seeks));
