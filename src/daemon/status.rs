@@ -131,8 +131,12 @@ impl Drive {
                 let action = failure::with_address("run holdall store login URL", &config.store);
                 state = DriveState::NeedsAttention;
                 status.needs_login = true;
-                let reason = format!("{what}; what is here is safe, and uploads wait");
+                let reason = format!("{what}; {UPLOADS_WAIT}");
                 why = Some(Why::and_do(reason, action, None));
+            }
+            (DriveState::Offline, Some(Hindrance::Keyring { what, action })) if volume.is_some() => {
+                state = DriveState::NeedsAttention;
+                why = Some(Why::and_do(format!("{what}; {UPLOADS_WAIT}"), action, Some(Way::Keyring)));
             }
             (DriveState::Offline, Some(Hindrance::Store(what))) if volume.is_some() => {
                 state = DriveState::NeedsAttention;
@@ -148,7 +152,11 @@ impl Drive {
                 why = self.looks_because.lock().as_deref().map(Why::from).or(why);
                 let now = volume.as_ref().map(|volume| volume.status());
                 let hindered = match hindrance {
-                    Some(Hindrance::Credentials(what) | Hindrance::Store(what)) => Some(what),
+                    Some(
+                        Hindrance::Credentials(what)
+                        | Hindrance::Store(what)
+                        | Hindrance::Keyring { what, .. },
+                    ) => Some(what),
                     Some(Hindrance::Emptied) | None => None,
                 };
                 if let Some(trouble) = now.as_ref().and_then(|now| now.pull_trouble.clone()) {
@@ -341,6 +349,8 @@ fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
     api::CacheSplit { dirty_bytes, pinned_bytes, metadata_bytes, evictable_bytes: left }
 }
 
+/// While credentials are missing.
+const UPLOADS_WAIT: &str = "what is here is safe, and uploads wait";
 /// Of a version that is only looked at, while the drive has something left to upload.
 const WAITS_FOR_LOOK: &str = "what is only on this computer is uploaded once it is closed";
 /// The same, whose store does not give what is asked of it.

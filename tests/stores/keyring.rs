@@ -167,7 +167,16 @@ fn a_drive_whose_credentials_are_locked_away_opens_with_what_is_here_and_is_uplo
         status["state"] != "Ready" && status["reason"].to_string().contains("keyring")
     });
     assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{status}");
-    assert!(status["advice"]["action"].as_str().is_some_and(|action| !action.is_empty()), "{status}");
+    // Nobody has to log in to the store, whose credentials are good.
+    assert_eq!(
+        (&status["state"], &status["needs_login"]),
+        (&"Needs attention".into(), &false.into()),
+        "{status}"
+    );
+    let action = status["advice"]["action"].as_str().unwrap();
+    assert!(action.starts_with("unlock the keyring") && action.contains(&place.url), "{status}");
+    let action = status["advice"]["on_screen"].as_str().unwrap();
+    assert!(action.to_lowercase().contains("keyring"), "{status}");
     session.unlock();
     a.machine.status_when("uploaded by itself", |status| {
         status["state"] == "Ready" && status["unpushed_bytes"] == 0

@@ -5,7 +5,7 @@ use super::Drive;
 use crate::api::ActivityKind;
 use crate::daemon::failure;
 use crate::daemon::status::{JOURNAL_IS_NEARLY_FULL, JOURNAL_WARNS};
-use crate::daemon::stores::renewable::{Hindrance, Renewable};
+use crate::daemon::stores::renewable::Hindrance;
 use crate::sizes::format_bytes;
 use crate::words::sentence;
 use holdall_core::push::PushState;
@@ -109,12 +109,14 @@ impl Drive {
                 }) else {
                     return;
                 };
-                let refuses = |reached: &&Arc<Renewable>| {
-                    let is_directory = matches!(reached.url(), StoreUrl::File(_));
-                    !is_directory && matches!(reached.hindrance(), Some(Hindrance::Credentials(_)))
-                };
-                let refusing = reached.as_ref().filter(refuses);
-                let login = refusing.map(|_| "Log in to the store again.");
+                let login = reached.as_ref().and_then(|reached| match reached.hindrance()? {
+                    // Nobody logs in to a directory.
+                    Hindrance::Credentials(_) if !matches!(reached.url(), StoreUrl::File(_)) => {
+                        Some("Log in to the store again.")
+                    }
+                    Hindrance::Keyring { .. } => Some("Unlock the keyring."),
+                    _ => None,
+                });
                 let mut news = seen.news(Instant::now(), &state.borrow_and_update(), has_unsent, login);
                 news.extend(seen.filling(journal));
                 for (kind, message) in news {

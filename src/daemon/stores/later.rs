@@ -1,12 +1,13 @@
 //! A store that is reached when it first can be: credentials may be in a keyring that is locked as yet, or on their way.
 
 use super::{Stores, parse};
-use crate::api::{Code, Failure};
+use crate::api::{Code, Failure, Way};
 use crate::words::unsentenced;
 use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -17,17 +18,24 @@ pub struct Later {
     url: String,
     meter: Meter,
     reached: OnceCell<Arc<dyn Store>>,
+    // Held for taking and replacing it.
+    keyring: Mutex<Option<String>>,
 }
 
 impl Later {
     /// The store at `url`; `meter` counts what is asked of it. Nothing is tried yet.
     pub fn new(stores: Arc<Stores>, url: &str, meter: Meter) -> Self {
-        Self { stores, url: url.to_owned(), meter, reached: OnceCell::new() }
+        Self { stores, url: url.to_owned(), meter, reached: OnceCell::new(), keyring: Mutex::default() }
     }
 
     /// Whether it was reached, with the credentials that it takes.
     pub fn is_reached(&self) -> bool {
         self.reached.initialized()
+    }
+
+    /// What opens the keyring, if that was what the last try had to do without.
+    pub fn opens_keyring(&self) -> Option<String> {
+        self.keyring.lock().clone()
     }
 
     async fn reach(&self) -> Result<Arc<dyn Store>, Failure> {
@@ -36,6 +44,8 @@ impl Later {
 
     async fn store(&self) -> Result<&Arc<dyn Store>, StoreError> {
         self.reached.get_or_try_init(|| self.reach()).await.map_err(|failure| {
+            let is_keyring = failure.way == Some(Way::Keyring);
+            *self.keyring.lock() = is_keyring.then(|| unsentenced(&failure.action));
             let reason = unsentenced(&failure.message);
             match failure.code {
                 Code::Credentials => StoreError::Denied { reason },

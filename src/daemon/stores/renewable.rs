@@ -33,6 +33,12 @@ struct Inner {
 pub enum Hindrance {
     /// The credentials.
     Credentials(String),
+    /// The keyring that they are in.
+    Keyring {
+        what: String,
+        /// What to do about it.
+        action: String,
+    },
     /// The store has no room, or is not there at all.
     Store(String),
     /// Not even the family is there any more.
@@ -89,6 +95,7 @@ impl Renewable {
         let behind = |what: String| format!("{now}; before that, {what}");
         Some(match hindrance {
             Hindrance::Credentials(what) => Hindrance::Credentials(behind(what)),
+            Hindrance::Keyring { what, action } => Hindrance::Keyring { what: behind(what), action },
             Hindrance::Store(what) => Hindrance::Store(behind(what)),
             Hindrance::Emptied => Hindrance::Emptied,
         })
@@ -98,15 +105,17 @@ impl Renewable {
         self.inner.read().store.clone()
     }
 
-    /// Whether it is the store that answers, and not the keyring that credentials for it are in.
-    fn is_asked(&self) -> bool {
-        self.inner.read().later.as_ref().is_none_or(|later| later.is_reached())
+    fn asked(&self) -> Asked {
+        match &self.inner.read().later {
+            Some(later) if !later.is_reached() => later.opens_keyring().map_or(Asked::Logins, Asked::Keyring),
+            _ => Asked::Store,
+        }
     }
 
     fn read<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let hindered = &mut *self.hindered.lock();
         hindered.silence = silence(&answer);
-        note(&mut hindered.reading, &answer, self.is_asked());
+        note(&mut hindered.reading, &answer, self.asked());
         answer
     }
 
@@ -126,7 +135,7 @@ impl Renewable {
     fn written<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let hindered = &mut *self.hindered.lock();
         hindered.silence = silence(&answer);
-        note(&mut hindered.writing, &answer, self.is_asked());
+        note(&mut hindered.writing, &answer, self.asked());
         answer
     }
 }
@@ -139,15 +148,25 @@ fn silence<T>(answer: &Result<T, StoreError>) -> Option<String> {
     }
 }
 
-fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>, is_asked: bool) {
+/// Who answers.
+enum Asked {
+    Store,
+    /// What is kept of logins: the store is not come to.
+    Logins,
+    /// The keyring that they are in, and what opens it.
+    Keyring(String),
+}
+
+fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>, asked: Asked) {
     *hindrance = match answer {
         Err(StoreError::UnknownCredentials { reason }) => {
             Some(Hindrance::Credentials(format!("the store refuses the credentials: {reason}")))
         }
-        Err(StoreError::Denied { reason }) if !is_asked => Some(Hindrance::Credentials(reason.clone())),
-        Err(StoreError::Denied { reason }) => {
-            Some(Hindrance::Credentials(format!("the store refuses access: {reason}")))
-        }
+        Err(StoreError::Denied { reason }) => Some(match asked {
+            Asked::Store => Hindrance::Credentials(format!("the store refuses access: {reason}")),
+            Asked::Logins => Hindrance::Credentials(reason.clone()),
+            Asked::Keyring(action) => Hindrance::Keyring { what: reason.clone(), action },
+        }),
         Err(
             error @ (StoreError::Full { .. } | StoreError::NoPlace { .. } | StoreError::Elsewhere { .. }),
         ) => Some(Hindrance::Store(error.to_string())),
