@@ -64,7 +64,8 @@ impl Drive {
                 if is_mounted {
                     trims_are_in(volume).await;
                 }
-                if !pusher.is_paused() {
+                // A store that is full takes nothing before there is room: that is not waited for.
+                if !pusher.is_stuck()() {
                     with_progress(pusher, &work, pusher.sync()).await?;
                 }
                 pusher.collect().await
