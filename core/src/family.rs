@@ -135,15 +135,11 @@ async fn put_patiently(store: &dyn Store, name: &str, body: Bytes) -> Result<(),
                 .and_then(|ours| if ours { Ok(()) } else { Err(taken) }),
             put => put.map(drop),
         };
-        let error = match put {
-            Err(error @ (StoreError::Unreachable { .. } | StoreError::Busy { .. }))
-                if backoff.tries() + 1 < TRIES =>
-            {
-                error
-            }
-            put => return put,
-        };
-        tokio::time::sleep(backoff.next(retry::hint(&ReadError::Store(error)))).await;
+        let again = put.as_ref().err();
+        match again.and_then(|error| retry::while_waited_for(&mut backoff, TRIES, error)) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return put,
+        }
     }
 }
 

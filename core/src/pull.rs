@@ -43,6 +43,7 @@ pub use queue::{Class, Ending, Job, Queue};
 pub use scans::Scans;
 pub use sink::Fetched;
 pub use tries::Health;
+use tries::Persistence;
 
 /// Why a pull did not bring its blocks.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -345,16 +346,18 @@ impl Puller {
         let pulled = match job.class {
             Class::Reader => {
                 tokio::select! { biased;
-                    pulled = self.pull_until_done(job.blocks, &for_readers, u32::MAX) => pulled,
+                    pulled = self.pull_until_done(job.blocks, &for_readers, Persistence::Always) => pulled,
                     () = self.left_while_away(job.blocks) => return Ending::Left,
                 }
             }
             Class::ReadAhead if self.is_away() => return Ending::Left,
             Class::ReadAhead => {
-                self.beside_readers(&job, self.pull_until_done(job.blocks, &for_readers, TRIES_AHEAD)).await
+                let pull = self.pull_until_done(job.blocks, &for_readers, Persistence::Tries(TRIES_AHEAD));
+                self.beside_readers(&job, pull).await
             }
             Class::Metadata | Class::Pinned | Class::Trace => {
-                self.beside_readers(&job, self.pull_until_done(job.blocks, &*self.cache, u32::MAX)).await
+                let pull = self.pull_until_done(job.blocks, &*self.cache, Persistence::WhileAway);
+                self.beside_readers(&job, pull).await
             }
         };
         match pulled {

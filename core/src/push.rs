@@ -18,6 +18,7 @@ use crate::units::{Epoch, Lsn};
 use crate::volume::{Base, Fork, VolumeLimits};
 use async_trait::async_trait;
 use serde::Serialize;
+use std::future::pending;
 use std::sync::Arc;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
@@ -131,6 +132,8 @@ pub struct PushState {
     pub outgoing: Vec<Outgoing>,
     /// Why it does not get on; `None` while all is well.
     pub trouble: Option<String>,
+    /// Whether that is want of room in the store.
+    pub is_full: bool,
     /// Whether the drive was taken: it was opened with its store, or that has come back since.
     pub is_taken: bool,
     /// Why it never will again.
@@ -214,6 +217,7 @@ impl Pusher {
                 .etag
                 .is_none()
                 .then(|| "the store did not answer when the drive was opened".into()),
+            is_full: false,
             is_taken: parts.etag.is_some(),
             stopped: None,
             waiting_since: None,
@@ -252,6 +256,13 @@ impl Pusher {
         }
     }
 
+    /// Waits until the store has no room for what is pushed.
+    pub async fn until_full(&self) {
+        if self.state.clone().wait_for(|state| state.is_full).await.is_err() {
+            pending().await
+        }
+    }
+
     /// Tries at once what waits to be tried again, and has everything that is appended now be pushed without waiting for more.
     pub fn push_now(&self) {
         self.again.notify_waiters();
@@ -274,7 +285,7 @@ impl Pusher {
         self.ask(|reply| Request::DropSnapshot(label.to_owned(), reply)).await
     }
 
-    /// Collects garbage.
+    /// Collects garbage. It goes ahead of an upload for which the store has no room.
     pub async fn collect(&self) -> Result<Collected, PushError> {
         self.ask(Request::Collect).await
     }

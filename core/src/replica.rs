@@ -20,7 +20,9 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 mod catch_up;
@@ -37,6 +39,8 @@ pub use worker::{Progress, Replica, Standing, Wanted};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.
 const OFFERS_MAX: usize = 4;
+/// For how long replicas are read first when the primary has given no answer: not each reader is to wait for that.
+const ASIDE: Duration = Duration::from_secs(30);
 
 /// A store with replicas, which come and go.
 pub struct Replicated {
@@ -45,6 +49,9 @@ pub struct Replicated {
     feeds: RwLock<Vec<Feed>>,
     /// Where the primary is. Held with `feeds`.
     current: Mutex<Current>,
+    /// Until when replicas are read first, the primary having given no answer.
+    // Held for looking and noting.
+    aside_until: Mutex<Option<Instant>>,
 }
 
 /// What one replica is told.
@@ -82,7 +89,8 @@ impl Replicated {
     /// `primary`, for a drive and the forks that it may become. There are no replicas yet.
     pub fn new(primary: Arc<dyn Store>, drive: Uuid) -> Self {
         let current = Current { name: head::name(drive), head: None, commits: 0, asked: 0 };
-        Self { primary, feeds: RwLock::default(), current: Mutex::new(current) }
+        let (feeds, current, aside_until) = (RwLock::default(), Mutex::new(current), Mutex::default());
+        Self { primary, feeds, current, aside_until }
     }
 
     /// Adds a replica. What is returned is for its [`Replica`]; once that is dropped, it is one no more.
@@ -132,6 +140,15 @@ impl Replicated {
         }
     }
 
+    async fn get_from_others(&self, name: &str, range: Option<Range<u64>>) -> Option<Fetched> {
+        for other in self.others() {
+            if let Ok(fetched) = other.get(name, range.clone()).await {
+                return Some(fetched);
+            }
+        }
+        None
+    }
+
     /// Stores that may have what the primary does not give.
     fn others(&self) -> Vec<Arc<dyn Store>> {
         let feeds = self.feeds.read();
@@ -142,25 +159,26 @@ impl Replicated {
 #[async_trait]
 impl Store for Replicated {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        let error = match self.primary.get(name, range.clone()).await {
+        // What is missing or away there may be here: the name says what it is, and its seal proves it. A root is asked of
+        // the primary alone, which decides what is current.
+        let may_be_here = matches!(ObjectId::parse(name), Some((ObjectKind::Segment, _)));
+        let aside = may_be_here && self.aside_until.lock().is_some_and(|until| Instant::now() < until);
+        if aside && let Some(fetched) = self.get_from_others(name, range.clone()).await {
+            return Ok(fetched);
+        }
+        let got = self.primary.get(name, range.clone()).await;
+        let is_away = matches!(got, Err(StoreError::Unreachable { .. }));
+        *self.aside_until.lock() = is_away.then(|| Instant::now() + ASIDE);
+        match got {
             Ok(fetched) => {
                 if head::is_name(name) {
                     self.is_now(name, &fetched.bytes);
                 }
-                return Ok(fetched);
+                Ok(fetched)
             }
-            Err(error) => error,
-        };
-        // What is missing or away there may be here: the name says what it is, and its seal proves it. A root is asked of
-        // the primary alone, which decides what is current.
-        if matches!(ObjectId::parse(name), Some((ObjectKind::Segment, _))) {
-            for other in self.others() {
-                if let Ok(fetched) = other.get(name, range.clone()).await {
-                    return Ok(fetched);
-                }
-            }
+            Err(error) if may_be_here && !aside => self.get_from_others(name, range).await.ok_or(error),
+            Err(error) => Err(error),
         }
-        Err(error)
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {

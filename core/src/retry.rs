@@ -54,6 +54,17 @@ impl Backoff {
     }
 }
 
+/// The longest that a store may want somebody to wait who waits for it: one that wants more has answered.
+pub const WAITED_FOR: Duration = Duration::from_secs(3);
+
+/// After how long a request that may be repeated is tried again while somebody waits for it, if it is: `tries` times at most.
+pub fn while_waited_for(backoff: &mut Backoff, tries: u32, error: &StoreError) -> Option<Duration> {
+    let is_passing = matches!(error, StoreError::Busy { .. } | StoreError::Unreachable { .. });
+    let hint = hint_of(error);
+    let is_again = is_passing && hint.unwrap_or_default() <= WAITED_FOR && backoff.tries() + 1 < tries;
+    is_again.then(|| backoff.next(hint))
+}
+
 /// When the store asked to be tried again.
 pub fn hint(error: &ReadError) -> Option<Duration> {
     match error {
@@ -86,6 +97,22 @@ mod tests {
                 assert!((longest / 2..=longest).contains(&wait), "{wait:?} of {longest:?}");
             }
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_store_that_wants_much_patience() {
+        let busy = |seconds| {
+            let retry_after = Some(Duration::from_secs(seconds));
+            StoreError::Busy { reason: String::new(), retry_after }
+        };
+        let mut backoff = Backoff::new();
+        assert!(while_waited_for(&mut backoff, 3, &busy(2)).is_some_and(|wait| wait.as_secs() == 2));
+        assert_eq!(while_waited_for(&mut backoff, 3, &busy(4)), None);
+        let away = StoreError::Unreachable { reason: String::new() };
+        assert!(while_waited_for(&mut backoff, 3, &away).is_some());
+        assert_eq!(while_waited_for(&mut backoff, 3, &away), None, "the third try was the last");
+        let denied = StoreError::Denied { reason: String::new() };
+        assert_eq!(while_waited_for(&mut Backoff::new(), 3, &denied), None);
     }
 
     #[test]

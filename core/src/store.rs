@@ -15,6 +15,7 @@ pub mod credentials;
 pub mod dav;
 pub mod facts;
 pub mod file;
+pub mod heed;
 pub mod immutable;
 pub mod meter;
 pub mod pace;

@@ -201,6 +201,11 @@ impl Volume {
         self.cache_needed(&self.pinned()).max(self.survey.least_cache_bytes())
     }
 
+    /// Bytes that the cache stays below.
+    pub fn cache_limit(&self) -> u64 {
+        self.room.limit()
+    }
+
     /// Keeps the cache below so many bytes from now on. What is too much goes at once.
     pub fn set_cache_limit(&self, bytes: u64) {
         self.room.set_limit(bytes);

@@ -46,6 +46,9 @@ fn opened(file: &[u8], named: &[Range<u64>]) -> (f64, u64) {
     let place = world.place("/file");
     let named: Vec<_> = named.iter().flat_map(|bytes| place.of(bytes.clone())).collect();
     let head = place.of(0..4096)[0];
+    // Its head may lie beside directories, and stay.
+    let middle = file.len() as u64 / 2 / 4096 * 4096;
+    let then = place.of(middle..middle + 4096)[0];
     run(async {
         let volume = open(&world).await;
         assert!(!are_local(&volume, &named));
@@ -55,6 +58,13 @@ fn opened(file: &[u8], named: &[Range<u64>]) -> (f64, u64) {
         let trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
         tokio::time::sleep(20 * ROUND_TRIP).await;
         let fetched = volume.status().fetched_bytes;
+        // Where the file has left this computer, it begins anew.
+        volume.evict_all().await.unwrap();
+        assert!(!are_local(&volume, &named));
+        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+        read(&volume, head).await;
+        read(&volume, then).await;
+        until(&volume, |volume| are_local(volume, &named)).await;
         close(volume).await;
         (trips, fetched)
     })

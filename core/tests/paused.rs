@@ -1,4 +1,4 @@
-//! Pushing that is switched off while a batch is on its way, in virtual time.
+//! Pushing that is cut off while a batch is on its way, in virtual time: it is switched off, or a collection is to make room for it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use bench::{Bench, run};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use holdall_core::device::{BlockDevice, Durability};
-use holdall_core::push::PushError;
+use holdall_core::push::{PushError, Pusher};
 use holdall_core::sim::store::SimStore;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::BLOCK_BYTES;
@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A put takes so long, however many there are.
@@ -35,6 +35,8 @@ struct Slow {
     /// Puts that have begun.
     begun: AtomicU32,
     is_away: AtomicBool,
+    /// Bytes of segments that it has room for.
+    room: AtomicU64,
 }
 
 #[async_trait]
@@ -49,7 +51,19 @@ impl Layer for Slow {
         if self.is_away.load(Relaxed) {
             return Err(away());
         }
+        let held = self.held().await?;
+        if name.starts_with("seg/") && held + body.len() as u64 > self.room.load(Relaxed) {
+            // Somebody else has the rest of it.
+            self.room.store(held, Relaxed);
+            return Err(StoreError::Full { reason: "507".into() });
+        }
         self.store.put(name, body, when).await
+    }
+}
+
+impl Slow {
+    async fn held(&self) -> Result<u64, StoreError> {
+        Ok(self.store.list("seg/").await?.iter().map(|listed| listed.len).sum())
     }
 }
 
@@ -65,14 +79,30 @@ impl Pushing {
             store: bench.store.clone(),
             begun: AtomicU32::new(0),
             is_away: AtomicBool::new(false),
+            room: AtomicU64::new(u64::MAX),
         }));
         let write = Access::Write { over: Over::Nobody, mounted: false };
         let volume = bench.open_on(store.clone(), 0, write).await.unwrap();
+        let pushing = Self { store, volume };
+        pushing.write(0).await;
+        pushing
+    }
+
+    async fn write(&self, version: u64) {
         for block in 0..BLOCKS {
-            let device = VolumeDevice(volume.clone());
-            device.write(block * BLOCK_BYTES, &noise(block), Durability::Forced).wait().await.unwrap();
+            let (device, data) = (VolumeDevice(self.volume.clone()), noise(block, version));
+            device.write(block * BLOCK_BYTES, &data, Durability::Forced).wait().await.unwrap();
         }
-        Self { store, volume }
+    }
+
+    async fn until_all_is_up(&self) {
+        while self.volume.has_unsent() {
+            tokio::time::sleep(PUT).await;
+        }
+    }
+
+    fn pusher(&self) -> &Pusher {
+        self.volume.pusher().unwrap()
     }
 
     async fn until_it_is_on_its_way(&self) {
@@ -88,11 +118,11 @@ impl Pushing {
     }
 
     fn set_paused(&self, paused: bool) {
-        self.volume.pusher().unwrap().set_paused(paused);
+        self.pusher().set_paused(paused);
     }
 
     async fn sync(&self) -> Result<(), PushError> {
-        self.volume.pusher().unwrap().sync().await.map(drop)
+        self.pusher().sync().await.map(drop)
     }
 
     /// Nothing goes to the store, for a day.
@@ -100,20 +130,20 @@ impl Pushing {
         let now = (self.begun(), bench.store.names());
         tokio::time::sleep(DAY).await;
         assert_eq!((self.begun(), bench.store.names()), now);
-        let state = self.volume.pusher().unwrap().state();
+        let state = self.pusher().state();
         assert!(state.borrow().outgoing.is_empty() && state.borrow().trouble.is_none());
     }
 }
 
 /// What does not get smaller.
-fn noise(block: u64) -> Vec<u8> {
+fn noise(block: u64, version: u64) -> Vec<u8> {
     let mut data = vec![0; BLOCK_BYTES as usize];
-    StdRng::seed_from_u64(block).fill_bytes(&mut data);
+    StdRng::seed_from_u64(version * BLOCKS + block).fill_bytes(&mut data);
     data
 }
 
 /// Another computer has all of it from the store.
-async fn assert_all_there(bench: &Bench) {
+async fn assert_all_there(bench: &Bench, version: u64) {
     let elsewhere = bench.elsewhere();
     let volume = elsewhere.take(1).await.unwrap();
     for block in 0..BLOCKS {
@@ -121,7 +151,7 @@ async fn assert_all_there(bench: &Bench) {
         let lease = VolumeDevice(volume.clone()).read(range).wait().await.unwrap();
         let mut data = vec![0; BLOCK_BYTES as usize];
         lease.copy_to(&mut data).unwrap();
-        assert_eq!(data, noise(block), "block {block}");
+        assert_eq!(data, noise(block, version), "block {block}");
     }
     volume.shut_down().await.unwrap();
 }
@@ -136,17 +166,15 @@ fn what_is_on_its_way_is_cut_off_at_once_and_goes_on_where_it_was() {
         pushing.assert_silent(&bench).await;
         assert!(pushing.volume.has_unsent());
         pushing.set_paused(false);
-        while pushing.volume.has_unsent() {
-            tokio::time::sleep(PUT).await;
-        }
+        pushing.until_all_is_up().await;
         let segments = || -> BTreeSet<String> {
             bench.store.names().into_iter().filter(|name| name.starts_with("seg/")).collect()
         };
         let put = segments();
-        pushing.volume.pusher().unwrap().collect().await.unwrap();
+        pushing.pusher().collect().await.unwrap();
         assert!(put.is_subset(&segments()), "what had arrived before was not put once more");
         pushing.volume.shut_down().await.unwrap();
-        assert_all_there(&bench).await;
+        assert_all_there(&bench, 0).await;
     });
 }
 
@@ -180,7 +208,7 @@ fn who_waits_for_an_upload_that_is_switched_off_is_told_at_once() {
         pushing.set_paused(false);
         pushing.sync().await.unwrap();
         pushing.volume.shut_down().await.unwrap();
-        assert_all_there(&bench).await;
+        assert_all_there(&bench, 0).await;
     });
 }
 
@@ -190,7 +218,7 @@ fn what_is_switched_off_has_no_trouble_with_a_store_that_is_away() {
     run(async {
         let pushing = Pushing::begin(&bench).await;
         pushing.store.is_away.store(true, Relaxed);
-        let mut state = pushing.volume.pusher().unwrap().state();
+        let mut state = pushing.pusher().state();
         state.wait_for(|state| state.trouble.is_some()).await.unwrap();
         pushing.set_paused(true);
         pushing.assert_silent(&bench).await;
@@ -201,6 +229,70 @@ fn what_is_switched_off_has_no_trouble_with_a_store_that_is_away() {
         pushing.sync().await.unwrap();
         assert!(state.borrow().trouble.is_none());
         pushing.volume.shut_down().await.unwrap();
-        assert_all_there(&bench).await;
+        assert_all_there(&bench, 0).await;
+    });
+}
+
+#[test]
+fn a_collection_makes_room_for_what_has_none() {
+    for is_waited_for in [false, true] {
+        let bench = Bench::new();
+        run(async {
+            let pushing = Pushing::begin(&bench).await;
+            pushing.sync().await.unwrap();
+            pushing.write(1).await;
+            pushing.sync().await.unwrap();
+            // What was written first is needed by no version, and half of the next fits in besides.
+            let room = pushing.store.held().await.unwrap() + BLOCKS * BLOCK_BYTES / 2;
+            pushing.store.room.store(room, Relaxed);
+            pushing.write(2).await;
+            let pushed = async {
+                match is_waited_for {
+                    true => pushing.sync().await.unwrap(),
+                    false => pushing.until_all_is_up().await,
+                }
+            };
+            let collected = async {
+                pushing.pusher().until_full().await;
+                tokio::time::sleep(DAY).await;
+                assert!(pushing.volume.has_unsent(), "there is no room");
+                pushing.pusher().collect().await.unwrap()
+            };
+            let both = async { tokio::join!(collected, pushed) };
+            let (collected, ()) = tokio::time::timeout(2 * DAY, both).await.expect("it gets on");
+            assert!(collected.bytes_freed >= BLOCKS * BLOCK_BYTES, "{collected:?}");
+            assert!(!pushing.pusher().state().borrow().is_full);
+            pushing.volume.shut_down().await.unwrap();
+            assert_all_there(&bench, 2).await;
+        });
+    }
+}
+
+#[test]
+fn a_collection_that_nobody_waits_for_any_more_is_not_begun() {
+    let bench = Bench::new();
+    run(async {
+        let pushing = Pushing::begin(&bench).await;
+        pushing.sync().await.unwrap();
+        pushing.write(1).await;
+        pushing.store.is_away.store(true, Relaxed);
+        let pushed = async {
+            tokio::time::sleep(DAY).await;
+            pushing.store.is_away.store(false, Relaxed);
+            pushing.until_all_is_up().await;
+        };
+        let collected = async {
+            let mut state = pushing.pusher().state();
+            state.wait_for(|state| state.trouble.is_some()).await.unwrap();
+            tokio::time::timeout(DAY / 2, pushing.pusher().collect()).await
+        };
+        let (collected, ()) = tokio::join!(collected, pushed);
+        collected.expect_err("it waits for its turn, and is given up");
+        let names = bench.store.names();
+        tokio::time::sleep(DAY).await;
+        assert_eq!(bench.store.names(), names);
+        assert!(pushing.pusher().collect().await.unwrap().deleted > 0);
+        pushing.volume.shut_down().await.unwrap();
+        assert_all_there(&bench, 1).await;
     });
 }

@@ -5,16 +5,22 @@
 
 mod bench;
 
+use async_trait::async_trait;
+use bench::layer::{Layer, Layered};
 use bench::{Bench, GEOMETRY, LIMITS, close, device, run};
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
+use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::format::root::Geometry;
 use holdall_core::map::PageCache;
-use holdall_core::sim::store::StoreFaults;
+use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::meter::Meter;
+use holdall_core::store::{Fetched, Store, StoreError};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Over, Pinned, Volume, VolumeDevice, VolumeLimits};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -59,12 +65,16 @@ impl World {
     }
 
     async fn open(&self, name: &str, pinned: Pinned) -> Arc<Volume> {
+        self.open_on(Arc::new(self.bench.store.clone()), name, pinned).await
+    }
+
+    async fn open_on(&self, store: Arc<dyn Store>, name: &str, pinned: Pinned) -> Arc<Volume> {
         let directory = |part| Arc::new(Directory::create(&self.dir.path().join(name).join(part)).unwrap());
         let environment = Environment {
             state: directory("state"),
             journal: directory("journal"),
             cache: directory("cache"),
-            store: Arc::new(self.bench.store.clone()),
+            store,
             meter: Meter::default(),
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
@@ -243,6 +253,68 @@ fn a_store_that_is_away_for_hours_and_a_pause_are_waited_for() {
         world.set_away(false);
         settled(&volume).await;
         assert!(is_here(&volume, &runs));
+        close(volume).await;
+    });
+}
+
+/// A store that keeps some objects to itself, as one does that has archived them.
+struct Withholding {
+    store: SimStore,
+    withheld: Mutex<BTreeSet<String>>,
+}
+
+#[async_trait]
+impl Layer for Withholding {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        if self.withheld.lock().unwrap().contains(name) {
+            return Err(StoreError::Denied { reason: "it is archived (InvalidObjectState)".into() });
+        }
+        self.store.get(name, range).await
+    }
+}
+
+#[test]
+fn objects_that_the_store_withholds_keep_nothing_else_from_coming() {
+    let world = World::new();
+    run(async {
+        let names = world.bench.store.names();
+        let segments = names
+            .into_iter()
+            .filter(|name| ObjectId::parse(name).is_some_and(|(kind, _)| kind == ObjectKind::Segment));
+        let mut segments: Vec<_> = segments.collect();
+        segments.sort_by_key(|name| ObjectId::parse(name).unwrap().1.seq);
+        // The first third of the data: more than may be on its way in the background at once.
+        let third = DATA / 3;
+        let withheld: BTreeSet<_> = segments.drain(..segments.len() / 3).collect();
+        let store = Arc::new(Layered(Withholding {
+            store: world.bench.store.clone(),
+            withheld: Mutex::new(withheld),
+        }));
+        let volume = world.open_on(store.clone(), "here", Pinned::default()).await;
+        volume.set_cache_limit(64 << 20);
+        volume.set_pinned(Pinned::whole()).unwrap();
+        // More of it than that has none of those.
+        let rest = [BlockRange::new(third + 512, DATA - third - 512)];
+        let rest_is_here = async {
+            while !is_here(&volume, &rest) || volume.pins_status().trouble.is_none() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(600), rest_is_here).await.is_err() {
+            let missing: Vec<_> = volume.missing_parts(rest[0]);
+            panic!("{missing:?} {:?} {:?}", volume.pins_status(), volume.puller().health().borrow());
+        }
+        let status = volume.pins_status();
+        assert!(!is_here(&volume, &[BlockRange::new(0, third)]));
+        assert!(status.trouble.is_some_and(|trouble| trouble.contains("archived")));
+        // What is written there later is no trouble.
+        store.withheld.lock().unwrap().clear();
+        settled(&volume).await;
+        assert_eq!(volume.pins_status().trouble, None);
         close(volume).await;
     });
 }

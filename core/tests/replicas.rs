@@ -28,7 +28,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
@@ -405,6 +405,70 @@ fn what_the_first_store_has_lost_is_read_from_the_replica() {
         }
         let drive = open(&bench.elsewhere(), 1, &replica).await;
         assert_eq!(get(&drive.volume, 3).await, 1);
+    });
+}
+
+/// A store that may fall silent.
+struct Silent {
+    store: SimStore,
+    is_silent: AtomicBool,
+    asked: AtomicU64,
+}
+
+#[async_trait]
+impl Layer for Silent {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        self.asked.fetch_add(1, Relaxed);
+        if self.is_silent.load(Relaxed) {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            return Err(gone());
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn while_the_first_store_is_silent_not_every_read_waits_for_it() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        for block in [3, 40, 80, 120] {
+            put(&drive.volume, block, 1).await;
+        }
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        let (is_silent, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+        let first = Arc::new(Layered(Silent { store: bench.store.clone(), is_silent, asked }));
+        let hub = Arc::new(Replicated::new(first.clone(), bench.drive));
+        let _changed = hub.add(Arc::new(replica.clone()));
+        let look = Access::Look {
+            root: drive::current(&objects(&bench, &bench.store), bench.drive)
+                .await
+                .map(|(head, _, _)| (head.root, head.root_hash))
+                .unwrap(),
+        };
+        let volume = bench.elsewhere().open_on(hub.clone(), 1, look).await.unwrap();
+        let timed = async |block| {
+            let begun = tokio::time::Instant::now();
+            assert_eq!(get(&volume, block).await, 1);
+            begun.elapsed()
+        };
+        first.is_silent.store(true, Relaxed);
+        assert!(timed(3).await >= Duration::from_secs(20));
+        assert!(timed(40).await < Duration::from_secs(1));
+        // It is tried again after a while, and read once it is back.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(timed(80).await >= Duration::from_secs(20));
+        first.is_silent.store(false, Relaxed);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let before = first.asked.load(Relaxed);
+        assert!(timed(120).await < Duration::from_secs(1));
+        assert!(first.asked.load(Relaxed) > before);
     });
 }
 

@@ -24,6 +24,7 @@ pub use pins::{Deadline, Keep, What, words};
 pub use scanning::ScanError;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use usage::Usage;
 use uuid::Uuid;
 
@@ -337,6 +338,23 @@ impl Drive {
         stays + unsent
     }
 
+    /// Has the cache's limit go with the local disk, as long as the engine is there: how much was free when the drive was opened says
+    /// little days later.
+    pub(super) fn follow_disk(self: &Arc<Self>, volume: &Arc<Volume>) {
+        const EVERY: Duration = Duration::from_secs(60);
+        let (drive, volume) = (Arc::downgrade(self), Arc::downgrade(volume));
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(EVERY).await;
+                let (Some(drive), Some(volume)) = (drive.upgrade(), volume.upgrade()) else { return };
+                let now = volume.cache_limit();
+                if drive.cache_limit().is_ok_and(|bytes| is_another(now, bytes)) {
+                    drive.apply_limits();
+                }
+            }
+        });
+    }
+
     /// Has the cache be as large as it may be now, and scans be treated as they should.
     pub fn apply_limits(&self) {
         if let Some(volume) = &*self.live.read() {
@@ -349,5 +367,21 @@ impl Drive {
             // What did not fit may fit now.
             self.look_at_pins_again();
         }
+    }
+}
+
+/// Whether a limit is so much another one that it is worth setting: an eighth more or less.
+fn is_another(now: u64, next: u64) -> bool {
+    next.abs_diff(now) > now / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_another;
+
+    #[test]
+    fn a_limit_that_is_nearly_the_same_is_left() {
+        assert!(!is_another(800, 900) && !is_another(800, 700) && !is_another(0, 0));
+        assert!(is_another(800, 901) && is_another(800, 699) && is_another(0, 1));
     }
 }

@@ -259,7 +259,7 @@ impl Drives {
             made.map_err(|error| failure::no_directory(path, &error))?;
         }
         let at_store = |failure| failure::at_store(failure, &url.to_string());
-        let mode = self.mode_of(url, &work).await?;
+        let mode = work.unless_interrupted(failure::TRIED_IN_PART, self.mode_of(url, &work)).await??;
         if stores::told(mode) < request.weakest {
             return Err(failure::weak_store(&url.to_string()));
         }

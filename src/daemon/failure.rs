@@ -25,6 +25,9 @@ pub use stores::*;
 
 /// The consequence of what was refused.
 pub const NOTHING_CHANGED: &str = "Nothing was changed.";
+/// What it means that the trial of a store is not waited for.
+pub const TRIED_IN_PART: &str =
+    "Small objects may be left in the store, under probe/. Nothing else was changed.";
 const SAFE_HERE: &str = "Your files are safe on this computer; uploads wait.";
 
 /// Puts the four parts together.

@@ -69,8 +69,7 @@ impl Drives {
         }
         let meter = Meter::default();
         let trial = trial::of(self.stores(), &url, (&credentials, &meter), Effort::FULL, Some(&work));
-        let report =
-            work.unless_interrupted("Small objects may be left in the store, under probe/.", trial).await??;
+        let report = work.unless_interrupted(failure::TRIED_IN_PART, trial).await??;
         Ok(api::StoreTested {
             store: url.to_string(),
             store_mode: stores::told(report.mode),

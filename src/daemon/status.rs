@@ -438,7 +438,10 @@ fn of_engine(
             Some(Way::Cache),
         )
     });
-    if !status.has_metadata && too_small.is_none() {
+    let too_many = status.has_more_metadata.then(|| {
+        Why::from("the drive has more folders than are kept here: without its store some cannot be listed")
+    });
+    if !status.has_metadata && too_small.is_none() && too_many.is_none() {
         return (
             DriveState::Syncing,
             Some(filling.as_deref().unwrap_or("names of files are being fetched").into()),
@@ -453,8 +456,8 @@ fn of_engine(
     });
     let filling = filling.as_deref().map(Why::from);
     match push.pushing {
-        true => (DriveState::Syncing, filling.or(too_small)),
-        false => (DriveState::Ready, filling.or(too_small).or(slowed)),
+        true => (DriveState::Syncing, filling.or(too_small).or(too_many)),
+        false => (DriveState::Ready, filling.or(too_small).or(too_many).or(slowed)),
     }
 }
 

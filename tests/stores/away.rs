@@ -8,6 +8,7 @@ use holdall_servers::faults::{self, Fault};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 fn write_synced(path: &Path, content: &str) {
     let mut file = fs::File::create(path).unwrap();
@@ -28,6 +29,7 @@ fn a_drive_that_the_service_before_had_open_is_said_to_recover_until_it_is_known
     a.open();
     write_synced(&at.join("note"), "not uploaded yet");
     proxy.plan(faults::from(0, Fault::Silence));
+    let begun = Instant::now();
     kill(a.machine.pid());
     // The next one looks for the store, which does not answer, for some seconds.
     let recovering = a.machine.status_when("recovering", |status| status["state"] == "Recovering");
@@ -37,11 +39,24 @@ fn a_drive_that_the_service_before_had_open_is_said_to_recover_until_it_is_known
     let away = a.machine.status_when("taken up", |status| !status["mountpoint"].is_null());
     assert!(away["unpushed_bytes"].as_u64().unwrap() > 0, "{away}");
     assert_eq!(fs::read_to_string(at.join("note")).unwrap(), "not uploaded yet");
+    // Not after all that a request may take, over and over: programs wait.
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     state_is(&a, "Offline");
     proxy.plan(faults::none());
     state_is(&a, "Ready");
     a.ok(&["drive", "close", "d", "--wait"]);
     a.machine.assert_checked();
+
+    proxy.plan(faults::from(0, Fault::Silence));
+    let begun = Instant::now();
+    let opened = a.open();
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    let why = opened["away_because"].as_str().unwrap_or_default();
+    assert!(why.contains("has not answered"), "{opened}");
+    assert_eq!(fs::read_to_string(at.join("note")).unwrap(), "not uploaded yet");
+    proxy.plan(faults::none());
+    a.ok(&["drive", "sync", "d"]);
+    a.ok(&["drive", "close", "d", "--wait"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Replicas: a store dies, and the drive lives on in another.
 
-use crate::bench::{Bench, noise, wait_until};
+use crate::bench::{Bench, Running, noise, wait_until};
 use crate::person::Person;
 use crate::s3::with_drive;
 use holdall_servers::dav::{DavServer, SignIn};
@@ -375,18 +375,22 @@ fn a_replica_whose_bucket_was_emptied_is_filled_again_by_itself() {
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 }
 
-#[test]
-fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copying_goes_on() {
-    let bench = Bench::new();
-    let (_server, replica, a) = beside_a_bucket(&bench);
+/// A closed drive with a photo of 8 MiB, and whoever waits for all of it to be in a bucket too, which would take minutes.
+fn closed_and_being_copied(bench: &Bench) -> (S3Server, Person, Running) {
+    let (server, replica, a) = beside_a_bucket(bench);
     a.open();
     save(&a, "photo", &noise(1, 8 << 20));
     a.ok(&["drive", "close", "d", "--wait"]);
-
-    // It would take minutes.
     a.ok(&["limits", "--up", "64K"]);
     let adding = a.machine.begin(&["drive", "replica", "add", "d", &replica]);
     is_being_copied(&a);
+    (server, a, adding)
+}
+
+#[test]
+fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copying_goes_on() {
+    let bench = Bench::new();
+    let (_server, a, adding) = closed_and_being_copied(&bench);
     a.open();
     let status = a.ok(&["drive", "status", "d"]);
     assert_eq!(status["replicas"][0]["state"], "behind", "{status}");
@@ -401,13 +405,7 @@ fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copyin
 #[test]
 fn a_service_that_ends_while_a_closed_drive_is_copied_leaves_it_to_other_computers() {
     let bench = Bench::new();
-    let (_server, replica, a) = beside_a_bucket(&bench);
-    a.open();
-    save(&a, "photo", &noise(1, 8 << 20));
-    a.ok(&["drive", "close", "d", "--wait"]);
-    a.ok(&["limits", "--up", "64K"]);
-    let adding = a.machine.begin(&["drive", "replica", "add", "d", &replica]);
-    is_being_copied(&a);
+    let (_server, a, adding) = closed_and_being_copied(&bench);
     a.ok(&["daemon", "stop"]);
     drop(adding);
     let b = Person::new(&bench, "b", &[]);

@@ -182,6 +182,41 @@ fn a_bucket_takes_temporary_credentials() {
 }
 
 #[test]
+fn a_profile_whose_keys_are_replaced_under_an_open_drive_is_read_again() {
+    let bench = Bench::new();
+    let server = S3Server::start();
+    let temporary = Temporary::start(server.address());
+    let home = bench.path("home");
+    std::fs::create_dir_all(home.join(".aws")).unwrap();
+    let write_token = |token: &str| {
+        let keys = format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+        let profile = format!("[work]\n{keys}aws_session_token = {token}\n");
+        std::fs::write(home.join(".aws/credentials"), profile).unwrap();
+    };
+    write_token(SESSION_TOKEN);
+    let mut a = Person::new(&bench, "a", &[("HOME", home.to_str().unwrap())]);
+    let url = temporary.url("photos");
+    a.ok(&["drive", "create", "d", "--store", &url, "--size", "64M", "--no-encryption", "--profile", "work"]);
+    a.open();
+    let save = |name: &str| {
+        std::fs::write(a.machine.mountpoint().join(name), noise(1, 1 << 20)).unwrap();
+        a.machine.begin(&["drive", "sync", "d"])
+    };
+    save("before").ok();
+    write_token("expired");
+    let syncing = save("meanwhile");
+    a.machine.status_when("in need of its keys", |status| {
+        let reason = status["reason"].as_str().unwrap_or_default();
+        status["state"] == "Needs attention" && reason.contains("session token")
+    });
+    write_token(SESSION_TOKEN);
+    syncing.ok();
+    a.machine.status_when("ready", |status| status["state"] == "Ready");
+    a.ok(&["drive", "close", "d", "--wait"]);
+    a.assert_discreet(&[SECRET_KEY, SESSION_TOKEN]);
+}
+
+#[test]
 fn a_bucket_in_another_region_is_reached_by_who_names_that() {
     let bench = Bench::new();
     let server = S3Server::start_in_region("eu-central-1");

@@ -43,6 +43,7 @@ describe('what the daemon says of all drives', () => {
     const end = live.start();
     for (const stream of backend.streams) stream.onState('live');
     backend.tell(overview(card('a')));
+    vi.advanceTimersByTime(260);
     expect(live.staleSince).toBeNull();
     for (const stream of backend.streams) stream.onState('down');
     expect(live.connection).toBe('down');

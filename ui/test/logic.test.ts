@@ -1,9 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { ActivityRow, ChunkMap, DriveStatus } from '../src/backend/shapes';
 import { cellAt, changed, grid, runs, totalBytes, totals } from '../src/lib/chunkmap';
 import { ago, bytes, duration, moment, parseBytes, percent, second } from '../src/lib/format';
 import { ceiling, counted, points, samples, SHOWN_MS } from '../src/lib/history';
-import { Pace, type Timers } from '../src/lib/pace';
+import { onBeat, Pace, type Timers } from '../src/lib/pace';
 import { minuteOf, timeOf, weekdays } from '../src/lib/quiet';
 import { asked, groups, matches } from '../src/lib/recovery';
 import { kept } from '../src/lib/same';
@@ -137,10 +137,26 @@ describe('the pace', () => {
     expect(shown).toEqual([]);
     pace.hidden = false;
     expect(shown).toEqual([2]);
-    pace.push(3);
-    pace.stop();
-    time.pass(5000);
-    expect(shown).toEqual([2]);
+  });
+});
+
+describe('the beat', () => {
+  it('is the same for all that is drawn', () => {
+    vi.useFakeTimers();
+    const shown: [number, number][] = [];
+    const begun = Date.now();
+    const draw = (what: number) => () => shown.push([what, Date.now() - begun]);
+    for (let at = 0; at < 10; at += 1) {
+      onBeat(draw(1));
+      vi.advanceTimersByTime(37);
+      onBeat(draw(2));
+      vi.advanceTimersByTime(63);
+    }
+    vi.advanceTimersByTime(1000);
+    vi.useRealTimers();
+    expect(shown.length).toBe(20);
+    const times = new Set(shown.map(([, at]) => at));
+    expect(times.size).toBeLessThanOrEqual(5);
   });
 });
 

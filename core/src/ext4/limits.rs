@@ -12,8 +12,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 16 GiB of metadata, and at most about 80 MB of memory; 6 MB with 50,000 files of one run each.
+    /// 16 GiB of metadata, and at most about 100 MB of memory; 6 MB with 50,000 files of one run each.
     fn default() -> Self {
-        Self { metadata_blocks: 1 << 22, metadata_runs: 1 << 18, file_runs: 1 << 18 }
+        Self { metadata_blocks: 1 << 22, metadata_runs: 1 << 19, file_runs: 1 << 18 }
     }
 }

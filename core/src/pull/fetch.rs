@@ -2,6 +2,7 @@
 
 use super::flights::landed;
 use super::sink::{Fetched, Sink};
+use super::tries::Persistence;
 use super::{PullError, Puller, cache_failed};
 use crate::map::{self, Content, Frame};
 use crate::store::pace::is_background;
@@ -18,7 +19,7 @@ impl Puller {
     pub async fn fetch_past_cache(&self, range: BlockRange) -> Result<Fetched, PullError> {
         let fetched = Fetched::default();
         for run in self.missing(range) {
-            self.pull_until_done(run, &fetched, u32::MAX).await?;
+            self.pull_until_done(run, &fetched, Persistence::Always).await?;
         }
         Ok(fetched)
     }

@@ -1,30 +1,52 @@
-//! Thumbnailers and indexers: who reads the beginning of one file after another must not pull the whole drive. Pure.
+//! Thumbnailers and indexers: who looks into one file after another must not pull the whole drive. Pure.
 //!
-//! They are known by what misses: most of the last ones were the beginnings of files, each of another file. Then
-//! nothing is pulled ahead of the reads that fit, and few of them are under way at once. Who reads files to their ends, as a
-//! copy does, or comes back to some of them, does not look like that.
+//! They are known by what misses: of the last files that did, most were looked into, each from its beginning, and little of each
+//! was read, at whatever places. Then nothing is pulled ahead of the reads that fit, and few of them are under way at once. Who reads
+//! files to their ends, as a copy does, or comes back to some of them, does not look like that.
 
 use crate::ext4::{FileAt, InodeNumber};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-/// Misses that are looked back at.
+/// Files that are looked back at.
 const RECENT_MAX: usize = 48;
-/// Beginnings of different files among them that make a scan.
-const HEADS_MIN: usize = 24;
-/// Of all those misses, beginnings of files must be this part at least: three of four.
-const HEADS_OF: (usize, usize) = (3, 4);
+/// How many of them that were looked into make a scan.
+const LOOKS_MIN: usize = 24;
+/// Of all of them these must be this part at least: three of four.
+const LOOKS_OF: (usize, usize) = (3, 4);
 /// A file begins with so many blocks (64 KiB): what programs look at to tell what a file is.
 const HEAD_BLOCKS: u64 = 16;
+/// Who looks into a file misses no more of it than so many blocks (512 KiB), with what the kernel reads ahead of a read of 64 KiB, and
+/// with a look at its end.
+const LOOK_BLOCKS: u64 = 128;
+/// And no more than this part of it.
+const LOOK_OF: (u64, u64) = (3, 4);
 /// After so many seconds without a miss it is over.
 const IDLE_SECONDS: u64 = 20;
 
 /// The misses of late, of one drive.
 #[derive(Debug, Default)]
 pub struct Scans {
-    /// The file whose beginning it was; none elsewhere in a file.
-    recent: VecDeque<Option<InodeNumber>>,
+    recent: VecDeque<Missed>,
     /// In seconds of any clock that goes on.
     last: u64,
+}
+
+/// What has missed of one file.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    file: InodeNumber,
+    /// Whether its beginning did first.
+    is_from_head: bool,
+    blocks: u64,
+    /// How many it has.
+    of: u64,
+}
+
+impl Missed {
+    fn is_look(&self) -> bool {
+        let is_little = self.blocks <= LOOK_BLOCKS && self.blocks * LOOK_OF.1 <= self.of * LOOK_OF.0;
+        self.is_from_head && is_little
+    }
 }
 
 impl Scans {
@@ -34,12 +56,22 @@ impl Scans {
             self.recent.clear();
         }
         self.last = second;
-        if self.recent.len() == RECENT_MAX {
-            self.recent.pop_front();
-        }
-        let is_head = place.at < HEAD_BLOCKS && place.at + blocks < place.end;
-        self.recent.push_back(is_head.then_some(place.file));
-        is_head && self.is_scan()
+        let missed = match self.recent.iter_mut().find(|missed| missed.file == place.file) {
+            Some(missed) => {
+                missed.blocks += blocks;
+                *missed
+            }
+            None => {
+                if self.recent.len() == RECENT_MAX {
+                    self.recent.pop_front();
+                }
+                let is_from_head = place.at < HEAD_BLOCKS;
+                let missed = Missed { file: place.file, is_from_head, blocks, of: place.end };
+                self.recent.push_back(missed);
+                missed
+            }
+        };
+        missed.is_look() && self.is_scan()
     }
 
     /// Whether a scan is under way at a second.
@@ -48,9 +80,8 @@ impl Scans {
     }
 
     fn is_scan(&self) -> bool {
-        let heads = self.recent.iter().flatten();
-        let different = heads.clone().collect::<BTreeSet<_>>().len();
-        different >= HEADS_MIN && heads.count() * HEADS_OF.1 >= self.recent.len() * HEADS_OF.0
+        let looks = self.recent.iter().filter(|missed| missed.is_look()).count();
+        looks >= LOOKS_MIN && looks * LOOKS_OF.1 >= self.recent.len() * LOOKS_OF.0
     }
 }
 
@@ -67,8 +98,8 @@ mod tests {
     fn the_beginnings_of_many_files_are_a_scan_until_it_stops() {
         let mut scans = Scans::default();
         let verdicts: Vec<_> = (0..100).map(|number| scans.missed(file(number, 0), 4, number / 10)).collect();
-        assert!(verdicts[..HEADS_MIN - 1].iter().all(|is_scan| !is_scan), "a few files are nothing");
-        assert!(verdicts[HEADS_MIN..].iter().all(|is_scan| *is_scan));
+        assert!(verdicts[..LOOKS_MIN - 1].iter().all(|is_scan| !is_scan), "a few files are nothing");
+        assert!(verdicts[LOOKS_MIN..].iter().all(|is_scan| *is_scan));
         assert!(scans.is_under_way(20) && !scans.is_under_way(10 + IDLE_SECONDS));
         assert!(!scans.missed(file(1000, 0), 4, 100), "later it begins anew");
     }
@@ -81,6 +112,23 @@ mod tests {
         }
         assert!(!scans.missed(file(5000, 9000), 4, 0));
         assert!(scans.missed(file(61, 3), 4, 0));
+    }
+
+    /// As the kernel asks for 64 KiB that are read bit by bit, and for what is read of an index at the end.
+    const PARTS: [(u64, u64); 5] = [(0, 4), (4, 16), (20, 32), (9_990, 10), (5_000, 32)];
+
+    #[test]
+    fn however_many_reads_a_look_takes_it_is_one() {
+        let mut scans = Scans::default();
+        let mut looks = (0..60).flat_map(|number| PARTS.map(|(at, blocks)| (file(number, at), blocks)));
+        let verdicts: Vec<_> = looks.by_ref().map(|(place, blocks)| scans.missed(place, blocks, 0)).collect();
+        assert!(verdicts[LOOKS_MIN * PARTS.len()..].iter().all(|is_scan| *is_scan));
+        // A film that somebody watches beside it is one file.
+        for at in (0..9_000).step_by(32) {
+            let is_scan = scans.missed(file(5000, at), 32, 0);
+            assert!(!is_scan || at < LOOK_BLOCKS, "at {at}");
+        }
+        assert!(scans.is_under_way(0));
     }
 
     #[test]

@@ -51,6 +51,30 @@ impl Health {
     }
 }
 
+/// For how long the store may withhold what nobody waits for while it gives other things: a pull that goes on trying stands in the way
+/// of those.
+const STUCK_AFTER: Duration = Duration::from_secs(30);
+
+/// How long a pull is tried that brings nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Persistence {
+    /// Until it comes.
+    Always,
+    /// So often.
+    Tries(u32),
+    /// Until it comes, but not for long where the store gives other things meanwhile.
+    WhileAway,
+}
+
+impl Persistence {
+    fn allows_after(self, tries: u32) -> bool {
+        match self {
+            Self::Tries(most) => tries < most,
+            Self::Always | Self::WhileAway => true,
+        }
+    }
+}
+
 /// What a store that did not give something wants of who comes again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
@@ -76,8 +100,8 @@ pub(super) async fn look_whether_back(puller: Weak<Puller>, mut health: watch::R
                 tokio::time::sleep(backoff.next(hint.take())).await;
                 let store = match puller.upgrade() {
                     None => return,
-                    // Who pulls finds out.
-                    Some(puller) if !puller.queue.lock().is_idle() => continue,
+                    // Who pulls finds out, unless the store keeps just that to itself.
+                    Some(puller) if !puller.queue.lock().is_idle() && !puller.is_away() => continue,
                     Some(puller) => puller.map.objects().store().clone(),
                 };
                 match store.get(family::NAME, None).await {
@@ -130,12 +154,20 @@ impl Puller {
         self.health.borrow().since.is_some_and(|since| since.elapsed() >= LONG)
     }
 
-    /// Pulls until it succeeds or cannot succeed, or has been tried so often.
+    /// Whether the store withholds blocks, for so long that they are not what it is waited for.
+    fn are_withheld(&self, blocks: BlockRange) -> bool {
+        let answered = self.health.borrow().answered;
+        let is_stuck =
+            |since: Instant| since.elapsed() >= STUCK_AFTER && answered.is_some_and(|at| at > since);
+        self.stalls.of(blocks).is_some_and(|stall| is_stuck(stall.since))
+    }
+
+    /// Pulls until it succeeds or cannot succeed, or has been tried for long enough.
     pub(super) async fn pull_until_done(
         &self,
         blocks: BlockRange,
         sink: &impl Sink,
-        tries: u32,
+        persistence: Persistence,
     ) -> Result<(), PullError> {
         let mut backoff = Backoff::new();
         let mut waited = false;
@@ -151,10 +183,16 @@ impl Puller {
                     self.look_at_damage();
                     return Ok(());
                 }
-                Err(PullError::Read(error)) if error.is_transient() && backoff.tries() + 1 < tries => {
+                Err(PullError::Read(error))
+                    if error.is_transient() && persistence.allows_after(backoff.tries() + 1) =>
+                {
                     waited = true;
                     // Before it is told: who is told looks.
                     self.stalls.note(blocks, begun, error.to_string());
+                    if persistence == Persistence::WhileAway && self.are_withheld(blocks) {
+                        // It is known for how long: who wants them again finds out in one try.
+                        return Err(error.into());
+                    }
                     self.health.send_modify(|health| health.note(error.to_string(), begun));
                     let hint = crate::retry::hint(&error);
                     let wish = match (hint, error.is_unreachable()) {

@@ -267,7 +267,7 @@ impl Committer {
                 Err(error @ StoreError::NotFound { .. }) => match self.find_family().await {
                     Ok(true) => error,
                     Ok(false) => {
-                        let delay = self.tell(&mut backoff, EMPTIED, None);
+                        let delay = self.tell(&mut backoff, (EMPTIED, false), None);
                         self.sleep(delay).await;
                         continue;
                     }
@@ -303,12 +303,18 @@ impl Committer {
 
     /// Tells of an error, and for how long to wait after it.
     fn trouble(&self, backoff: &mut Backoff, error: &StoreError) -> Duration {
-        self.tell(backoff, &error.to_string(), retry::hint_of(error))
+        let is_full = matches!(error, StoreError::Full { .. });
+        self.tell(backoff, (&error.to_string(), is_full), retry::hint_of(error))
     }
 
-    fn tell(&self, backoff: &mut Backoff, error: &str, hint: Option<Duration>) -> Duration {
+    fn tell(
+        &self,
+        backoff: &mut Backoff,
+        (error, is_full): (&str, bool),
+        hint: Option<Duration>,
+    ) -> Duration {
         tracing::warn!(error, "the store did not take it; trying again");
-        self.publish.send_modify(|state| state.trouble = Some(error.to_owned()));
+        self.publish.send_modify(|state| (state.trouble, state.is_full) = (Some(error.to_owned()), is_full));
         backoff.next(hint)
     }
 
@@ -320,7 +326,10 @@ impl Committer {
     }
 
     pub(super) fn no_trouble(&self) {
-        self.publish.send_if_modified(|state| state.trouble.take().is_some());
+        self.publish.send_if_modified(|state| {
+            state.is_full = false;
+            state.trouble.take().is_some()
+        });
     }
 }
 

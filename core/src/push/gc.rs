@@ -49,6 +49,14 @@ pub struct Collected {
     pub garbage_bytes: u64,
 }
 
+impl Collected {
+    /// What two collections did, of which `next` was the later one.
+    pub fn extend(&mut self, next: Self) {
+        let (deleted, bytes_freed) = (self.deleted + next.deleted, self.bytes_freed + next.bytes_freed);
+        *self = Self { deleted, bytes_freed, ..next };
+    }
+}
+
 /// A hold on a version, put under `ref/`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reference {
@@ -100,18 +108,22 @@ pub enum ReferenceKind {
 impl Task {
     /// Deletes what nothing reaches, and what repacking segments that are mostly dead leaves behind.
     pub(super) async fn collect(&mut self) -> Result<Collected, PushError> {
-        // First: what is moved takes room in the store until what it leaves behind is deleted.
-        let collected = self.delete_unreached().await?;
-        if self.repack().await? == 0 {
-            return Ok(collected);
+        let mut collected = Collected::default();
+        // Where there is no room for a map's pages there may be some for a root: what was put in vain is deleted for theirs.
+        if self.publish.borrow().is_full {
+            collected.extend(self.delete_unreached().await?);
         }
-        let again = self.delete_unreached().await?;
-        let deleted = collected.deleted + again.deleted;
-        Ok(Collected { deleted, bytes_freed: collected.bytes_freed + again.bytes_freed, ..again })
+        self.checkpoint().await?;
+        // Before anything is moved: that takes room until what it leaves behind is deleted.
+        collected.extend(self.delete_unreached().await?);
+        if self.repack().await? > 0 {
+            self.checkpoint().await?;
+            collected.extend(self.delete_unreached().await?);
+        }
+        Ok(collected)
     }
 
     async fn delete_unreached(&mut self) -> Result<Collected, PushError> {
-        self.checkpoint().await?;
         // The version before is kept as well. It is to name no more than this one does: what was let go of since the last checkpoint its
         // pages still name. Whoever was about to go on from that finds out by the swap, or as readers do.
         self.committer.commit(|_| ()).await?;

@@ -1,6 +1,7 @@
 //! Pushing that is switched off in the middle of a batch.
 
 use super::PushError;
+use super::requests::Waiting;
 use std::future::pending;
 use tokio::sync::watch;
 
@@ -8,11 +9,11 @@ use tokio::sync::watch;
 pub(super) struct Pause {
     is_on: watch::Receiver<bool>,
     /// Requests that somebody may wait for.
-    waiting: watch::Receiver<usize>,
+    waiting: watch::Receiver<Waiting>,
 }
 
 impl Pause {
-    pub fn new(is_on: watch::Receiver<bool>, waiting: watch::Receiver<usize>) -> Self {
+    pub fn new(is_on: watch::Receiver<bool>, waiting: watch::Receiver<Waiting>) -> Self {
         Self { is_on, waiting }
     }
 
@@ -27,6 +28,11 @@ impl Pause {
         until(&self.is_on, |is_on| *is_on != was).await;
     }
 
+    /// Waits until somebody waits for a collection.
+    pub async fn until_collection(&self) {
+        until(&self.waiting, |waiting| waiting.collections > 0).await;
+    }
+
     /// Does what may be done over and over, such as putting an immutable object: it is cut off when pushing is switched off, and done
     /// anew once it is on again. Given up where somebody waits for an answer meanwhile. A put that was cut off may still arrive: it has the same
     /// bytes under the same name, and where the next one got another name it is garbage. No root names it before all are there.
@@ -39,7 +45,7 @@ impl Pause {
         loop {
             tokio::select! { biased;
                 () = until(&self.is_on, |is_on| !*is_on) => {}
-                () = until(&self.waiting, |waiting| *waiting > 0) => return Err(PushError::Paused),
+                () = until(&self.waiting, |waiting| waiting.requests > 0) => return Err(PushError::Paused),
             }
             tokio::select! { biased;
                 () = until(&self.is_on, |is_on| *is_on) => cut_off(),

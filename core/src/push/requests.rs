@@ -2,6 +2,7 @@
 
 use super::{Collected, Committed, PushError};
 use crate::format::root::Snapshot;
+use std::collections::VecDeque;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// What the push task is asked to do.
@@ -24,28 +25,88 @@ pub(super) struct Asked {
     pub waits: Waits,
 }
 
+/// How many requests there are, with the one that is being served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waiting {
+    pub requests: usize,
+    /// Of these, collections.
+    pub collections: usize,
+}
+
 /// Where requests are made.
 pub(super) struct Requests {
     channel: mpsc::UnboundedSender<Asked>,
-    waiting: watch::Sender<usize>,
+    waiting: watch::Sender<Waiting>,
+}
+
+/// Requests that are not served yet, in their order.
+pub(super) struct Queue {
+    channel: mpsc::UnboundedReceiver<Asked>,
+    asked: VecDeque<Asked>,
 }
 
 /// Somebody waits.
-pub(super) struct Waits(watch::Sender<usize>);
+pub(super) struct Waits {
+    waiting: watch::Sender<Waiting>,
+    for_collection: bool,
+}
 
-/// Requests, in their order; and how many there are, with the one that is being served.
-pub(super) fn channel() -> (Requests, mpsc::UnboundedReceiver<Asked>, watch::Receiver<usize>) {
+/// Requests, and how many there are.
+pub(super) fn channel() -> (Requests, Queue, watch::Receiver<Waiting>) {
     let (channel, asked) = mpsc::unbounded_channel();
-    let (waiting, number) = watch::channel(0);
-    (Requests { channel, waiting }, asked, number)
+    let (waiting, number) = watch::channel(Waiting::default());
+    (Requests { channel, waiting }, Queue { channel: asked, asked: VecDeque::new() }, number)
 }
 
 impl Requests {
     /// Closed where the task has ended.
     pub fn send(&self, request: Request) -> Result<(), PushError> {
-        self.waiting.send_modify(|waiting| *waiting += 1);
-        let asked = Asked { request, waits: Waits(self.waiting.clone()) };
-        self.channel.send(asked).map_err(|_| PushError::Closed)
+        let waits = Waits::begin(&self.waiting, matches!(request, Request::Collect(_)));
+        self.channel.send(Asked { request, waits }).map_err(|_| PushError::Closed)
+    }
+}
+
+impl Queue {
+    /// The next one. None once nobody can ask any more.
+    pub async fn next(&mut self) -> Option<Asked> {
+        match self.asked.pop_front() {
+            Some(asked) => Some(asked),
+            None => self.channel.recv().await,
+        }
+    }
+
+    /// The next one, if it has come.
+    pub fn next_now(&mut self) -> Option<Asked> {
+        self.asked.pop_front().or_else(|| self.channel.try_recv().ok())
+    }
+
+    /// Waits until one more has come. Whether one has: nobody can ask any more otherwise.
+    pub async fn grows(&mut self) -> bool {
+        let asked = self.channel.recv().await;
+        let has_grown = asked.is_some();
+        self.asked.extend(asked);
+        has_grown
+    }
+
+    /// The first collection, ahead of its turn.
+    pub fn collection(&mut self) -> Option<Asked> {
+        while let Ok(asked) = self.channel.try_recv() {
+            self.asked.push_back(asked);
+        }
+        let first = self.asked.iter().position(|asked| matches!(asked.request, Request::Collect(_)))?;
+        self.asked.remove(first)
+    }
+
+    /// Answers those that have come.
+    pub fn refuse(&mut self, error: &PushError) {
+        self.asked.drain(..).for_each(|asked| asked.refuse(error.clone()));
+    }
+
+    /// Answers all that come.
+    pub async fn refuse_all(mut self, error: PushError) {
+        while let Some(asked) = self.next().await {
+            asked.refuse(error.clone());
+        }
     }
 }
 
@@ -62,15 +123,22 @@ impl Asked {
     }
 }
 
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
+impl Waits {
+    fn begin(waiting: &watch::Sender<Waiting>, for_collection: bool) -> Self {
+        waiting.send_modify(|waiting| {
+            waiting.requests += 1;
+            waiting.collections += usize::from(for_collection);
+        });
+        Self { waiting: waiting.clone(), for_collection }
     }
 }
 
-/// Answers all that come.
-pub(super) async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Asked>, error: PushError) {
-    while let Some(asked) = requests.recv().await {
-        asked.refuse(error.clone());
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let for_collection = self.for_collection;
+        self.waiting.send_modify(|waiting| {
+            waiting.requests -= 1;
+            waiting.collections -= usize::from(for_collection);
+        });
     }
 }

@@ -5,8 +5,8 @@
 //! begins. Else somebody else has the drive, or has written to it: what was written here meanwhile is a fork.
 
 use super::PushError;
-use super::requests::Asked;
-use super::task::Task;
+use super::requests::Queue;
+use super::task::{Task, unless_forked};
 use crate::fence::{self, Fence};
 use crate::format::head::{self, Head, HeadState};
 use crate::format::root::Root;
@@ -14,37 +14,21 @@ use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::Backoff;
 use crate::store::Etag;
-use std::collections::VecDeque;
-use tokio::sync::mpsc;
 
-/// Takes the drive, however long the store is away. Gives what was asked for meanwhile. None once the drive is closed.
-pub(super) async fn first(
-    task: &mut Task,
-    requests: &mut mpsc::UnboundedReceiver<Asked>,
-) -> Option<Result<VecDeque<Asked>, PushError>> {
-    let mut waiting = VecDeque::new();
+/// Takes the drive, however long the store is away. What is asked for meanwhile waits for that. None once the drive is closed.
+pub(super) async fn first(task: &mut Task, queue: &mut Queue) -> Option<Result<(), PushError>> {
     let taken = {
-        let taking = std::pin::pin!(task.take());
-        let mut taking = taking;
+        let mut taking = std::pin::pin!(task.take());
         loop {
             tokio::select! { biased;
-                asked = requests.recv() => waiting.push_back(asked?),
+                is_open = queue.grows() => if !is_open { return None },
                 taken = &mut taking => break taken,
             }
         }
     };
-    match taken {
-        Ok(()) => Some(Ok(waiting)),
-        Err(error @ PushError::Forked(_)) => {
-            // They were asked of the drive, which is somebody else's.
-            waiting.into_iter().for_each(|asked| asked.refuse(error.clone()));
-            Some(Ok(VecDeque::new()))
-        }
-        Err(error) => {
-            waiting.into_iter().for_each(|asked| asked.refuse(error.clone()));
-            Some(Err(error))
-        }
-    }
+    // It was asked of the drive, which is somebody else's.
+    let _ = taken.as_ref().inspect_err(|error| queue.refuse(error));
+    Some(taken.or_else(unless_forked))
 }
 
 impl Task {

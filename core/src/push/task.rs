@@ -5,8 +5,8 @@ use super::lanes::Lanes;
 use super::pack::{Batch, Packed};
 use super::pause::Pause;
 use super::policy::{self, Decision, Facts};
-use super::requests::{Asked, Request, refuse_all};
-use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, take};
+use super::requests::{Asked, Queue, Request};
+use super::{Collected, Committed, LabelError, Parts, PushError, PushState, Remembers, take};
 use crate::fence;
 use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
@@ -23,10 +23,10 @@ use data_encoding::HEXLOWER;
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesOrdered, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 pub(super) struct Task {
@@ -80,22 +80,16 @@ impl Task {
         }
     }
 
-    pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Asked>) {
-        let mut waiting = VecDeque::new();
+    pub async fn run(mut self, mut queue: Queue) {
         if !self.is_taken {
-            let Some(asked) = take::first(&mut self, &mut requests).await else { return };
-            match asked {
-                Ok(asked) => waiting = asked,
-                Err(error) => return self.give_up(requests, error).await,
+            let Some(taken) = take::first(&mut self, &mut queue).await else { return };
+            if let Err(error) = taken {
+                return self.give_up(queue, error).await;
             }
         }
         loop {
-            let next = match waiting.pop_front() {
-                Some(asked) => Next::Request(asked),
-                None => self.next_request(&mut requests).await,
-            };
-            let asked = match next {
-                Next::Request(asked) => self.serve(asked).await,
+            let asked = match self.next(&mut queue).await {
+                Next::Request(asked) => self.serve(asked, &mut queue).await,
                 Next::Batch => {
                     self.gives_way = true;
                     let pushed = self.push_batch().await;
@@ -113,22 +107,26 @@ impl Task {
                 Next::Closed => return,
             };
             if let Err(error) = asked.or_else(unless_forked) {
-                return self.give_up(requests, error).await;
+                return self.give_up(queue, error).await;
             }
         }
     }
 
-    async fn give_up(self, requests: mpsc::UnboundedReceiver<Asked>, error: PushError) {
+    async fn give_up(self, queue: Queue, error: PushError) {
         tracing::error!(%error, "pushing has stopped");
         self.publish.send_modify(|state| {
             state.pushing = false;
             state.stopped = Some(error.clone());
         });
-        refuse_all(requests, error).await;
+        queue.refuse_all(error).await;
     }
 
-    async fn next_request(&mut self, requests: &mut mpsc::UnboundedReceiver<Asked>) -> Next {
+    async fn next(&mut self, queue: &mut Queue) -> Next {
         loop {
+            // Where one has cut off a batch, that is due still.
+            if let Some(asked) = queue.next_now() {
+                return Next::Request(asked);
+            }
             let decision = policy::decide(&self.facts());
             let wait = match decision {
                 Decision::Push => return Next::Batch,
@@ -140,7 +138,7 @@ impl Task {
                 return Next::Checkpoint;
             }
             tokio::select! { biased;
-                asked = requests.recv() => return asked.map_or(Next::Closed, Next::Request),
+                asked = queue.next() => return asked.map_or(Next::Closed, Next::Request),
                 () = self.pause.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
@@ -169,15 +167,15 @@ impl Task {
         }
     }
 
-    async fn serve(&mut self, asked: Asked) -> Result<(), PushError> {
+    async fn serve(&mut self, asked: Asked, queue: &mut Queue) -> Result<(), PushError> {
         let Asked { request, waits: _until_answered } = asked;
         match request {
             Request::Sync(reply) => {
-                let pushed = self.push_all().await;
+                let pushed = self.push_all(queue).await;
                 let result = self.unless_fenced(pushed).await;
                 let again = match result {
                     // Whoever asked wants it to be in the store, wherever that is now.
-                    Err(PushError::Forked(_)) => self.push_all().await,
+                    Err(PushError::Forked(_)) => self.push_all(queue).await,
                     _ => Ok(()),
                 };
                 let again = self.unless_fenced(again).await;
@@ -185,7 +183,7 @@ impl Task {
                 fatal(&again).map_or(Ok(()), Err)
             }
             Request::Snapshot(label, reply) => {
-                let result = self.snapshot(label).await;
+                let result = self.snapshot(label, queue).await;
                 let result = self.unless_fenced(result).await;
                 answer(reply, result)
             }
@@ -194,11 +192,7 @@ impl Task {
                 let result = self.unless_fenced(result).await;
                 answer(reply, result)
             }
-            Request::Collect(reply) => {
-                let result = self.collect().await;
-                let result = self.unless_fenced(result).await;
-                answer(reply, result)
-            }
+            Request::Collect(reply) => self.collect_for(reply).await,
             Request::Release(reply) => {
                 let result = match self.committer.release().await {
                     // It is not ours any more, and lacks nothing that is here.
@@ -220,16 +214,44 @@ impl Task {
         }
     }
 
-    /// Pushes everything that is appended now.
-    async fn push_all(&mut self) -> Result<(), PushError> {
+    /// Pushes everything that is appended now, and collects in between where the store has no room and somebody has asked for that.
+    async fn push_all(&mut self, queue: &mut Queue) -> Result<(), PushError> {
         let target = self.journal.appended();
         while self.committed < target {
             if self.pause.is_on() {
                 return Err(PushError::Paused);
             }
-            self.push_batch().await?;
+            match self.push_batch().await {
+                Err(PushError::Paused) => self.collect_in_between(queue).await?,
+                pushed => pushed?,
+            }
         }
         Ok(())
+    }
+
+    /// Serves the collection that has cut off what was being pushed, if it was that.
+    async fn collect_in_between(&mut self, queue: &mut Queue) -> Result<(), PushError> {
+        match queue.collection() {
+            Some(Asked { request: Request::Collect(reply), waits: _until_answered }) => {
+                self.collect_for(reply).await
+            }
+            _ => Err(PushError::Paused),
+        }
+    }
+
+    /// Answers who waits for a collection.
+    async fn collect_for(
+        &mut self,
+        reply: oneshot::Sender<Result<Collected, PushError>>,
+    ) -> Result<(), PushError> {
+        if reply.is_closed() {
+            return Ok(());
+        }
+        let result = self.collect().await;
+        let result = self.unless_fenced(result).await;
+        let forked = result.as_ref().err().filter(|error| matches!(error, PushError::Forked(_))).cloned();
+        answer(reply, result)?;
+        forked.map_or(Ok(()), Err)
     }
 
     /// Pushes the next batch of what is frozen, freezing first if nothing is.
@@ -284,7 +306,8 @@ impl Task {
         match self.checkpoint().await {
             Err(PushError::Read(error)) => {
                 tracing::warn!(%error, "the map's pages cannot be read; its checkpoint waits");
-                self.publish.send_modify(|state| state.trouble = Some(error.to_string()));
+                self.publish
+                    .send_modify(|state| (state.trouble, state.is_full) = (Some(error.to_string()), false));
                 let before = self.checkpoint_again.take();
                 let mut backoff = before.map_or_else(Backoff::unwatched, |(_, backoff)| backoff);
                 let time = Instant::now() + backoff.next(retry::hint(&error));
@@ -335,8 +358,17 @@ impl Task {
     async fn put_unless_paused(&self, packed: Packed) -> Result<(TailSegment, Directory), PushError> {
         // Nothing is tried any more, so there is no trouble with it.
         let cut_off = || self.committer.no_trouble();
-        let put = self.pause.unless_on(|| self.put(packed.clone()), cut_off).await?;
-        Ok(self.was_put(put))
+        tokio::select! { biased;
+            put = self.pause.unless_on(|| self.put(packed.clone()), cut_off) => Ok(self.was_put(put?)),
+            () = self.until_room_is_made() => Err(PushError::Paused),
+        }
+    }
+
+    /// Waits until the store has no room, and somebody has asked for a collection.
+    async fn until_room_is_made(&self) {
+        self.pause.until_collection().await;
+        // The sender is this task's own.
+        let _ = self.publish.subscribe().wait_for(|state| state.is_full).await;
     }
 
     async fn seal_next(&self, batch: &mut Batch) -> Result<Option<Packed>, PushError> {
@@ -445,14 +477,14 @@ impl Task {
         Ok(())
     }
 
-    async fn snapshot(&mut self, label: String) -> Result<Snapshot, PushError> {
+    async fn snapshot(&mut self, label: String, queue: &mut Queue) -> Result<Snapshot, PushError> {
         if fork::is_reserved(&label) {
             return Err(LabelError::Reserved(label).into());
         }
         if self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
             return Err(LabelError::Taken(label).into());
         }
-        self.push_all().await?;
+        self.push_all(queue).await?;
         let head = self.committer.head();
         let size_blocks = self.committer.root().geometry.size_blocks;
         let (root, root_hash, taken_ms) = (head.root, head.root_hash, now_ms());
@@ -492,7 +524,7 @@ enum Next {
 
 /// Answers, and hands on the errors that end pushing for good.
 fn answer<T>(
-    reply: tokio::sync::oneshot::Sender<Result<T, PushError>>,
+    reply: oneshot::Sender<Result<T, PushError>>,
     result: Result<T, PushError>,
 ) -> Result<(), PushError> {
     let fatal = fatal(&result);
@@ -512,7 +544,7 @@ fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
 }
 
 /// What became a fork goes on.
-fn unless_forked(error: PushError) -> Result<(), PushError> {
+pub(super) fn unless_forked(error: PushError) -> Result<(), PushError> {
     if let PushError::Forked(_) = error { Ok(()) } else { Err(error) }
 }
 

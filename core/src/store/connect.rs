@@ -4,6 +4,8 @@ use super::Store;
 use super::claims::Claims;
 use super::credentials::Credentials;
 use super::file::FileStore;
+#[cfg(any(feature = "dav", feature = "s3"))]
+use super::heed::Heeding;
 use super::meter::Meter;
 use super::pace::Pacer;
 use super::probe::Mode;
@@ -37,7 +39,7 @@ pub fn connect(
         #[cfg(feature = "s3")]
         StoreUrl::S3(url) => {
             match super::s3::S3Store::new(url, credentials, super::s3::Limits::default(), pacer, meter) {
-                Ok(store) => Ok(Arc::new(store)),
+                Ok(store) => Ok(Arc::new(Heeding::new(Arc::new(store)))),
                 Err(reason) => Err(ConnectError::Setup { reason }),
             }
         }
@@ -46,7 +48,8 @@ pub fn connect(
         #[cfg(feature = "dav")]
         StoreUrl::Dav(url) => {
             let limits = super::dav::http::Limits::default();
-            Ok(Arc::new(super::dav::DavStore::new(url, credentials, limits, pacer, meter)?))
+            let store = super::dav::DavStore::new(url, credentials, limits, pacer, meter)?;
+            Ok(Arc::new(Heeding::new(Arc::new(store))))
         }
         #[cfg(not(feature = "dav"))]
         StoreUrl::Dav(_) => unknown(url, credentials),

@@ -21,7 +21,7 @@ pub enum Credentials {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session_token: Option<Zeroizing<String>>,
     },
-    /// A profile in the user's own `~/.aws` files, read anew at each open.
+    /// A profile in the user's own `~/.aws` files, read again whenever these have changed.
     S3Profile {
         /// Its name.
         profile: String,

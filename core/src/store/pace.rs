@@ -15,8 +15,8 @@ use tokio::time::Instant;
 pub const PIECE_BYTES: usize = 16 << 10;
 /// The least rate that can be set, in bytes per second: below it requests would run into their time-outs.
 pub const RATE_MIN: u64 = 16 << 10;
-/// The slowest that a body may be under a limit, in bytes per second.
-const SLOWEST_PACED: u64 = 256;
+/// A turn comes at some time, by our own clock.
+pub const TURN_MAX: Duration = Duration::from_secs(3600);
 /// How much of its rate a direction may save up while nothing goes.
 const BURST: Duration = Duration::from_millis(50);
 /// How often work in the background looks whether it is its turn while readers want more than there is.
@@ -26,6 +26,7 @@ const HELD_UP_MAX: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
     static BACKGROUND: Background;
+    static HELD_UP: HeldUp;
 }
 
 /// Work that readers go before, until one of them waits for it. Cloned, it is the same.
@@ -60,6 +61,64 @@ pub fn is_background() -> bool {
     BACKGROUND.try_with(Background::gives_way).unwrap_or(false)
 }
 
+/// For how long the bodies of one request have waited for their turns: no network is to blame for that. Cloned, it is the same.
+#[derive(Clone, Debug, Default)]
+pub struct HeldUp {
+    // Held for arithmetic.
+    spans: Arc<Mutex<Spans>>,
+}
+
+#[derive(Debug, Default)]
+struct Spans {
+    over: Duration,
+    since: Option<Instant>,
+}
+
+/// A body waits, until this is dropped.
+struct Waits(HeldUp);
+
+impl HeldUp {
+    /// So far.
+    pub fn so_far(&self) -> Duration {
+        let spans = self.spans.lock();
+        spans.over + spans.since.map_or_else(Duration::default, |since| since.elapsed())
+    }
+
+    /// Waits for `deadline`, and as much longer as bodies are held up.
+    pub async fn until(&self, deadline: Instant) {
+        loop {
+            let until = deadline + self.so_far();
+            if until <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Does a part of the request, and ends it when it takes longer than `limit`, not counted for how long bodies are held up.
+    pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let deadline = Instant::now() + limit;
+        tokio::select! { biased;
+            done = HELD_UP.scope(self.clone(), work) => Some(done),
+            () = self.until(deadline) => None,
+        }
+    }
+
+    fn begin(&self) -> Waits {
+        self.spans.lock().since.get_or_insert_with(Instant::now);
+        Waits(self.clone())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let mut spans = self.0.spans.lock();
+        if let Some(since) = spans.since.take() {
+            spans.over += since.elapsed();
+        }
+    }
+}
+
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -92,19 +151,15 @@ impl Pacer {
         self.lane(way).lock().rate
     }
 
-    /// The slowest that a body may be, in bytes per second, before it counts as a drip: where there is a limit, many bodies
-    /// share it, and those of the background get a piece in a time that is bounded.
-    pub fn slowest(&self, way: Way, otherwise: u64) -> u64 {
-        match self.rate(way) {
-            None => otherwise,
-            Some(_) => SLOWEST_PACED.min(otherwise),
-        }
-    }
-
     /// The way that a body of the work that runs here is to take.
     pub fn gate(&self, way: Way) -> Gate {
+        self.gate_of(way, HELD_UP.try_with(HeldUp::clone).unwrap_or_default())
+    }
+
+    /// The same, of a request whose bodies' waits are noted in `held_up`.
+    pub fn gate_of(&self, way: Way, held_up: HeldUp) -> Gate {
         let background = BACKGROUND.try_with(Background::clone).ok();
-        Gate { pacer: self.clone(), way, background, waiting: None }
+        Gate { pacer: self.clone(), way, background, held_up, waiting: None }
     }
 
     /// Waits until `bytes` may go.
@@ -140,6 +195,7 @@ pub struct Gate {
     pacer: Pacer,
     way: Way,
     background: Option<Background>,
+    held_up: HeldUp,
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
@@ -153,7 +209,11 @@ impl Gate {
     pub fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
         if self.waiting.is_none() && self.pacer.rate(self.way).is_some() {
             let (pacer, way, background) = (self.pacer.clone(), self.way, self.background.clone());
-            self.waiting = Some(Box::pin(async move { pacer.turn(way, bytes, background).await }));
+            let waits = self.held_up.begin();
+            self.waiting = Some(Box::pin(async move {
+                let _until_done = waits;
+                pacer.turn(way, bytes, background).await;
+            }));
         }
         if let Some(waiting) = &mut self.waiting {
             ready!(waiting.as_mut().poll(cx));
@@ -269,6 +329,30 @@ mod tests {
             // It shares the rate from the end of its first wait on; without, each of its 64 pieces waits for two seconds.
             took = done => assert!(took.as_secs_f64() < 5.0, "{took:?}"),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_its_turn_is_not_late() {
+        let pacer = Pacer::new();
+        pacer.set(Way::Up, Some(MIB));
+        let limit = Duration::from_secs(3);
+        let paced = HeldUp::default().within(limit, send(&pacer, 60 * MIB)).await;
+        assert!(paced.is_some_and(|took| took > Duration::from_secs(59)), "{paced:?}");
+        let dripping = async {
+            for _ in 0..60 {
+                send(&pacer, MIB).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let begun = Instant::now();
+        assert!(HeldUp::default().within(limit, dripping).await.is_none());
+        assert!((5.5..=6.5).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
+        // A body that is dropped in the middle of a wait waits no more.
+        let cut_off = async {
+            drop(tokio::time::timeout(Duration::from_secs(1), send(&pacer, 60 * MIB)).await);
+            std::future::pending::<()>().await;
+        };
+        assert!(HeldUp::default().within(limit, cut_off).await.is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,6 @@
 //! 100 ms), [`Effort::QUICK`] about 75 in about 14 r, where claims have to be raced too 100 in about 17 r. `core/tests/probe.rs` counts both.
 
 use super::{Etag, Facts, Fetched, Store, StoreError, When};
-use crate::map::ReadError;
 use crate::retry::{self, Backoff};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
@@ -245,16 +244,12 @@ impl Area<'_> {
     {
         let mut backoff = Backoff::new();
         loop {
-            let error = match ask().await {
-                Err(error @ (StoreError::Busy { .. } | StoreError::Unreachable { .. }))
-                    if backoff.tries() + 1 < TRIES =>
-                {
-                    error
-                }
-                done => return done,
-            };
-            let hint = retry::hint(&ReadError::Store(error));
-            tokio::time::sleep(backoff.next(hint)).await;
+            let done = ask().await;
+            let again = done.as_ref().err();
+            match again.and_then(|error| retry::while_waited_for(&mut backoff, TRIES, error)) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return done,
+            }
         }
     }
 

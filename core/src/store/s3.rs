@@ -5,6 +5,7 @@
 
 mod body;
 mod http;
+mod keys;
 mod limits;
 mod meaning;
 mod profile;
@@ -23,7 +24,7 @@ use super::facts;
 use super::url::S3Url;
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use crate::store::meter::Meter;
-use crate::store::pace::{Pacer, Way};
+use crate::store::pace::{HeldUp, Pacer};
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::http::HttpResponse;
@@ -52,7 +53,6 @@ pub struct S3Store {
     host: String,
     tls: bool,
     limits: Limits,
-    pacer: Pacer,
 }
 
 impl S3Store {
@@ -79,7 +79,6 @@ impl S3Store {
             host,
             tls: url.endpoint.as_ref().is_none_or(|endpoint| endpoint.scheme() == "https"),
             limits,
-            pacer: pacer.clone(),
         })
     }
 
@@ -97,15 +96,20 @@ impl S3Store {
     }
 
     /// Ends what takes longer than the slowest connection needs for so many bytes.
-    async fn within<T>(
+    async fn within<T>(&self, bytes: u64, request: impl Future<Output = T>) -> Result<T, StoreError> {
+        self.part_within(&HeldUp::default(), bytes, request).await
+    }
+
+    /// The same for a part of a request.
+    async fn part_within<T>(
         &self,
-        (way, bytes): (Way, u64),
-        work: impl Future<Output = T>,
+        held_up: &HeldUp,
+        bytes: u64,
+        part: impl Future<Output = T>,
     ) -> Result<T, StoreError> {
-        let slowest_bytes = self.pacer.slowest(way, self.limits.slowest_bytes);
-        let limit = Limits { slowest_bytes, ..self.limits }.whole(bytes);
-        let late = |_| self.unreachable(&format!("was not done within {} s", limit.as_secs_f64()));
-        tokio::time::timeout(limit, work).await.map_err(late)
+        let limit = self.limits.whole(bytes);
+        let late = || self.unreachable(&format!("was not done within {} s", limit.as_secs_f64()));
+        held_up.within(limit, part).await.ok_or_else(late)
     }
 
     /// What an error of the SDK means. Its own words, which may hold anything, are not repeated.
@@ -186,7 +190,7 @@ impl S3Store {
     /// The answer to a HEAD says nothing but a status: asks again in a way that lets the server say more.
     async fn look(&self, name: &str) -> Result<u64, StoreError> {
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).range("bytes=0-0");
-        match self.within((Way::Down, 0), request.send()).await? {
+        match self.within(0, request.send()).await? {
             Err(error) => Err(self.explain(Verb::Read, name, &error)),
             Ok(_) => {
                 Err(self
@@ -213,7 +217,9 @@ impl Store for S3Store {
             range => range.as_ref().map(|range| format!("bytes={}-{}", range.start, range.end - 1)),
         };
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).set_range(header);
-        let answer = self.within((Way::Down, 0), request.send()).await?;
+        // Its body is held up as what came with its head is.
+        let held_up = HeldUp::default();
+        let answer = self.part_within(&held_up, 0, request.send()).await?;
         let answer = answer.map_err(|error| self.explain(Verb::Read, name, &error))?;
         let etag = self.etag(answer.e_tag)?;
         let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
@@ -223,7 +229,7 @@ impl Store for S3Store {
             Unfit::Strange(what) => StoreError::Unreachable { reason: format!("{}: {what}", self.host) },
         })?;
         let bytes_max = part.skip + part.take.unwrap_or(limits::OBJECT_BYTES_MAX);
-        let bytes = self.within((Way::Down, bytes_max), self.body(answer.body, part)).await??;
+        let bytes = self.part_within(&held_up, bytes_max, self.body(answer.body, part)).await??;
         Ok(Fetched { bytes, etag })
     }
 
@@ -237,14 +243,14 @@ impl Store for S3Store {
         };
         let body = ByteStream::new(SdkBody::from(body));
         let request = request.content_type("application/octet-stream").body(body);
-        let answer = self.within((Way::Up, len), request.send()).await?;
+        let answer = self.within(len, request.send()).await?;
         let answer = answer.map_err(|error| self.explain(Verb::Put { conditional }, name, &error))?;
         self.etag(answer.e_tag)
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {
         let request = self.client.head_object().bucket(&self.bucket).key(self.key(name));
-        match self.within((Way::Down, 0), request.send()).await? {
+        match self.within(0, request.send()).await? {
             Ok(answer) => {
                 self.etag(answer.e_tag)?;
                 let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
@@ -265,7 +271,7 @@ impl Store for S3Store {
         loop {
             let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(self.key(prefix));
             let request = request.set_continuation_token(token.clone());
-            let page = self.within((Way::Down, PAGE_BYTES), request.send()).await?;
+            let page = self.within(PAGE_BYTES, request.send()).await?;
             let page = page.map_err(|error| self.explain(Verb::Other, prefix, &error))?;
             for object in page.contents() {
                 let name = object.key().and_then(|key| key.strip_prefix(&self.prefix));
@@ -285,7 +291,7 @@ impl Store for S3Store {
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
         let request = self.client.delete_object().bucket(&self.bucket).key(self.key(name));
-        match self.within((Way::Down, 0), request.send()).await? {
+        match self.within(0, request.send()).await? {
             Err(SdkError::ServiceError(context)) if context.err().code() == Some("NoSuchKey") => Ok(()),
             deleted => deleted.map(drop).map_err(|error| self.explain(Verb::Other, name, &error)),
         }
@@ -294,7 +300,7 @@ impl Store for S3Store {
     async fn facts(&self) -> Result<Facts, StoreError> {
         // Any answer has the clock; whether this is allowed is another question.
         let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(&self.prefix).max_keys(1);
-        if let Err(error) = self.within((Way::Down, 0), request.send()).await? {
+        if let Err(error) = self.within(0, request.send()).await? {
             match self.explain(Verb::Other, "", &error) {
                 StoreError::Denied { .. } => {}
                 error => return Err(error),

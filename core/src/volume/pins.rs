@@ -252,10 +252,12 @@ async fn keep_here(volume: Weak<Volume>, mut wanted: watch::Receiver<Arc<Pinned>
     loop {
         let pinned = wanted.borrow_and_update().clone();
         let round = async {
-            if pinned.is_whole() {
-                settle_zeros(&volume, &shared).await?;
-            }
-            pull_missing(&volume, &pinned).await
+            let settled = match pinned.is_whole() {
+                true => settle_zeros(&volume, &shared).await,
+                false => Ok(()),
+            };
+            // What the map does not tell of a part keeps nothing else from being pulled either.
+            pull_missing(&volume, &pinned).await.and(settled)
         };
         let done = tokio::select! { biased;
             changed = wanted.changed() => match changed {
@@ -298,11 +300,12 @@ async fn settle_zeros(volume: &Weak<Volume>, shared: &Shared) -> Result<(), Pull
         return Ok(());
     }
     drop(opened);
-    let mut data = 0;
+    let mut data: Result<u64, PullError> = Ok(0);
     for part in all.pieces(LOOK_BLOCKS) {
-        data += puller.settle_zeros(part).await?;
+        let more = puller.settle_zeros(part).await;
+        data = data.and_then(|data| Ok(data + more?));
     }
-    shared.data_blocks.store(data + 1, Ordering::Release);
+    shared.data_blocks.store(data? + 1, Ordering::Release);
     Ok(())
 }
 

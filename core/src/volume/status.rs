@@ -31,6 +31,8 @@ pub struct VolumeStatus {
     pub pending_pull_bytes: u64,
     /// Whether all metadata of the file system is local: listings need no store.
     pub has_metadata: bool,
+    /// Whether there is more of it than is kept account of.
+    pub has_more_metadata: bool,
     /// Bytes of it for which the cache is too small.
     pub metadata_without_room_bytes: u64,
     /// The smallest cache that has room for all of it, in bytes, as far as that is known.
@@ -71,7 +73,7 @@ impl Volume {
         let unpushed_bytes = if unsent { self.journal.bytes_after(committed) } else { 0 };
         self.puller.look_at_damage();
         let health = self.puller.health().borrow().clone();
-        let without_room = self.survey.blocks_without_room();
+        let (without_room, has_more_metadata) = (self.survey.blocks_without_room(), self.survey.is_more());
         let (fetched_bytes, fetched_used_bytes) = self.cache.residents().fetched_and_used_bytes();
         VolumeStatus {
             size_bytes: self.size_blocks() * BLOCK_BYTES,
@@ -86,7 +88,8 @@ impl Volume {
             journal_bytes: space.used_bytes,
             journal_limit_bytes: space.limit_bytes,
             pending_pull_bytes: self.puller.pending_bytes(),
-            has_metadata: self.survey.is_complete() && without_room == 0,
+            has_metadata: self.survey.is_complete() && without_room == 0 && !has_more_metadata,
+            has_more_metadata,
             metadata_without_room_bytes: without_room * BLOCK_BYTES,
             least_cache_bytes: self.survey.least_cache_bytes(),
             fetched_bytes,

@@ -12,7 +12,7 @@ use crate::pull::{Class, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange, portions};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -31,7 +31,7 @@ const LEARNT_SHARE: u64 = 8;
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// After metadata could not be pulled.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
-/// After what a format asks for could not be had, of one file.
+/// A file that somebody waits for is looked at again after so long: what its format asks for could not be had, or has left since.
 const FORESEE_AGAIN: Duration = Duration::from_secs(60);
 /// Of the cache's limit, what metadata may keep: one part in so many.
 const KEPT_SHARE: u64 = 2;
@@ -39,7 +39,7 @@ const KEPT_SHARE: u64 = 2;
 const TRACE_SHARE: u64 = 4;
 /// Misses that wait to be looked at. More come from a scan, of which nothing is to be foreseen.
 const MISSES_MAX: usize = 64;
-/// Files that were looked at lately are not looked at again.
+/// Files that were looked at lately.
 const FILES_REMEMBERED: usize = 256;
 
 /// Looks at a drive's file system for as long as it is open.
@@ -64,8 +64,10 @@ pub(super) struct Survey {
 struct Needs {
     /// Blocks of it that programs read.
     all: AtomicU64,
-    /// Those for which the cache is too small; 1 at least where not even which those are can be known.
+    /// Those for which the cache is too small.
     without_room: AtomicU64,
+    /// Whether there are more directories than are kept account of.
+    is_more: AtomicBool,
 }
 
 /// What looks, before it has begun: it needs the volume, which has its survey.
@@ -93,7 +95,7 @@ impl Survey {
             looked_at: None,
             has_news: true,
             foreseeing: JoinSet::new(),
-            seen: Arc::default(),
+            seen: VecDeque::new(),
             needs: Arc::default(),
             is_refused: false,
             asks_at: None,
@@ -157,6 +159,11 @@ impl Survey {
     /// Blocks of metadata for which the cache is too small: they come and go as data of files does.
     pub fn blocks_without_room(&self) -> u64 {
         self.needs.without_room.load(Ordering::Acquire)
+    }
+
+    /// Whether there is more metadata than is known: a file system with very many directories has some that are read as data is.
+    pub fn is_more(&self) -> bool {
+        self.needs.is_more.load(Ordering::Acquire)
     }
 
     /// The smallest cache that keeps all metadata, in bytes, as far as that is known.
@@ -246,8 +253,8 @@ struct Running {
     has_news: bool,
     /// What is being foreseen of files. It ends with this.
     foreseeing: JoinSet<()>,
-    /// Files that were looked at.
-    seen: Arc<Mutex<VecDeque<InodeNumber>>>,
+    /// Files that were looked at, and when.
+    seen: VecDeque<(InodeNumber, Instant)>,
     needs: Arc<Needs>,
     /// Whether some metadata found no room.
     is_refused: bool,
@@ -365,7 +372,8 @@ impl Running {
                 self.let_go(volume);
                 self.pull_trace(volume);
                 let is_whole = || journal.iter().all(|range| volume.puller.missing(*range).is_empty());
-                let is_kept = self.needs.without_room.load(Ordering::Acquire) == 0;
+                let is_more = self.needs.is_more.load(Ordering::Acquire);
+                let is_kept = !is_more && self.needs.without_room.load(Ordering::Acquire) == 0;
                 let is_recovered = || !self.walk.read().needs_recovery() || is_whole();
                 self.mountable.send_replace(Some(is_kept && is_recovered()));
             }
@@ -440,9 +448,9 @@ impl Running {
         if self.asks_at == Some(limit) {
             return;
         }
-        let (metadata, is_all_known) = {
+        let (metadata, is_more) = {
             let walk = self.walk.read();
-            (walk.metadata(), !walk.is_full())
+            (walk.metadata(), walk.is_full())
         };
         let (residents, is_refused) = (volume.cache.residents(), self.is_refused);
         if is_refused {
@@ -453,7 +461,7 @@ impl Running {
             kept.for_each(|run| residents.let_go(run, volume.cache.valid()));
             self.kept_blocks = residents.kept_blocks();
         }
-        let (mut all, mut without_room) = (0, u64::from(!is_all_known));
+        let (mut all, mut without_room) = (0, 0);
         for (range, _) in metadata.into_iter().filter(|(_, kind)| is_needed(*kind)) {
             all += range.count();
             for part in range.by_chunk().filter(|_| is_refused) {
@@ -471,6 +479,7 @@ impl Running {
         self.asks_at = Some(limit);
         self.needs.all.store(all, Ordering::Release);
         self.needs.without_room.store(without_room, Ordering::Release);
+        self.needs.is_more.store(is_more, Ordering::Release);
     }
 
     /// Has blocks stay, if there is room for that. Whether they do.
@@ -494,7 +503,9 @@ impl Running {
     fn foresee(&mut self, blocks: BlockRange) {
         let walk = self.walk.read();
         let Some((inode, at)) = walk.owner_of(blocks.start) else { return };
-        if self.seen.lock().contains(&inode) {
+        let is_recent =
+            |(of, since): &(InodeNumber, Instant)| *of == inode && since.elapsed() < FORESEE_AGAIN;
+        if self.seen.iter().any(is_recent) {
             return;
         }
         let (Some(runs), Some(len)) = (walk.runs_of(inode), walk.size_of(inode)) else { return };
@@ -503,24 +514,15 @@ impl Running {
         if at * BLOCK_BYTES >= crate::formats::HEAD_BYTES && !is_begun() {
             return;
         }
-        {
-            let mut seen = self.seen.lock();
-            if seen.len() >= FILES_REMEMBERED {
-                seen.pop_front();
-            }
-            seen.push_back(inode);
+        self.seen.retain(|(other, _)| *other != inode);
+        if self.seen.len() >= FILES_REMEMBERED {
+            self.seen.pop_front();
         }
-        let (volume, seen) = (self.volume.clone(), self.seen.clone());
+        self.seen.push_back((inode, Instant::now()));
+        let volume = self.volume.clone();
         self.foreseeing.spawn(async move {
-            let foreseen = foresight::foresee(volume.clone(), inode, layout).await;
-            let is_away = || {
-                let puller = volume.upgrade().map(|volume| volume.puller.clone());
-                puller.is_some_and(|puller| puller.health().borrow().trouble.is_some())
-            };
-            if foreseen.is_err() && is_away() {
-                // Who waits for a part of it then tries again.
-                tokio::time::sleep(FORESEE_AGAIN).await;
-                seen.lock().retain(|other| *other != inode);
+            if let Err(error) = foresight::foresee(volume, inode, layout).await {
+                tracing::debug!(%error, "what a program will read next of a file is not here yet");
             }
         });
     }

@@ -29,10 +29,12 @@ const SHORT: Limits = Limits {
 };
 
 fn store_with(url: &str, credentials: &Credentials, limits: Limits) -> DavStore {
+    paced_store(url, credentials, limits, &Pacer::new())
+}
+
+fn paced_store(url: &str, credentials: &Credentials, limits: Limits, pacer: &Pacer) -> DavStore {
     match StoreUrl::parse(url).unwrap() {
-        StoreUrl::Dav(url) => {
-            DavStore::new(&url, credentials, limits, &Pacer::new(), &Meter::default()).unwrap()
-        }
+        StoreUrl::Dav(url) => DavStore::new(&url, credentials, limits, pacer, &Meter::default()).unwrap(),
         other => panic!("{other}"),
     }
 }

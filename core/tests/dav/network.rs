@@ -1,20 +1,32 @@
 //! No answer at all.
 
 use super::*;
+use holdall_core::store::pace::Way;
+use std::time::Instant;
 
 #[tokio::test]
 async fn silence_and_drips_end() {
-    let (_, store) = fake(|asked| match &*asked.path {
+    let (fake, _) = fake(|asked| match &*asked.path {
         "/s/seg/00/drip" => Reply::Drip(1 << 20),
         _ => Reply::Silence,
     });
-    let reason = unreachable(store.get("seg/00/x", None).await);
-    assert!(reason.contains("does not answer"), "{reason}");
-    // A large body does not buy a silent server much time.
-    let reason = unreachable(store.put("seg/00/x", vec![0; 20_000].into(), When::Always).await);
-    assert!(reason.contains("does not answer"), "{reason}");
-    let reason = unreachable(store.get("seg/00/drip", Some(0..1000)).await);
-    assert!(reason.contains("too slow"), "{reason}");
+    // A bandwidth limit buys nobody time, least of all one that slows nothing down.
+    let limited = Pacer::new();
+    for way in [Way::Up, Way::Down] {
+        limited.set(way, Some(1 << 30));
+    }
+    for pacer in [Pacer::new(), limited] {
+        let url = format!("http://{}/s/", fake.address());
+        let (store, begun) = (paced_store(&url, &Credentials::None, SHORT, &pacer), Instant::now());
+        let reason = unreachable(store.get("seg/00/x", None).await);
+        assert!(reason.contains("does not answer"), "{reason}");
+        // A large body does not buy a silent server much time.
+        let reason = unreachable(store.put("seg/00/x", vec![0; 20_000].into(), When::Always).await);
+        assert!(reason.contains("does not answer"), "{reason}");
+        let reason = unreachable(store.get("seg/00/drip", Some(0..1000)).await);
+        assert!(reason.contains("too slow"), "{reason}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test]

@@ -33,14 +33,14 @@ fn store_as(url: &str, credentials: &Credentials) -> Arc<dyn Store> {
 }
 
 /// The same with time-outs for a test that waits for them.
-fn impatient(url: &str) -> S3Store {
+fn impatient(url: &str, pacer: &Pacer) -> S3Store {
     let limits = Limits {
         connect: Duration::from_millis(500),
         silence: Duration::from_millis(300),
         request: Duration::from_secs(1),
         slowest_bytes: 1 << 20,
     };
-    S3Store::new(&parsed(url), &credentials(), limits, &Pacer::new(), &Meter::default()).unwrap()
+    S3Store::new(&parsed(url), &credentials(), limits, pacer, &Meter::default()).unwrap()
 }
 
 fn parsed(url: &str) -> S3Url {

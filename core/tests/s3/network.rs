@@ -4,7 +4,7 @@ use crate::canned::{Canned, Counting};
 use crate::{credentials, impatient, parsed, run, store, unreachable};
 use bytes::Bytes;
 use holdall_core::store::meter::Meter;
-use holdall_core::store::pace::Pacer;
+use holdall_core::store::pace::{Pacer, Way};
 use holdall_core::store::s3::Limits;
 use holdall_core::store::s3::S3Store;
 use holdall_core::store::{Store, When};
@@ -12,7 +12,7 @@ use holdall_servers::process::free_address;
 use holdall_servers::s3::{S3Server, url};
 use holdall_servers::tls::Authority;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The address with certificates to trust.
 fn trusting(url: &str, ca: &Path) -> String {
@@ -104,20 +104,31 @@ fn servers_that_are_not_there_are_told_apart() {
 fn silence_ends() {
     let silent = Canned::silent();
     run(async {
-        let store = impatient(&silent.url());
-        for result in [
-            store.get("a", None).await.map(drop),
-            store.put("a", Bytes::from(vec![0; 1 << 20]), When::Always).await.map(drop),
-            // More than the kernel takes, so that it stops in the middle.
-            store.put("a", Bytes::from(vec![0; 32 << 20]), When::Always).await.map(drop),
-            store.head("a").await.map(drop),
-            store.list("").await.map(drop),
-            store.delete("a").await,
-        ] {
-            let reason = unreachable(result);
-            assert!(reason.contains("no byte"), "{reason}");
+        for pacer in pacers() {
+            let store = impatient(&silent.url(), &pacer);
+            for result in [
+                store.get("a", None).await.map(drop),
+                store.put("a", Bytes::from(vec![0; 1 << 20]), When::Always).await.map(drop),
+                // More than the kernel takes, so that it stops in the middle.
+                store.put("a", Bytes::from(vec![0; 32 << 20]), When::Always).await.map(drop),
+                store.head("a").await.map(drop),
+                store.list("").await.map(drop),
+                store.delete("a").await,
+            ] {
+                let reason = unreachable(result);
+                assert!(reason.contains("no byte"), "{reason}");
+            }
         }
     });
+}
+
+/// Without a limit, and with one that slows nothing down: it buys nobody time.
+fn pacers() -> [Pacer; 2] {
+    let limited = Pacer::new();
+    for way in [Way::Up, Way::Down] {
+        limited.set(way, Some(1 << 30));
+    }
+    [Pacer::new(), limited]
 }
 
 #[test]
@@ -127,7 +138,7 @@ fn silence_in_the_middle_of_a_body_ends() {
         "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Type: application/xml\r\nContent-Length: 100\r\n\r\n<a>";
     let canned = Canned::dripping(head, every);
     run(async {
-        let store = impatient(&canned.url());
+        let store = impatient(&canned.url(), &Pacer::new());
         assert!(unreachable(store.get("a", None).await).contains("no byte"));
         assert!(unreachable(store.list("").await).contains("no byte"));
     });
@@ -138,11 +149,14 @@ fn a_drip_ends() {
     let head = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Type: application/xml\r\nContent-Length: 100000\r\n\r\n<a>";
     let canned = Canned::dripping(head, Duration::from_millis(50));
     run(async {
-        let store = impatient(&canned.url());
-        let reason = unreachable(store.get("a", None).await);
-        assert!(reason.contains("was not done within"), "{reason}");
-        let reason = unreachable(store.list("").await);
-        assert!(reason.contains("was not done within"), "{reason}");
+        for pacer in pacers() {
+            let (store, begun) = (impatient(&canned.url(), &pacer), Instant::now());
+            let reason = unreachable(store.get("a", None).await);
+            assert!(reason.contains("was not done within"), "{reason}");
+            let reason = unreachable(store.list("").await);
+            assert!(reason.contains("was not done within"), "{reason}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        }
     });
 }
 

@@ -1,7 +1,7 @@
 //! What a server refuses, and what answers in place of one.
 
 use crate::canned::Canned;
-use crate::{checked, credentials, denied, run, store, store_as, unknown, unreachable};
+use crate::{checked, credentials, denied, impatient, run, store, store_as, unknown, unreachable};
 use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
@@ -73,7 +73,7 @@ fn a_server_that_asks_for_patience_is_not_asked_for_more_words() {
     for status in ["503 Slow Down", "429 Too Many Requests", "500 Internal Server Error"] {
         let busy = Canned::saying(status, "Retry-After: 7\r\n", "");
         run(async {
-            let store = store(&busy.url());
+            let store = impatient(&busy.url(), &Pacer::new());
             match store.head("head/1").await.unwrap_err() {
                 StoreError::Busy { retry_after, .. } => assert_eq!(retry_after.unwrap().as_secs(), 7),
                 StoreError::Unreachable { .. } if status.starts_with("500") => {}
@@ -202,7 +202,7 @@ fn a_busy_server_says_until_when() {
     run(async {
         let body = "<Error><Code>SlowDown</Code></Error>";
         let canned = Canned::saying("503 Slow Down", "Retry-After: 7\r\n", body);
-        for result in all(&*store(&canned.url())).await {
+        for result in all(&impatient(&canned.url(), &Pacer::new())).await {
             let Err(StoreError::Busy { retry_after, reason }) = result else { panic!("{result:?}") };
             assert_eq!(retry_after, Some(Duration::from_secs(7)));
             checked(reason);

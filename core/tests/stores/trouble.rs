@@ -2,12 +2,16 @@
 //! not is uploaded in the end.
 
 use crate::place::{PATIENCE, Place, close, push, read, write};
+use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::format::family::{self, Family};
 use holdall_core::replica::{Progress, Replica, Replicated, Standing, Wanted};
 use holdall_core::seal::Cipher;
 use holdall_core::store::When;
-use holdall_core::volume::{Access, Over};
+use holdall_core::units::BLOCK_BYTES;
+use holdall_core::volume::{Access, Over, VolumeDevice};
 use holdall_servers::faults::{self, Asked, Fault};
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -144,6 +148,7 @@ pub async fn patience(place: Place) {
     const TOLD: Fault = Fault::come_back(503, 2);
     // Nothing wants it before somebody reads it: what is at the beginning is looked at for a file system.
     const FAR: u64 = 40;
+    const FURTHER: u64 = 90;
     let (drive, proxy) = (place.drive().await, place.proxy());
     let obeyed = |what: &str| {
         let waits = faults::waits(&proxy.log());
@@ -153,6 +158,7 @@ pub async fn patience(place: Place) {
     };
     let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
     write(&volume, FAR, 1).await;
+    write(&volume, FURTHER, 2).await;
     push(&volume).await;
 
     // The swap of HEAD, or what stands for it: nothing else is left to put.
@@ -170,6 +176,23 @@ pub async fn patience(place: Place) {
     proxy.plan(faults::first(1, TOLD, |asked| asked.method == "GET"));
     assert_eq!(read(&volume, FAR + 1).await.last(), Some(&1));
     obeyed("a read");
+
+    // The first of several segments, while somebody reads.
+    let mut noise = vec![0; 36 * BLOCK_BYTES as usize];
+    StdRng::seed_from_u64(1).fill_bytes(&mut noise);
+    let device = VolumeDevice(volume.clone());
+    device.write(100 * BLOCK_BYTES, &noise, Durability::Forced).wait().await.unwrap();
+    proxy.plan(faults::first(1, TOLD, |asked| asked.method == "PUT"));
+    let reader = async {
+        while faults::waits(&proxy.log()).is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(read(&volume, FURTHER + 1).await.last(), Some(&2));
+    };
+    tokio::join!(push(&volume), reader);
+    // Others were on their way.
+    let waits = faults::waits(&proxy.log());
+    assert!(waits.len() == 1 && waits[0].left_alone >= Some(waits[0].told), "{waits:?} in {:?}", proxy.log());
 
     // A DELETE: what fails of a collection is for the next one.
     proxy.plan(faults::none());

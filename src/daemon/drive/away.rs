@@ -2,9 +2,10 @@
 //! writes. What is on this computer is used all the same, and what is written waits.
 
 use super::Drive;
-use super::engine::Taking;
+use super::engine::{Patience, Taking};
 use super::opened::OpenDrive;
 use crate::api::{Code, Failure};
+use holdall_core::retry::WAITED_FOR;
 use holdall_core::volume::Over;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,7 @@ use std::time::Duration;
 /// Tries to reach the store before the drive is opened without it, and the pause between: a moment's trouble is no
 /// reason to miss what another device has written.
 const TRIES: u32 = 3;
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// A store that asks for more patience than this is done without at once: a person waits for the drive.
-const WAITED_FOR: Duration = Duration::from_secs(3);
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long it may take to look whether all metadata is here: nothing is fetched for that.
 const LOOK_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -23,7 +22,7 @@ impl Drive {
     pub(super) async fn open_engine_patiently(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
         let mut tries = 1;
         loop {
-            let opened = self.open_engine(Over::Nobody).await;
+            let opened = self.open_engine_within(Patience::Short, Over::Nobody).await;
             match opened.as_ref().err().and_then(again_after) {
                 Some(pause) if tries < TRIES => tokio::time::sleep(pause).await,
                 _ => return opened,
@@ -81,7 +80,8 @@ impl Drive {
     }
 }
 
-/// When an opening that somebody waits for is tried again, if it is: no sooner than its store wants.
+/// When an opening that somebody waits for is tried again, if it is: no sooner than its store wants, which is done without at once where
+/// it asks for much patience.
 fn again_after(failure: &Failure) -> Option<Duration> {
     let pause = AGAIN_AFTER.max(failure.retry_after().unwrap_or_default());
     (failure.code == Code::Offline && pause <= WAITED_FOR).then_some(pause)

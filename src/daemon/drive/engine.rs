@@ -9,11 +9,12 @@ use crate::daemon::status::{self, Phase};
 use holdall_core::disk::Disk;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
+use holdall_core::family::Unlocked;
 use holdall_core::format::head::HeadState;
 use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
 use holdall_core::replica::Replicated;
-use holdall_core::store::StoreError;
+use holdall_core::store::{Store, StoreError};
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Over, VolumeLimits};
 use rustix::fs::FlockOperation;
@@ -30,6 +31,8 @@ const JOURNAL_BYTES_MAX: u64 = 32 << 30;
 const CACHE_SHARE: u64 = 2;
 /// Set to anything, a drive's metadata is not pulled first: for the benches alone, which measure what it gains.
 const NO_SURVEY: &str = "HOLDALL_NO_SURVEY";
+/// How long a store may be silent before a drive that can do without it does.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// How long the store may take to be told that nobody has the drive open. It is a courtesy: the next open does without.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -37,12 +40,21 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Taking {
     /// With its store, also from those others who have it.
-    Now { over: Over },
+    Now { over: Over, patience: Patience },
     /// With its store, which nobody waits for and which may be tried for days: it is asked for no more than whose the drive is, as long
     /// as that is another device's.
-    Again,
+    Again { patience: Patience },
     /// Without, from the version that was seen last.
     Away,
+}
+
+/// How long a store that is silent may take for its first answer.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Patience {
+    /// As long as any request may take.
+    Usual,
+    /// A moment: the drive goes on without it then.
+    Short,
 }
 
 impl Drive {
@@ -56,16 +68,26 @@ impl Drive {
     /// Opens the engine for writing, attached to nothing, also from those others who have the drive. What
     /// turns out to be a fork is set apart, and goes on being uploaded there: what is opened is the drive.
     pub(super) async fn open_engine(self: &Arc<Self>, over: Over) -> Result<OpenDrive, Failure> {
+        self.open_engine_within(Patience::Usual, over).await
+    }
+
+    /// The same, with so much patience.
+    pub(super) async fn open_engine_within(
+        self: &Arc<Self>,
+        patience: Patience,
+        over: Over,
+    ) -> Result<OpenDrive, Failure> {
+        let taking = Taking::Now { over, patience };
         self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        let opened = self.open_in_place(Taking::Now { over }, false).await?;
+        let opened = self.open_in_place(taking, false).await?;
         if self.fork_in(&opened.volume).is_none() {
             return Ok(opened);
         }
         self.put_down(opened).await;
         self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
-        self.open_in_place(Taking::Now { over }, false).await
+        self.open_in_place(taking, false).await
     }
 
     /// The same, but a fork is opened in the drive's place: for one that programs may still use, which is `mounted`.
@@ -77,7 +99,7 @@ impl Drive {
         self.check_not_moving()?;
         let meter = self.meter();
         let (store, unlocked) = match taking {
-            Taking::Now { .. } | Taking::Again => self.unlock().await?,
+            Taking::Now { patience, .. } | Taking::Again { patience } => self.unlock_within(patience).await?,
             Taking::Away => self.unlock_away().await?,
         };
         let local = |error: io::Error| failure::local(&error);
@@ -107,8 +129,8 @@ impl Drive {
                 pages: self.tree.clone().map_or_else(PageCache::none, PageCache::sled),
             };
             let access = match taking {
-                Taking::Now { over } => Access::Write { over, mounted },
-                Taking::Again => Access::Write { over: Over::Nobody, mounted },
+                Taking::Now { over, .. } => Access::Write { over, mounted },
+                Taking::Again { .. } => Access::Write { over: Over::Nobody, mounted },
                 Taking::Away => Access::Away { mounted },
             };
             // Before anything of the cache can go.
@@ -130,7 +152,7 @@ impl Drive {
         };
         let (opened, tried) = match taking {
             Taking::Now { .. } => tokio::join!(opening, self.try_store()),
-            Taking::Again => match opening.await {
+            Taking::Again { .. } => match opening.await {
                 Ok(opened) => (Ok(opened), self.try_store().await),
                 refused => (refused, None),
             },
@@ -149,6 +171,7 @@ impl Drive {
         }
         *self.live.write() = Some(volume.clone());
         self.begin_watching(&volume);
+        self.follow_disk(&volume);
         self.apply_pause();
         self.apply_limits();
         self.begin_replicas(replicas);
@@ -161,6 +184,19 @@ impl Drive {
             draining: false,
             _locks: locks,
         })
+    }
+
+    /// What the drive is opened with; its store is given up where that is silent for longer than `patience` allows.
+    async fn unlock_within(&self, patience: Patience) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
+        // Where it has to be read first how the family is, nothing goes on without that.
+        if patience == Patience::Usual || self.config.lock().family.is_none() {
+            return self.unlock().await;
+        }
+        let silent = |_| {
+            let reason = format!("it has not answered for {} s", FIRST_ANSWER.as_secs());
+            failure::at_store(failure::store(&StoreError::Unreachable { reason }), &self.store_url())
+        };
+        tokio::time::timeout(FIRST_ANSWER, self.unlock()).await.map_err(silent)?
     }
 
     /// Opens one version to look at: it is held in the store while it is open, and what the file system writes to

@@ -6,7 +6,7 @@
 
 use super::Drive;
 use super::away;
-use super::engine::Taking;
+use super::engine::{Patience, Taking};
 use super::opened::OpenDrive;
 use crate::api::{self, Failure};
 use crate::daemon::failure;
@@ -218,7 +218,7 @@ impl Drive {
             if open.is_some() || !self.is_known() || self.config.lock().open.is_some() {
                 return;
             }
-            let opened = match self.open_in_place(Taking::Again, false).await {
+            let opened = match self.open_in_place(Taking::Again { patience: Patience::Usual }, false).await {
                 // It waits for its store with everything that is known of it.
                 Err(failure) if away::goes_without(&failure) => {
                     self.open_away(false, failure.clone()).await.map_err(|_| failure)

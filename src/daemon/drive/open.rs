@@ -218,6 +218,11 @@ impl Drive {
             Err(without) => match failure.code {
                 // A full one can be read.
                 Code::Full => self.look_instead(&failure).await.ok_or(without),
+                // It may only be slow.
+                Code::Offline => match self.open_engine(over).await {
+                    Ok(opened) => Ok((opened, How::Asked)),
+                    Err(_) => Err(without),
+                },
                 _ => Err(without),
             },
         }

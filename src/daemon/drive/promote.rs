@@ -52,7 +52,7 @@ impl Drive {
             let message = format!("{address} has this drive already.");
             return Err(failure(Code::Exists, message, NOTHING_CHANGED, "Choose another store."));
         }
-        let mode = self.replica_mode(&url, &work).await?;
+        let mode = work.unless_interrupted(failure::TRIED_IN_PART, self.replica_mode(&url, &work)).await??;
         let (primary, unlocked) = self.unlock().await?;
         let family = Family::new(unlocked.family.family, unlocked.family.cipher, mode);
         let store = self.replica_store(&address).await?;

@@ -1,8 +1,8 @@
 //! Taking up what a former daemon had open: its block device and its mount where they are still there, else anew.
 
 use super::Drive;
-use super::away;
-use super::engine::Taking;
+use super::away::{self, AGAIN_AFTER};
+use super::engine::{Patience, Taking};
 use super::opened::{Attachment, OpenDrive};
 use crate::api::{ActivityKind, Code, Failure};
 use crate::attach;
@@ -25,16 +25,17 @@ impl Drive {
     pub async fn resume(self: &Arc<Self>) {
         let Some(was) = self.config.lock().open.clone() else { return };
         self.set_phase(self.phase_of_opening());
-        if self.try_resume(&was, None).await.is_ok() {
-            return;
-        }
+        let Err(failure) = self.try_resume(&was, None).await else { return };
         let drive = self.clone();
         tokio::spawn(async move {
-            let (mut without, mut last, mut refused) = (None, None, Backoff::unwatched());
+            let (mut last, mut refused) = (failure.code, Backoff::unwatched());
+            let mut without = Some(failure).filter(away::goes_without);
             loop {
-                // Wrong credentials that come all the time are taken for an attack; and another computer may have the drive for days.
                 let pause = match last {
-                    Some(Code::Credentials | Code::Held) => refused.next(Some(RESUME_EVERY)),
+                    // Wrong credentials that come all the time are taken for an attack; and another computer may have the drive for days.
+                    Code::Credentials | Code::Held => refused.next(Some(RESUME_EVERY)),
+                    // Programs wait for what may be here.
+                    _ if without.is_some() => AGAIN_AFTER,
                     _ => RESUME_EVERY,
                 };
                 tokio::time::sleep(pause).await;
@@ -44,9 +45,9 @@ impl Drive {
                 }
                 match drive.try_resume(&was, without.take()).await {
                     Ok(()) => return,
-                    // After this long, it is opened without its store.
+                    // The next time it is opened without its store.
                     Err(failure) => {
-                        last = Some(failure.code);
+                        last = failure.code;
                         without = Some(failure).filter(away::goes_without);
                     }
                 }
@@ -91,7 +92,8 @@ impl Drive {
     ) -> Result<OpenDrive, Failure> {
         // What nobody uses any more has no need to go on as a fork where others have taken the drive since.
         let mounted = was.mount.may_be_there();
-        let mut opened = match (self.open_in_place(Taking::Again, mounted).await, &without) {
+        let again = Taking::Again { patience: Patience::Short };
+        let mut opened = match (self.open_in_place(again, mounted).await, &without) {
             (Err(failure), Some(_)) if away::goes_without(&failure) => {
                 self.open_away(mounted, failure).await?
             }

@@ -4,7 +4,7 @@ use super::Drive;
 use crate::api::{self, Failure, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
-use holdall_core::push::{Committed, Pusher};
+use holdall_core::push::{Collected, Committed, PushError, Pusher};
 use holdall_core::volume::Volume;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,14 +64,18 @@ impl Drive {
                 if is_mounted {
                     trims_are_in(volume).await;
                 }
-                // A store that is full takes nothing before there is room: that is not waited for.
-                if !pusher.is_stuck()() {
-                    with_progress(pusher, &work, pusher.sync()).await?;
+                let mut collected = Collected::default();
+                let is_up = pusher.is_paused() || push_unless_full(pusher, &work).await?;
+                if !is_up {
+                    collected.extend(pusher.collect().await?);
+                    // There may be room now.
+                    push_unless_full(pusher, &work).await?;
                 }
-                pusher.collect().await
+                collected.extend(pusher.collect().await?);
+                Ok(collected)
             };
             let collected = work.unless_interrupted(COLLECTED_IN_PART, collect).await?;
-            let collected = collected.map_err(|error| failure::push(&error))?;
+            let collected = collected.map_err(|error: PushError| failure::push(&error))?;
             Ok(api::Collected {
                 deleted: collected.deleted,
                 bytes_freed: collected.bytes_freed,
@@ -80,6 +84,14 @@ impl Drive {
             })
         })
         .await
+    }
+}
+
+/// Pushes everything, unless the store has no room for it: it has none before a collection then. Whether it did.
+async fn push_unless_full(pusher: &Pusher, work: &Work) -> Result<bool, PushError> {
+    tokio::select! { biased;
+        pushed = with_progress(pusher, work, pusher.sync()) => pushed.map(|_| true),
+        () = pusher.until_full() => Ok(false),
     }
 }
 

@@ -263,6 +263,7 @@ mod tests {
             put_bytes: 0,
             outgoing: Vec::new(),
             trouble: None,
+            is_full: false,
             is_taken: true,
             stopped: None,
             waiting_since: None,

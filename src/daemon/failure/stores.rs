@@ -36,6 +36,9 @@ pub fn at_new_store(failure: Failure, url: &StoreUrl) -> Failure {
     if failure.code == Code::Offline && url.is_plain_http() {
         failure.action += " If the server speaks TLS, its address begins with https://.";
     }
+    if failure.code == Code::Offline && matches!(url, StoreUrl::Dav(_)) {
+        failure.action += " A Nextcloud's is davs://HOST/remote.php/dav/files/USER/.";
+    }
     failure
 }
 
@@ -59,6 +62,10 @@ pub fn new_store(error: &StoreError) -> Failure {
             NOTHING_CHANGED,
             "Create it, or correct the address.",
         ),
+        StoreError::Unreachable { .. } => {
+            let action = "Check the address and the connection, and try again.".to_owned();
+            Failure { consequence: NOTHING_CHANGED.to_owned(), action, ..store(error) }
+        }
         error => store(error),
     }
 }

@@ -45,15 +45,9 @@ export class Pace<T> {
     }
   }
 
-  stop(): void {
-    this.#waiting = undefined;
-    this.#cancel?.();
-    this.#cancel = undefined;
-  }
-
   #arm(): void {
     if (!this.#waiting || this.#hidden || this.#cancel) return;
-    const due = this.#last + this.everyMs - this.timers.now();
+    const due = Math.min(this.#last - this.timers.now(), 0) + this.everyMs;
     if (due <= 0) this.#flush();
     else this.#cancel = this.timers.after(due, () => this.#flush());
   }
@@ -66,4 +60,17 @@ export class Pace<T> {
     this.#last = this.timers.now();
     this.show(waiting.value);
   }
+}
+
+const due: (() => void)[] = [];
+
+/** The beat on which everything is drawn that changes by itself: what comes at about the same time is drawn once. */
+export const beat = new Pace<void>(() => {
+  for (const show of due.splice(0)) show();
+});
+
+/** Shows something on the next one. */
+export function onBeat(show: () => void): void {
+  due.push(show);
+  beat.push();
 }

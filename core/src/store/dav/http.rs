@@ -12,7 +12,7 @@ use crate::store::StoreError;
 use crate::store::connect::ConnectError;
 use crate::store::credentials::Credentials;
 use crate::store::meter::{Kind, Meter};
-use crate::store::pace::{Gate, Pacer, Way};
+use crate::store::pace::{Gate, HeldUp, Pacer, Way};
 use crate::store::url::DavUrl;
 use bytes::{Bytes, BytesMut};
 use parking_lot::RwLock;
@@ -132,6 +132,7 @@ pub struct Answer {
     response: reqwest::Response,
     begun: Instant,
     limits: Limits,
+    held_up: HeldUp,
     gate: Gate,
     meter: Meter,
     kind: Kind,
@@ -280,7 +281,9 @@ impl Http {
         let begun = Instant::now();
         let kind = kind(&request.method);
         let counted = (self.meter.clone(), kind);
-        let (body, progress) = Progress::watch(request.body.clone(), self.pacer.gate(Way::Up), counted);
+        let held_up = HeldUp::default();
+        let gate = self.pacer.gate_of(Way::Up, held_up.clone());
+        let (body, progress) = Progress::watch(request.body.clone(), gate, counted);
         let client = self.client.read().clone();
         let mut builder = client
             .request(request.method.clone(), url.clone())
@@ -292,8 +295,7 @@ impl Http {
         if !request.body.is_empty() || request.method == Method::PUT {
             builder = builder.body(Body::wrap(body));
         }
-        let slowest = self.pacer.slowest(Way::Up, self.limits.slowest);
-        let limits = Limits { slowest, ..self.limits };
+        let limits = self.limits;
         let deadline = begun + limits.with_body(request.body.len() as u64);
         let unreachable = |reason: String| StoreError::Unreachable { reason };
         let sending = self.meter.sending(kind);
@@ -303,7 +305,7 @@ impl Http {
                 self.leave_connections();
                 return Err(unreachable(format!("{} does not answer", self.host)));
             }
-            () = tokio::time::sleep_until(deadline) => {
+            () = held_up.until(deadline) => {
                 return Err(unreachable(format!("{} is too slow", self.host)));
             }
         };
@@ -323,8 +325,9 @@ impl Http {
             url: url.clone(),
             response,
             begun,
-            limits: Limits { slowest: self.pacer.slowest(Way::Down, self.limits.slowest), ..self.limits },
-            gate: self.pacer.gate(Way::Down),
+            limits,
+            gate: self.pacer.gate_of(Way::Down, held_up.clone()),
+            held_up,
             meter: self.meter.clone(),
             kind,
             host: self.host.clone(),
@@ -398,7 +401,8 @@ impl Answer {
 
     async fn piece(&mut self, expected: u64) -> Result<Option<Bytes>, StoreError> {
         let unreachable = |reason: String| StoreError::Unreachable { reason };
-        let (now, end) = (Instant::now(), self.begun + self.limits.with_body(expected));
+        let end = self.begun + self.limits.with_body(expected) + self.held_up.so_far();
+        let now = Instant::now();
         let silent = now + self.limits.idle;
         match timeout_at(silent.min(end), self.response.chunk()).await {
             Ok(Ok(piece)) => {

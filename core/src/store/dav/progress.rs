@@ -1,7 +1,7 @@
 //! A request's body that can be watched: silence is told from slowness.
 
 use crate::store::meter::{Kind, Meter};
-use crate::store::pace::Gate;
+use crate::store::pace::{Gate, TURN_MAX};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
@@ -67,8 +67,8 @@ impl Body for Watched {
             return Poll::Ready(None);
         }
         let len = self.gate.piece(self.rest.len().min(PIECE_BYTES));
-        // A body that waits for its turn is not silent.
-        self.progress.at.lock().1 = Instant::now();
+        // A body that waits for its turn is not silent, however long that takes.
+        self.progress.at.lock().1 = Instant::now() + TURN_MAX;
         ready!(self.gate.poll_turn(cx, len));
         let piece = self.rest.split_to(len);
         self.meter.sent(self.kind, len);

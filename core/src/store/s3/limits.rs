@@ -7,7 +7,7 @@ pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 30;
 /// How much of a body the kernel may hold for the network when all of it is handed over: its usual limit.
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// The longest wait that a server may ask for.
-pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// Time-outs. Slow is not dead: what moves may take its time, in proportion to its length.
 #[derive(Clone, Copy, Debug)]

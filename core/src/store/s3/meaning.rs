@@ -311,7 +311,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!((after(7), after(1 << 40)), (7, 600));
+        assert_eq!((after(7), after(1 << 40)), (7, 3600));
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use zeroize::Zeroizing;
 
+/// Its files, of which the credentials' counts where a setting is in both.
+pub(super) const FILES: [&str; 2] = ["config", "credentials"];
+
 /// What a profile says.
 pub(super) struct Profile {
     /// The public half.
@@ -24,19 +27,19 @@ type Settings = BTreeMap<String, Zeroizing<String>>;
 
 /// The profile of that name in the directory `aws` (`~/.aws`). The error says what is missing.
 pub(super) fn read(aws: &Path, name: &str) -> Result<Profile, String> {
-    let text = |file: &str| match std::fs::read_to_string(aws.join(file)) {
+    let text = |file: &'static str| match std::fs::read_to_string(aws.join(file)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Zeroizing::default()),
         Err(error) => Err(format!("{}: {error}", aws.join(file).display())),
         Ok(text) => Ok(Zeroizing::new(text)),
     };
     let section = if name == "default" { name.to_owned() } else { format!("profile {name}") };
-    let (config, credentials) = (text("config")?, text("credentials")?);
+    let [config, credentials] = FILES.map(text);
+    let (config, credentials) = (config?, credentials?);
     let found = [settings(&config, &section), settings(&credentials, name)];
     let place = aws.display();
     if found.iter().all(Option::is_none) {
         return Err(format!("there is no profile {name} in {place}/credentials or {place}/config"));
     }
-    // Of a setting in both, the credentials file's counts.
     let settings: Settings = found.into_iter().flatten().flatten().collect();
     profile(settings).map_err(|reason| format!("the profile {name} in {place} {reason}"))
 }

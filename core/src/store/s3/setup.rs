@@ -2,8 +2,9 @@
 //! addresses that only Amazon's own computers have.
 
 use super::http::{Http, ServerClock};
+use super::keys::ProfileKeys;
 use super::limits::Limits;
-use super::{profile, trust};
+use super::trust;
 use crate::store::credentials::Credentials;
 use crate::store::meter::Meter;
 use crate::store::pace::Pacer;
@@ -13,9 +14,8 @@ use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
 use aws_sdk_s3::config::{
     Config, Credentials as Keys, IdentityCache, Region, RequestChecksumCalculation,
-    ResponseChecksumValidation, StalledStreamProtectionConfig,
+    ResponseChecksumValidation, SharedCredentialsProvider, StalledStreamProtectionConfig,
 };
-use zeroize::Zeroizing;
 
 /// What is signed for where nothing else is said: all servers that are not Amazon's take it.
 const REGION: &str = "us-east-1";
@@ -35,6 +35,7 @@ pub(super) fn client(
         .http_client(Http::new(trust, limits, (pacer.clone(), meter.clone()), clock))
         .region(Region::new(region))
         .force_path_style(url.path_style)
+        // A profile's keys may be others at the next request.
         .identity_cache(IdentityCache::no_cache())
         // Who calls retries: it knows what a lost answer means.
         .retry_config(RetryConfig::disabled())
@@ -55,21 +56,19 @@ pub(super) fn client(
 }
 
 /// What to sign with, and the region that goes with it.
-fn keys(credentials: &Credentials) -> Result<(Option<Keys>, Option<String>), String> {
-    let new = |access: &str, secret: &str, token: Option<&Zeroizing<String>>| {
-        Some(Keys::new(access, secret, token.map(|token| token.to_string()), None, "Holdall"))
-    };
+fn keys(credentials: &Credentials) -> Result<(Option<SharedCredentialsProvider>, Option<String>), String> {
     match credentials {
         Credentials::None => Ok((None, None)),
         Credentials::S3 { access_key, secret_key, session_token } => {
-            Ok((new(access_key, secret_key, session_token.as_ref()), None))
+            let token = session_token.as_ref().map(|token| token.to_string());
+            let keys = Keys::new(access_key, secret_key.as_str(), token, None, "Holdall");
+            Ok((Some(SharedCredentialsProvider::new(keys)), None))
         }
         Credentials::S3Profile { profile } => {
             let home = std::env::home_dir()
                 .ok_or("the profile's files cannot be found: there is no home directory")?;
-            let profile = profile::read(&home.join(".aws"), profile)?;
-            let keys = new(&profile.access_key, &profile.secret_key, profile.session_token.as_ref());
-            Ok((keys, profile.region))
+            let (keys, region) = ProfileKeys::new(home.join(".aws"), profile)?;
+            Ok((Some(SharedCredentialsProvider::new(keys)), region))
         }
         Credentials::Password { .. } | Credentials::Bearer { .. } => {
             Err(format!("an S3 store takes an access key and a secret key, and was given {credentials:?}"))

@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use crate::store::meter::{Kind, Meter};
-use crate::store::pace::Gate;
+use crate::store::pace::{Gate, TURN_MAX};
 use aws_sdk_s3::error::BoxError;
 use aws_sdk_s3::primitives::SdkBody;
 use bytes::Bytes;
@@ -16,9 +16,6 @@ use tokio::time::{Instant, Sleep};
 
 /// The most that is handed over as one: small enough that a slow connection takes one well within a silence.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// A turn comes at some time, by our own clock.
-const TURN_MAX: Duration = Duration::from_secs(3600);
 
 /// No byte has moved for so long.
 #[derive(Debug, thiserror::Error)]
