@@ -371,6 +371,12 @@ fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() 
     let whole = b.ok(&["pin", "--drive", "d", "--wait"]);
     assert_eq!((&whole[0]["path"], &whole[0]["state"]), (&Value::Null, &"Always keep".into()), "{whole}");
     b.refused(&["evict", "--drive", "d"], 1, "state");
+    let counted = || b.ok(&["pins"]).as_array().unwrap().iter().find(|pin| pin["path"].is_null()).cloned();
+    wait_until("all of its files are counted", || {
+        let whole = counted().unwrap();
+        whole["files_total"].as_u64() > Some(FILES as u64) && whole["files_ready"] == whole["files_total"]
+    })
+    .unwrap_or_else(|()| panic!("{:?}", counted()));
     world.reads_offline(&b);
     world.cut();
     forget_pages(Path::new(&large));

@@ -13,10 +13,8 @@ const RECENT_MAX: usize = 48;
 const LOOKS_MIN: usize = 24;
 /// Of all of them these must be this part at least: three of four.
 const LOOKS_OF: (usize, usize) = (3, 4);
-/// A file begins with so many blocks (64 KiB): what programs look at to tell what a file is.
-const HEAD_BLOCKS: u64 = 16;
-/// Who looks into a file misses no more of it than so many blocks (512 KiB), with what the kernel reads ahead of a read of 64 KiB, and
-/// with a look at its end.
+/// Who looks into a file misses something of its first so many blocks (512 KiB) first: what is at its very beginning may be here, as where it
+/// was foreseen. And no more of it than so many, with what the kernel reads ahead of a read of 64 KiB, and with a look at its end.
 const LOOK_BLOCKS: u64 = 128;
 /// And no more than this part of it.
 const LOOK_OF: (u64, u64) = (3, 4);
@@ -35,7 +33,7 @@ pub struct Scans {
 #[derive(Clone, Copy, Debug)]
 struct Missed {
     file: InodeNumber,
-    /// Whether its beginning did first.
+    /// Whether something near its beginning did first.
     is_from_head: bool,
     blocks: u64,
     /// How many it has.
@@ -65,7 +63,7 @@ impl Scans {
                 if self.recent.len() == RECENT_MAX {
                     self.recent.pop_front();
                 }
-                let is_from_head = place.at < HEAD_BLOCKS;
+                let is_from_head = place.at < LOOK_BLOCKS;
                 let missed = Missed { file: place.file, is_from_head, blocks, of: place.end };
                 self.recent.push_back(missed);
                 missed

@@ -42,7 +42,7 @@ pub fn would_be(pin: &Pin) -> String {
 /// What was pinned.
 pub fn kept(pin: &Pin) -> String {
     match (&pin.path, pin.is_ready()) {
-        (Some(_), true) => {
+        (_, true) if pin.path.is_some() || pin.files_total > 0 => {
             format!(
                 "{}: Ready for offline: {} of {}",
                 shown(pin),
@@ -50,7 +50,7 @@ pub fn kept(pin: &Pin) -> String {
                 grouped(pin.files_total)
             )
         }
-        (None, true) => format!("{}: Ready for offline: {}", shown(pin), format_bytes(pin.bytes)),
+        (_, true) => format!("{}: Ready for offline: {}", shown(pin), format_bytes(pin.bytes)),
         (_, false) => {
             let missing = pin.bytes.saturating_sub(pin.ready_bytes);
             format!(
@@ -83,7 +83,7 @@ pub fn list(pins: &[Pin], paint: Paint) -> String {
         table.row([
             shown(pin),
             paint.hue(hue(pin.state), word(pin.state)),
-            if pin.path.is_some() { counted } else { "all".to_owned() },
+            if pin.path.is_some() || pin.files_total > 0 { counted } else { "all".to_owned() },
             format_bytes(pin.ready_bytes),
             format_bytes(pin.bytes),
         ]);
@@ -197,7 +197,10 @@ mod tests {
         let text = each(std::slice::from_ref(&coming), looked);
         assert!(text.contains("3 MiB in 1,204 files, 2 MiB of it are online only"), "{text}");
         let whole = Pin { path: None, at: None, ..pin() };
-        assert_eq!(each(std::slice::from_ref(&whole), kept), "The drive work: Ready for offline: 3 MiB");
+        let counted = "The drive work: Ready for offline: 1,204 of 1,204";
+        assert_eq!(each(std::slice::from_ref(&whole), kept), counted);
+        let uncounted = Pin { files_total: 0, files_ready: 0, ..whole.clone() };
+        assert_eq!(each(&[uncounted], kept), "The drive work: Ready for offline: 3 MiB");
         let text = list(&[ready, coming, whole], Paint(false));
         assert!(text.lines().nth(1).unwrap().contains("Always keep  1,204 of 1,204"), "{text}");
         assert_eq!(list(&[], Paint(false)), "Nothing is pinned");

@@ -12,6 +12,7 @@ use super::Drive;
 use super::scanning::{Piece, ScanError, Scanner};
 use crate::api::{self, Failure, Pin, PinState};
 use crate::daemon::failure;
+use change::ROOT;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Pinned, Volume};
 use parking_lot::Mutex;
@@ -72,6 +73,8 @@ struct State {
     is_over: bool,
     /// Figures of the whole drive, when it was open.
     whole_figures: Figures,
+    /// Its files, where it is pinned whole and they were looked at: to count them, since all blocks are kept anyway.
+    whole_files: Option<Arc<Tally>>,
 }
 
 /// A path that is pinned.
@@ -144,7 +147,8 @@ impl Pins {
     }
 
     fn is_wanted(&self, path: &str) -> bool {
-        self.state.lock().paths.contains_key(path)
+        let state = self.state.lock();
+        state.paths.contains_key(path) || state.whole && path == ROOT
     }
 }
 
@@ -173,6 +177,7 @@ impl Drive {
         let mut state = self.pins.state.lock();
         // At the next opening they are looked at anew.
         state.paths.values_mut().for_each(|path| (path.tally, path.is_seen) = (None, false));
+        state.whole_files = None;
     }
 
     /// Has all that is pinned be looked at anew.
@@ -281,12 +286,14 @@ impl Drive {
         if state.whole {
             let status = volume.as_ref().map(|volume| volume.pins_status());
             let (mut is_counted, mut trouble, mut fits) = (true, None, true);
+            let files = state.whole_files.as_ref().zip(volume.as_ref());
+            let files = files.map_or(state.whole_figures, |(files, volume)| files.figures(volume, false).0);
             if let Some(status) = status {
                 fits = status.without_room_bytes == 0;
                 state.whole_figures = Figures {
                     bytes: status.pinned_bytes,
                     ready_bytes: status.pinned_bytes.saturating_sub(status.missing_bytes),
-                    ..Figures::default()
+                    ..files
                 };
                 (is_counted, trouble) = (status.is_counted, status.trouble);
             }

@@ -3,7 +3,7 @@
 use super::super::Drive;
 use super::super::scanning::ScanError;
 use super::Kept;
-use super::tally::Tally;
+use super::tally::{Figures, Tally};
 use crate::api::{ActivityKind, Code, Failure, Pin, PinState, Unit};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::work::Work;
@@ -22,7 +22,7 @@ pub(super) const OFFLINE_AFTER: Duration = Duration::from_secs(5);
 /// Where something is wrong, and nothing more has come for so long, nobody is kept waiting.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// The root of a drive, as a path.
-const ROOT: &str = ".";
+pub(super) const ROOT: &str = ".";
 const GOES_ON: &str = "The pin stays. What is missing is downloaded in the background.";
 
 /// What to pin.
@@ -101,6 +101,10 @@ impl Drive {
             }
         }
         self.apply_pins(&volume).map_err(|error| failure::local(&error))?;
+        if matches!(what, What::Drive) {
+            // Its files are counted.
+            self.look_at_pins_again();
+        }
         self.note(ActivityKind::Pin, format!("Always kept here from now on: {}.", named(what)));
         Ok(self.asked(what))
     }
@@ -156,6 +160,7 @@ impl Drive {
                 // The folder that is the root goes with the drive.
                 What::Drive => {
                     let has_root = state.paths.remove(ROOT).is_some();
+                    (state.whole_files, state.whole_figures) = (None, Figures::default());
                     if !std::mem::take(&mut state.whole) && !has_root {
                         return Err(failure::not_pinned_whole(&self.name, !state.paths.is_empty()));
                     }

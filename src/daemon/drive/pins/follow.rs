@@ -6,8 +6,8 @@
 
 use super::super::Drive;
 use super::super::scanning::{Heard, ScanError, Scanner};
-use super::change::words;
-use super::tally::Figures;
+use super::change::{ROOT, words};
+use super::tally::{Figures, Tally};
 use crate::scanner::{Blind, Unscannable};
 use holdall_core::volume::Volume;
 use std::collections::BTreeMap;
@@ -55,7 +55,10 @@ pub(super) async fn follow(
 ) {
     let mut agenda = Agenda::default();
     let note_all = |agenda: &mut Agenda, drive: &Drive, at| {
-        let paths: Vec<_> = drive.pins.state.lock().paths.keys().cloned().collect();
+        let (mut paths, whole) = drive.pins.wanted();
+        if whole && !paths.iter().any(|path| path == ROOT) {
+            paths.push(ROOT.to_owned());
+        }
         paths.into_iter().for_each(|path| agenda.note(path, at));
     };
     match drive.upgrade() {
@@ -110,18 +113,16 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
     let _change = drive.pins.changing.lock().await;
     let again = {
         let mut state = drive.pins.state.lock();
-        // It was unpinned meanwhile.
-        let kept = state.paths.get_mut(path)?;
+        let Some(kept) = state.paths.get_mut(path) else {
+            // It was unpinned meanwhile, or is all of a drive, whose files are only counted.
+            return state.whole.then(|| count(&mut state.whole_files, found)).flatten();
+        };
         match found {
             Ok(tally) => {
-                let blind = tally.blind.clone();
-                (kept.tally, kept.is_seen, kept.problem) = (Some(Arc::new(tally)), !blind.failed, None);
-                match blind {
-                    Blind { unsettled: true, .. } => Some(UNSETTLED),
-                    Blind { failed: true, .. } => Some(TRY_AGAIN),
-                    Blind { unwatched: true, .. } => Some(UNWATCHED),
-                    Blind { .. } => None,
-                }
+                let again = again_after(&tally.blind);
+                let is_seen = !tally.blind.failed;
+                (kept.tally, kept.is_seen, kept.problem) = (Some(Arc::new(tally)), is_seen, None);
+                again
             }
             Err(error) => {
                 kept.problem = Some(words(&error));
@@ -138,6 +139,28 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
         return Some(TRY_AGAIN);
     }
     again
+}
+
+/// Takes down the files of a drive that is pinned whole. Returns when to look again.
+fn count(files: &mut Option<Arc<Tally>>, found: Result<Tally, ScanError>) -> Option<Duration> {
+    let again = match &found {
+        Ok(tally) => again_after(&tally.blind),
+        // Nobody counts so many.
+        Err(ScanError::TooMany) => None,
+        Err(_) => Some(TRY_AGAIN),
+    };
+    *files = found.ok().map(Arc::new);
+    again
+}
+
+/// When to look again, whatever changes, after not all could be seen.
+fn again_after(blind: &Blind) -> Option<Duration> {
+    match blind {
+        Blind { unsettled: true, .. } => Some(UNSETTLED),
+        Blind { failed: true, .. } => Some(TRY_AGAIN),
+        Blind { unwatched: true, .. } => Some(UNWATCHED),
+        Blind { .. } => None,
+    }
 }
 
 /// Whether there is nothing to be kept at the path, and nobody will find anything there.
