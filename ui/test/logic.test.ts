@@ -110,9 +110,11 @@ describe('the pace', () => {
   it('shows the newest, four times a second', () => {
     const time = new Virtual();
     const shown: [number, number][] = [];
-    const pace = new Pace<number>((value) => shown.push([time.at, value]), 250, time);
+    let newest = 0;
+    const pace = new Pace(() => shown.push([time.at, newest]), 250, time);
     for (let value = 0; value < 100; value += 1) {
-      pace.push(value);
+      newest = value;
+      pace.push();
       time.pass(10);
     }
     expect(shown).toEqual([
@@ -129,10 +131,13 @@ describe('the pace', () => {
   it('shows nothing while hidden, and the newest afterwards', () => {
     const time = new Virtual();
     const shown: number[] = [];
-    const pace = new Pace<number>((value) => shown.push(value), 250, time);
+    let newest = 0;
+    const pace = new Pace(() => shown.push(newest), 250, time);
     pace.hidden = true;
-    pace.push(1);
-    pace.push(2);
+    newest = 1;
+    pace.push();
+    newest = 2;
+    pace.push();
     time.pass(5000);
     expect(shown).toEqual([]);
     pace.hidden = false;
