@@ -1,9 +1,9 @@
-//! When what has changed is shown: at most so often, and not while nobody can see it.
+//! Lets through the newest of many values, at most so often, and none while nobody can see them.
 //!
 //! The clock and the timer are arguments: a test runs on virtual time.
 
 /** Not quite four times a second. */
-export const PACE_MS = 275;
+export const PACE_MS = 260;
 
 export interface Timers {
   now(): number;
@@ -18,21 +18,20 @@ export const realTimers: Timers = {
   },
 };
 
-export class Pace {
+export class Pace<T> {
   #last = Number.NEGATIVE_INFINITY;
-  #waiting = false;
+  #waiting: { value: T } | undefined;
   #cancel: (() => void) | undefined;
   #hidden = false;
 
   constructor(
-    readonly show: () => void,
+    readonly show: (value: T) => void,
     readonly everyMs = PACE_MS,
     readonly timers: Timers = realTimers,
   ) {}
 
-  /** Something is to be shown. */
-  push(): void {
-    this.#waiting = true;
+  push(value: T): void {
+    this.#waiting = { value };
     this.#arm();
   }
 
@@ -46,30 +45,25 @@ export class Pace {
     }
   }
 
+  stop(): void {
+    this.#waiting = undefined;
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
   #arm(): void {
     if (!this.#waiting || this.#hidden || this.#cancel) return;
-    const due = Math.min(this.#last - this.timers.now(), 0) + this.everyMs;
+    const due = this.#last + this.everyMs - this.timers.now();
     if (due <= 0) this.#flush();
     else this.#cancel = this.timers.after(due, () => this.#flush());
   }
 
   #flush(): void {
     this.#cancel = undefined;
-    this.#waiting = false;
+    const waiting = this.#waiting;
+    if (!waiting) return;
+    this.#waiting = undefined;
     this.#last = this.timers.now();
-    this.show();
+    this.show(waiting.value);
   }
-}
-
-const due: (() => void)[] = [];
-
-/** The beat on which everything is drawn that changes by itself: what comes at about the same time is drawn once. */
-export const beat = new Pace(() => {
-  for (const show of due.splice(0)) show();
-});
-
-/** Shows something on the next one. */
-export function onBeat(show: () => void): void {
-  due.push(show);
-  beat.push();
 }

@@ -2,7 +2,6 @@
 
 import { failureOf, isAbort } from '../backend/backend';
 import type { Failure } from '../backend/shapes';
-import { onBeat } from './pace';
 
 export class Resource<T> {
   data = $state.raw<T | null>(null);
@@ -19,7 +18,6 @@ export class Resource<T> {
     this.loading = true;
     try {
       const data = await this.ask();
-      await new Promise<void>(onBeat);
       if (asked !== this.#asked) return;
       if (JSON.stringify(data) !== JSON.stringify(this.data)) this.data = data;
       this.failure = null;
