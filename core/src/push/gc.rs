@@ -9,7 +9,8 @@
 //! 4. what is still reached by none is deleted.
 //!
 //! Whatever cannot be read stops the collection: nothing is deleted on a guess. While this runs nothing of this epoch
-//! is in flight, since the push task itself runs it; what a fenced writer may still put can never be named by a HEAD.
+//! is in flight that a root will name, since the push task itself runs it: of a batch that it has cut off, what still arrives is
+//! garbage, as the batch is packed anew under other names; what a fenced writer may still put can never be named by a HEAD.
 
 use super::pack::{Packed, joins, split};
 use super::task::{Task, kept_roots};

@@ -218,8 +218,8 @@ impl Drive {
             Err(without) => match failure.code {
                 // A full one can be read.
                 Code::Full => self.look_instead(&failure).await.ok_or(without),
-                // It may only be slow.
-                Code::Offline => match self.open_engine(over).await {
+                // It may only be slow, where it has not asked for patience.
+                Code::Offline if failure.retry_after().is_none() => match self.open_engine(over).await {
                     Ok(opened) => Ok((opened, How::Asked)),
                     Err(_) => Err(without),
                 },

@@ -34,8 +34,8 @@ impl Drive {
                 let pause = match last {
                     // Wrong credentials that come all the time are taken for an attack; and another computer may have the drive for days.
                     Code::Credentials | Code::Held => refused.next(Some(RESUME_EVERY)),
-                    // Programs wait for what may be here.
-                    _ if without.is_some() => AGAIN_AFTER,
+                    // Programs wait for what may be here; a store that has asked for patience has some.
+                    _ if without.as_ref().is_some_and(|why| why.retry_after().is_none()) => AGAIN_AFTER,
                     _ => RESUME_EVERY,
                 };
                 tokio::time::sleep(pause).await;
