@@ -66,7 +66,7 @@ pub fn recognise(file: &dyn Peek) -> Option<&'static Format> {
 }
 
 impl Format {
-    /// What to pull, in bytes of the file: what is local and what is not.
+    /// What to pull, in bytes of the file. Some of it may be local.
     pub fn wants(&self, file: &dyn Peek) -> Vec<Range<u64>> {
         let mut wants = Wants { len: file.len(), ranges: Vec::new(), bytes: 0 };
         (self.wants)(file, &mut wants);

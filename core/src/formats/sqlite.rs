@@ -2,8 +2,8 @@
 //! row of that names the root of another tree.
 //!
 //! Whoever opens a database reads the whole schema, and whoever asks it something begins at roots. Below those a query
-//! touches few pages, and each costs a frame of which it wants one page: of them only those are wanted that all queries share,
-//! where they are few.
+//! touches few pages, and each costs a frame of which it wants one page: of them only those are wanted that lead to others. Where
+//! they are few that is all of them, and where they are many some more are, the more of them queries have met.
 
 use super::{Peek, Wants, be, peek};
 use std::collections::{BTreeSet, VecDeque};
@@ -26,10 +26,14 @@ const ROW_BYTES_MAX: usize = 16 << 10;
 const ROOT_COLUMN: usize = 3;
 /// Roots of trees.
 const ROOTS_MAX: usize = 256;
-/// Pages right below a root that are wanted, if they are not leaves: more of them are left to the queries.
+/// Pages right below a root that are wanted, if they are not leaves: of more it depends on how many queries have met.
 const SIBLINGS_MAX: usize = 16;
-/// Trees of which one page is wanted to see whether it is a leaf.
+/// Trees that are looked at below their roots.
 const TREES_MAX: usize = 16;
+/// Levels of a tree below its root; SQLite itself has 20 at most.
+const LEVELS_MAX: usize = 20;
+/// Pages below roots that are looked at.
+const NODES_MAX: usize = 4096;
 
 pub(super) fn recognises(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
@@ -39,14 +43,19 @@ pub(super) fn wants(file: &dyn Peek, wants: &mut Wants) {
     let Some(database) = Database::of(file) else { return };
     let roots = database.schema(wants);
     roots.iter().for_each(|root| database.want(*root, wants));
-    for below in roots.iter().filter_map(|root| database.below(*root)).take(TREES_MAX) {
-        // All leaves of a tree are equally deep.
-        let Some(last) = below.last() else { continue };
-        database.want(*last, wants);
-        if database.kind(*last).is_some_and(is_inner) {
-            below.iter().for_each(|page| database.want(*page, wants));
-        }
+    let mut left = NODES_MAX;
+    let trees = roots.iter().filter(|root| database.kind(**root).is_some_and(is_inner));
+    for root in trees.take(TREES_MAX) {
+        database.below(*root, &mut left, wants);
     }
+}
+
+/// How many pages of a level are to be here where `here` of its many are: all up to the next power of two, when an eighth of that is missing.
+/// What comes by this asks for no more, and of all that are here nobody has asked for a quarter at most: half the share that it was
+/// of half as many, and an eighth.
+fn worth(here: usize) -> usize {
+    let next = here.next_power_of_two();
+    if here * 8 >= next * 7 { next } else { here }
 }
 
 /// A database, as far as it is local. Its pages are counted from 1.
@@ -168,11 +177,34 @@ impl<'a> Database<'a> {
         usize::try_from(if fitting <= most { fitting } else { least }).ok()
     }
 
-    /// The pages right below a root, if there are any, and few.
-    fn below(&self, root: u64) -> Option<Vec<u64>> {
-        self.kind(root).filter(|kind| is_inner(*kind))?;
-        let node = self.node(root).filter(|node| node.cells < SIBLINGS_MAX)?;
-        Some(node.children().collect())
+    /// Wants of a tree what leads to its leaves, while no more than `left` pages are looked at.
+    fn below(&self, root: u64, left: &mut usize, wants: &mut Wants) {
+        let mut above = vec![root];
+        for _ in 0..LEVELS_MAX {
+            let nodes = above.iter().filter_map(|number| self.node(*number));
+            let level: Vec<_> =
+                nodes.flat_map(|node| node.children().collect::<Vec<_>>()).take(*left).collect();
+            *left -= level.len();
+            let Some(last) = level.last() else { return };
+            let are_few = above == [root] && level.len() <= SIBLINGS_MAX;
+            if are_few {
+                self.want(*last, wants);
+            }
+            let (here, missing): (Vec<u64>, Vec<u64>) =
+                level.iter().partition(|number| self.kind(**number).is_some());
+            // All leaves of a tree are equally deep.
+            if !here.last().and_then(|number| self.kind(*number)).is_some_and(is_inner) {
+                return;
+            }
+            if are_few {
+                level.iter().for_each(|number| self.want(*number, wants));
+            } else {
+                // From the end: of a table that is where what is new is.
+                let more = worth(here.len()) - here.len();
+                missing.iter().rev().take(more).for_each(|number| self.want(*number, wants));
+            }
+            above = here;
+        }
     }
 }
 

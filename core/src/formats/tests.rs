@@ -225,18 +225,35 @@ fn of_the_trees_of_a_database_what_all_queries_share_where_it_is_little() {
     let bytes: u64 = wants.iter().map(|want| want.end - want.start).sum();
     assert!(bytes <= (inner.len() as u64 + 1) * 4096, "{bytes}, and nothing else");
     assert!(rounds <= 3, "{rounds}");
-    // Where they are many, they are left to the queries.
+}
+
+#[test]
+fn where_many_pages_of_a_tree_lead_to_leaves_a_quarter_is_foreseen_of_what_queries_meet() {
+    // About ten rows in a page, so that the tree is deep.
     let (large, answer) = database(
-        "PRAGMA page_size = 512; CREATE TABLE a(x);
-        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
-        INSERT INTO a SELECT hex(randomblob(8)) FROM n;
-        SELECT pageno FROM dbstat WHERE pagetype = 'internal' AND name = 'a';",
+        "CREATE TABLE a(x PRIMARY KEY) WITHOUT ROWID;
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000)
+        INSERT INTO a SELECT randomblob(400) FROM n;
+        SELECT pageno FROM dbstat WHERE pagetype = 'internal' AND name = 'a' AND path != '/' ORDER BY length(path), pgoffset % 97;",
     );
-    let inner = pages(&answer, 512);
-    assert!(inner.len() > 20, "{}", inner.len());
-    let wants = large.pull().1;
-    let wanted = inner.iter().filter(|page| contains(&wants, (*page).clone())).count();
-    assert_eq!(wanted, 1, "the root alone: {wants:?}");
+    let inner = pages(&answer, 4096);
+    assert!(inner.len() > 100, "{}", inner.len());
+    let here = |page: &Range<u64>| large.bytes(page.clone()).is_some();
+    large.pull();
+    let few = inner.iter().filter(|page| here(page)).count();
+    assert!(few <= 16, "{few}: right below the root, and no others before one was met");
+    let (mut met, mut ahead) = (0, 0);
+    for page in &inner {
+        if !here(page) {
+            large.local.borrow_mut().push(page.clone());
+            met += 1;
+            large.pull();
+        }
+        let local = inner.iter().filter(|page| here(page)).count();
+        ahead = local - few - met;
+        assert!(ahead <= local / 4, "{met} were met, and {local} are here");
+    }
+    assert!(ahead > inner.len() / 8, "{ahead} of {} came ahead", inner.len());
 }
 
 /// An archive of so many entries whose data is not there, which no reader of the directory minds.
@@ -327,5 +344,22 @@ fn hostile_bytes_cost_a_bounded_wrong_guess() {
             }
         }
         Partial::new(bytes).pull();
+    }
+    let (whole, _) = database(
+        "PRAGMA page_size = 512; CREATE TABLE a(x PRIMARY KEY) WITHOUT ROWID;
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+        INSERT INTO a SELECT randomblob(100) FROM n;",
+    );
+    for _ in 0..500 {
+        let mut bytes = whole.bytes.clone();
+        // What says where other pages are is at the beginnings of pages.
+        for _ in 0..1 + random() % 40 {
+            let page = random() as usize % (bytes.len() / 512);
+            bytes[page * 512 + random() as usize % 32] = random() as u8;
+        }
+        let database = Partial::new(bytes);
+        let all = 0..database.len();
+        database.local.borrow_mut().extend((random() % 2 == 0).then_some(all));
+        database.pull();
     }
 }

@@ -6,9 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "a test's tool may panic")]
 
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
+use holdall_servers::delay::{Delay, Link};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 use std::io::{BufRead, Write};
+use std::time::Duration;
 
 fn main() {
     let server = S3Server::start();
@@ -18,22 +20,30 @@ fn main() {
         server.address(),
         proxy.address(),
     ));
-    let mut servers = Vec::new();
+    let (mut servers, mut links) = (Vec::new(), Vec::new());
     for line in std::io::stdin().lock().lines() {
         let mut answer = "ok".to_owned();
-        match line.unwrap().as_str() {
-            "cut" => {
+        let line = line.unwrap();
+        match *line.split(' ').collect::<Vec<_>>() {
+            ["cut"] => {
                 proxy.plan(faults::from(0, Fault::CutBeforeBody));
                 proxy.cut_all();
             }
-            "restore" => proxy.plan(faults::none()),
-            "dav" => {
+            ["restore"] => proxy.plan(faults::none()),
+            ["dav"] => {
                 let server = DavServer::apache(SignIn::Basic);
                 let address = server.url("/");
                 answer = format!(r#"{{"address": "{address}", "user": "{USER}", "password": "{PASSWORD}"}}"#);
                 servers.push(server);
             }
-            other => panic!("{other}: not a command"),
+            ["link", rtt_ms, mbit] => {
+                let mbit = Some(mbit.parse().unwrap());
+                let rtt = Duration::from_millis(rtt_ms.parse().unwrap());
+                let link = Delay::start(server.address(), Link { rtt, up_mbit: mbit, down_mbit: mbit });
+                answer = format!("http://{}", link.address());
+                links.push(link);
+            }
+            _ => panic!("{line}: not a command"),
         }
         say(&answer);
     }
