@@ -204,8 +204,8 @@ fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened()
     write_files(&a.mountpoint(), 20);
     a.close();
     assert_eq!(a.ok(&["drive", "resize", "d", "1G"])["size_bytes"], 1u64 << 30);
-    // On another computer, which has to learn it from the store.
-    a.ok(&["drive", "sync", "d"]);
+    // On another computer, which has to learn it from the store: that is told by itself.
+    eventually(|| a.status("d")["unpushed_bytes"] == 0);
     let b = bench.machine("b");
     b.ok(&["drive", "add", "d", "--store", &bench.store()]);
     b.open(&[]);

@@ -189,6 +189,20 @@ impl fmt::Debug for Passphrase {
     }
 }
 
+/// A recovery key, told once.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RecoveryKey {
+    /// It opens the drive when the passphrase is lost.
+    pub recovery_key: String,
+}
+
+impl fmt::Debug for RecoveryKey {
+    /// Says nothing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a recovery key")
+    }
+}
+
 /// Removes a drive from this device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Remove {

@@ -14,6 +14,7 @@
 
 use crate::bitmap::Bitmap;
 use crate::disk::{Disk, DiskFile};
+use crate::ext4::coalesce;
 use crate::journal::{Operation, Place, Record};
 use crate::planted::{self, Bug};
 use crate::runs::RunMap;
@@ -330,13 +331,17 @@ impl Cache {
         }
     }
 
-    /// Takes chunks out of the cache and gives their space back. `keep` tells, under the chunk's lock, which blocks
-    /// must stay (dirty or pinned ones). Chunks that are being pulled stay too. Returns the bytes that were freed.
+    /// Takes chunks out of the cache, but for their blocks that stay, and gives the space back. `keep` tells, under the chunk's lock,
+    /// whether any of some blocks must stay (dirty or pinned ones). Chunks that are being pulled stay too. Returns the bytes
+    /// that were freed.
     pub async fn evict(&self, chunks: &[ChunkIndex], keep: impl Fn(BlockRange) -> bool) -> io::Result<u64> {
         let all = BlockRange { start: 0, end: self.valid.capacity() };
-        let parts = chunks.iter().map(|chunk| chunk.blocks().intersect(&all));
         let stays = |blocks| keep(blocks) && !planted::has(Bug::DirtyEvicted);
-        self.take_out(parts, stays).await
+        let may_go = |chunk: &ChunkIndex| match chunk.blocks().intersect(&all) {
+            blocks if stays(blocks) => coalesce(blocks.pieces(1).filter(|block| !stays(*block)).collect(), 0),
+            blocks => vec![blocks],
+        };
+        self.take_out(chunks.iter().flat_map(may_go), stays).await
     }
 
     /// Takes blocks out whose newest version the store has and this cache has no room for, pinned ones too: they are read from the

@@ -52,7 +52,7 @@ pub enum FamilyError {
     /// What was given unlocks nothing.
     #[error("the passphrase or recovery key is wrong")]
     WrongSecret,
-    /// There is no passphrase to change.
+    /// There is no passphrase or recovery key to change.
     #[error("the drive is not encrypted")]
     NotEncrypted,
     /// The store failed, or an object is damaged or too new.
@@ -208,19 +208,32 @@ pub async fn unlock(store: &dyn Store, secret: Option<Secret>) -> Result<Unlocke
     Err(FamilyError::WrongSecret)
 }
 
-/// Replaces the passphrase: the new one is there before the old ones go.
+/// Replaces the passphrase.
 pub async fn change_passphrase(
     store: &dyn Store,
     unlocked: &Unlocked,
     passphrase: Zeroizing<String>,
 ) -> Result<(), FamilyError> {
+    replace_keys(store, unlocked, &Secret::Passphrase(passphrase)).await
+}
+
+/// Makes another recovery key. The former ones open the family no more.
+pub async fn new_recovery_key(store: &dyn Store, unlocked: &Unlocked) -> Result<RecoveryKey, FamilyError> {
+    let recovery = RecoveryKey::generate();
+    replace_keys(store, unlocked, &Secret::Recovery(recovery.clone())).await?;
+    Ok(recovery)
+}
+
+/// Puts a secret in the place of those of its kind: the new one is there before the old ones go.
+async fn replace_keys(store: &dyn Store, unlocked: &Unlocked, secret: &Secret) -> Result<(), FamilyError> {
     if unlocked.family.cipher == Cipher::None {
         return Err(FamilyError::NotEncrypted);
     }
     let listed = store.list("keys/").await?;
-    add_key(store, &unlocked.family, &unlocked.key, &Secret::Passphrase(passphrase)).await?;
+    add_key(store, &unlocked.family, &unlocked.key, secret).await?;
+    let is_passphrase = matches!(secret, Secret::Passphrase(_));
     for old in listed {
-        if read_key(store, &old.name).await?.is_passphrase() {
+        if read_key(store, &old.name).await?.is_passphrase() == is_passphrase {
             store.delete(&old.name).await?;
         }
     }

@@ -162,8 +162,15 @@ fn what_is_pinned_stays_under_a_scan_and_what_is_not_any_more_goes_but_for_metad
         );
         scan(&volume).await;
         let all: Vec<_> = (0..BLOCKS / 16).map(ChunkIndex).collect();
+        // Of the chunks that they lie in all else goes, by itself where there is no room, and by command.
+        volume.set_cache_limit(2 << 20);
+        scan(&volume).await;
+        let few = volume.status().cached_bytes;
+        assert!(few <= 2 << 20 && is_here(&volume, &runs), "{few} bytes");
         assert!(volume.evict(&all).await.unwrap() > 0);
         assert!(is_here(&volume, &runs));
+        assert_eq!(volume.status().cached_bytes, volume.cache_needed_bytes());
+        volume.set_cache_limit(CACHE_BYTES);
         // With the store away all of it reads.
         world.set_away(true);
         for run in &runs {

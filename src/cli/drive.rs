@@ -108,6 +108,9 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
         DriveCommand::Passphrase { drive, new_passphrase_file } => {
             passphrase(&drive.name, new_passphrase_file.as_deref(), session).await
         }
+        DriveCommand::RecoveryKey { drive, recovery_key_out, yes } => {
+            make::recovery_key(&drive.name, recovery_key_out.as_deref(), *yes, session).await
+        }
         DriveCommand::Remove { drive, delete_data, discard_unsent, yes } => {
             let remove = api::Remove { delete_data: *delete_data, discard_unsent: *discard_unsent };
             remove::remove(&drive.name, &remove, *yes, session).await

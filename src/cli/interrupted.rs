@@ -140,6 +140,10 @@ fn left(command: &Command) -> (&'static str, &'static str) {
         DriveCommand::Passphrase { .. } => {
             ("The passphrase is either the old or the new one.", "Run the command again to be sure.")
         }
+        DriveCommand::RecoveryKey { .. } => (
+            "The recovery key may be another one already, which nobody has seen. The passphrase stays good.",
+            "Run the command again for one that you know.",
+        ),
         DriveCommand::Remove { delete_data: true, .. } => (
             "Some of the drive's data may have been deleted already.",
             "Run the command again to delete the rest.",

@@ -250,7 +250,7 @@ impl Drives {
         let size = check_size(request.size_bytes)?;
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, _) => None,
-            (true, Some(passphrase)) if !passphrase.is_empty() => Some(Zeroizing::new(passphrase)),
+            (true, Some(passphrase)) if !passphrase.is_empty() => Some(check_passphrase(passphrase)?),
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
         let reached = self.stores.connect(url, &Meter::default()).await?;
@@ -503,6 +503,16 @@ pub(super) fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
         },
         (Some(passphrase), None) => Ok(Some(Secret::Passphrase(Zeroizing::new(passphrase)))),
         (None, None) => Ok(None),
+    }
+}
+
+/// What is to unlock a drive. Whoever runs its store can try passphrases for as long as they like.
+pub fn check_passphrase(passphrase: String) -> Result<Zeroizing<String>, Failure> {
+    const CHARS_MIN: usize = 8;
+    let passphrase = Zeroizing::new(passphrase);
+    match passphrase.chars().count() < CHARS_MIN {
+        true => Err(failure::short_passphrase(CHARS_MIN)),
+        false => Ok(passphrase),
     }
 }
 

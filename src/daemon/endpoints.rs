@@ -141,6 +141,7 @@ pub fn all() -> Vec<Endpoint> {
             ..post::<Nothing, _, _>("/v1/drives/{name}/forks/{fork}", "Deletes a fork, here and in the store", routes::discard_fork)
         },
         post::<Nothing, _, _>("/v1/drives/{name}/passphrase", "Changes the passphrase", routes::passphrase).takes::<Passphrase>(),
+        post::<RecoveryKey, _, _>("/v1/drives/{name}/recovery-key", "Makes another recovery key, told once; the former one opens the drive no more", routes::recovery_key),
         post::<Nothing, _, _>("/v1/drives/{name}/remove", "Forgets a drive here, or deletes it", routes::remove).takes::<Remove>(),
         post::<Served, _, _>("/v1/drives/{name}/serve", "Serves a drive by NBD until the connection of this request ends", routes::serve).takes::<Serve>(),
         get::<Vec<ActivityRow>, _, _>("/v1/activity", "What has happened, newest first, over restarts", routes::activity).asks::<ListActivity>(),

@@ -45,6 +45,12 @@ pub fn usage(message: impl Into<String>) -> Failure {
     failure(Code::Usage, message, NOTHING_CHANGED, "See holdall drive --help.")
 }
 
+/// What is to unlock a drive has fewer characters than this.
+pub fn short_passphrase(least: usize) -> Failure {
+    let message = format!("The passphrase is too short: it has fewer than {least} characters.");
+    failure(Code::Usage, message, NOTHING_CHANGED, "Choose one of four or more words that you can remember.")
+}
+
 /// A request that the API does not know.
 pub fn request(message: impl Into<String>) -> Failure {
     failure(Code::Usage, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")

@@ -394,6 +394,10 @@ pub async fn passphrase(
     })
 }
 
+pub async fn recovery_key(state: State<Shared>, name: Path<String>) -> Response {
+    on_drive((state, name), async move |drive, _| drive.new_recovery_key().await)
+}
+
 pub async fn remove(
     State(drives): State<Shared>,
     Path(name): Path<String>,

@@ -44,7 +44,7 @@ export function overview(drives, turn) {
   const cards = Array.from({ length: drives }, (_, index) => card(index, turn));
   const unsent = cards.reduce((sum, one) => sum + one.unsent_bytes, 0);
   return {
-    line: `Uploading ${cards.filter((one) => one.unsent_bytes).length} drives`,
+    line: `Uploading ${(unsent / 1e6 + turn).toFixed(1)} MB`,
     tone: 'busy',
     paused_until: null,
     unsent_bytes: unsent,

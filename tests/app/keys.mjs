@@ -80,7 +80,10 @@ export async function dialog(page, button, where) {
   await page.keyboard.press('Escape');
   // Once it is closed it has no role any more, but the page may not have heard of that yet.
   await page.locator('dialog').waitFor({ state: 'detached' });
-  await until(`${where}: the focus is back`, () => button.evaluate((one) => one === document.activeElement));
+  const isBack = () => button.evaluate((one) => one === document.activeElement);
+  await until(`${where}: the focus is back`, isBack).catch(async (error) => {
+    throw new Error(`${error.message}, but on ${JSON.stringify(await focused(page))}`);
+  });
   await open();
   return asked;
 }

@@ -450,7 +450,7 @@ export async function network(page, { a, stand }, shot) {
       .first();
     await tried.waitFor();
     const [what, , tries, next] = await tried.getByRole('cell').allInnerTexts();
-    assert.match(what, /^Packed changes\n\S/);
+    assert.match(what, /^Segment\n\S/);
     assert.ok(Number(tries) >= 1, tries);
     assert.match(next, /\d:\d\d/);
     const states = await sameMap(page, a);
@@ -506,6 +506,19 @@ export async function snapshot(page, { a }, shot) {
     const at = await until('it is mounted', async () => (await a.status('then')).mountpoint);
     assert.equal(await readFile(join(at, 'letters/2026/plan.txt'), 'utf8'), 'north\n');
     await a.ok('drive', 'close', 'then', '--wait');
+    const { size_bytes: before } = await a.status('then');
+    const larger = before + 64 * 1024 ** 2;
+    const grow = await dialog(page, page.getByRole('button', { name: 'Grow drive' }), 'Grow drive');
+    const verb = grow.getByRole('button', { name: 'Grow drive' });
+    await grow.getByLabel('Size').fill('1 MiB');
+    assert.ok(await verb.isDisabled(), 'it cannot be made smaller');
+    await grow.getByLabel('Size').fill(`${larger / 1024 ** 2} MiB`);
+    await verb.click();
+    await grow.waitFor({ state: 'detached' });
+    await until('it has grown, elsewhere too', async () => {
+      const { size_bytes, unpushed_bytes } = await a.status('then');
+      return size_bytes === larger && unpushed_bytes === 0;
+    });
     const asked = await dialog(page, page.getByRole('button', { name: 'Remove drive from this computer' }), 'Remove');
     await asked.getByText('Its data stays in its store.').waitFor();
     await asked.getByRole('button', { name: 'Remove drive from this computer' }).click();
@@ -755,6 +768,39 @@ export async function security(page, { a, stand, dir }, shot) {
       assert.equal(JSON.parse(refused.err || refused.out).code, 'passphrase_wrong');
       await save(secret, 'marmalade\n');
       await third.ok(...add);
+    } finally {
+      await third.end();
+    }
+  });
+
+  await step('another recovery key takes the place of one that is lost', async () => {
+    await go(page, '#/settings');
+    const asked = await dialog(page, region.getByRole('button', { name: 'New recovery key' }), 'New recovery key');
+    await asked.getByLabel('Drive').selectOption('work');
+    await asked.getByRole('button', { name: 'New recovery key' }).click();
+    await asked.getByRole('button', { name: 'I have written it down' }).waitFor();
+    const key = given((await asked.locator('ol.groups code').allTextContents()).join('-'));
+    await accessible(page, 'New recovery key');
+    await page.keyboard.press('Escape');
+    await asked.waitFor({ state: 'detached' });
+
+    const third = await new Machine(dir, 'third-by-key').start();
+    try {
+      const [login, secret] = [join(third.dir, 'login'), join(third.dir, 'key')];
+      await save(login, `${stand.access_key}:${stand.secret_key}\n`);
+      await save(secret, `${key}\n`);
+      const { store } = await a.status('work');
+      await third.ok(
+        'drive',
+        'add',
+        'work',
+        '--store',
+        store,
+        '--credentials-file',
+        login,
+        '--recovery-key-file',
+        secret,
+      );
     } finally {
       await third.end();
     }

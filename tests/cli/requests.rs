@@ -176,6 +176,12 @@ fn cases() -> Vec<Case> {
             json!({}),
         ),
         case(
+            "drive recovery-key work --yes",
+            "POST /v1/drives/work/recovery-key",
+            json!({}),
+            json!({"recovery_key": "ABCD-EFGH-IJKL"}),
+        ),
+        case(
             "drive remove work --yes",
             "POST /v1/drives/work/remove",
             json!({"delete_data": false, "discard_unsent": false}),

@@ -49,6 +49,21 @@ fn a_passphrase_file_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
+fn another_recovery_key_is_asked_about_and_shown_once_or_written_privately() {
+    let reply = Reply::result(json!({"recovery_key": "ABCD-EFGH-IJKL"}));
+    let (place, fake) = Place::with_daemon(&[("POST /v1/drives/work/recovery-key", reply)]);
+    let ran = place.run("drive recovery-key work --recovery-key-out key");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("--yes") && fake.asked() == [], "{ran:?}");
+    assert!(!place.path("key").exists(), "nothing is left of it");
+    let shown = place.run("drive recovery-key work --yes").out;
+    assert!(shown.contains("ABCD-EFGH-IJKL") && shown.contains("Write it down"), "{shown}");
+    let ran = place.run("drive recovery-key work --yes --recovery-key-out key");
+    assert!(!ran.out.contains("ABCD-EFGH-IJKL") && ran.code == Some(0), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(place.path("key")).unwrap(), "ABCD-EFGH-IJKL\n");
+}
+
+#[test]
 fn a_recovery_key_is_shown_once_or_written_privately() {
     let (place, _fake) = Place::with_daemon(&makes_drives());
     place.file("secret", "hunter2\n");

@@ -22,7 +22,7 @@ describe('what the daemon says of all drives', () => {
     const [a] = live.overview?.drives ?? [];
     expect(live.drawn).toBe(1);
     for (let unsent = 1; unsent <= 10; unsent += 1) backend.tell(overview(card('a'), card('b', unsent)));
-    vi.advanceTimersByTime(260);
+    vi.advanceTimersByTime(275);
     expect(live.drawn).toBe(2);
     expect(live.card('b')?.unsent_bytes).toBe(10);
     expect(live.card('a')).toBe(a);
@@ -43,6 +43,7 @@ describe('what the daemon says of all drives', () => {
     const end = live.start();
     for (const stream of backend.streams) stream.onState('live');
     backend.tell(overview(card('a')));
+    vi.advanceTimersByTime(275);
     expect(live.staleSince).toBeNull();
     for (const stream of backend.streams) stream.onState('down');
     expect(live.connection).toBe('down');

@@ -1,9 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { ActivityRow, ChunkMap, DriveStatus } from '../src/backend/shapes';
 import { cellAt, changed, grid, runs, totalBytes, totals } from '../src/lib/chunkmap';
 import { ago, bytes, duration, moment, parseBytes, percent, second } from '../src/lib/format';
 import { ceiling, counted, points, samples, SHOWN_MS } from '../src/lib/history';
-import { Pace, type Timers } from '../src/lib/pace';
+import { onBeat, Pace, type Timers } from '../src/lib/pace';
 import { minuteOf, timeOf, weekdays } from '../src/lib/quiet';
 import { asked, groups, matches } from '../src/lib/recovery';
 import { kept } from '../src/lib/same';
@@ -110,9 +110,11 @@ describe('the pace', () => {
   it('shows the newest, four times a second', () => {
     const time = new Virtual();
     const shown: [number, number][] = [];
-    const pace = new Pace<number>((value) => shown.push([time.at, value]), 250, time);
+    let newest = 0;
+    const pace = new Pace(() => shown.push([time.at, newest]), 250, time);
     for (let value = 0; value < 100; value += 1) {
-      pace.push(value);
+      newest = value;
+      pace.push();
       time.pass(10);
     }
     expect(shown).toEqual([
@@ -129,18 +131,37 @@ describe('the pace', () => {
   it('shows nothing while hidden, and the newest afterwards', () => {
     const time = new Virtual();
     const shown: number[] = [];
-    const pace = new Pace<number>((value) => shown.push(value), 250, time);
+    let newest = 0;
+    const pace = new Pace(() => shown.push(newest), 250, time);
     pace.hidden = true;
-    pace.push(1);
-    pace.push(2);
+    newest = 1;
+    pace.push();
+    newest = 2;
+    pace.push();
     time.pass(5000);
     expect(shown).toEqual([]);
     pace.hidden = false;
     expect(shown).toEqual([2]);
-    pace.push(3);
-    pace.stop();
-    time.pass(5000);
-    expect(shown).toEqual([2]);
+  });
+});
+
+describe('the beat', () => {
+  it('is the same for all that is drawn', () => {
+    vi.useFakeTimers();
+    const shown: [number, number][] = [];
+    const begun = Date.now();
+    const draw = (what: number) => () => shown.push([what, Date.now() - begun]);
+    for (let at = 0; at < 10; at += 1) {
+      onBeat(draw(1));
+      vi.advanceTimersByTime(37);
+      onBeat(draw(2));
+      vi.advanceTimersByTime(63);
+    }
+    vi.advanceTimersByTime(1000);
+    vi.useRealTimers();
+    expect(shown.length).toBe(20);
+    const times = new Set(shown.map(([, at]) => at));
+    expect(times.size).toBeLessThanOrEqual(5);
   });
 });
 
@@ -186,7 +207,8 @@ describe('the chunk map', () => {
         const form = grid(cells, width, 36);
         expect(form.columns * form.pitch).toBeLessThanOrEqual(width);
         expect(form.columns * form.rows).toBeGreaterThanOrEqual(cells);
-        expect(form.gap).toBeLessThan(form.pitch);
+        expect(form.pitch - form.gap).toBeGreaterThanOrEqual(12);
+        expect(grid(cells, width, 18).pitch).toBeGreaterThanOrEqual(8);
       }
     }
   });

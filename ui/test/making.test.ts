@@ -31,7 +31,7 @@ describe('the wizard', () => {
   async function filled() {
     const wizard = new Wizard();
     Object.assign(wizard.draft, { kind: 's3', bucket: 'b', accessKey: 'AK', name: 'work', size: '1 GiB' });
-    Object.assign(wizard.typed, { secretKey: 's', passphrase: 'p q', again: 'p q' });
+    Object.assign(wizard.typed, { secretKey: 's', passphrase: 'tangerine', again: 'tangerine' });
     await wizard.test();
     return wizard;
   }
@@ -163,7 +163,7 @@ describe('the wizard', () => {
     expect(fake.asked.find((one) => one.what === 'POST /v1/drives/add')?.body).toMatchObject({
       name: 'photos',
       drive: 'photos',
-      secrets: { passphrase: 'p q' },
+      secrets: { passphrase: 'tangerine' },
     });
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { FolderEntry } from '../src/backend/shapes';
-import { changes, coveredBy, move, parent, rows, stateOf, tick, toggle, type Wishes } from '../src/lib/tree';
+import { changes, coveredBy, move, parent, ROWS, rows, stateOf, tick, toggle, type Wishes } from '../src/lib/tree';
 
 const entry = (name: string, kind: FolderEntry['kind'] = 'folder'): FolderEntry =>
   ({ name, kind, bytes: 1, local_bytes: 0, state: 'online_only', pinned_by: null }) as FolderEntry;
@@ -54,6 +54,21 @@ describe('the tree', () => {
       ['a/c', 2, 2, 2],
       ['z', 1, 2, 2],
     ]);
+  });
+
+  it('shows of a folder with very many files the first, and how many more there are', () => {
+    const files = Array.from({ length: ROWS + 3 }, (_, index) => entry(`f${index}`, 'file'));
+    const many = new Map([
+      ['', [entry('a'), entry('z', 'file')]],
+      ['a', files],
+    ]);
+    const shown = rows(many, new Set(['a']));
+    expect(shown.length).toBe(2 + ROWS + 1);
+    const more = shown[ROWS + 1];
+    expect([more?.more, more && more.count - more.position, more?.level]).toEqual(['a', 3, 2]);
+    expect(move('ArrowLeft', ROWS + 1, shown)).toEqual({ to: 0 });
+    expect(shown.at(-1)?.path).toBe('z');
+    expect(rows(many, new Set(['a']), new Map([['a', 2 * ROWS]])).length).toBe(2 + files.length);
   });
 
   it('is moved through by keys', () => {

@@ -104,6 +104,8 @@ describe('credentials', () => {
     expect(sameLogin('s3://b', 's3://b/p?endpoint=http%3A%2F%2Fh')).toBe(false);
     expect(sameLogin('s3://b', 's3://bb')).toBe(false);
     expect(sameLogin('https://h/dav/', 'https://h/dav/photos')).toBe(true);
+    expect(sameLogin('https://h/dav?ca=x', 'https://h/dav')).toBe(true);
+    expect(sameLogin('https://h/dav', 'https://h/david')).toBe(false);
     expect(sameLogin('https://h/dav', 's3://b')).toBe(false);
   });
 });

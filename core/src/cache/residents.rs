@@ -184,14 +184,25 @@ impl Residents {
         self.kept.all(blocks)
     }
 
-    /// Up to `most` chunks that go next. `later` tells of one that cannot go now.
-    pub fn next(&self, most: usize, later: impl Fn(BlockRange) -> bool) -> Vec<ChunkIndex> {
+    /// Up to `most` chunks of which something goes next, of those that are here by `valid`. `later` tells of what cannot go now.
+    pub fn next(&self, most: usize, valid: &Bitmap, later: impl Fn(BlockRange) -> bool) -> Vec<ChunkIndex> {
         let mut evictor = self.evictor.lock();
-        let end = self.kept.capacity();
-        let fate = |chunk: ChunkIndex| match chunk.blocks().intersect(&BlockRange { start: 0, end }) {
-            blocks if self.must_stay(blocks) => Fate::Never,
-            blocks if later(blocks) => Fate::Later,
-            _ => Fate::Goes,
+        let all = BlockRange { start: 0, end: self.kept.capacity() };
+        let fate = |chunk: ChunkIndex| {
+            let blocks = chunk.blocks().intersect(&all);
+            let (stays, is_later) = (self.must_stay(blocks), later(blocks));
+            if !stays && !is_later {
+                return Fate::Goes;
+            }
+            let mut may_go_later = false;
+            for block in valid.runs(blocks).flat_map(|run| run.pieces(1)) {
+                match (stays && self.must_stay(block), is_later && later(block)) {
+                    (false, false) => return Fate::Goes,
+                    (false, true) => may_go_later = true,
+                    (true, _) => {}
+                }
+            }
+            if may_go_later || !stays { Fate::Later } else { Fate::Never }
         };
         std::iter::from_fn(|| evictor.next(&self.heat, fate)).take(most).collect()
     }

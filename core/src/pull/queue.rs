@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn random_demands_stay_within_bounds_overtake_no_more_than_they_may_and_all_end() {
+    fn random_demands_of_which_many_fail_stay_within_bounds_overtake_no_more_than_they_may_and_all_end() {
         for seed in 0..200 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut queue = Queue::new();
@@ -468,8 +468,22 @@ mod tests {
                 }
                 now += Duration::from_millis(rng.random_range(0..300));
                 let job = flying.swap_remove(rng.random_range(0..flying.len()));
-                done.extend(job.blocks.iter());
-                queue.ended(&job, pulled(rng.random_range(0..900)), now);
+                let (ending, is_told) = match rng.random_range(0..6) {
+                    0 => (Ending::Failed(PullError::Away), true),
+                    1 => (Ending::Left, job.class != Class::Reader),
+                    2 => (Ending::Needless, false),
+                    _ => (pulled(rng.random_range(0..900)), false),
+                };
+                let has_come = matches!(ending, Ending::Pulled(_) | Ending::Needless);
+                queue.ended(&job, ending, now);
+                // Its failure is told once, and no earlier one of the same blocks is.
+                assert_eq!(queue.take_error(job.class, job.blocks).is_some(), is_told, "seed {seed}: {job:?}");
+                assert!(queue.take_error(job.class, job.blocks).is_none(), "seed {seed}");
+                if has_come {
+                    done.extend(job.blocks.iter());
+                } else {
+                    queue.want(job.class, job.blocks);
+                }
             }
             assert_eq!(done, wanted, "seed {seed}: all of it came");
             assert_eq!(queue.pending_blocks(), 0, "seed {seed}");

@@ -142,6 +142,19 @@ pub enum DriveCommand {
         #[arg(long, value_name = "FILE")]
         new_passphrase_file: Option<PathBuf>,
     },
+    /// Make another recovery key; the one before opens the drive no more
+    #[command(after_help = RECOVERY_KEY_EXAMPLES)]
+    RecoveryKey {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Write the key to this new file instead of showing it
+        #[arg(long, value_name = "FILE")]
+        recovery_key_out: Option<PathBuf>,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Forget a drive on this computer; its data in the store stays
     #[command(
         after_help = "Examples:\n  holdall drive remove work\n  holdall drive remove work --delete-data"
@@ -208,6 +221,11 @@ const PASSPHRASE_EXAMPLES: &str = "\
 Examples:
   holdall drive passphrase work
   holdall drive passphrase work --new-passphrase-file - < new-passphrase";
+
+const RECOVERY_KEY_EXAMPLES: &str = "\
+Examples:
+  holdall drive recovery-key work
+  holdall drive recovery-key work --recovery-key-out ~/work.recovery-key --yes";
 
 const PAUSE_EXAMPLES: &str = "\
 Examples:

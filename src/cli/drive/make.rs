@@ -2,12 +2,14 @@
 
 use crate::api::{self, Code, Created, Failure, Secrets, StoreMode};
 use crate::cli::args::drive::{Add, Create};
+use crate::cli::drive::remove::must_have_terminal;
 use crate::cli::drive::{Session, declined, route};
 use crate::cli::failure::{CliError, why};
 use crate::cli::secrets::{self, RecoveryKeyFile};
 use crate::cli::{show, store, terminal};
 use crate::sizes::format_bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// `drive create`.
@@ -141,14 +143,50 @@ fn tell(
         text
     })?;
     match written {
-        Some(Err(error)) => Err(CliError::new(
-            Code::Failed,
-            format!("Cannot write the recovery key: {}.", why(&error)),
-            "The drive is made, and works.",
-            "The recovery key is in the result above: keep it from there.",
-        )),
+        Some(Err(error)) => Err(unwritten(&error, "The drive is made, and works.")),
         Some(Ok(())) | None => Ok(()),
     }
+}
+
+/// `drive recovery-key`.
+pub async fn recovery_key(
+    name: &str,
+    out: Option<&Path>,
+    sure: bool,
+    session: &Session<'_>,
+) -> Result<(), CliError> {
+    let key_file = out.map(RecoveryKeyFile::create).transpose()?;
+    if !sure {
+        must_have_terminal("Another recovery key takes the place of the one before.")?;
+        let question = format!("Make another recovery key for {name}? The one before opens it no more.");
+        if !terminal::confirm(&question).await? {
+            return Err(declined());
+        }
+    }
+    let value = session.client.post(&route(name, "recovery-key"), &json!({})).await?;
+    let key = value.get("recovery_key").and_then(Value::as_str);
+    let written = key.zip(key_file).map(|(key, file)| file.write(key));
+    session.output.result(&value, |made: &api::RecoveryKey, _| {
+        let what = format!("{name} has another recovery key. Its passphrase stays the same");
+        match &written {
+            Some(Ok(())) => format!("{what}\nThe recovery key is written; keep a copy elsewhere"),
+            Some(Err(_)) | None => format!("{what}\n{}", advice(&made.recovery_key).trim_end()),
+        }
+    })?;
+    match written {
+        Some(Err(error)) => Err(unwritten(&error, "The key before opens the drive no more.")),
+        Some(Ok(())) | None => Ok(()),
+    }
+}
+
+/// The key is in the result, and not where it was to be.
+fn unwritten(error: &io::Error, consequence: &str) -> CliError {
+    CliError::new(
+        Code::Failed,
+        format!("Cannot write the recovery key: {}.", why(error)),
+        consequence,
+        "The recovery key is in the result above: keep it from there.",
+    )
 }
 
 fn advice(key: &str) -> String {

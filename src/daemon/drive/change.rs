@@ -7,7 +7,6 @@ use crate::daemon::{drives, failure};
 use holdall_core::drive::DriveError;
 use holdall_core::{drive, family, fork};
 use std::sync::Arc;
-use zeroize::Zeroizing;
 
 /// How one gives up what is only here.
 const UNSENT_OR_ELSE: &str = ", or give --discard-unsent";
@@ -22,19 +21,28 @@ impl Drive {
             return open.grow(size).await;
         }
         drop(open);
-        self.with_volume(async |volume| grow(volume, size).await).await
+        let grown = self.with_volume(async |volume| grow(volume, size).await).await;
+        // Nobody opens it for that alone.
+        self.upload_in_background();
+        grown
     }
 
     /// Changes what unlocks the family.
     pub async fn change_passphrase(&self, passphrase: String) -> Result<(), Failure> {
-        if passphrase.is_empty() {
-            return Err(failure::usage("The new passphrase is empty."));
-        }
+        let passphrase = drives::check_passphrase(passphrase)?;
         let (store, unlocked) = self.unlock().await?;
-        let changed = family::change_passphrase(&*store, &unlocked, Zeroizing::new(passphrase)).await;
+        let changed = family::change_passphrase(&*store, &unlocked, passphrase).await;
         changed.map_err(|error| failure::family(&error))?;
         self.share_keys().await;
         Ok(())
+    }
+
+    /// Makes another recovery key for the family, which is told once. The former one opens it no more.
+    pub async fn new_recovery_key(&self) -> Result<api::RecoveryKey, Failure> {
+        let (store, unlocked) = self.unlock().await?;
+        let key = family::new_recovery_key(&*store, &unlocked).await.map_err(|error| failure::family(&error))?;
+        self.share_keys().await;
+        Ok(api::RecoveryKey { recovery_key: key.to_text() })
     }
 
     /// Forgets the drive here. What a power cut has left of it is done when that is asked for again.

@@ -298,9 +298,14 @@ impl Drive {
         if opened.writable && !opened.volume.has_unsent() {
             let _ = tokio::time::timeout(RELEASE_PATIENCE, opened.volume.release()).await;
         }
-        let all_sent = opened.writable && !opened.volume.has_unsent();
+        let has_unsent = opened.volume.has_unsent();
+        let is_news = opened.writable && self.config.lock().unsent != has_unsent;
+        if is_news && has_unsent {
+            // It was opened for a moment, and that has changed it.
+            let _ = self.remember(|config| config.unsent = true);
+        }
         self.put_down(opened).await;
-        if all_sent && self.config.lock().unsent {
+        if is_news && !has_unsent {
             // Where it cannot be written, the next daemon looks whether anything is left.
             let _ = self.remember(|config| config.unsent = false);
         }

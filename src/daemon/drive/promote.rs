@@ -141,7 +141,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Brings the wrapped keys to the replicas as they are now, so that a passphrase that was changed opens none of them any
+    /// Brings the wrapped keys to the replicas as they are now, so that a passphrase or recovery key that was changed opens none of them any
     /// more. One that is away is caught up with: each time that it answers again, and each time that the drive is opened, its
     /// keys are compared with those of the drive's store.
     pub(super) async fn share_keys(&self) {
@@ -162,7 +162,7 @@ impl Drive {
                     drive = self.name,
                     replica = config.store,
                     message = failure.message,
-                    "the replica still opens with the old passphrase; it gets the new one once it answers while the drive is open"
+                    "the replica still opens with what unlocked the drive before; it gets the new keys once it answers while the drive is open"
                 );
                 self.look_at_replicas_again();
             }

@@ -32,6 +32,8 @@ export class Client {
   queue = (name: string) => this.get<api.Queued[]>(drive(name, '/queue'));
   check = (name: string, following: Following) => this.post<api.Checked>(drive(name, '/check'), undefined, following);
   evict = (name: string) => this.post<api.Evicted>('/v1/evict', { drive: name });
+  recoveryKey = (name: string) => this.post<api.RecoveryKey>(drive(name, '/recovery-key'));
+  resize = (name: string, size_bytes: number) => this.post(drive(name, '/resize'), { size_bytes });
   passphrase = (name: string, passphrase: string) =>
     this.post(drive(name, '/passphrase'), { new_passphrase: passphrase });
 

@@ -37,6 +37,7 @@ export type Overview = Schemas['Overview'];
 export type Card = Schemas['Card'];
 export type Tone = Schemas['Tone'];
 export type FolderEntry = Schemas['FolderEntry'];
+export type RecoveryKey = Schemas['RecoveryKey'];
 export type Queued = Schemas['Queued'];
 export type ActivityRow = Schemas['ActivityRow'];
 export type ActivityKind = Schemas['ActivityKind'];

@@ -487,6 +487,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/drives/{name}/recovery-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes another recovery key, told once; the former one opens the drive no more */
+        post: operations["post_drives_name_recovery-key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/drives/{name}/remove": {
         parameters: {
             query?: never;
@@ -2026,6 +2046,11 @@ export interface components {
              */
             until_minute: number;
         };
+        /** @description A recovery key, told once. */
+        RecoveryKey: {
+            /** @description It opens the drive when the passphrase is lost. */
+            recovery_key: string;
+        };
         /** @description Removes a drive from this device. */
         Remove: {
             /**
@@ -3261,6 +3286,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Queued"][];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    "post_drives_name_recovery-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["RecoveryKey"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
                 };
             };
             /** @description It was refused, and nothing was changed */

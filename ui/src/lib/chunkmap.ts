@@ -25,12 +25,13 @@ export interface Grid {
 
 /** The grid that shows so many cells in so many device pixels, with cells as large as fit `maxPitch`. */
 export function grid(cells: number, width: number, maxPitch: number): Grid {
-  const least = 3;
+  // Smaller, and the forms of cells are not told apart.
+  const least = Math.ceil(maxPitch * 0.4);
   // As wide as the place, and not so low that it is a line.
   const wanted = Math.sqrt((cells === 0 ? 1 : cells) * 3.2);
   const pitch = Math.max(least, Math.min(maxPitch, Math.floor(width / wanted)));
   const columns = Math.max(1, Math.floor(width / pitch));
-  const gap = pitch >= 7 ? Math.max(1, Math.round(pitch / 7)) : pitch >= 4 ? 1 : 0;
+  const gap = Math.max(1, Math.round(pitch / 7));
   return { columns, rows: Math.max(1, Math.ceil(cells / columns)), pitch, gap };
 }
 

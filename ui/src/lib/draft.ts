@@ -44,6 +44,9 @@ export const nothingTyped = (): Typed => ({
   recovery: '',
 });
 
+/** The daemon refuses one of fewer characters. */
+export const shortPassphrase = (passphrase: string) => [...passphrase].length < 8;
+
 export const emptyDraft = (): Draft => ({
   step: 0,
   kind: '',

@@ -31,10 +31,6 @@ export function drawCell(
 ): void {
   context.clearRect(x, y, side, side);
   context.fillStyle = paint[state];
-  if (side < 5) {
-    context.fillRect(x, y, side, side);
-    return;
-  }
   const inset = Math.max(1, Math.round(side * 0.3));
   switch (state) {
     case 'absent':

@@ -2,7 +2,7 @@
 
 import type { Backend, StreamState } from '../backend/backend';
 import type { Card, Overview } from '../backend/shapes';
-import { Pace } from './pace';
+import { beat, onBeat } from './pace';
 import { kept } from './same';
 
 const LAST = 'holdall.last';
@@ -17,7 +17,8 @@ export class Live {
   /** How often something was drawn: what the tests of the pace count. */
   drawn = 0;
   #close: (() => void) | undefined;
-  #pace = new Pace<Overview>((overview) => this.#show(overview));
+  /** What is to be drawn next. */
+  #newest: Overview | undefined;
   #at = 0;
 
   constructor(
@@ -29,7 +30,7 @@ export class Live {
     this.#recall();
     const look = () => {
       const hidden = document.visibilityState === 'hidden';
-      this.#pace.hidden = hidden;
+      beat.hidden = hidden;
       // While hidden nothing is listened to, and so nothing is computed in the daemon either.
       if (hidden) this.#leave();
       else this.#listen();
@@ -41,7 +42,7 @@ export class Live {
       document.removeEventListener('visibilitychange', look);
       removeEventListener('pagehide', this.#remember);
       this.#leave();
-      this.#pace.stop();
+      this.#newest = undefined;
     };
   }
 
@@ -51,7 +52,11 @@ export class Live {
 
   #listen(): void {
     this.#close ??= this.backend.stream('/v1/overview', {
-      onData: (data) => this.#pace.push(data as Overview),
+      onData: (data) => {
+        const waits = this.#newest;
+        this.#newest = data as Overview;
+        if (!waits) onBeat(this.#show);
+      },
       onState: (state) => {
         this.connection = state;
         if (state !== 'live') this.staleSince ??= this.#at || null;
@@ -65,13 +70,16 @@ export class Live {
     this.#remember();
   }
 
-  #show(overview: Overview): void {
+  #show = (): void => {
+    const overview = this.#newest;
+    if (!overview) return;
+    this.#newest = undefined;
     this.drawn += 1;
     this.#at = Date.now();
     this.staleSince = null;
     const before = this.overview?.drives ?? [];
     this.overview = { ...overview, drives: kept(before, overview.drives, (card) => card.name) };
-  }
+  };
 
   #remember = (): void => {
     if (!this.overview || this.staleSince !== null) return;

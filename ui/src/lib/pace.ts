@@ -1,9 +1,9 @@
-//! Lets through the newest of many values, at most so often, and none while nobody can see them.
+//! When what has changed is shown: at most so often, and not while nobody can see it.
 //!
 //! The clock and the timer are arguments: a test runs on virtual time.
 
 /** Not quite four times a second. */
-export const PACE_MS = 260;
+export const PACE_MS = 275;
 
 export interface Timers {
   now(): number;
@@ -18,20 +18,21 @@ export const realTimers: Timers = {
   },
 };
 
-export class Pace<T> {
+export class Pace {
   #last = Number.NEGATIVE_INFINITY;
-  #waiting: { value: T } | undefined;
+  #waiting = false;
   #cancel: (() => void) | undefined;
   #hidden = false;
 
   constructor(
-    readonly show: (value: T) => void,
+    readonly show: () => void,
     readonly everyMs = PACE_MS,
     readonly timers: Timers = realTimers,
   ) {}
 
-  push(value: T): void {
-    this.#waiting = { value };
+  /** Something is to be shown. */
+  push(): void {
+    this.#waiting = true;
     this.#arm();
   }
 
@@ -45,25 +46,30 @@ export class Pace<T> {
     }
   }
 
-  stop(): void {
-    this.#waiting = undefined;
-    this.#cancel?.();
-    this.#cancel = undefined;
-  }
-
   #arm(): void {
     if (!this.#waiting || this.#hidden || this.#cancel) return;
-    const due = this.#last + this.everyMs - this.timers.now();
+    const due = Math.min(this.#last - this.timers.now(), 0) + this.everyMs;
     if (due <= 0) this.#flush();
     else this.#cancel = this.timers.after(due, () => this.#flush());
   }
 
   #flush(): void {
     this.#cancel = undefined;
-    const waiting = this.#waiting;
-    if (!waiting) return;
-    this.#waiting = undefined;
+    this.#waiting = false;
     this.#last = this.timers.now();
-    this.show(waiting.value);
+    this.show();
   }
+}
+
+const due: (() => void)[] = [];
+
+/** The beat on which everything is drawn that changes by itself: what comes at about the same time is drawn once. */
+export const beat = new Pace(() => {
+  for (const show of due.splice(0)) show();
+});
+
+/** Shows something on the next one. */
+export function onBeat(show: () => void): void {
+  due.push(show);
+  beat.push();
 }

@@ -2,11 +2,11 @@
 
 import { failureOf, isAbort } from '../backend/backend';
 import type { Failure } from '../backend/shapes';
+import { onBeat } from './pace';
 
 export class Resource<T> {
   data = $state.raw<T | null>(null);
   failure = $state.raw<Failure | null>(null);
-  loading = $state(false);
   at = $state<number | null>(null);
   #asked = 0;
 
@@ -15,17 +15,15 @@ export class Resource<T> {
   /** Asks again. An answer that a later question has overtaken is dropped. */
   refresh = async (): Promise<void> => {
     const asked = ++this.#asked;
-    this.loading = true;
     try {
       const data = await this.ask();
+      await new Promise<void>(onBeat);
       if (asked !== this.#asked) return;
       if (JSON.stringify(data) !== JSON.stringify(this.data)) this.data = data;
       this.failure = null;
       this.at = Date.now();
     } catch (error) {
       if (asked === this.#asked && !isAbort(error)) this.failure = failureOf(error);
-    } finally {
-      if (asked === this.#asked) this.loading = false;
     }
   };
 

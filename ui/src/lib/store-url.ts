@@ -83,7 +83,8 @@ export function credentials(draft: Draft, typed: Typed): StoreCredentials | unde
 /** Whether two addresses are in the same place of logins: a bucket of one server, or one WebDAV server's path. */
 export function sameLogin(login: string, store: string): boolean {
   if (login.startsWith('s3://') !== store.startsWith('s3://')) return false;
-  if (!login.startsWith('s3://')) return store.startsWith(login.replace(/\?.*$/, '').replace(/\/$/, ''));
+  const path = (address: string) => `${address.replace(/\/?(\?.*)?$/, '')}/`;
+  if (!login.startsWith('s3://')) return path(store).startsWith(path(login));
   const place = (address: string) => {
     const [, bucket = '', query = ''] = /^s3:\/\/([^/?]+)[^?]*\??(.*)$/.exec(address) ?? [];
     return `${bucket} ${new URLSearchParams(query).get('endpoint') ?? ''}`;

@@ -66,6 +66,9 @@ export function changes(wishes: Wishes): { keep: string[]; release: string[] } {
   return { keep: of(true), release: of(false) };
 }
 
+/** Of a folder so many are shown at first. */
+export const ROWS = 500;
+
 export interface Row {
   path: string;
   entry: FolderEntry;
@@ -74,19 +77,39 @@ export interface Row {
   /** Its place among what is in the same folder. */
   position: number;
   count: number;
+  /** The folder of which it shows more: it is no file itself. */
+  more?: string;
 }
 
-/** The rows that are shown, from what is known of each open folder. */
-export function rows(known: ReadonlyMap<string, readonly FolderEntry[]>, open: ReadonlySet<string>): Row[] {
+const REST = { name: '\0', kind: 'file' } as FolderEntry;
+
+/** The rows that are shown, from what is known of each open folder, as many as `limits` allows. */
+export function rows(
+  known: ReadonlyMap<string, readonly FolderEntry[]>,
+  open: ReadonlySet<string>,
+  limits: ReadonlyMap<string, number> = new Map(),
+): Row[] {
   const found: Row[] = [];
   const walk = (folder: string, level: number) => {
     const entries = known.get(folder) ?? [];
-    entries.forEach((entry, index) => {
+    const most = limits.get(folder) ?? ROWS;
+    entries.slice(0, most).forEach((entry, index) => {
       const path = join(folder, entry.name);
       const isOpen = entry.kind === 'folder' && open.has(path);
       found.push({ path, entry, level, open: isOpen, position: index + 1, count: entries.length });
       if (isOpen) walk(path, level + 1);
     });
+    const count = entries.length;
+    if (count > most)
+      found.push({
+        path: join(folder, REST.name),
+        entry: REST,
+        level,
+        open: false,
+        position: most,
+        count,
+        more: folder,
+      });
   };
   walk(ROOT, 1);
   return found;

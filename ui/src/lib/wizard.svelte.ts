@@ -12,7 +12,7 @@ import type {
   StoreLogin,
   StoreTested,
 } from '../backend/shapes';
-import { forget, load, nameFrom, nothingTyped, save, validName, type Draft } from './draft';
+import { forget, load, nameFrom, nothingTyped, save, shortPassphrase, validName, type Draft } from './draft';
 import { parseBytes } from './format';
 import { credentials, sameLogin, storeUrl, wrongPlace } from './store-url';
 import { t } from './text';
@@ -132,7 +132,7 @@ export class Wizard {
         return draft.existing || (this.named && this.large);
       case 'protection':
         if (draft.existing) return this.drives !== null && this.chosen !== '' && this.named;
-        return !draft.encrypt || (typed.passphrase !== '' && typed.passphrase === typed.again);
+        return !draft.encrypt || (!shortPassphrase(typed.passphrase) && typed.passphrase === typed.again);
       case 'place':
         return !wrongPlace(draft.mountpoint) && (draft.cache.trim() === '' || (parseBytes(draft.cache) ?? 0) > 0);
       case 'summary':
