@@ -205,7 +205,7 @@ fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened()
     a.close();
     assert_eq!(a.ok(&["drive", "resize", "d", "1G"])["size_bytes"], 1u64 << 30);
     // On another computer, which has to learn it from the store: that is told by itself.
-    eventually(|| a.status("d")["unpushed_bytes"] == 0);
+    wait_until("uploaded", || a.ok(&["drive", "status", "d"])["unpushed_bytes"] == 0).unwrap();
     let b = bench.machine("b");
     b.ok(&["drive", "add", "d", "--store", &bench.store()]);
     b.open(&[]);

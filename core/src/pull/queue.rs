@@ -477,7 +477,11 @@ mod tests {
                 let has_come = matches!(ending, Ending::Pulled(_) | Ending::Needless);
                 queue.ended(&job, ending, now);
                 // Its failure is told once, and no earlier one of the same blocks is.
-                assert_eq!(queue.take_error(job.class, job.blocks).is_some(), is_told, "seed {seed}: {job:?}");
+                assert_eq!(
+                    queue.take_error(job.class, job.blocks).is_some(),
+                    is_told,
+                    "seed {seed}: {job:?}"
+                );
                 assert!(queue.take_error(job.class, job.blocks).is_none(), "seed {seed}");
                 if has_come {
                     done.extend(job.blocks.iter());

@@ -40,7 +40,8 @@ impl Drive {
     /// Makes another recovery key for the family, which is told once. The former one opens it no more.
     pub async fn new_recovery_key(&self) -> Result<api::RecoveryKey, Failure> {
         let (store, unlocked) = self.unlock().await?;
-        let key = family::new_recovery_key(&*store, &unlocked).await.map_err(|error| failure::family(&error))?;
+        let key =
+            family::new_recovery_key(&*store, &unlocked).await.map_err(|error| failure::family(&error))?;
         self.share_keys().await;
         Ok(api::RecoveryKey { recovery_key: key.to_text() })
     }

@@ -119,7 +119,9 @@ impl OpenDrive {
         let Some(at) = &mut self.attachment else { return Ok(()) };
         let Attachment { attached, mounted } = at;
         tokio::task::block_in_place(|| mounted.grow(attached)).map_err(|error| Failure {
-            consequence: "Your files are safe. The drive has its new size, of which its file system has nothing yet.".into(),
+            consequence:
+                "Your files are safe. The drive has its new size, of which its file system has nothing yet."
+                    .into(),
             action: "Close the drive and open it again: its file system takes the new size then.".into(),
             ..error.failure()
         })
