@@ -119,7 +119,7 @@ const PARTS = {
       at: '2026-11-20T10:00:00Z',
     })),
   folder: () =>
-    Array.from({ length: 500 }, (_, index) => ({
+    Array.from({ length: 20_000 }, (_, index) => ({
       ...{ name: `${index < 50 ? 'folder' : 'file'}-${index}`, kind: index < 50 ? 'folder' : 'file' },
       ...{ bytes: some(index, 1e9), local_bytes: some(index, 1e8), pinned_by: null },
       state: index < 50 ? null : STATES[index % STATES.length],

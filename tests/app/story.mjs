@@ -577,7 +577,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     const which = there.getByRole('group', { name: 'Which of the 2 drives at this address?' });
     await which.waitFor();
     assert.ok(await next.isDisabled(), 'none is chosen');
-    await which.getByRole('radio', { name: /^then ?512 MiB · last changed by / }).waitFor();
+    await which.getByRole('radio', { name: /^then ?576 MiB · last changed by / }).waitFor();
     await which.getByRole('radio', { name: /^work ?512 MiB · open on / }).check();
     const name = there.getByLabel('Name on this computer');
     assert.equal(await name.inputValue(), 'work');

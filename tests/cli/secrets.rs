@@ -54,7 +54,7 @@ fn another_recovery_key_is_asked_about_and_shown_once_or_written_privately() {
     let (place, fake) = Place::with_daemon(&[("POST /v1/drives/work/recovery-key", reply)]);
     let ran = place.run("drive recovery-key work --recovery-key-out key");
     assert_eq!(ran.code, Some(2));
-    assert!(ran.err.contains("--yes") && fake.asked() == [], "{ran:?}");
+    assert!(ran.err.contains("--yes") && fake.asked().is_empty(), "{ran:?}");
     assert!(!place.path("key").exists(), "nothing is left of it");
     let shown = place.run("drive recovery-key work --yes").out;
     assert!(shown.contains("ABCD-EFGH-IJKL") && shown.contains("Write it down"), "{shown}");
