@@ -194,6 +194,9 @@ impl fmt::Debug for Passphrase {
 pub struct RecoveryKey {
     /// It opens the drive when the passphrase is lost.
     pub recovery_key: String,
+    /// Whether the former one could not be taken away, and still opens it.
+    #[serde(default)]
+    pub former_stays: bool,
 }
 
 impl fmt::Debug for RecoveryKey {

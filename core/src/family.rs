@@ -208,34 +208,49 @@ pub async fn unlock(store: &dyn Store, secret: Option<Secret>) -> Result<Unlocke
     Err(FamilyError::WrongSecret)
 }
 
-/// Replaces the passphrase.
+/// Replaces the passphrase: the new one is there before the old ones go.
 pub async fn change_passphrase(
     store: &dyn Store,
     unlocked: &Unlocked,
     passphrase: Zeroizing<String>,
 ) -> Result<(), FamilyError> {
-    replace_keys(store, unlocked, &Secret::Passphrase(passphrase)).await
+    let former = former_keys(store, unlocked, true).await?;
+    add_key(store, &unlocked.family, &unlocked.key, &Secret::Passphrase(passphrase)).await?;
+    Ok(delete_keys(store, &former).await?)
 }
 
-/// Makes another recovery key. The former ones open the family no more.
-pub async fn new_recovery_key(store: &dyn Store, unlocked: &Unlocked) -> Result<RecoveryKey, FamilyError> {
+/// Makes another recovery key, which is told whatever becomes of the former ones; they open the family no more if all went well.
+pub async fn new_recovery_key(
+    store: &dyn Store,
+    unlocked: &Unlocked,
+) -> Result<(RecoveryKey, Result<(), StoreError>), FamilyError> {
+    let former = former_keys(store, unlocked, false).await?;
     let recovery = RecoveryKey::generate();
-    replace_keys(store, unlocked, &Secret::Recovery(recovery.clone())).await?;
-    Ok(recovery)
+    add_key(store, &unlocked.family, &unlocked.key, &Secret::Recovery(recovery.clone())).await?;
+    Ok((recovery, delete_keys(store, &former).await))
 }
 
-/// Puts a secret in the place of those of its kind: the new one is there before the old ones go.
-async fn replace_keys(store: &dyn Store, unlocked: &Unlocked, secret: &Secret) -> Result<(), FamilyError> {
+/// The objects of the wrapped keys of one kind.
+async fn former_keys(
+    store: &dyn Store,
+    unlocked: &Unlocked,
+    of_passphrases: bool,
+) -> Result<Vec<String>, FamilyError> {
     if unlocked.family.cipher == Cipher::None {
         return Err(FamilyError::NotEncrypted);
     }
-    let listed = store.list("keys/").await?;
-    add_key(store, &unlocked.family, &unlocked.key, secret).await?;
-    let is_passphrase = matches!(secret, Secret::Passphrase(_));
-    for old in listed {
-        if read_key(store, &old.name).await?.is_passphrase() == is_passphrase {
-            store.delete(&old.name).await?;
+    let mut names = Vec::new();
+    for listed in store.list("keys/").await? {
+        if read_key(store, &listed.name).await?.is_passphrase() == of_passphrases {
+            names.push(listed.name);
         }
+    }
+    Ok(names)
+}
+
+async fn delete_keys(store: &dyn Store, names: &[String]) -> Result<(), StoreError> {
+    for name in names {
+        store.delete(name).await?;
     }
     Ok(())
 }

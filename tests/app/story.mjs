@@ -162,17 +162,7 @@ export async function wizard(page, all, shot) {
     for (const index of [0, 1]) await fields.nth(index).fill('wrong');
     assert.ok(await page.getByRole('button', { name: 'Continue' }).isDisabled(), 'a wrong key');
     await narrow(page, 'wizard, recovery key');
-    for (const index of [0, 1]) {
-      const number = Number(
-        (
-          await page
-            .locator('label', { hasText: /^Group/ })
-            .nth(index)
-            .textContent()
-        ).replace(/\D/g, ''),
-      );
-      await fields.nth(index).fill(groups[number - 1].toLowerCase());
-    }
+    await typeGroups(page, groups);
     await page.getByRole('button', { name: 'Continue' }).click();
     // Where it cannot be mounted another place can be named; the drive is made once.
     await page.getByText('it is not empty').waitFor();
@@ -261,6 +251,18 @@ export async function files(page, { a }) {
     const resumed = await a.status('work');
     assert.ok(!resumed.paused && resumed.unpushed_bytes === 0, JSON.stringify(resumed));
   });
+}
+
+/** Types the two groups of a recovery key that are asked for. */
+async function typeGroups(where, groups) {
+  for (const index of [0, 1]) {
+    const label = where.locator('label', { hasText: /^Group/ }).nth(index);
+    const number = Number((await label.textContent()).replace(/\D/g, ''));
+    await where
+      .getByLabel(/^Group \d+$/)
+      .nth(index)
+      .fill(groups[number - 1].toLowerCase());
+  }
 }
 
 /** What a canvas shows of each cell: the colour at a spot where each state has its own. */
@@ -659,6 +661,14 @@ export async function settings(page, { a }) {
     await network.getByRole('button', { name: 'Save' }).click();
     await until('the limit is gone', async () => (await a.ok('limits')).up_bytes_per_s === null);
 
+    // What is changed elsewhere shows, and is not taken back by saving something else.
+    await a.ok('limits', '--down', '3M');
+    const down = network.getByRole('textbox', { name: 'Limit downloads' });
+    await until('it shows', async () => (await down.count()) === 1 && (await down.inputValue()) === '3 MiB');
+    assert.ok(await network.getByRole('button', { name: 'Save' }).isDisabled(), 'nothing was changed here');
+    await a.ok('limits', '--down', 'off');
+    await down.waitFor({ state: 'detached' });
+
     const hours = 'Pause uploads and background downloads at certain hours';
     await network.getByRole('checkbox', { name: hours }).check();
     // Saturday, around the clock.
@@ -779,9 +789,15 @@ export async function security(page, { a, stand, dir }, shot) {
     await asked.getByLabel('Drive').selectOption('work');
     await asked.getByRole('button', { name: 'New recovery key' }).click();
     await asked.getByRole('button', { name: 'I have written it down' }).waitFor();
-    const key = given((await asked.locator('ol.groups code').allTextContents()).join('-'));
+    const groups = await asked.locator('ol.groups code').allTextContents();
+    const key = given(groups.join('-'));
     await accessible(page, 'New recovery key');
     await page.keyboard.press('Escape');
+    await page.getByRole('heading', { name: 'Leave before the recovery key is written down?' }).waitFor();
+    await asked.getByRole('button', { name: 'Cancel' }).click();
+    await asked.getByRole('button', { name: 'I have written it down' }).click();
+    await typeGroups(asked, groups);
+    await asked.getByRole('button', { name: 'Continue' }).click();
     await asked.waitFor({ state: 'detached' });
 
     const third = await new Machine(dir, 'third-by-key').start();

@@ -167,7 +167,12 @@ pub async fn recovery_key(
     let key = value.get("recovery_key").and_then(Value::as_str);
     let written = key.zip(key_file).map(|(key, file)| file.write(key));
     session.output.result(&value, |made: &api::RecoveryKey, _| {
-        let what = format!("{name} has another recovery key. Its passphrase stays the same");
+        let mut what = format!("{name} has another recovery key. Its passphrase stays the same");
+        if made.former_stays {
+            what.push_str(
+                "\nThe one before could not be taken away, and opens it too: run this again once its store is well",
+            );
+        }
         match &written {
             Some(Ok(())) => format!("{what}\nThe recovery key is written; keep a copy elsewhere"),
             Some(Err(_)) | None => format!("{what}\n{}", advice(&made.recovery_key).trim_end()),

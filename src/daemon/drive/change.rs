@@ -5,6 +5,8 @@ use super::opened::{OpenDrive, grow};
 use crate::api::{self, Failure};
 use crate::daemon::{drives, failure};
 use holdall_core::drive::DriveError;
+use holdall_core::family::Unlocked;
+use holdall_core::store::Store;
 use holdall_core::{drive, family, fork};
 use std::sync::Arc;
 
@@ -21,16 +23,16 @@ impl Drive {
             return open.grow(size).await;
         }
         drop(open);
-        let grown = self.with_volume(async |volume| grow(volume, size).await).await;
+        self.with_volume(async |volume| grow(volume, size).await).await?;
         // Nobody opens it for that alone.
         self.upload_in_background();
-        grown
+        Ok(())
     }
 
     /// Changes what unlocks the family.
     pub async fn change_passphrase(&self, passphrase: String) -> Result<(), Failure> {
         let passphrase = drives::check_passphrase(passphrase)?;
-        let (store, unlocked) = self.unlock().await?;
+        let (store, unlocked) = self.unlock_ours().await?;
         let changed = family::change_passphrase(&*store, &unlocked, passphrase).await;
         changed.map_err(|error| failure::family(&error))?;
         self.share_keys().await;
@@ -38,12 +40,23 @@ impl Drive {
     }
 
     /// Makes another recovery key for the family, which is told once. The former one opens it no more.
-    pub async fn new_recovery_key(&self) -> Result<api::RecoveryKey, Failure> {
-        let (store, unlocked) = self.unlock().await?;
-        let key =
-            family::new_recovery_key(&*store, &unlocked).await.map_err(|error| failure::family(&error))?;
-        self.share_keys().await;
-        Ok(api::RecoveryKey { recovery_key: key.to_text() })
+    pub async fn new_recovery_key(self: &Arc<Self>) -> Result<api::RecoveryKey, Failure> {
+        let (store, unlocked) = self.unlock_ours().await?;
+        let made = family::new_recovery_key(&*store, &unlocked).await;
+        let (key, former) = made.map_err(|error| failure::family(&error))?;
+        if let Err(error) = &former {
+            tracing::warn!(drive = self.name, %error, "the former recovery key could not be deleted");
+        }
+        // Nobody waits for a replica with a key that is told once.
+        let drive = self.clone();
+        tokio::spawn(async move { drive.share_keys().await });
+        Ok(api::RecoveryKey { recovery_key: key.to_text(), former_stays: former.is_err() })
+    }
+
+    /// The store and the keys, where the drive is still there: another family may have taken its place, whose keys are not ours to replace.
+    async fn unlock_ours(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
+        self.current().await?;
+        self.unlock().await
     }
 
     /// Forgets the drive here. What a power cut has left of it is done when that is asked for again.

@@ -302,7 +302,9 @@ impl Drive {
         let is_news = opened.writable && self.config.lock().unsent != has_unsent;
         if is_news && has_unsent {
             // It was opened for a moment, and that has changed it.
-            let _ = self.remember(|config| config.unsent = true);
+            if let Err(failure) = self.remember(|config| config.unsent = true) {
+                tracing::warn!(drive = self.name, message = failure.message, "what it has is uploaded when it is opened next");
+            }
         }
         self.put_down(opened).await;
         if is_news && !has_unsent {

@@ -1,5 +1,6 @@
 //! The daemon's requests by name. Screens ask here and nowhere else.
 
+import { paced } from '../lib/pace';
 import type { Backend, Following } from './backend';
 import type * as api from './shapes';
 
@@ -11,7 +12,12 @@ export class Client {
 
   get = <T>(path: string) => this.backend.call('GET', path) as Promise<T>;
   post = <T>(path: string, body?: unknown, following?: Following) =>
-    this.backend.call('POST', path, body, following) as Promise<T>;
+    this.backend.call(
+      'POST',
+      path,
+      body,
+      following?.onProgress ? { ...following, onProgress: paced(following.onProgress) } : following,
+    ) as Promise<T>;
   delete = <T>(path: string) => this.backend.call('DELETE', path) as Promise<T>;
 
   daemon = () => this.get<api.DaemonStatus>('/v1/daemon');

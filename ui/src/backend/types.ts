@@ -2048,6 +2048,11 @@ export interface components {
         };
         /** @description A recovery key, told once. */
         RecoveryKey: {
+            /**
+             * @description Whether the former one could not be taken away, and still opens it.
+             * @default false
+             */
+            former_stays: boolean;
             /** @description It opens the drive when the passphrase is lost. */
             recovery_key: string;
         };

@@ -66,7 +66,8 @@ export class Live {
 
   #leave(): void {
     this.#close?.();
-    this.#close = undefined;
+    // What is not shown yet is old by the time that somebody looks again.
+    this.#close = this.#newest = undefined;
     this.#remember();
   }
 

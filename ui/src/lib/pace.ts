@@ -73,3 +73,18 @@ export function onBeat(show: () => void): void {
   due.push(show);
   beat.push();
 }
+
+export const nextBeat = (): Promise<void> => new Promise(onBeat);
+
+/** Shows the newest of many values on beats. */
+export function paced<T>(show: (value: T) => void): (value: T) => void {
+  let newest: { value: T } | undefined;
+  return (value) => {
+    if (!newest)
+      onBeat(() => {
+        if (newest) show(newest.value);
+        newest = undefined;
+      });
+    newest = { value };
+  };
+}

@@ -2,7 +2,7 @@
 
 import { failureOf, isAbort } from '../backend/backend';
 import type { Failure } from '../backend/shapes';
-import { onBeat } from './pace';
+import { nextBeat } from './pace';
 
 export class Resource<T> {
   data = $state.raw<T | null>(null);
@@ -17,7 +17,7 @@ export class Resource<T> {
     const asked = ++this.#asked;
     try {
       const data = await this.ask();
-      await new Promise<void>(onBeat);
+      await nextBeat();
       if (asked !== this.#asked) return;
       if (JSON.stringify(data) !== JSON.stringify(this.data)) this.data = data;
       this.failure = null;

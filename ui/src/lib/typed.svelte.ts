@@ -7,20 +7,21 @@ const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stri
 /** Shows what holds, also when that changes elsewhere, until something else is typed. */
 export class Typed<T> {
   value = $state.raw() as T;
+  /** How often it has followed: a field that has a text of its own begins anew then. */
+  followed = $state(0);
   changed = $derived.by(() => !same(this.value, this.holds()));
 
   constructor(readonly holds: () => T) {
     let before = (this.value = untrack(holds));
-    $effect(() => {
+    $effect.pre(() => {
       const now = holds();
-      if (
-        same(
-          untrack(() => this.value),
-          before,
-        )
-      )
-        this.value = now;
-      before = now;
+      untrack(() => {
+        if (same(this.value, before) && !same(before, now)) {
+          this.value = now;
+          this.followed += 1;
+        }
+        before = now;
+      });
     });
   }
 }
