@@ -11,6 +11,12 @@ describe('what takes up markup of a server', () => {
     expect(() => constant('export let hydrating = true;')).toThrow('no-hydration');
   });
 
+  it('is left out of components with what Svelte 4 would know of their slots', () => {
+    const code =
+      "\tDialog($$anchor, {\n\t\ttitle: 'a',\n\t\tchildren: f,\n\t\t$$slots: { actions: true, default: true }\n\t});\n";
+    expect(without(code)).toBe("\tDialog($$anchor, {\n\t\ttitle: 'a',\n\t\tchildren: f\n\t});\n");
+  });
+
   it('is left out of components, and nothing else is', () => {
     const code = 'var p = root();\n\t$.reset(p);\n\t$.next(2);\n$.next();\n$.reset_all(p);\n\tx = $.next(1);\n';
     expect(without(code)).toBe('var p = root();\n$.reset_all(p);\n\tx = $.next(1);\n');

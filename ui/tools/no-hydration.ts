@@ -14,9 +14,9 @@ export function constant(code: string): string {
   return kept;
 }
 
-/** A compiled component without the calls that do something only then. */
+/** A compiled component without the calls that do something only then, and without what tells components of Svelte 4 of their slots. */
 export function without(code: string): string {
-  return code.replace(/^\s*\$\.(?:reset\(\w+\)|next\(\d*\));\n/gm, '');
+  return code.replace(/^\s*\$\.(?:reset\(\w+\)|next\(\d*\));\n/gm, '').replace(/,\s*\$\$slots: \{[^}]*\}/g, '');
 }
 
 export function noHydration(): Plugin {
