@@ -303,7 +303,11 @@ impl Drive {
         if is_news && has_unsent {
             // It was opened for a moment, and that has changed it.
             if let Err(failure) = self.remember(|config| config.unsent = true) {
-                tracing::warn!(drive = self.name, message = failure.message, "what it has is uploaded when it is opened next");
+                tracing::warn!(
+                    drive = self.name,
+                    message = failure.message,
+                    "what it has is uploaded when it is opened next"
+                );
             }
         }
         self.put_down(opened).await;
