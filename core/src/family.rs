@@ -219,7 +219,8 @@ pub async fn change_passphrase(
     Ok(delete_keys(store, &former).await?)
 }
 
-/// Makes another recovery key, which is told whatever becomes of the former ones; they open the family no more if all went well.
+/// Makes another recovery key, which is there before the former ones go, and is told whatever becomes of those. Should a crash or a lost answer
+/// keep it from being told, the passphrase still opens the family, and another one can be made.
 pub async fn new_recovery_key(
     store: &dyn Store,
     unlocked: &Unlocked,

@@ -190,19 +190,13 @@ impl Residents {
         let all = BlockRange { start: 0, end: self.kept.capacity() };
         let fate = |chunk: ChunkIndex| {
             let blocks = chunk.blocks().intersect(&all);
-            let (stays, is_later) = (self.must_stay(blocks), later(blocks));
-            if !stays && !is_later {
-                return Fate::Goes;
+            let here = || valid.runs(blocks).flat_map(|run| run.pieces(1));
+            match self.must_stay(blocks) && here().all(|block| self.must_stay(block)) {
+                true => Fate::Never,
+                // Of a chunk that is dirty in part the rest waits too: whoever looks at a full cache of those does so block by block else.
+                false if later(blocks) => Fate::Later,
+                false => Fate::Goes,
             }
-            let mut may_go_later = false;
-            for block in valid.runs(blocks).flat_map(|run| run.pieces(1)) {
-                match (stays && self.must_stay(block), is_later && later(block)) {
-                    (false, false) => return Fate::Goes,
-                    (false, true) => may_go_later = true,
-                    (true, _) => {}
-                }
-            }
-            if may_go_later || !stays { Fate::Later } else { Fate::Never }
         };
         std::iter::from_fn(|| evictor.next(&self.heat, fate)).take(most).collect()
     }

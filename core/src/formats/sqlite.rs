@@ -190,12 +190,12 @@ impl<'a> Database<'a> {
             if are_few {
                 self.want(*last, wants);
             }
-            let (here, missing): (Vec<u64>, Vec<u64>) =
-                level.iter().partition(|number| self.kind(**number).is_some());
-            // All leaves of a tree are equally deep.
-            if !here.last().and_then(|number| self.kind(*number)).is_some_and(is_inner) {
+            // All leaves of a tree are equally deep: of them one is looked at.
+            if !level.iter().rev().find_map(|number| self.kind(*number)).is_some_and(is_inner) {
                 return;
             }
+            let (here, missing): (Vec<u64>, Vec<u64>) =
+                level.iter().partition(|number| self.kind(**number).is_some());
             if are_few {
                 level.iter().for_each(|number| self.want(*number, wants));
             } else {

@@ -179,7 +179,7 @@ pub async fn recovery_key(
         }
     })?;
     match written {
-        Some(Err(error)) => Err(unwritten(&error, "The key before opens the drive no more.")),
+        Some(Err(error)) => Err(unwritten(&error, "The new key is made, and opens the drive.")),
         Some(Ok(())) | None => Ok(()),
     }
 }

@@ -301,7 +301,7 @@ impl Drive {
         let has_unsent = opened.volume.has_unsent();
         let is_news = opened.writable && self.config.lock().unsent != has_unsent;
         if is_news && has_unsent {
-            // It was opened for a moment, and that has changed it.
+            // It was opened for a moment, and that has changed it. A crash before this costs no data: the next opening finds it in the journal.
             if let Err(failure) = self.remember(|config| config.unsent = true) {
                 tracing::warn!(
                     drive = self.name,
