@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// What is shown at a glance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overview {
+    /// The daemon's version: the pages may be of another one.
+    #[serde(default)]
+    pub version: String,
     /// How things are, in a line.
     pub line: String,
     /// Its colour.
@@ -43,7 +46,8 @@ pub(crate) fn overview(
     let line = words::capital(&line);
     let leaving = tray::leaving(goes_on(statuses), unsent_bytes, unsent_is_known);
     let tray = tray::menu(&line, &drives, attention, leaving, paused_until.as_deref());
-    Overview { line, tone, unsent_bytes, unsent_is_known, attention, paused_until, drives, tray }
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Overview { version, line, tone, unsent_bytes, unsent_is_known, attention, paused_until, drives, tray }
 }
 
 /// Whether something of what is only here is being uploaded, or soon will be without anybody's doing.

@@ -40,10 +40,15 @@ export function card(index, turn) {
   };
 }
 
-export function overview(drives, turn) {
+/** The version of the pages. */
+const MANIFEST = await readFile(new URL('../../Cargo.toml', import.meta.url), 'utf8');
+const VERSION = /^version = "(.+)"$/m.exec(MANIFEST)[1];
+
+function overview(drives, turn, version) {
   const cards = Array.from({ length: drives }, (_, index) => card(index, turn));
   const unsent = cards.reduce((sum, one) => sum + one.unsent_bytes, 0);
   return {
+    version,
     line: `Uploading ${(unsent / 1e6 + turn).toFixed(1)} MB`,
     tone: 'busy',
     paused_until: null,
@@ -127,11 +132,11 @@ const PARTS = {
 };
 
 /** Starts it. `everyMs` is how often the overview changes: more often than a real one tells it. */
-export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50 }) {
+export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, version = VERSION }) {
   const all = activity(rows);
   const streams = new Set();
   let turn = 0;
-  const tell = (response) => response.write(`data: ${JSON.stringify(overview(drives, turn))}\n\n`);
+  const tell = (response) => response.write(`data: ${JSON.stringify(overview(drives, turn, version))}\n\n`);
   const timer = setInterval(() => {
     turn += 1;
     for (const response of streams) tell(response);

@@ -110,6 +110,20 @@ export async function load(browser, pages) {
       await page.waitForFunction(isHere, null, { timeout: 10_000 });
     });
 
+    await step('a page of another version than the service says so', async () => {
+      const later = await start({ pages, drives: 1, version: '9.8.7' });
+      try {
+        const other = await open(browser, later.url);
+        await other.getByText('and the service is of version 9.8.7').waitFor();
+        await other.getByRole('button', { name: 'Reload' }).click();
+        await other.getByText('and the service is of version 9.8.7').waitFor();
+        await other.close();
+      } finally {
+        later.stop();
+      }
+      assert.equal(await page.getByText('Holdall was updated').count(), 0);
+    });
+
     await step('however much is told, it draws four times a second, and nothing while hidden', async () => {
       const drawn = () => draws(page, 'ul.cards', 3000);
       const shown = await drawn();

@@ -219,6 +219,53 @@ export async function keys(page, all) {
     await focusComes(page, 'Take snapshot');
   });
 
+  await step('what takes the place of a button has its focus', async () => {
+    await go(page, '#/drive/second');
+    await tab(page, 'Pause uploads of second');
+    for (const name of ['Resume uploads of second', 'Pause uploads of second']) {
+      await page.keyboard.press('Enter');
+      await focusComes(page, name);
+    }
+    await go(page, '#/settings');
+    await tab(page, 'For an hour');
+    for (const name of ['Resume now', 'For an hour']) {
+      await page.keyboard.press('Enter');
+      await focusComes(page, name);
+    }
+  });
+
+  await step('what goes on behind a question that was left tells when it fails', async () => {
+    const failure = {
+      code: 'offline',
+      message: 'The store went away.',
+      consequence: 'No snapshot was taken.',
+      action: '',
+    };
+    const asked = '**/v1/drives/second/snapshots';
+    let fail;
+    const failed = new Promise((done) => (fail = done));
+    await page.route(asked, async (route) => {
+      if (route.request().method() !== 'POST') return route.fallback();
+      await failed;
+      return route.fulfill({ status: 503, json: failure });
+    });
+    await go(page, '#/drive/second');
+    await tab(page, 'Take snapshot');
+    await page.keyboard.press('Enter');
+    await focusComes(page, 'Name');
+    await page.keyboard.press('Enter');
+    await tab(page, 'Continue in background', 'Shift+Tab');
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await focusComes(page, 'Take snapshot');
+    fail();
+    await page.getByRole('alert').filter({ hasText: 'No snapshot was taken.' }).waitFor();
+    await accessible(page, 'a failure behind the page');
+    await page.getByRole('alert').getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('alert').waitFor({ state: 'detached' });
+    await page.unroute(asked);
+  });
+
   await step('every button and link of every screen is reached', async () => {
     let reached = 0;
     for (const hash of ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/add']) {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { constant, without } from '../tools/no-hydration';
+import { constant, without } from '../tools/lean';
 
 describe('what takes up markup of a server', () => {
   it('is found in Svelte as it is now', () => {
@@ -8,7 +8,7 @@ describe('what takes up markup of a server', () => {
     const kept = constant(readFileSync(path, 'utf8'));
     expect(kept).toContain('export const hydrating = false;');
     expect(kept).toContain('export function set_hydrating(value) {\n}');
-    expect(() => constant('export let hydrating = true;')).toThrow('no-hydration');
+    expect(() => constant('export let hydrating = true;')).toThrow('lean.ts');
   });
 
   it('is left out of components with what Svelte 4 would know of their slots', () => {

@@ -1,9 +1,8 @@
 //! Puts texts into the pages when they are built: `t('cancel')` becomes `"Cancel"`, which is then part of the markup instead of
-//! something that is looked up and watched, and `t('eta', ...)` becomes `t("{time} left", ...)`. The page's own catalogue keeps only
-//! what is asked for in another way.
+//! something that is looked up and watched, and `t('eta', ...)` becomes `t("{time} left", ...)`. The catalogue itself is not among the
+//! pages then, and so a key is always written where its text is asked for.
 
-import { readFileSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import type { Plugin } from 'vite';
 
 /** A call with a literal key and nothing else; alone in an attribute, in the markup, and anywhere else. */
@@ -26,30 +25,24 @@ export function inline(source: string, catalogue: Catalogue): string {
     });
 }
 
-/** What is still looked up: every key that the sources name in another way. */
-export function left(sources: readonly string[], catalogue: Catalogue): Catalogue {
-  const named = new Set<string>();
-  for (const source of sources) {
-    for (const [, key] of inline(source, catalogue).matchAll(/['"`]([a-z0-9_.]+)['"`]/g)) if (key) named.add(key);
-  }
-  return Object.fromEntries(Object.entries(catalogue).filter(([key]) => named.has(key)));
-}
+/** A call that says only later which text it is, or one that there is not. */
+const OPEN = /\bt\((?!["{])/;
 
 export function texts(path: string, sources: string): Plugin {
   const catalogue = JSON.parse(readFileSync(path, 'utf8')) as Catalogue;
-  const read = () =>
-    readdirSync(sources, { recursive: true, encoding: 'utf8' })
-      .filter((name) => /\.(svelte|ts)$/.test(name))
-      .map((name) => readFileSync(join(sources, name), 'utf8'));
   return {
     name: 'holdall-texts',
     enforce: 'pre',
     apply: 'build',
     load(id) {
-      return id === path ? JSON.stringify(left(read(), catalogue)) : null;
+      return id === path ? '{}' : null;
     },
     transform(code, id) {
-      return id.startsWith(sources) && !id.includes('?') ? { code: inline(code, catalogue), map: null } : null;
+      if (!id.startsWith(sources) || id.includes('?') || id === `${sources}lib/text.ts`) return null;
+      const put = inline(code, catalogue);
+      const at = put.search(OPEN);
+      if (at >= 0) throw new Error(`A text that is not named by its key alone: ${put.slice(at, at + 60)}`);
+      return { code: put, map: null };
     },
   };
 }

@@ -1900,6 +1900,11 @@ export interface components {
             unsent_bytes: number;
             /** @description Whether somebody has counted them all. */
             unsent_is_known: boolean;
+            /**
+             * @description The daemon's version: the pages may be of another one.
+             * @default
+             */
+            version: string;
         };
         /** @description Changes the passphrase. */
         Passphrase: {

@@ -2,28 +2,28 @@
 
 import type { ActivityKind, ActivityRow, Tone } from '../backend/shapes';
 import type { IconName } from '../parts/Icon.svelte';
-import type { TextKey } from './text';
+import { t } from './text';
 
 export interface Look {
   kind: ActivityKind | 'other';
-  word: TextKey;
+  word: string;
   icon: IconName;
   tone: Tone;
 }
 
 export const KINDS: readonly Look[] = [
-  { kind: 'opened', word: 'activity.opened', icon: 'folder', tone: 'quiet' },
-  { kind: 'closed', word: 'activity.closed', icon: 'closed', tone: 'quiet' },
-  { kind: 'uploaded', word: 'activity.uploaded', icon: 'up', tone: 'quiet' },
-  { kind: 'snapshot', word: 'activity.snapshot', icon: 'camera', tone: 'quiet' },
-  { kind: 'pin', word: 'activity.pin', icon: 'keep', tone: 'busy' },
-  { kind: 'conflict', word: 'activity.conflict', icon: 'fork', tone: 'waiting' },
-  { kind: 'network', word: 'activity.network', icon: 'offline', tone: 'waiting' },
-  { kind: 'drive', word: 'activity.added', icon: 'drive', tone: 'quiet' },
-  { kind: 'attention', word: 'activity.attention', icon: 'alert', tone: 'attention' },
+  { kind: 'opened', word: t('activity.opened'), icon: 'folder', tone: 'quiet' },
+  { kind: 'closed', word: t('activity.closed'), icon: 'closed', tone: 'quiet' },
+  { kind: 'uploaded', word: t('activity.uploaded'), icon: 'up', tone: 'quiet' },
+  { kind: 'snapshot', word: t('activity.snapshot'), icon: 'camera', tone: 'quiet' },
+  { kind: 'pin', word: t('activity.pin'), icon: 'keep', tone: 'busy' },
+  { kind: 'conflict', word: t('activity.conflict'), icon: 'fork', tone: 'waiting' },
+  { kind: 'network', word: t('activity.network'), icon: 'offline', tone: 'waiting' },
+  { kind: 'drive', word: t('activity.added'), icon: 'drive', tone: 'quiet' },
+  { kind: 'attention', word: t('activity.attention'), icon: 'alert', tone: 'attention' },
 ];
 
-const OTHER: Look = { kind: 'other', word: 'activity.other', icon: 'info', tone: 'quiet' };
+const OTHER: Look = { kind: 'other', word: t('activity.other'), icon: 'info', tone: 'quiet' };
 
 /**
  * The list with what is newest now, `first`, on top, of which a page has so many rows. A row of what that covers and that is not in it

@@ -1,0 +1,2 @@
+/** The version of these pages, which the build puts in. */
+declare const VERSION: string;
