@@ -9,7 +9,7 @@ export default ts.config(
   js.configs.recommended,
   ...ts.configs.strict,
   ...svelte.configs.recommended,
-  { languageOptions: { globals: { ...globals.browser } } },
+  { languageOptions: { globals: { ...globals.browser, VERSION: 'readonly' } } },
   { files: ['*.js', '*.ts', 'tools/**'], languageOptions: { globals: { ...globals.node } } },
   {
     files: ['**/*.svelte', '**/*.svelte.ts'],
