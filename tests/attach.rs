@@ -6,7 +6,7 @@ mod support;
 
 use holdall::api::AttachMode;
 use holdall::attach::filesystem::{self, MountOptions};
-use holdall::attach::{self, AttachError, Attached, Unfit};
+use holdall::attach::{self, AttachError, Attached, Identity, Unfit};
 use holdall::privileged::{Content, FreezeEnded, Holder, Outcome, Privileged, PrivilegedError, Refused};
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_nbd::testing::{MemoryDevice, Policy};
@@ -19,6 +19,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Bench, DRIVE_BYTES, PATIENCE, Writer};
+use uuid::Uuid;
 
 const UID: u32 = 4242;
 const GID: u32 = 4343;
@@ -60,6 +61,21 @@ fn a_drive_is_made_used_and_closed_and_nothing_is_left() {
     assert!(bench.mountpoint().exists());
     fs::remove_dir(bench.mountpoint()).unwrap();
     attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn drives_that_come_and_go_at_the_same_time_leave_each_other_the_keeper() {
+    let bench = Bench::new();
+    let come_and_go = || {
+        let identity = Identity { uuid: Uuid::new_v4(), ..bench.identity.clone() };
+        for _ in 0..10 {
+            let device: Arc<dyn BlockDevice> = MemoryDevice::new(DRIVE_BYTES);
+            let mut attached = attach::attach(device, &identity, AttachMode::Loop, &bench.site).unwrap();
+            attached.detach().unwrap();
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(come_and_go))));
     bench.assert_nothing_left();
 }
 

@@ -110,6 +110,9 @@ fn ask(keeper: &Path, what: u8, mountpoint: &Path) -> io::Result<UnixStream> {
 
 fn acknowledged(mut peer: &UnixStream) -> io::Result<bool> {
     let mut answer = [0];
-    peer.read_exact(&mut answer)?;
+    peer.read_exact(&mut answer).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it has ended"),
+        _ => error,
+    })?;
     Ok(answer[0] == DONE)
 }

@@ -6,6 +6,7 @@ use holdall_core::device::BlockDevice;
 use holdall_fuse::handover::Handover;
 use holdall_fuse::onefile::{OneFileDisk, OneFileError, Options};
 use holdall_fuse::{keeper as kept, loopdev, mount};
+use parking_lot::Mutex;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,10 @@ pub(super) fn attach(
     uuid: Uuid,
     site: &Site,
 ) -> Result<(Served, Target), AttachError> {
-    keeper::ensure(site)?;
+    {
+        let _changing = KEEPER_CHANGES.lock();
+        keeper::ensure(site)?;
+    }
     let directory = site.dirs.disk(uuid);
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -104,6 +108,10 @@ fn choose(mut targets: Vec<Target>, site: &Site) -> Result<Option<Target>, Attac
     Ok(Some(chosen))
 }
 
+/// Held to start the keeper, or to end it. A drive that is opened has its directory before it asks for the keeper, so that whoever closes
+/// the last of the others sees it, or has ended the keeper by then; and two that are opened at once start one keeper.
+static KEEPER_CHANGES: Mutex<()> = Mutex::new(());
+
 fn put(site: &Site, handover: &Handover) -> Result<(), AttachError> {
     kept::put(&site.dirs.keeper_socket(), handover).map_err(|error| AttachError::Keeper { error })
 }
@@ -125,6 +133,7 @@ impl Disk {
 
     /// Gives the keeper a copy of the connection.
     pub(super) fn keep(&self, site: &Site) -> Result<(), AttachError> {
+        let _changing = KEEPER_CHANGES.lock();
         keeper::ensure(site)?;
         let Some(disk) = &self.disk else { return Ok(()) };
         put(site, &disk.copy_for_keeper().map_err(|error| AttachError::Keeper { error })?)
@@ -182,6 +191,7 @@ impl Disk {
 
 /// Gives up what is left of a disk that is unmounted: the keeper's copy, the directory, and the keeper after its last.
 pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
+    let _changing = KEEPER_CHANGES.lock();
     let socket = site.dirs.keeper_socket();
     if keeper::process(&socket).is_some() {
         kept::forget(&socket, directory).map_err(|error| AttachError::Keeper { error })?;

@@ -221,12 +221,14 @@ export async function keys(page, all) {
 
   await step('what takes the place of a button has its focus', async () => {
     await go(page, '#/drive/second');
+    await page.getByRole('button', { name: 'Pause uploads of second' }).waitFor();
     await tab(page, 'Pause uploads of second');
     for (const name of ['Resume uploads of second', 'Pause uploads of second']) {
       await page.keyboard.press('Enter');
       await focusComes(page, name);
     }
     await go(page, '#/settings');
+    await page.getByRole('button', { name: 'For an hour' }).waitFor();
     await tab(page, 'For an hour');
     for (const name of ['Resume now', 'For an hour']) {
       await page.keyboard.press('Enter');
@@ -250,6 +252,7 @@ export async function keys(page, all) {
       return route.fulfill({ status: 503, json: failure });
     });
     await go(page, '#/drive/second');
+    await page.getByRole('button', { name: 'Take snapshot' }).waitFor();
     await tab(page, 'Take snapshot');
     await page.keyboard.press('Enter');
     await focusComes(page, 'Name');
