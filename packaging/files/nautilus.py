@@ -66,18 +66,22 @@ else:
 
         def get_file_items(self, *arguments):
             # Before Nautilus 43 the window comes first.
-            files = arguments[-1]
+            return self.menu("files", arguments[-1])
+
+        def get_background_items(self, *arguments):
+            return self.menu("folder", [arguments[-1]])
+
+        def menu(self, of, files):
+            """The entries for some files. Nautilus knows an entry by its name alone, among all that a window has at a time:
+            under one name, those of the files would do what those of the folder behind them do."""
             paths = paths_on_drives([file.get_uri() for file in files], drives())
             if not paths:
                 return []
-            top = Nautilus.MenuItem(name="Holdall::menu", label="Holdall")
+            top = Nautilus.MenuItem(name=f"Holdall::{of}", label="Holdall")
             menu = Nautilus.Menu()
             top.set_submenu(menu)
             for action, label in ACTIONS:
-                item = Nautilus.MenuItem(name=f"Holdall::{action}", label=label)
+                item = Nautilus.MenuItem(name=f"Holdall::{of}_{action}", label=label)
                 item.connect("activate", lambda _item, action=action: subprocess.Popen([PROGRAM, action, *paths]))
                 menu.append_item(item)
             return [top]
-
-        def get_background_items(self, *arguments):
-            return self.get_file_items([arguments[-1]])
