@@ -67,15 +67,23 @@ fn a_drive_is_made_used_and_closed_and_nothing_is_left() {
 #[test]
 fn drives_that_come_and_go_at_the_same_time_leave_each_other_the_keeper() {
     let bench = Bench::new();
-    let come_and_go = || {
-        let identity = Identity { uuid: Uuid::new_v4(), ..bench.identity.clone() };
+    let others: [_; 4] = std::array::from_fn(|_| Identity { uuid: Uuid::new_v4(), ..bench.identity.clone() });
+    let come_and_go = |identity: &Identity| {
         for _ in 0..10 {
             let device: Arc<dyn BlockDevice> = MemoryDevice::new(DRIVE_BYTES);
-            let mut attached = attach::attach(device, &identity, AttachMode::Loop, &bench.site).unwrap();
+            let mut attached = attach::attach(device, identity, AttachMode::Loop, &bench.site).unwrap();
             attached.detach().unwrap();
         }
     };
-    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(come_and_go))));
+    let went_well: Vec<_> = std::thread::scope(|scope| {
+        let started = others.each_ref().map(|identity| scope.spawn(move || come_and_go(identity)));
+        started.map(|thread| thread.join().is_ok()).into()
+    });
+    // What a failure has left would be waited for for ever.
+    for (identity, _) in others.iter().zip(&went_well).filter(|(_, well)| !**well) {
+        let _ = attach::take_down(identity.uuid, &bench.site);
+    }
+    assert_eq!(went_well, [true; 4]);
     bench.assert_nothing_left();
 }
 

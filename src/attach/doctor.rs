@@ -8,7 +8,7 @@
 //! ([`super::reattach`]); a repair takes it down.
 
 use super::take_down::Left;
-use super::{AttachError, Record, Site, keeper, take_down};
+use super::{AttachError, Record, Site, keeper, onefile, take_down};
 use crate::api::Finding;
 use crate::privileged::Holder;
 use std::collections::BTreeMap;
@@ -73,8 +73,7 @@ pub fn repair(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachE
     }
     if let Some(mut finding) = keeper_finding(site, known)? {
         if !finding.ok && !any_served(known) {
-            let socket = site.dirs.keeper_socket();
-            finding.repaired = keeper::stop(&socket).is_ok();
+            finding.repaired = onefile::end_keeper(site).unwrap_or(false);
         }
         findings.push(finding);
     }

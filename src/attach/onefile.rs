@@ -4,6 +4,7 @@ use super::{AttachError, DEVICE_DEADLINE, Served, Site, Step, keeper};
 use crate::privileged::{Outcome, Privileged, PrivilegedError, Proof, Refused, Target, mountinfo};
 use holdall_core::device::BlockDevice;
 use holdall_fuse::handover::Handover;
+use holdall_fuse::mount::MountError;
 use holdall_fuse::onefile::{OneFileDisk, OneFileError, Options};
 use holdall_fuse::{keeper as kept, loopdev, mount};
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// A served one-file disk.
@@ -27,6 +28,11 @@ pub(super) struct Disk {
 /// How often, and after what pause, the loop device is asked to take the drive's size.
 const RESIZE_TRIES: u32 = 40;
 const RESIZE_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long, and how often, the disk is unmounted again: the kernel lets go of its file some time after it no longer names it as the loop
+/// device's.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
 /// The drive's loop devices, of which there is one at most, unless a daemon died while it made one, and the next was
 /// faster. The disk's file is not touched.
@@ -174,7 +180,15 @@ impl Disk {
         }
         site.done(Step::DeviceGone);
         if let Some(disk) = &mut self.disk {
-            site.runtime.block_on(disk.unmount())?;
+            let deadline = Instant::now() + RELEASE_PATIENCE;
+            loop {
+                match site.runtime.block_on(disk.unmount()) {
+                    Err(OneFileError::Mount(MountError::Busy(_))) if Instant::now() < deadline => {
+                        std::thread::sleep(RELEASE_PAUSE);
+                    }
+                    unmounted => break unmounted?,
+                }
+            }
         }
         self.disk = None;
         leave(site, &self.directory)
@@ -191,15 +205,21 @@ impl Disk {
 
 /// Gives up what is left of a disk that is unmounted: the keeper's copy, the directory, and the keeper after its last.
 pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
-    let _changing = KEEPER_CHANGES.lock();
     let socket = site.dirs.keeper_socket();
     if keeper::process(&socket).is_some() {
         kept::forget(&socket, directory).map_err(|error| AttachError::Keeper { error })?;
     }
     super::mountpoint::remove(directory)?;
+    end_keeper(site).map(drop)
+}
+
+/// Ends the keeper where no disk has a directory any more; whether that was so.
+pub(super) fn end_keeper(site: &Site) -> Result<bool, AttachError> {
+    let _changing = KEEPER_CHANGES.lock();
     let left = std::fs::read_dir(site.dirs.disks()).map(|mut entries| entries.next().is_some());
-    if matches!(left, Ok(false)) {
-        keeper::stop(&socket).map_err(|error| AttachError::Keeper { error })?;
+    let idle = matches!(left, Ok(false));
+    if idle {
+        keeper::stop(&site.dirs.keeper_socket()).map_err(|error| AttachError::Keeper { error })?;
     }
-    Ok(())
+    Ok(idle)
 }
