@@ -792,9 +792,15 @@ export async function security(page, { a, stand, dir }, shot) {
     const groups = await asked.locator('ol.groups code').allTextContents();
     const key = given(groups.join('-'));
     await accessible(page, 'New recovery key');
+    const leave = page.getByRole('heading', { name: 'Leave before the recovery key is written down?' });
     await page.keyboard.press('Escape');
-    await page.getByRole('heading', { name: 'Leave before the recovery key is written down?' }).waitFor();
+    await leave.waitFor();
     await asked.getByRole('button', { name: 'Cancel' }).click();
+    // The browser's own way back asks too.
+    await page.goBack();
+    await leave.waitFor();
+    await asked.getByRole('button', { name: 'Cancel' }).click();
+    assert.match(page.url(), /#\/settings$/);
     await asked.getByRole('button', { name: 'I have written it down' }).click();
     await typeGroups(asked, groups);
     await asked.getByRole('button', { name: 'Continue' }).click();
