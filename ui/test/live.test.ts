@@ -39,6 +39,18 @@ describe('what the daemon says of all drives', () => {
     end();
   });
 
+  it('is old also where the last of it is drawn after the daemon has gone', () => {
+    const end = live.start();
+    for (const stream of backend.streams) stream.onState('live');
+    backend.tell(overview(card('a')));
+    backend.tell(overview(card('a', 5)));
+    for (const stream of backend.streams) stream.onState('down');
+    vi.advanceTimersByTime(275);
+    expect(live.card('a')?.unsent_bytes).toBe(5);
+    expect(live.staleSince).not.toBeNull();
+    end();
+  });
+
   it('is told as old while the daemon is away, and after the page is opened anew', () => {
     const end = live.start();
     for (const stream of backend.streams) stream.onState('live');

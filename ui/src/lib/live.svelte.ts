@@ -77,7 +77,9 @@ export class Live {
     this.#newest = undefined;
     this.drawn += 1;
     this.#at = Date.now();
-    this.staleSince = null;
+    // What came just before the connection ended is drawn after it, and is the last that is known.
+    const ended = this.connection === 'down' || this.connection === 'no-session';
+    this.staleSince = ended ? this.#at : null;
     const before = this.overview?.drives ?? [];
     this.overview = { ...overview, drives: kept(before, overview.drives, (card) => card.name) };
   };
