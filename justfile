@@ -42,13 +42,17 @@ lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
 
+# The same with a night's repetitions.
+test-long:
+    tests/run --long
+
 # The engine on a simulated disk and store; HOLDALL_SEED=n replays one seed, HOLDALL_SEEDS=n runs so many.
 sim:
-    cargo test -p holdall-core --test sim --test rivals -- --nocapture
+    cargo test -p holdall-core --test sim -- --nocapture --skip planted::
 
-# Compiles classic bugs in, one after another: the simulation has to find every one.
+# Plants classic bugs, one after another: the simulation has to find every one.
 sim-planted:
-    cargo test -p holdall-core --features planted --test sim --test rivals -- --nocapture
+    cargo test -p holdall-core --test sim -- --nocapture planted::
 
 # One target of fuzz/src/lib.rs under libFuzzer, for so many seconds: what it finds is in fuzz/artifacts, what it learns
 # in fuzz/learnt. It needs `cargo install cargo-fuzz`; the stable compiler is told to act as a nightly one.
@@ -65,11 +69,11 @@ fuzz-all seconds='60':
 
 # Writes the fixtures of today's format, where there are none yet.
 fixtures:
-    cargo test -p holdall-core --test fixtures -- --ignored regenerate
+    cargo test -p holdall-core --test engine -- --ignored fixtures::regenerate
 
 # Several threads on one drive, for minutes instead of seconds.
 threads:
-    HOLDALL_OPERATIONS=100000 cargo test -p holdall-core --test threads
+    HOLDALL_OPERATIONS=100000 cargo test -p holdall-core --test engine threads::
 
 # Two computers fight for a drive in a directory, in buckets and on WebDAV servers: so many rounds each (root; two of eight
 # take over a minute).

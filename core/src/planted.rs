@@ -1,5 +1,5 @@
 //! Classic bugs, to see that the simulation finds them. In a build without the feature `planted` they are not there:
-//! the question is a constant, and the compiler removes what hangs on it.
+//! the question is a constant, and the compiler removes what hangs on it. The tests are the only build with that feature.
 
 /// A bug that storage engines have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +81,15 @@ pub const ALL: [Bug; 23] = [
 ];
 
 #[cfg(feature = "planted")]
-static ACTIVE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+thread_local! {
+    // A simulated device runs on one thread: what is planted there is in no other test's way.
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
 
 /// Whether the bug is there.
 #[cfg(feature = "planted")]
 pub fn has(bug: Bug) -> bool {
-    ACTIVE.load(std::sync::atomic::Ordering::Relaxed) == bug as usize
+    planted() == Some(bug)
 }
 
 /// Whether the bug is there.
@@ -96,8 +99,14 @@ pub const fn has(_bug: Bug) -> bool {
     false
 }
 
-/// Plants a bug in this process, or none.
+/// What is planted on this thread.
+#[cfg(feature = "planted")]
+pub fn planted() -> Option<Bug> {
+    PLANTED.get()
+}
+
+/// Plants a bug on this thread, or none.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
-    ACTIVE.store(bug.map_or(0, |bug| bug as usize), std::sync::atomic::Ordering::Relaxed);
+    PLANTED.set(bug);
 }

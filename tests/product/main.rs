@@ -5,18 +5,25 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bench;
+#[path = "../stores/bus.rs"]
+mod bus;
 #[path = "../support/guest.rs"]
 mod guest;
 #[path = "../support/writer.rs"]
 mod writer;
 
+mod api;
+mod benchmarks;
 mod commits;
 mod damage;
+mod drive;
 mod fight;
 mod guest_drive;
 mod place;
 mod power_cut;
+mod service;
 mod trouble;
 mod user_space;
 mod versions;
+mod web;
 mod work;

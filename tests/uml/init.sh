@@ -4,12 +4,12 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/shm /dev/pts
-for directory in /run /dev/shm; do mount -t tmpfs tmpfs $directory; done
-# A place of the guest's own, unless that is where it is to work.
-case "$(cat "$holdall_job/directory")/" in
-/tmp/*) ;;
-*) mount -t tmpfs tmpfs /tmp ;;
-esac
+exposed=$(cat "$holdall_job/exposed")
+for directory in /run /dev/shm /tmp; do mount -t tmpfs tmpfs $directory; done
+for directory in $exposed; do
+    mkdir -p "$directory"
+    mount -t hostfs -o "$directory" none "$directory"
+done
 mount -t devpts devpts /dev/pts
 ip link set lo up 2>/dev/null
 

@@ -4,8 +4,9 @@
 #     run.sh [-m MEM] [-t SECONDS] [-d DISK_IMAGE]... [-k MODULE]... [-p PIDFILE] -- COMMAND [ARGUMENT]...
 #
 # -k loads a kernel module of the guest (nbd, fuse, dm-flakey, sch_netem, ...) with the modules it needs. -d gives a
-# disk image: /dev/ubda, /dev/ubdb, ... in order. /tmp, /run and /dev/shm are the guest's own memory; everything else
-# is the HOST's tree, writable: keep state on the guest's memory, or on a disk image where it shall survive.
+# disk image: /dev/ubda, /dev/ubdb, ... in order. /tmp, /run and /dev/shm are the guest's own memory; everything else,
+# and what the command needs in those, is the HOST's tree, writable: keep state on the guest's memory, or on a disk image where it
+# shall survive.
 #
 # A power cut is `kill -9 -- -PGID` from outside: the guest and all of its processes are one process group, whose id
 # -p writes to a file before the kernel boots. What the guest had handed to a disk image survives it. Exit status: the command's, 124 after the time limit, 125 where the
@@ -45,6 +46,11 @@ for argument in "$@"; do
 done
 printf '%s' "$modules" >"$job/modules"
 pwd >"$job/directory"
+# What the command needs of the host's tree where the guest has memory of its own: its directory, this job's, and its arguments'.
+for path in "$PWD" "$job" "$here" "$@"; do
+    top=$(echo "$path" | sed -nE 's#^((/tmp|/run|/dev/shm)/[^/]+).*#\1#p')
+    if [ -n "$top" ] && [ -d "$top" ]; then echo "$top"; fi
+done | sort -u >"$job/exposed"
 env | grep -E '^(RUST_|HOLDALL_|PATH=|HOME=|LANG=)' >"$job/environment" || true
 
 # The kernel leads a process group of its own, which all of its processes share; it would make one for itself if it

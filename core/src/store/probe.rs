@@ -5,7 +5,7 @@
 //! starts as [`Mode::Swap`], and everything that is seen can only demote it.
 //!
 //! What it costs, with `r` for a round trip: [`Effort::FULL`] about 340 requests of up to 20 kB in about 40 r (4 s at
-//! 100 ms), [`Effort::QUICK`] about 75 in about 14 r, where claims have to be raced too 100 in about 17 r. `core/tests/probe.rs` counts both.
+//! 100 ms), [`Effort::QUICK`] about 75 in about 14 r, where claims have to be raced too 100 in about 17 r. `core/tests/engine/probe.rs` counts both.
 
 use super::{Etag, Facts, Fetched, Store, StoreError, When};
 use crate::retry::{self, Backoff};

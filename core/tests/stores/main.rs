@@ -7,9 +7,13 @@
 
 mod contract;
 mod cost;
+mod dav_store;
 mod drives;
+mod file_store;
 mod place;
+mod processes;
 mod requests;
+mod s3_store;
 mod trouble;
 mod verdict;
 

@@ -1,0 +1,457 @@
+//! Forks that others take, and what forks leave behind.
+
+use crate::bench::layer::{Layer, Layered, away, far};
+use crate::bench::{Bench, ROUND_TRIP, close, device, get, put, run};
+use async_trait::async_trait;
+use bytes::Bytes;
+use holdall_core::drive;
+use holdall_core::fork::{FORK_POINT, forget_references};
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::push::{LabelError, PushError};
+use holdall_core::sim::disk::SimDisk;
+use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::{Etag, Store, StoreError, When};
+use holdall_core::volume::{self, Access, Fork, Local, OpenError, Over, Volume};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+use uuid::Uuid;
+
+const OVER_OTHERS: Access = Access::Write { over: Over::Anybody, mounted: false };
+const MOUNTED: Access = Access::Write { over: Over::Nobody, mounted: true };
+
+fn state(bench: &Bench, index: usize) -> SimDisk {
+    bench.devices[index].state.directory("state")
+}
+
+fn objects(bench: &Bench) -> Objects {
+    Objects::new(Arc::new(bench.store.clone()), bench.sealer.clone(), PageCache::none())
+}
+
+async fn labels(bench: &Bench, drive: Uuid) -> Vec<String> {
+    let (_, _, root) = drive::current(&objects(bench), drive).await.unwrap();
+    root.snapshots.into_iter().map(|snapshot| snapshot.label).collect()
+}
+
+fn refs(bench: &Bench) -> Vec<String> {
+    bench.store.names().into_iter().filter(|name| name.starts_with("ref/")).collect()
+}
+
+/// What a device has becomes a fork: decided, and opened.
+async fn forked(bench: &Bench, index: usize) -> (Fork, Arc<Volume>) {
+    let found = bench.open(index).await;
+    assert!(matches!(&found, Err(OpenError::Forked { .. })), "{:?}", found.err());
+    let fork = volume::fork(&state(bench, index), bench.drive, "another").await.unwrap();
+    (fork, bench.open(index).await.unwrap())
+}
+
+/// A device commits so often that no version of before is kept for its own sake, and collects.
+async fn write_much(volume: &Arc<Volume>) {
+    for byte in 20..24 {
+        put(volume, 0, byte).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+    }
+    volume.pusher().unwrap().collect().await.unwrap();
+}
+
+async fn assert_holds(volume: &Arc<Volume>, blocks: &[(u64, u8)]) {
+    for (block, byte) in blocks {
+        assert_eq!(get(volume, *block).await, *byte, "block {block}");
+    }
+}
+
+/// A device that had let the drive go opens it while the store is away, and writes the block of its number.
+async fn write_away(bench: &Bench, index: usize, block: u64) {
+    bench.store.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
+    let access = Access::Away { mounted: false };
+    let volume = bench.open_on(Arc::new(bench.store.clone()), index, access).await.unwrap();
+    put(&volume, block, block as u8).await;
+    volume.shut_down().await.unwrap();
+    drop(volume);
+    bench.store.set_faults(StoreFaults::default());
+}
+
+/// Device 0 has a block in the store and two that it could not upload, and is taken over by device 1. What it remembers is
+/// the version from before its commit.
+fn taken_over() -> Bench {
+    let bench = Bench::new();
+    let before = run(async {
+        let first = bench.open(0).await.unwrap();
+        let before = Local::load(&state(&bench, 0)).unwrap().unwrap();
+        put(&first, 0, 9).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().set_paused(true);
+        put(&first, 1, 1).await;
+        put(&first, 2, 1).await;
+        before
+    });
+    bench.devices[0].power_cut();
+    run(async {
+        before.save(&state(&bench, 0)).await.unwrap();
+        let second = bench.take(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+    });
+    bench
+}
+
+/// Decides that what device 0 has is a fork.
+async fn decide(bench: &Bench) -> Fork {
+    let found = bench.open(0).await;
+    assert!(matches!(found, Err(OpenError::Forked { .. })), "{:?}", found.err());
+    volume::fork(&state(bench, 0), bench.drive, "device 1").await.unwrap()
+}
+
+#[test]
+fn a_fork_that_was_taken_before_its_device_knew_of_it_is_forked() {
+    let bench = taken_over();
+    let (fork, decided) = run(async {
+        let fork = decide(&bench).await;
+        let decided = Local::load(&state(&bench, 0)).unwrap().unwrap();
+        bench.open(0).await.unwrap();
+        (fork, decided)
+    });
+    // It has a HEAD, and the power goes before that is written down.
+    bench.devices[0].power_cut();
+    run(async {
+        decided.save(&state(&bench, 0)).await.unwrap();
+        let other = Bench { drive: fork.drive, ..bench.elsewhere() };
+        let second = other.take(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+
+        let (again, volume) = forked(&bench, 0).await;
+        assert_eq!((again.of, again.cache), (fork.drive, bench.drive));
+        assert_holds(&volume, &[(0, 9), (1, 1), (2, 1)]).await;
+        close(volume).await;
+        let (head, ..) = drive::current(&objects(&bench), again.drive).await.unwrap();
+        assert_eq!(head.device, device(0).id, "it is in the store");
+    });
+}
+
+/// A store that takes the first HEAD of the first fork, and is out of reach from then on until it is told to come back.
+struct GoesAway {
+    store: SimStore,
+    of: Uuid,
+    /// How often that has happened.
+    gone: AtomicU32,
+    away: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for GoesAway {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        if self.away.load(Relaxed) { Err(away()) } else { Ok(()) }
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        let put = self.store.put(name, body, when.clone()).await;
+        let begins = name.starts_with("head/") && name != format!("head/{}", self.of.simple());
+        if begins && when == When::Absent && self.gone.fetch_add(1, Relaxed) == 0 {
+            self.away.store(true, Relaxed);
+            self.reach().await?;
+        }
+        put
+    }
+}
+
+#[test]
+fn a_live_drive_whose_fork_was_taken_goes_on_as_a_fork_of_that() {
+    let bench = Bench::new();
+    run(async {
+        let (store, of) = (bench.store.clone(), bench.drive);
+        let store =
+            Arc::new(Layered(GoesAway { store, of, gone: AtomicU32::new(0), away: AtomicBool::new(false) }));
+        let first = bench.open_on(store.clone(), 0, OVER_OTHERS).await.unwrap();
+        put(&first, 0, 9).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        put(&first, 1, 1).await;
+        let second = bench.take(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+
+        let syncing = first.clone();
+        let syncing = tokio::spawn(async move { syncing.pusher().unwrap().sync().await });
+        let went_away = async {
+            while !store.away.load(Relaxed) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(3600), went_away).await.unwrap();
+        let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
+        let fork = heads.iter().find(|head| head.drive != bench.drive).unwrap().drive;
+        let other = Bench { drive: fork, ..bench.elsewhere() };
+        let second = other.take(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+        store.away.store(false, Relaxed);
+
+        let synced = tokio::time::timeout(Duration::from_secs(3600), syncing).await.unwrap().unwrap();
+        assert!(matches!(synced, Err(PushError::Forked(_))), "{synced:?}");
+        let again = first.pusher().unwrap().state().borrow().fork.clone().unwrap();
+        assert_eq!((again.of, again.taken_by), (fork, device(1).name));
+        put(&first, 2, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        assert_holds(&first, &[(0, 9), (1, 1), (2, 1)]).await;
+        close(first).await;
+        let volume = bench.open(0).await.unwrap();
+        assert_holds(&volume, &[(0, 9), (1, 1), (2, 1)]).await;
+    });
+}
+
+#[test]
+fn a_drive_that_is_renamed_while_it_is_held_keeps_what_its_journal_goes_on_from() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 0, 9).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().set_paused(true);
+        put(&first, 1, 1).await;
+    });
+    bench.devices[0].power_cut();
+    run(async {
+        drive::rename(&objects(&bench), bench.drive, "e", &device(0)).await.unwrap();
+        assert_eq!(labels(&bench, bench.drive).await, ["before take-over 2"]);
+        // Nobody holds it now, and the next one owes nothing to anybody.
+        let second = bench.open(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+        let (_, volume) = forked(&bench, 0).await;
+        assert_holds(&volume, &[(0, 9), (1, 1)]).await;
+    });
+}
+
+#[test]
+fn a_drive_that_is_renamed_keeps_what_another_device_goes_on_from_that_had_let_it_go() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+        write_away(&bench, 0, 2).await;
+        for name in ["e", "f"] {
+            drive::rename(&objects(&bench), bench.drive, name, &device(1)).await.unwrap();
+        }
+        let second = bench.open(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+        let (_, volume) = forked(&bench, 0).await;
+        assert_holds(&volume, &[(1, 1), (2, 2)]).await;
+    });
+}
+
+#[test]
+fn a_drive_that_is_renamed_while_nobody_holds_it_keeps_nothing() {
+    let bench = Bench::new();
+    run(async {
+        close(bench.open(0).await.unwrap()).await;
+        drive::rename(&objects(&bench), bench.drive, "e", &device(0)).await.unwrap();
+        assert_eq!(labels(&bench, bench.drive).await, [""; 0]);
+    });
+}
+
+#[test]
+fn who_takes_its_own_fork_back_keeps_what_the_other_device_goes_on_from() {
+    let bench = Bench::new();
+    let open = async |access| bench.open_on(Arc::new(bench.store.clone()), 0, access).await;
+    let other = run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 0, 9).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.shut_down().await.unwrap();
+        let second = bench.take(1).await.unwrap();
+        write_much(&second).await;
+        close(second).await;
+        // A file system that stayed mounted meanwhile: its fork has nothing to upload, and stays at its beginning.
+        assert!(matches!(open(MOUNTED).await, Err(OpenError::Forked { unsent: 0, .. })));
+        let fork = volume::fork(&state(&bench, 0), bench.drive, "device 1").await.unwrap();
+        close(open(MOUNTED).await.unwrap()).await;
+        let other = Bench { drive: fork.drive, ..bench.elsewhere() };
+        let second = other.open(1).await.unwrap();
+        second.pusher().unwrap().set_paused(true);
+        put(&second, 5, 5).await;
+        other
+    });
+    other.devices[1].power_cut();
+    run(async {
+        let first = open(OVER_OTHERS).await.unwrap();
+        write_much(&first).await;
+        close(first).await;
+        let (_, volume) = forked(&other, 1).await;
+        assert_holds(&volume, &[(0, 9), (5, 5)]).await;
+    });
+}
+
+#[test]
+fn every_try_of_a_fork_puts_the_same_ref_and_a_collection_takes_it_away() {
+    let bench = taken_over();
+    run(async {
+        let fork = decide(&bench).await;
+        // Whatever comes behind the ref fails, time and again.
+        let store =
+            Arc::new(Layered(FailsBehindRefs { store: bench.store.clone(), failing: AtomicBool::new(true) }));
+        for _ in 0..3 {
+            assert!(bench.open_on(store.clone(), 0, OVER_OTHERS).await.is_err());
+            let held = refs(&bench);
+            assert_eq!(held.len(), 1, "{held:?}");
+            assert!(held[0].starts_with(&format!("ref/{}-", fork.drive.simple())), "{held:?}");
+        }
+        store.failing.store(false, Relaxed);
+        // One that stays because it could not be deleted, or comes late.
+        let name = refs(&bench).remove(0);
+        let body = bench.store.get(&name, None).await.unwrap().bytes;
+        let volume = bench.open_on(store, 0, OVER_OTHERS).await.unwrap();
+        assert_eq!(refs(&bench), [""; 0], "its HEAD holds it now");
+        assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT]);
+        close(volume).await;
+        bench.store.put(&name, body.clone(), When::Absent).await.unwrap();
+        let second = bench.open(1).await.unwrap();
+        second.pusher().unwrap().collect().await.unwrap();
+        assert_eq!(refs(&bench), [""; 0]);
+        close(second).await;
+        // And a fork that is given up, which may never have had a HEAD.
+        bench.store.put(&name, body.clone(), When::Absent).await.unwrap();
+        forget_references(&bench.store, fork.drive).await.unwrap();
+        assert_eq!(refs(&bench), [""; 0]);
+        bench.store.put(&name, body, When::Absent).await.unwrap();
+        drive::remove(&objects(&bench), fork.drive, &device(0)).await.unwrap();
+        assert_eq!(refs(&bench), [""; 0]);
+    });
+}
+
+/// A store that takes no roots while it fails.
+struct FailsBehindRefs {
+    store: SimStore,
+    failing: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for FailsBehindRefs {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        if name.starts_with("root/") && self.failing.load(Relaxed) {
+            return Err(away());
+        }
+        self.store.put(name, body, when).await
+    }
+}
+
+#[test]
+fn the_labels_that_collections_and_forks_go_by_are_nobody_elses() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        for label in [FORK_POINT, "before take-over 1", "before take-over lunch"] {
+            let refused = volume.pusher().unwrap().snapshot(label).await;
+            let Err(PushError::Label(LabelError::Reserved(told))) = refused else { panic!("{refused:?}") };
+            assert_eq!(told, label);
+        }
+        volume.pusher().unwrap().snapshot("before take-off").await.unwrap();
+        close(volume).await;
+        assert_eq!(labels(&bench, bench.drive).await, ["before take-off"]);
+    });
+}
+
+#[test]
+fn a_device_that_commits_all_the_time_is_taken_over_all_the_same() {
+    let bench = Bench::new();
+    run(async {
+        let far: Arc<dyn Store> = far(Arc::new(bench.store.clone()), ROUND_TRIP);
+        let first = bench.open_on(far.clone(), 0, OVER_OTHERS).await.unwrap();
+        let writer = first.clone();
+        let writing = tokio::spawn(async move {
+            for round in 1.. {
+                put(&writer, 0, round).await;
+                if let Err(error) = writer.pusher().unwrap().sync().await {
+                    return (round, error);
+                }
+            }
+            unreachable!("it counts until it is stopped")
+        });
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let second = bench.open_on(far, 1, OVER_OTHERS).await.unwrap();
+        assert_eq!(second.pusher().unwrap().state().borrow().epoch.0, 3, "it was outrun, and fenced first");
+        let (round, error) = writing.await.unwrap();
+        assert!(matches!(error, PushError::Forked(_)), "{error}");
+        assert_eq!(get(&second, 0).await, round - 1, "all that was uploaded");
+        // What the fork goes on from is kept until it is.
+        assert_eq!(labels(&bench, bench.drive).await.len(), 1);
+        write_much(&second).await;
+        let fork = first.pusher().unwrap().state().borrow().fork.clone().unwrap();
+        assert_eq!(get(&first, 0).await, round);
+        close(first).await;
+        assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT]);
+        assert_eq!(labels(&bench, bench.drive).await, [""; 0]);
+        close(second).await;
+    });
+}
+
+#[test]
+fn who_let_the_drive_go_and_wrote_while_the_store_was_away_finds_its_version_kept_by_one_who_did_the_same() {
+    let bench = Bench::new();
+    let offline = Access::Away { mounted: false };
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+        // It comes by, and goes again without a change.
+        close(bench.open(1).await.unwrap()).await;
+        write_away(&bench, 1, 2).await;
+
+        let first = bench.open_on(Arc::new(bench.store.clone()), 0, offline).await.unwrap();
+        write_much(&first).await;
+        close(first).await;
+
+        let (_, fork) = forked(&bench, 1).await;
+        assert_holds(&fork, &[(1, 1), (2, 2)]).await;
+        close(fork).await;
+    });
+}
+
+#[test]
+fn of_two_devices_that_wrote_on_one_version_while_the_store_was_away_either_finds_it_kept_whoever_comes_first()
+ {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+        // It comes by, and goes again without a change.
+        close(bench.open(1).await.unwrap()).await;
+        write_away(&bench, 0, 2).await;
+        write_away(&bench, 1, 3).await;
+        let third = async || {
+            let third = bench.open(2).await.unwrap();
+            write_much(&third).await;
+            close(third).await;
+        };
+        third().await;
+        assert_eq!(labels(&bench, bench.drive).await.len(), 1, "one version is kept for both");
+
+        let (fork, volume) = forked(&bench, 0).await;
+        assert_holds(&volume, &[(1, 1), (2, 2), (3, 0)]).await;
+        close(volume).await;
+        third().await;
+        assert_eq!(labels(&bench, bench.drive).await, [""; 0], "the fork keeps it now");
+        let (other, volume) = forked(&bench, 1).await;
+        assert_holds(&volume, &[(1, 1), (2, 0), (3, 3)]).await;
+        close(volume).await;
+        // Neither needs the other.
+        drive::remove(&objects(&bench), fork.drive, &device(0)).await.unwrap();
+        third().await;
+        assert_eq!(
+            (refs(&bench), labels(&bench, other.drive).await),
+            (Vec::new(), vec![FORK_POINT.to_owned()])
+        );
+        let volume = Bench { drive: other.drive, ..bench.elsewhere() }.open(2).await.unwrap();
+        assert_holds(&volume, &[(1, 1), (2, 0), (3, 3)]).await;
+    });
+}

@@ -1,0 +1,25 @@
+//! The engine on a simulated disk and store, one situation at a time: each module is one part of what it promises.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bench;
+mod drives;
+mod faults;
+mod fixtures;
+mod forks;
+mod formats;
+mod journal;
+mod mounted;
+mod paused;
+mod pins;
+mod probe;
+mod purity;
+mod recovery;
+mod replicas;
+mod requests;
+mod room;
+mod rot;
+mod stubborn;
+mod survey;
+mod threads;
+mod trouble;

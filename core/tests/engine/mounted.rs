@@ -1,0 +1,104 @@
+//! A file system that stayed mounted while nobody served it, and another device that wrote meanwhile.
+
+use crate::bench::{Bench, close, device, get, put, run};
+use holdall_core::disk::Disk;
+use holdall_core::volume::{self, Access, OpenError, Over, Volume};
+use std::sync::Arc;
+
+const MOUNTED: Access = Access::Write { over: Over::Nobody, mounted: true };
+
+async fn open(bench: &Bench, access: Access) -> Result<Arc<Volume>, OpenError> {
+    bench.open_on(Arc::new(bench.store.clone()), 0, access).await
+}
+
+/// Device 0 uploads everything and dies; device 1 takes the drive, writes, and closes it.
+async fn taken_meanwhile(bench: &Bench) {
+    let volume = bench.open(0).await.unwrap();
+    put(&volume, 3, 1).await;
+    volume.pusher().unwrap().sync().await.unwrap();
+    volume.shut_down().await.unwrap();
+    let other = bench.take(1).await.unwrap();
+    put(&other, 3, 2).await;
+    close(other).await;
+}
+
+#[test]
+fn a_mounted_file_system_is_never_shown_what_another_device_wrote() {
+    let bench = Bench::new();
+    run(async {
+        taken_meanwhile(&bench).await;
+        // Nothing is unsent here, and yet.
+        let by = match open(&bench, MOUNTED).await {
+            Err(OpenError::Forked { unsent: 0, by }) => by,
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it was given another device's blocks"),
+        };
+        assert_eq!(by, device(1).name);
+        let state: Arc<dyn Disk> = Arc::new(bench.devices[0].state.directory("state"));
+        volume::fork(&*state, bench.drive, &by).await.unwrap();
+        let fork = open(&bench, MOUNTED).await.unwrap();
+        assert_eq!(get(&fork, 3).await, 1);
+        put(&fork, 4, 5).await;
+        close(fork).await;
+        // It is there the next time, too.
+        let fork = open(&bench, MOUNTED).await.unwrap();
+        assert_eq!((get(&fork, 3).await, get(&fork, 4).await), (1, 5));
+    });
+}
+
+#[test]
+fn one_whose_drive_another_device_has_now_goes_on_as_a_fork_and_does_not_wait() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 3, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 4, 5).await;
+        volume.shut_down().await.unwrap();
+        drop(volume);
+        let other = bench.take(1).await.unwrap();
+        let by = match open(&bench, MOUNTED).await {
+            Err(OpenError::Forked { unsent: 1, by }) => by,
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("two have it"),
+        };
+        assert_eq!(by, device(1).name);
+        // Where nothing is mounted, nobody has to be served.
+        let waits = Access::Write { over: Over::Nobody, mounted: false };
+        assert!(matches!(open(&bench, waits).await, Err(OpenError::Held { .. })));
+        let state: Arc<dyn Disk> = Arc::new(bench.devices[0].state.directory("state"));
+        volume::fork(&*state, bench.drive, &by).await.unwrap();
+        let fork = open(&bench, MOUNTED).await.unwrap();
+        assert_eq!((get(&fork, 3).await, get(&fork, 4).await), (1, 5));
+        // Whoever has the drive goes on undisturbed.
+        put(&other, 3, 2).await;
+        other.pusher().unwrap().sync().await.unwrap();
+        close(other).await;
+        close(fork).await;
+    });
+}
+
+#[test]
+fn one_that_is_mounted_anew_is_shown_it() {
+    let bench = Bench::new();
+    run(async {
+        taken_meanwhile(&bench).await;
+        let volume = bench.open(0).await.unwrap();
+        assert_eq!(get(&volume, 3).await, 2);
+    });
+}
+
+#[test]
+fn one_that_stayed_mounted_while_nobody_wrote_goes_on() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 3, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 3, 2).await;
+        volume.shut_down().await.unwrap();
+        let volume = open(&bench, MOUNTED).await.unwrap();
+        assert_eq!(get(&volume, 3).await, 2);
+        close(volume).await;
+    });
+}

@@ -1,0 +1,123 @@
+//! What decides is pure: no clock, no I/O, no lock, no runtime. So a decision can be tested by its arguments alone, and
+//! the simulation replays from a seed.
+
+use std::path::Path;
+
+/// Every decision, every format, and the structures that they are made of.
+const PURE: &[&str] = &[
+    "evict.rs",
+    "ext4.rs",
+    "ext4/agenda.rs",
+    "ext4/attributes.rs",
+    "ext4/block_map.rs",
+    "ext4/checksum.rs",
+    "ext4/claims.rs",
+    "ext4/claims/answers.rs",
+    "ext4/fields.rs",
+    "ext4/groups.rs",
+    "ext4/inode.rs",
+    "ext4/kind.rs",
+    "ext4/limits.rs",
+    "ext4/nodes.rs",
+    "ext4/superblock.rs",
+    "ext4/tree.rs",
+    "fence.rs",
+    "format/family.rs",
+    "format/head.rs",
+    "format/id.rs",
+    "format/page.rs",
+    "format/root.rs",
+    "format/segment.rs",
+    "format/usage.rs",
+    "format/wire.rs",
+    "formats.rs",
+    "formats/matroska.rs",
+    "formats/mp4.rs",
+    "formats/pdf.rs",
+    "formats/sqlite.rs",
+    "formats/zip.rs",
+    "journal/record.rs",
+    "pull/neighbours.rs",
+    "pull/queue.rs",
+    "pull/scans.rs",
+    "pull/streams.rs",
+    "pull/strides.rs",
+    "pull/window.rs",
+    "push/policy.rs",
+    "retry.rs",
+    "runs.rs",
+    "store/claims/names.rs",
+    "store/s3/body.rs",
+    "store/s3/limits.rs",
+    "store/s3/meaning.rs",
+    "store/probe/verdict.rs",
+    "units.rs",
+];
+
+/// What none of them may name.
+const IMPURE: &[&str] = &[
+    ".await",
+    "Atomic",
+    "File",
+    "Mutex",
+    "OnceLock",
+    "RefCell",
+    "RwLock",
+    "SystemTime",
+    "async fn",
+    "async move",
+    "elapsed()",
+    "now()",
+    "parking_lot",
+    "rand::",
+    "rustix",
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "thread_local",
+    "tokio",
+    "tracing",
+];
+
+/// What a source names of that, its tests and comments aside.
+fn impurities(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file)).unwrap();
+    let code = text.split("#[cfg(test)]").next().unwrap();
+    let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let named = lines.flat_map(|(at, line)| {
+        let words = IMPURE.iter().filter(move |word| contains_word(line, word));
+        words.map(move |word| format!("{file}:{}: {word}", at + 1))
+    });
+    named.collect()
+}
+
+/// Whether the word stands there by itself, and is not the end of another one (FileHeader is no File).
+fn contains_word(line: &str, word: &str) -> bool {
+    let inside = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back().is_some_and(inside);
+        let after = line[at + word.len()..].chars().next().is_some_and(inside);
+        let is_part = before && word.starts_with(inside) || after && word == "File";
+        !is_part
+    })
+}
+
+#[test]
+fn what_decides_names_no_clock_no_io_no_lock_and_no_runtime() {
+    let found: Vec<_> = PURE.iter().flat_map(|file| impurities(file)).collect();
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn what_performs_is_seen_to_be_impure() {
+    for file in ["push/task.rs", "pull.rs", "cache.rs", "store/file.rs", "volume/keeper.rs", "push/commit.rs"]
+    {
+        assert!(
+            !impurities(file).is_empty(),
+            "{file} is found to be pure, so that nothing would be found at all"
+        );
+    }
+}

@@ -1,0 +1,412 @@
+//! What an opening makes of what it finds on the device: what is a fork, and what is damage.
+
+use crate::bench::layer::{Layer, Layered};
+use crate::bench::{Bench, close, get, put, run, write};
+use async_trait::async_trait;
+use bytes::Bytes;
+use holdall_core::device::Durability;
+use holdall_core::drive;
+use holdall_core::fork::FORK_POINT;
+use holdall_core::journal::JournalError;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::push::PushError;
+use holdall_core::sim::store::SimStore;
+use holdall_core::store::{Etag, Store, StoreError, When};
+use holdall_core::units::Lsn;
+use holdall_core::volume::{self, Access, Fork, OpenError, Over, Volume};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+#[test]
+fn a_take_over_and_a_crash_before_its_first_commit_are_no_fork() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+    });
+    run(async {
+        let second = bench.open(1).await.unwrap();
+        put(&second, 1, 2).await;
+    });
+    bench.devices[1].power_cut();
+    run(async {
+        let second = bench.open(1).await.unwrap();
+        assert_eq!(get(&second, 1).await, 2, "what was flushed is still there");
+        close(second).await;
+        let first = bench.open(0).await.unwrap();
+        assert_eq!(get(&first, 1).await, 2, "and is what everyone sees");
+    });
+}
+
+/// A device with two flushed blocks that the store does not have, while another one has committed a block of its own and
+/// has collected garbage.
+fn overtaken() -> Bench {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 0, 9).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().set_paused(true);
+        put(&first, 1, 1).await;
+        put(&first, 2, 1).await;
+    });
+    bench.devices[0].power_cut();
+    run(async {
+        let store = &bench.store;
+        let head = holdall_core::drive::heads(store, &bench.sealer).await.unwrap().remove(0);
+        let held = bench.open(1).await;
+        assert!(matches!(held, Err(OpenError::Held { epoch, .. }) if epoch == head.epoch));
+        let second = bench.take(1).await.unwrap();
+        for round in 0..4 {
+            put(&second, 0, 20 + round).await;
+            put(&second, 1, 20 + round).await;
+            second.pusher().unwrap().sync().await.unwrap();
+            second.pusher().unwrap().collect().await.unwrap();
+        }
+        close(second).await;
+    });
+    bench
+}
+
+/// Decides that what device 0 has is a fork.
+async fn fork(bench: &Bench) -> Fork {
+    volume::fork(&bench.devices[0].state.directory("state"), bench.drive, "device 1").await.unwrap()
+}
+
+fn fork_of(volume: &Volume) -> Option<Fork> {
+    volume.pusher().unwrap().state().borrow().fork.clone()
+}
+
+async fn labels(bench: &Bench, drive: Uuid) -> Vec<String> {
+    let store: Arc<dyn Store> = Arc::new(bench.store.clone());
+    let objects = Objects::new(store, bench.sealer.clone(), PageCache::none());
+    let (_, _, root) = drive::current(&objects, drive).await.unwrap();
+    root.snapshots.into_iter().map(|snapshot| snapshot.label).collect()
+}
+
+#[test]
+fn what_others_have_overtaken_is_a_fork_and_is_left_as_it_is_until_that_is_decided() {
+    let bench = overtaken();
+    run(async {
+        for _ in 0..2 {
+            let forked = bench.open(0).await;
+            assert!(
+                matches!(&forked, Err(OpenError::Forked { unsent: 2, by }) if by == "device 1"),
+                "it says so each time: {:?}",
+                forked.err()
+            );
+        }
+        let decided = fork(&bench).await;
+        let volume = bench.open(0).await.unwrap();
+        assert_eq!(fork_of(&volume), Some(decided.clone()));
+        assert_eq!(labels(&bench, decided.drive).await, [FORK_POINT]);
+        for (block, byte) in [(0, 9), (1, 1), (2, 1)] {
+            assert_eq!(get(&volume, block).await, byte, "block {block} of the fork");
+        }
+        close(volume).await;
+    });
+    // It stays what it is, however often it is opened, and from the store alone.
+    bench.devices[0].power_cut();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        assert!(fork_of(&volume).is_some());
+        put(&volume, 3, 3).await;
+        close(volume).await;
+        let other = bench.open(1).await.unwrap();
+        assert!(fork_of(&other).is_none());
+        for (block, byte) in [(0, 23), (1, 23), (2, 0), (3, 0)] {
+            assert_eq!(get(&other, block).await, byte, "block {block} of the drive");
+        }
+    });
+}
+
+#[test]
+fn the_version_that_a_fork_may_begin_with_is_kept_until_it_is_not_needed_any_more() {
+    let bench = overtaken();
+    run(async {
+        assert_eq!(labels(&bench, bench.drive).await, ["before take-over 2"]);
+        let decided = fork(&bench).await;
+        close(bench.open(0).await.unwrap()).await;
+        let second = bench.open(1).await.unwrap();
+        second.pusher().unwrap().collect().await.unwrap();
+        assert!(labels(&bench, bench.drive).await.is_empty(), "the fork keeps it itself");
+        close(second).await;
+        let fork = bench.open(0).await.unwrap();
+        assert_eq!(fork_of(&fork), Some(decided));
+        for (block, byte) in [(0, 9), (1, 1), (2, 1)] {
+            assert_eq!(get(&fork, block).await, byte, "block {block} of the fork");
+        }
+    });
+}
+
+#[test]
+fn a_device_that_lost_nothing_lets_go_of_the_version_that_was_kept_for_it() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+    });
+    bench.devices[0].power_cut();
+    run(async {
+        let second = bench.take(1).await.unwrap();
+        put(&second, 2, 2).await;
+        second.pusher().unwrap().collect().await.unwrap();
+        close(second).await;
+        assert_eq!(labels(&bench, bench.drive).await, ["before take-over 2"]);
+        let first = bench.open(0).await.unwrap();
+        assert!(fork_of(&first).is_none(), "all that it had is there");
+        put(&first, 3, 3).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().collect().await.unwrap();
+        // The other one may open it in a tunnel, on top of the version that it has let go.
+        assert_eq!(labels(&bench, bench.drive).await, ["before hand-over 3"]);
+        close(first).await;
+        let second = bench.open(1).await.unwrap();
+        put(&second, 4, 4).await;
+        second.pusher().unwrap().sync().await.unwrap();
+        second.pusher().unwrap().collect().await.unwrap();
+        assert_eq!(labels(&bench, bench.drive).await, ["before hand-over 4"], "it has told");
+    });
+}
+
+#[test]
+fn changes_whose_version_is_gone_stay_where_they_are() {
+    let bench = overtaken();
+    run(async {
+        let second = bench.open(1).await.unwrap();
+        second.pusher().unwrap().drop_snapshot("before take-over 2").await.unwrap();
+        put(&second, 5, 5).await;
+        second.pusher().unwrap().sync().await.unwrap();
+        second.pusher().unwrap().collect().await.unwrap();
+        close(second).await;
+        fork(&bench).await;
+        for _ in 0..2 {
+            let lost = bench.open(0).await;
+            assert!(matches!(lost, Err(OpenError::NoForkPoint { unsent: 2 })), "{:?}", lost.err());
+        }
+        assert!(!bench.devices[0].journal_files().is_empty());
+    });
+}
+
+#[test]
+fn a_live_drive_that_was_taken_goes_on_in_place() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        put(&first, 2, 2).await;
+        let second = bench.take(1).await.unwrap();
+        put(&second, 1, 7).await;
+        second.pusher().unwrap().sync().await.unwrap();
+        let synced = first.pusher().unwrap().sync().await;
+        assert!(matches!(&synced, Err(PushError::Forked(by)) if by.device_name == "device 1"), "{synced:?}");
+        let fork = fork_of(&first).unwrap();
+        assert_eq!((fork.of, fork.taken_by.as_str()), (bench.drive, "device 1"));
+        // It is a drive like any other from here on.
+        put(&first, 3, 3).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().snapshot("mine").await.unwrap();
+        assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT, "mine"]);
+        for (block, byte) in [(1, 1), (2, 2), (3, 3)] {
+            assert_eq!(get(&first, block).await, byte, "block {block} of the fork");
+        }
+        close(first).await;
+        put(&second, 4, 4).await;
+        close(second).await;
+    });
+}
+
+#[test]
+fn a_drive_that_was_taken_when_all_was_uploaded_is_closed_without_a_fork() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        let second = bench.take(1).await.unwrap();
+        close(first).await;
+        close(second).await;
+        assert!(fork_of(&bench.open(0).await.unwrap()).is_none());
+        assert_eq!(holdall_core::drive::heads(&bench.store, &bench.sealer).await.unwrap().len(), 1);
+    });
+}
+
+/// Sixty flushed blocks that the store does not have, in several files; then the power goes, and the cache with it.
+fn full_journal() -> Bench {
+    let mut bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        volume.pusher().unwrap().set_paused(true);
+        for block in 0..60 {
+            put(&volume, block, 7).await;
+        }
+    });
+    bench.devices[0].power_cut();
+    bench.devices[0].lose_cache();
+    assert!(bench.devices[0].journal_files().len() > 2, "{:?}", bench.devices[0].journal_files());
+    bench
+}
+
+#[test]
+fn a_gap_at_the_journals_front_is_damage() {
+    let bench = full_journal();
+    let (first, name) = bench.devices[0].journal_files().remove(0);
+    assert_eq!(first, 1);
+    // Its header rots, so that the file is none of the journal's any more.
+    bench.devices[0].flip_journal_bit(&name, 25);
+    run(async {
+        let opened = bench.open(0).await;
+        let Err(OpenError::Journal(JournalError::Damaged { lsn, durable })) = opened else {
+            panic!("sixty flushed blocks are not all there, and it opens: {:?}", opened.err())
+        };
+        assert_eq!((lsn, durable), (Lsn(1), Lsn(60)));
+    });
+}
+
+#[test]
+fn a_gap_in_the_journals_middle_is_damage() {
+    let bench = full_journal();
+    let (_, name) = bench.devices[0].journal_files().remove(1);
+    bench.devices[0].flip_journal_bit(&name, 25);
+    run(async {
+        let opened = bench.open(0).await;
+        assert!(
+            matches!(opened, Err(OpenError::Journal(JournalError::Damaged { .. }))),
+            "{:?}",
+            opened.err()
+        );
+    });
+}
+
+#[test]
+fn damage_that_only_a_later_file_proves_is_damage() {
+    let mut bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        volume.pusher().unwrap().set_paused(true);
+        // More than a file's worth, durable only by what follows in the next one.
+        for block in 30..60 {
+            write(&volume, block, 7, Durability::Ordered).await;
+        }
+        put(&volume, 20, 7).await;
+        put(&volume, 21, 7).await;
+    });
+    bench.devices[0].power_cut();
+    bench.devices[0].lose_cache();
+    let files = bench.devices[0].journal_files();
+    assert!(files.len() > 1, "{files:?}");
+    // In the data of the fifth record.
+    bench.devices[0].flip_journal_bit(&files[0].1, 4096 + 4 * 4160 + 1000);
+    run(async {
+        let opened = bench.open(0).await;
+        let Err(OpenError::Journal(JournalError::Damaged { lsn, durable })) = opened else {
+            panic!("a flushed block is damaged, and it opens: {:?}", opened.err())
+        };
+        assert!(lsn == Lsn(5) && durable >= Lsn(31), "{lsn} {durable}");
+    });
+}
+
+/// A store to which a network brings a HEAD late: just before the next one that is put.
+struct Late {
+    store: SimStore,
+    /// What is on its way, once one was asked for.
+    on_its_way: Mutex<Option<Option<(Bytes, When)>>>,
+}
+
+impl Late {
+    /// From now on a HEAD stays on its way.
+    fn delay(&self) {
+        *self.on_its_way.lock() = Some(None);
+    }
+
+    fn is_on_its_way(&self) -> bool {
+        matches!(&*self.on_its_way.lock(), Some(Some(_)))
+    }
+}
+
+#[async_trait]
+impl Layer for Late {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        if !matches!(when, When::Matches(_)) {
+            return self.store.put(name, body, when).await;
+        }
+        let late = match &mut *self.on_its_way.lock() {
+            Some(place @ None) => {
+                *place = Some((body.clone(), when.clone()));
+                None
+            }
+            arrived => Some(arrived.take()),
+        };
+        match late {
+            // Whoever has put it does not live to see it arrive.
+            None => std::future::pending().await,
+            Some(late) => {
+                if let Some((body, when)) = late.flatten() {
+                    self.store.put(name, body, when).await?;
+                }
+                self.store.put(name, body, when).await
+            }
+        }
+    }
+}
+
+#[test]
+fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same() {
+    for is_release in [false, true] {
+        let bench = Bench::new();
+        let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
+        let ours = Access::Write { over: Over::Nobody, mounted: false };
+        run(async {
+            let volume = bench.open_on(late.clone(), 0, ours).await.unwrap();
+            put(&volume, 1, 1).await;
+            volume.pusher().unwrap().sync().await.unwrap();
+            if !is_release {
+                put(&volume, 2, 2).await;
+            }
+            late.delay();
+            let sent = tokio::time::timeout(Duration::from_secs(60), volume.release()).await;
+            assert!(sent.is_err() && late.is_on_its_way());
+        });
+        bench.devices[0].power_cut();
+        run(async {
+            let volume = bench.open_on(late.clone(), 0, ours).await.unwrap();
+            assert!(!late.is_on_its_way(), "it has arrived");
+            let second = if is_release { 0 } else { 2 };
+            assert_eq!((get(&volume, 1).await, get(&volume, 2).await), (1, second));
+            put(&volume, 3, 3).await;
+            close(volume).await;
+            let elsewhere = bench.open(1).await.unwrap();
+            assert_eq!((get(&elsewhere, 2).await, get(&elsewhere, 3).await), (second, 3));
+        });
+    }
+}
+
+#[test]
+fn who_meets_anothers_head_is_told_whose_it_is_and_fences_nobody_unasked() {
+    // Who agreed to fence agreed to fence whoever had the drive then.
+    for over in [Over::Nobody, Over::Anybody] {
+        let bench = Bench::new();
+        let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
+        run(async {
+            late.delay();
+            // The other one's swap arrives between the look at HEAD and the swap.
+            let other = bench.open_on(late.clone(), 1, Access::Write { over: Over::Nobody, mounted: false });
+            assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
+            let ours = Access::Write { over, mounted: false };
+            let error = bench.open_on(late.clone(), 0, ours).await.err().unwrap();
+            assert!(
+                matches!(&error, OpenError::Held { device_name, .. } if device_name == "device 1"),
+                "{error}"
+            );
+        });
+    }
+}

@@ -1,0 +1,1245 @@
+//! Replicas, in virtual time: whatever happens to a store, what was reported as being in another one can be had from it.
+
+use crate::bench::layer::{Layer, Layered, away as gone};
+use crate::bench::{Bench, close, device, get, put, run};
+use async_trait::async_trait;
+use bytes::Bytes;
+use holdall_core::drive::{self, DriveError};
+use holdall_core::fork;
+use holdall_core::format::family::{Family, Mode};
+use holdall_core::format::id::{ObjectId, ObjectKind};
+use holdall_core::map::{Objects, PageCache, ReadError};
+use holdall_core::push::{Device, PushError};
+use holdall_core::replica::{
+    self, Left, Progress, Promotion, Replica, ReplicaError, Replicated, Standing, Told, Wanted,
+};
+use holdall_core::seal::Cipher;
+use holdall_core::sim::store::{SimStore, StoreFaults};
+use holdall_core::store::connect::with_heads;
+use holdall_core::store::{Etag, Store, StoreError, When};
+use holdall_core::units::Epoch;
+use holdall_core::volume::{self, Access, OpenError, Over, Volume};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+
+const BLOCKS: u64 = 256;
+
+/// A drive that is open, with one replica.
+struct Open {
+    volume: Arc<Volume>,
+    hub: Arc<Replicated>,
+    progress: watch::Receiver<Progress>,
+    wanted: watch::Sender<Wanted>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// More than enough, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
+    let primary: Arc<dyn Store> = Arc::new(bench.store.clone());
+    let other: Arc<dyn Store> = Arc::new(replica.clone());
+    let store = Arc::new(Replicated::new(primary.clone(), bench.drive));
+    let changed = store.add(other.clone());
+    let volume = loop {
+        match bench.open_on(store.clone(), index, Access::Write { over: Over::Anybody, mounted: false }).await
+        {
+            Ok(volume) => break volume,
+            Err(OpenError::Store(_) | OpenError::Read(ReadError::Store(_))) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let objects = Arc::new(Objects::new(primary, bench.sealer.clone(), PageCache::none()));
+    let replica =
+        Replica::new(other, objects, Family::new(crate::bench::FAMILY, Cipher::None, Mode::Swap), changed);
+    let (progress, wanted) = (replica.progress(), watch::Sender::new(Wanted::Kept));
+    let task = tokio::spawn(replica.run(wanted.subscribe()));
+    Open { volume, hub: store, progress, wanted, task }
+}
+
+impl Open {
+    async fn up_to_date(&mut self) -> ObjectId {
+        let root = self.volume.pusher().unwrap().state().borrow().root;
+        let up_to_date =
+            self.progress.wait_for(|now| now.version == Some(root) && now.standing == Standing::UpToDate);
+        tokio::time::timeout(PATIENCE, up_to_date).await.expect("it is caught up with").unwrap();
+        root
+    }
+
+    async fn in_trouble(&mut self) {
+        self.progress.wait_for(|now| matches!(now.standing, Standing::Trouble(_))).await.unwrap();
+    }
+
+    async fn sync(&self) -> String {
+        self.volume.pusher().unwrap().sync().await.unwrap().root
+    }
+}
+
+/// All of the only drive of a store, read on a computer that never had it, from the store alone.
+async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    assert_eq!(heads.len(), 1);
+    contents_of(bench, store, heads[0].drive).await
+}
+
+async fn contents_of(bench: &Bench, store: &SimStore, drive: Uuid) -> Vec<u8> {
+    let heads = drive::heads(store, &bench.sealer).await.unwrap();
+    let head = heads.into_iter().find(|head| head.drive == drive).unwrap();
+    let access = Access::Look { root: (head.root, head.root_hash) };
+    let volume = bench.elsewhere().open_on(Arc::new(store.clone()), 0, access).await.unwrap();
+    let mut all = Vec::new();
+    for block in 0..BLOCKS {
+        all.push(get(&volume, block).await);
+    }
+    volume.shut_down().await.unwrap();
+    all
+}
+
+/// Promotes the replica as device 1, and tells which version was the newest.
+async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaError> {
+    promote_drive(bench, replica, bench.drive).await
+}
+
+async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
+    let head = replica::promote(&objects(bench, replica), drive, as_it_is(true), &device(1)).await?.head;
+    // Where it is kept for another device, the current one is the same with a snapshot more.
+    let newest = if head.root.epoch == head.epoch { head.parent } else { head.root };
+    Ok(newest.name(ObjectKind::Root))
+}
+
+/// Nothing more is known, and no loss is accepted. A store that is away may have any of the next epochs.
+fn as_it_is(is_away: bool) -> Promotion {
+    Promotion { above: Epoch(if is_away { 1 << 20 } else { 0 }), is_away, accepts_loss: false }
+}
+
+fn objects(bench: &Bench, store: &SimStore) -> Objects {
+    objects_of(bench, Arc::new(store.clone()))
+}
+
+fn objects_of(bench: &Bench, store: Arc<dyn Store>) -> Objects {
+    Objects::new(store, bench.sealer.clone(), PageCache::none())
+}
+
+/// The drive, which nobody has open, moves from where it is to a replica of that. Returns how it is open there.
+async fn move_over(from: &Bench, to: &SimStore) -> Bench {
+    let here = objects(from, &from.store);
+    let (head, etag, _) = drive::current(&here, from.drive).await.unwrap();
+    drive::retire(&here, (&head, etag), "file:///replica", &device(0)).await.unwrap();
+    let promotion = Promotion { above: Epoch(head.epoch.0 + 1), ..as_it_is(false) };
+    replica::promote(&objects(from, to), from.drive, promotion, &device(0)).await.unwrap();
+    Bench { store: to.clone(), ..from.elsewhere() }
+}
+
+/// Opens the drive, writes `byte` all over if there is one, and closes it when the replica has everything.
+async fn visit(bench: &Bench, replica: &SimStore, byte: Option<u8>) {
+    let mut drive = open(bench, 0, replica).await;
+    if let Some(byte) = byte {
+        fill(&drive.volume, byte).await;
+        collect(&drive.volume).await;
+    }
+    drive.up_to_date().await;
+    close(drive.volume.clone()).await;
+    drive.up_to_date().await;
+    // The last deletions follow the last record.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+/// Has everything deleted that no version needs: what the tail of the first one's parent still names goes with the second.
+async fn collect(volume: &Arc<Volume>) {
+    for _ in 0..2 {
+        volume.pusher().unwrap().collect().await.unwrap();
+    }
+}
+
+async fn segments(store: &SimStore) -> BTreeSet<String> {
+    store.list("seg/").await.unwrap().into_iter().map(|listed| listed.name).collect()
+}
+
+/// Writes many blocks, and uploads them.
+async fn fill(volume: &Arc<Volume>, byte: u8) {
+    for block in 0..64 {
+        put(volume, block, byte).await;
+    }
+    volume.pusher().unwrap().sync().await.unwrap();
+}
+
+fn away() -> StoreFaults {
+    StoreFaults { refused: 1000, ..StoreFaults::default() }
+}
+
+fn empty() -> SimStore {
+    SimStore::new(5, StoreFaults::default())
+}
+
+#[test]
+fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 3, 1).await;
+        drive.volume.pusher().unwrap().snapshot("one").await.unwrap();
+        put(&drive.volume, 3, 2).await;
+        put(&drive.volume, 200, 7).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        assert_eq!(promote(&bench, &replica).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[3], all[200], all[4]), (2, 7, 0));
+        assert!(matches!(promote(&bench, &replica).await, Err(ReplicaError::Already)));
+
+        // And the computer that had it goes on there.
+        let access = Access::Write { over: Over::Anybody, mounted: false };
+        let volume = bench.open_on(Arc::new(replica.clone()), 0, access).await.unwrap();
+        put(&volume, 4, 9).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        volume.pusher().unwrap().collect().await.unwrap();
+        assert_eq!(get(&volume, 3).await, 2);
+        close(volume).await;
+        assert_eq!(contents(&bench, &replica).await[4], 9);
+    });
+}
+
+#[test]
+fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        replica.set_faults(away());
+        for round in 1..20 {
+            for block in 0..32 {
+                put(&drive.volume, block, round).await;
+            }
+            drive.sync().await;
+        }
+        drive.in_trouble().await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        promote(&bench, &replica).await.unwrap();
+        assert!(contents(&bench, &replica).await[..32].iter().all(|byte| *byte == 19));
+    });
+}
+
+#[test]
+fn a_replica_that_is_paused_gets_nothing_and_is_caught_up_with_afterwards() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        drive.wanted.send_replace(Wanted::Paused);
+        drive.progress.wait_for(|now| now.standing == Standing::Paused).await.unwrap();
+        let (before, asked) = (replica.names(), replica.requests());
+        fill(&drive.volume, 2).await;
+        tokio::time::sleep(PATIENCE).await;
+        assert_eq!((replica.names(), replica.requests()), (before, asked));
+        drive.wanted.send_replace(Wanted::Kept);
+        drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        promote(&bench, &replica).await.unwrap();
+        assert_eq!(contents(&bench, &replica).await[..64], [2; 64]);
+    });
+}
+
+#[test]
+fn what_broken_puts_have_left_in_a_replica_is_put_over() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        drive.wanted.send_replace(Wanted::Paused);
+        fill(&drive.volume, 2).await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        // The half of each object that is on its way to a replica when its server dies, or of one of its records.
+        let whole = replica.names();
+        for name in bench.store.names().into_iter().filter(|name| ObjectId::parse(name).is_some()) {
+            if !whole.contains(&name) {
+                let body = bench.store.get(&name, None).await.unwrap().bytes;
+                replica.put(&name, body.slice(..body.len() / 2), When::Absent).await.unwrap();
+            }
+        }
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        let records = replica.names().into_iter().filter(|name| name.starts_with("replica/"));
+        replica.damage(&records.max().unwrap(), |body| body.truncate(9));
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        drop(drive);
+        promote(&bench, &replica).await.unwrap();
+        assert_eq!(contents(&bench, &replica).await[..64], [2; 64]);
+    });
+}
+
+#[test]
+fn a_replica_that_is_emptied_under_an_open_drive_is_filled_again() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        replica.names().iter().for_each(|name| replica.lose(name));
+        put(&drive.volume, 100, 2).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        // And once more, before anything has come that was put since.
+        replica.names().iter().for_each(|name| replica.lose(name));
+        put(&drive.volume, 101, 3).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        assert_eq!(promote(&bench, &replica).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((&all[..64], all[100], all[101]), (&[1; 64][..], 2, 3));
+    });
+}
+
+#[test]
+fn a_replica_that_is_emptied_while_something_is_brought_is_filled_again_after_the_next_commit() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        // Nothing is left but what was put at the end: the newest record.
+        put(&drive.volume, 100, 2).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        let newest = replica.names().into_iter().filter(|name| name.starts_with("replica/")).max();
+        replica
+            .names()
+            .iter()
+            .filter(|name| Some(*name) != newest.as_ref())
+            .for_each(|name| replica.lose(name));
+        put(&drive.volume, 101, 3).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        promote(&bench, &replica).await.unwrap();
+        let all = contents(&bench, &replica).await;
+        assert_eq!((&all[..64], all[100], all[101]), (&[1; 64][..], 2, 3));
+    });
+}
+
+#[test]
+fn a_record_in_a_replica_without_its_family_is_not_believed() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        let names = replica.names();
+        names.iter().filter(|name| !name.starts_with("replica/")).for_each(|name| replica.lose(name));
+        let mut drive = open(&bench, 0, &replica).await;
+        let root = drive.up_to_date().await;
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        assert_eq!(promote(&bench, &replica).await.unwrap(), root.name(ObjectKind::Root));
+        assert_eq!(contents(&bench, &replica).await[..64], [1; 64]);
+    });
+}
+
+#[test]
+fn a_replica_is_not_asked_before_the_time_that_it_asks_for() {
+    const LONG: Duration = Duration::from_secs(600);
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        replica.be_busy(LONG);
+        let begun = tokio::time::Instant::now();
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        // What was handed on at once, and no more: not what comes later, nor since there is more, since somebody asks or goes on.
+        let told = replica.told_to_wait();
+        for round in 2..40 {
+            put(&drive.volume, 1, round).await;
+            drive.sync().await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        drive.hub.look_again();
+        drive.wanted.send_replace(Wanted::Paused);
+        drive.progress.wait_for(|now| now.standing == Standing::Paused).await.unwrap();
+        drive.wanted.send_replace(Wanted::Kept);
+        tokio::time::sleep_until(begun + LONG - Duration::from_secs(1)).await;
+        assert_eq!(replica.told_to_wait(), told);
+        drive.up_to_date().await;
+        assert_eq!(replica.told_to_wait(), told);
+        assert!(begun.elapsed() < 2 * LONG);
+    });
+}
+
+#[test]
+fn what_the_first_store_has_lost_is_read_from_the_replica() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 3, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        for listed in bench.store.list("seg/").await.unwrap() {
+            bench.store.delete(&listed.name).await.unwrap();
+        }
+        let drive = open(&bench.elsewhere(), 1, &replica).await;
+        assert_eq!(get(&drive.volume, 3).await, 1);
+    });
+}
+
+/// A store that may fall silent.
+struct Silent {
+    store: SimStore,
+    is_silent: AtomicBool,
+    asked: AtomicU64,
+}
+
+#[async_trait]
+impl Layer for Silent {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        self.asked.fetch_add(1, Relaxed);
+        if self.is_silent.load(Relaxed) {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            return Err(gone());
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn while_the_first_store_is_silent_not_every_read_waits_for_it() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        for block in [3, 40, 80, 120] {
+            put(&drive.volume, block, 1).await;
+        }
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        let (is_silent, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+        let first = Arc::new(Layered(Silent { store: bench.store.clone(), is_silent, asked }));
+        let hub = Arc::new(Replicated::new(first.clone(), bench.drive));
+        let _changed = hub.add(Arc::new(replica.clone()));
+        let look = Access::Look {
+            root: drive::current(&objects(&bench, &bench.store), bench.drive)
+                .await
+                .map(|(head, _, _)| (head.root, head.root_hash))
+                .unwrap(),
+        };
+        let volume = bench.elsewhere().open_on(hub.clone(), 1, look).await.unwrap();
+        let timed = async |block| {
+            let begun = tokio::time::Instant::now();
+            assert_eq!(get(&volume, block).await, 1);
+            begun.elapsed()
+        };
+        first.is_silent.store(true, Relaxed);
+        assert!(timed(3).await >= Duration::from_secs(20));
+        assert!(timed(40).await < Duration::from_secs(1));
+        // It is tried again after a while, and read once it is back.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(timed(80).await >= Duration::from_secs(20));
+        first.is_silent.store(false, Relaxed);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let before = first.asked.load(Relaxed);
+        assert!(timed(120).await < Duration::from_secs(1));
+        assert!(first.asked.load(Relaxed) > before);
+    });
+}
+
+#[test]
+fn what_is_collected_is_deleted_from_the_replica_too_but_never_too_early() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        for round in 1..30 {
+            for block in 0..64 {
+                put(&drive.volume, block, round).await;
+            }
+            drive.sync().await;
+        }
+        drive.up_to_date().await;
+        let before = replica.list("seg/").await.unwrap().len();
+        let collected = drive.volume.pusher().unwrap().collect().await.unwrap();
+        assert!(collected.deleted > 0);
+        drive.up_to_date().await;
+        // The last deletions follow the last record.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let names = |listed: Vec<holdall_core::store::Listed>| -> Vec<_> {
+            listed.into_iter().map(|listed| listed.name).collect()
+        };
+        let after = names(replica.list("seg/").await.unwrap());
+        assert!(after.len() < before);
+        assert_eq!(after, names(bench.store.list("seg/").await.unwrap()));
+        promote(&bench, &replica).await.unwrap();
+        assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 29));
+    });
+}
+
+#[test]
+fn a_device_that_was_overtaken_does_not_make_its_old_version_look_like_the_newest() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut old = open(&bench, 0, &replica).await;
+        put(&old.volume, 1, 1).await;
+        old.sync().await;
+        old.up_to_date().await;
+        let mut new = open(&bench, 1, &replica).await;
+        put(&new.volume, 1, 2).await;
+        let newest = new.sync().await;
+        new.up_to_date().await;
+        // It wakes up, and has its replica looked at anew.
+        put(&old.volume, 1, 3).await;
+        old.volume.pusher().unwrap().sync().await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        drop((old, new));
+        assert_eq!(promote(&bench, &replica).await.unwrap(), newest);
+        assert_eq!(contents(&bench, &replica).await[1], 2);
+    });
+}
+
+#[test]
+fn a_store_of_another_family_does_not_become_a_replica() {
+    let sealer = Bench::new().sealer;
+    run(async {
+        let (primary, replica) = (empty(), empty());
+        let ours = Family::new(Uuid::from_u128(1), Cipher::None, Mode::Swap);
+        let theirs = Family::new(Uuid::from_u128(2), Cipher::None, Mode::Swap);
+        let other: Arc<dyn Store> = Arc::new(replica.clone());
+        let prepare = async |family: &Family| replica::prepare(&primary, &other, family, &sealer).await;
+        prepare(&theirs).await.unwrap();
+        let refused = prepare(&ours).await;
+        assert!(matches!(refused, Err(ReplicaError::OtherFamily)), "{refused:?}");
+        // A passphrase that is taken away opens the replica no more.
+        let key = |byte: u8| Bytes::from(vec![byte]);
+        primary.put("keys/a", key(1), When::Absent).await.unwrap();
+        prepare(&theirs).await.unwrap();
+        primary.put("keys/b", key(2), When::Absent).await.unwrap();
+        primary.delete("keys/a").await.unwrap();
+        prepare(&theirs).await.unwrap();
+        let names: Vec<_> =
+            replica.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect();
+        assert_eq!(names, ["keys/b"]);
+    });
+}
+
+#[test]
+fn the_keys_of_a_replica_that_is_the_store_of_another_drive_are_its_own() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        bench.store.put("keys/old", Bytes::from_static(b"k"), When::Absent).await.unwrap();
+        promote(&bench, &replica).await.unwrap();
+        // Its passphrase is changed where it is now. Another drive of the family has the same replica, and its own store still.
+        replica.put("keys/new", Bytes::from_static(b"n"), When::Absent).await.unwrap();
+        let other: Arc<dyn Store> = Arc::new(replica.clone());
+        let family = Family::new(crate::bench::FAMILY, Cipher::None, Mode::Swap);
+        replica::prepare(&bench.store, &other, &family, &bench.sealer).await.unwrap();
+        let keys = replica.list("keys/").await.unwrap();
+        assert_eq!(keys.into_iter().map(|listed| listed.name).collect::<Vec<_>>(), ["keys/new"]);
+    });
+}
+
+#[test]
+fn a_drive_that_goes_on_as_a_fork_is_replicated_as_the_fork() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        let other = bench.take(1).await.unwrap();
+        put(&other, 1, 2).await;
+        other.pusher().unwrap().sync().await.unwrap();
+        // It learns only now that the drive was taken.
+        put(&drive.volume, 5, 5).await;
+        drive.volume.pusher().unwrap().sync().await.unwrap_err();
+        let fork = drive.volume.pusher().unwrap().state().borrow().fork.clone().unwrap();
+        let root = drive.up_to_date().await;
+        assert_eq!(root.drive, fork.drive);
+        put(&drive.volume, 6, 6).await;
+        drive.sync().await;
+        let root = drive.up_to_date().await;
+        assert_eq!(drive.progress.borrow().commits, drive.hub.commits());
+        drop((drive, other));
+        assert_eq!(promote_drive(&bench, &replica, fork.drive).await.unwrap(), root.name(ObjectKind::Root));
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[1], all[5], all[6]), (1, 5, 6));
+    });
+}
+
+#[test]
+fn a_replica_that_stays_away_is_asked_rarely_while_nothing_is_written_and_soon_where_something_is() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        replica.set_faults(away());
+        put(&drive.volume, 1, 2).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let before = replica.requests();
+        tokio::time::sleep(Duration::from_secs(10 * 300)).await;
+        let asked = replica.requests() - before;
+        assert!((1..=10).contains(&asked), "{asked} requests in 50 minutes");
+        // A commit is a reason to try, and so is a person's word.
+        let before = replica.requests();
+        put(&drive.volume, 1, 3).await;
+        drive.sync().await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(replica.requests() > before);
+        replica.set_faults(StoreFaults::default());
+        drive.hub.look_again();
+        let root = drive.volume.pusher().unwrap().state().borrow().root;
+        let at_once = drive.progress.wait_for(|now| now.version == Some(root));
+        tokio::time::timeout(Duration::from_secs(1), at_once).await.expect("it is tried at once").unwrap();
+    });
+}
+
+#[test]
+fn keys_that_a_replica_has_missed_are_brought_once_it_is_there_and_at_the_next_opening() {
+    let (bench, replica) = (Bench::new(), empty());
+    let keys = async |store: &SimStore| -> Vec<String> {
+        store.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect()
+    };
+    let replace = async |old: &str, new: &str| {
+        bench.store.put(new, new.to_owned().into(), When::Absent).await.unwrap();
+        bench.store.delete(old).await.unwrap();
+    };
+    run(async {
+        bench.store.put("keys/a", "a".into(), When::Absent).await.unwrap();
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/a"]);
+        // It is away while they change, and nothing else does.
+        replica.set_faults(away());
+        replace("keys/a", "keys/b").await;
+        drive.hub.look_again();
+        drive.in_trouble().await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/b"]);
+        // It was away for a while, and another device has changed them meanwhile.
+        replica.set_faults(away());
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.in_trouble().await;
+        replace("keys/b", "keys/c").await;
+        replica.set_faults(StoreFaults::default());
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/c"]);
+        // Nothing runs while they change.
+        drive.volume.shut_down().await.unwrap();
+        drop(drive);
+        replace("keys/c", "keys/d").await;
+        let mut drive = open(&bench, 0, &replica).await;
+        drive.up_to_date().await;
+        assert_eq!(keys(&replica).await, ["keys/d"]);
+    });
+}
+
+#[test]
+fn a_store_that_was_left_behind_is_told_and_nobody_commits_there_any_more() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let newest = replica::newest(&replica, &bench.sealer, bench.drive).await.unwrap().root;
+        let tell = async |at| tell_former(&bench, at, newest).await;
+        // The store is away, and lost as far as anybody knows.
+        let head = replica::promote(&objects(&bench, &replica), bench.drive, as_it_is(true), &device(0))
+            .await
+            .unwrap()
+            .head;
+        // It was not: another device goes on there.
+        let behind = bench.open(1).await.unwrap();
+        put(&behind, 1, 2).await;
+        behind.pusher().unwrap().sync().await.unwrap();
+        put(&behind, 1, 3).await;
+
+        let Told::Now { left_behind: Some(left_behind) } = tell(head.epoch).await else {
+            panic!("it is newer")
+        };
+        assert!(fork::is_name_of_fork(&left_behind), "{left_behind}");
+        assert_eq!(tell(head.epoch).await, Told::Already, "once is enough");
+        let refused = bench.elsewhere().open(0).await;
+        assert!(matches!(&refused, Err(OpenError::Moved { to: Some(to) }) if to == "file:///replica"));
+        let forked = behind.pusher().unwrap().sync().await;
+        assert!(matches!(forked, Err(PushError::Forked(_))), "{forked:?}");
+        close(behind).await;
+        // What it had uploaded, and what it had not, are in its fork; what it had uploaded is a drive by itself.
+        let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
+        let of = |device: Device| heads.iter().find(|head| head.device == device.id).unwrap().drive;
+        assert_eq!(heads.len(), 2);
+        assert_eq!(contents_of(&bench, &bench.store, of(device(1))).await[1], 3);
+        assert_eq!(contents_of(&bench, &bench.store, of(device(0))).await[1], 2);
+
+        // The drive goes back by way of a replica: the store is its own again, and is not told once more.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        put(&drive.volume, 1, 4).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        drop(drive);
+        promote(&bench, &bench.store).await.unwrap();
+        assert_eq!(tell(head.epoch).await, Told::Already);
+        let volume = bench.elsewhere().open(1).await.unwrap();
+        assert_eq!(get(&volume, 1).await, 4);
+    });
+}
+
+/// Tells the bench's store that the drive has left it for the replica, with `newest`, and has had no epoch below `at` there.
+async fn tell_former(bench: &Bench, at: Epoch, newest: ObjectId) -> Told {
+    let left = Left { at, with: (newest.epoch, newest.seq) };
+    let former = objects(bench, &bench.store);
+    replica::retire_former(&former, bench.drive, left, "file:///replica", &device(0)).await.unwrap()
+}
+
+#[test]
+fn what_was_uploaded_to_a_store_that_was_left_is_a_drive_there_though_nobody_has_it_open_any_more() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drive.up_to_date().await;
+        drop(drive);
+        let newest = replica::newest(&replica, &bench.sealer, bench.drive).await.unwrap().root;
+        // The replica is away, and never gets this; then the store is, and the replica takes its place.
+        let other = bench.open(1).await.unwrap();
+        put(&other, 1, 2).await;
+        other.pusher().unwrap().snapshot("early").await.unwrap();
+        put(&other, 2, 3).await;
+        close(other).await;
+        let there = objects(&bench, &replica);
+        let head = replica::promote(&there, bench.drive, as_it_is(true), &device(0)).await.unwrap().head;
+        // Cut off at any request, and tried again.
+        bench.store.set_faults(StoreFaults { refused: 150, answer_lost: 150, ..StoreFaults::default() });
+        let left = Left { at: head.epoch, with: (newest.epoch, newest.seq) };
+        let former = objects(&bench, &bench.store);
+        loop {
+            let told =
+                replica::retire_former(&former, bench.drive, left, "file:///replica", &device(0)).await;
+            if told.is_ok() {
+                break;
+            }
+        }
+        bench.store.set_faults(StoreFaults::default());
+        let all = contents(&bench, &bench.store).await;
+        assert_eq!((all[1], all[2]), (2, 3));
+        let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
+        let (_, _, root) = drive::current(&former, heads[0].drive).await.unwrap();
+        assert!(fork::is_name_of_fork(&root.name), "{}", root.name);
+        // With what the replica did not get of its snapshots.
+        let early = drive::snapshot(&root, "early").unwrap();
+        let access = Access::Look { root: (early.root, early.root_hash) };
+        let early = bench.elsewhere().open_on(Arc::new(bench.store.clone()), 0, access).await.unwrap();
+        assert_eq!((get(&early, 1).await, get(&early, 2).await), (2, 0));
+        early.shut_down().await.unwrap();
+        assert_eq!(tell_former(&bench, head.epoch, newest).await, Told::Already);
+    });
+}
+
+#[test]
+fn a_promotion_that_is_said_to_have_failed_never_turns_out_to_have_been_done() {
+    let (mut done, mut failed, mut unsure) = (0, 0, 0);
+    for seed in 0..300 {
+        let (bench, replica) = (Bench::new(), SimStore::new(seed, StoreFaults::default()));
+        run(async {
+            let mut drive = open(&bench, 0, &replica).await;
+            put(&drive.volume, 1, 1).await;
+            drive.sync().await;
+            drive.up_to_date().await;
+            close(drive.volume.clone()).await;
+            drop(drive);
+            let faults = StoreFaults {
+                refused: 40,
+                answer_lost: 100,
+                zombie: 100,
+                failed: 100,
+                denied: 40,
+                ..StoreFaults::default()
+            };
+            replica.set_faults(faults);
+            let there = objects(&bench, &replica);
+            let promoted = replica::promote(&there, bench.drive, as_it_is(false), &device(0)).await;
+            replica.set_faults(StoreFaults::default());
+            // What is on its way arrives.
+            for _ in 0..50 {
+                replica.list("head/").await.unwrap();
+            }
+            let heads = drive::heads(&replica, &bench.sealer).await.unwrap().len();
+            match promoted {
+                Ok(_) => {
+                    done += 1;
+                    assert_eq!(heads, 1, "seed {seed}");
+                }
+                Err(ReplicaError::Unsure(_)) => {
+                    unsure += 1;
+                    // Whoever does it again has it.
+                    match replica::promote(&there, bench.drive, as_it_is(false), &device(0)).await {
+                        Ok(_) | Err(ReplicaError::Already) => {}
+                        Err(error) => panic!("seed {seed}: {error}"),
+                    }
+                }
+                Err(ReplicaError::Already) => assert_eq!(heads, 1, "seed {seed}"),
+                Err(error) => {
+                    failed += 1;
+                    assert_eq!(heads, 0, "seed {seed}: {error}");
+                }
+            }
+        });
+    }
+    assert!(done > 20 && failed > 5 && unsure > 5, "{done} done, {failed} failed, {unsure} unsure");
+}
+
+#[test]
+fn a_store_that_was_left_with_all_that_it_had_gets_no_drive() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        drive.up_to_date().await;
+        let newest = replica::newest(&replica, &bench.sealer, bench.drive).await.unwrap().root;
+        drop(drive);
+        assert_eq!(tell_former(&bench, Epoch(99), newest).await, Told::Now { left_behind: None });
+        assert_eq!(drive::heads(&bench.store, &bench.sealer).await.unwrap().len(), 0);
+    });
+}
+
+#[test]
+fn what_a_device_has_not_uploaded_to_a_store_that_was_left_becomes_a_fork_there() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(1).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 2, 2).await;
+        volume.shut_down().await.unwrap();
+        drop(volume);
+        let former = objects(&bench, &bench.store);
+        let (head, ..) = drive::current(&former, bench.drive).await.unwrap();
+        let left = Left { at: Epoch(99), with: (head.root.epoch, head.root.seq) };
+        replica::retire_former(&former, bench.drive, left, "s3://b", &device(0)).await.unwrap();
+        let refused = bench.open(1).await;
+        assert!(matches!(refused, Err(OpenError::Forked { unsent: 1, .. })), "{:?}", refused.err());
+        let state = bench.devices[1].state.directory("state");
+        volume::fork(&state, bench.drive, "device 0").await.unwrap();
+        let fork = bench.open(1).await.unwrap();
+        fork.pusher().unwrap().sync().await.unwrap();
+        close(fork).await;
+        let all = contents(&bench, &bench.store).await;
+        assert_eq!((all[1], all[2]), (1, 2));
+    });
+}
+
+#[test]
+fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let here = objects(&bench, &bench.store);
+        drive::clone(&here, bench.drive, None, "e", &device(0)).await.unwrap();
+        let shared = segments(&bench.store).await;
+        let (head, etag, _) = drive::current(&here, bench.drive).await.unwrap();
+        drive::retire(&here, (&head, etag), "file:///replica", &device(0)).await.unwrap();
+        let there = objects(&bench, &replica);
+        replica::promote(&there, bench.drive, as_it_is(false), &device(0)).await.unwrap();
+        // The store is a replica of the drive now, and the clone's own.
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let mut drive = open(&there, 0, &bench.store).await;
+        fill(&drive.volume, 2).await;
+        drive.up_to_date().await;
+        collect(&drive.volume).await;
+        assert!(!shared.is_subset(&segments(&replica).await), "the drive itself does not need them");
+        drive.up_to_date().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(contents(&bench, &bench.store).await[..64].iter().all(|byte| *byte == 1));
+    });
+}
+
+#[test]
+fn a_drive_that_was_promoted_keeps_what_the_replica_of_its_clone_needs() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        fill(&drive.volume, 1).await;
+        drive.up_to_date().await;
+        close(drive.volume.clone()).await;
+        drop(drive);
+        let clone = drive::clone(&objects(&bench, &bench.store), bench.drive, None, "e", &device(0)).await;
+        let clone = clone.unwrap();
+        let mut copied = open(&Bench { drive: clone, ..bench.elsewhere() }, 0, &replica).await;
+        copied.up_to_date().await;
+        drop(copied);
+        // The first store is lost; of the two one is promoted as yet.
+        promote(&bench, &replica).await.unwrap();
+        let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+        let volume = there.open(0).await.unwrap();
+        fill(&volume, 2).await;
+        collect(&volume).await;
+        close(volume).await;
+        promote_drive(&bench, &replica, clone).await.unwrap();
+        assert!(contents_of(&bench, &replica, clone).await[..64].iter().all(|byte| *byte == 1));
+    });
+}
+
+/// Faults on both stores, crashes at any moment, collections; then the first store is lost. What was reported as being in
+/// the replica is the least that it gives, and what it gives is one version as it was.
+#[test]
+fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_said() {
+    let mut compared = 0;
+    for seed in 0..150 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let bench = Bench::new();
+        holdall_core::entropy::seed_this_thread(seed);
+        let replica = SimStore::new(seed ^ 77, StoreFaults::default());
+        let faults = StoreFaults {
+            refused: rng.random_range(0..60),
+            answer_lost: rng.random_range(0..60),
+            zombie: rng.random_range(0..40),
+            busy: rng.random_range(0..40),
+            away: rng.random_range(0..20),
+            garbled: rng.random_range(0..20),
+            denied: 5,
+            kept: 10,
+            conflict: 10,
+            failed: 10,
+            repeated: 10,
+            time: Duration::from_millis(rng.random_range(0..500)),
+        };
+        let mut versions: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut now = vec![0; BLOCKS as usize];
+        let mut reported: Option<String> = None;
+        for _life in 0..rng.random_range(1..4) {
+            run(async {
+                bench.store.set_faults(faults);
+                replica.set_faults(faults);
+                let drive = open(&bench, 0, &replica).await;
+                for _ in 0..rng.random_range(1..12) {
+                    for _ in 0..rng.random_range(1..40) {
+                        let (block, byte) = (rng.random_range(0..BLOCKS), rng.random());
+                        put(&drive.volume, block, byte).await;
+                        now[block as usize] = byte;
+                    }
+                    versions.insert(drive.sync().await, now.clone());
+                    if rng.random_ratio(1, 6) {
+                        // It gives up where the store does not answer.
+                        let _ = drive.volume.pusher().unwrap().collect().await;
+                        // Collecting commits the same contents under other names.
+                        versions.insert(drive.sync().await, now.clone());
+                    }
+                    let paused = rng.random_ratio(1, 5);
+                    drive.wanted.send_replace(if paused { Wanted::Paused } else { Wanted::Kept });
+                    tokio::time::sleep(Duration::from_millis(rng.random_range(0..20_000))).await;
+                    if let Some(version) = drive.progress.borrow().version {
+                        reported = Some(version.name(ObjectKind::Root));
+                    }
+                }
+                // Everything ends at once, as with kill -9: what waits in the tasks is gone.
+                drive.task.abort();
+                drop(drive.wanted);
+            });
+            bench.devices[0].power_cut();
+        }
+        run(async {
+            replica.set_faults(StoreFaults::default());
+            let promoted = match promote(&bench, &replica).await {
+                Ok(promoted) => promoted,
+                Err(ReplicaError::Nothing) => {
+                    assert_eq!(reported, None, "seed {seed}");
+                    return;
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            };
+            let seq = |name: &str| ObjectId::parse(name).map(|(_, id)| (id.epoch, id.seq));
+            if let Some(reported) = &reported {
+                assert!(seq(&promoted) >= seq(reported), "seed {seed}: older than it said");
+            }
+            let found = contents(&bench, &replica).await;
+            if let Some(expected) = versions.get(&promoted) {
+                assert!(*expected == found, "seed {seed}: the version is not as it was");
+                compared += 1;
+            }
+        });
+    }
+    assert!(compared > 75, "{compared} versions were compared");
+}
+
+#[test]
+fn what_a_device_had_left_when_its_store_died_becomes_a_fork_in_the_replica_that_others_promoted() {
+    const LOOK: Access = Access::Write { over: Over::Nobody, mounted: false };
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut first = open(&bench, 0, &replica).await;
+        put(&first.volume, 0, 9).await;
+        first.sync().await;
+        first.up_to_date().await;
+        first.volume.pusher().unwrap().set_paused(true);
+        put(&first.volume, 1, 1).await;
+    });
+    bench.devices[0].power_cut();
+    run(async {
+        promote(&bench, &replica).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(replica.clone());
+        let second = bench.open_on(store.clone(), 1, LOOK).await.unwrap();
+        for byte in 20..24 {
+            put(&second, 0, byte).await;
+            second.pusher().unwrap().sync().await.unwrap();
+        }
+        // Often, and with all that may go in between.
+        for _ in 0..8 {
+            put(&second, 2, 3).await;
+            second.pusher().unwrap().collect().await.unwrap();
+        }
+        close(second).await;
+
+        let found = bench.open_on(store.clone(), 0, LOOK).await;
+        assert!(matches!(found, Err(OpenError::Forked { .. })), "{:?}", found.err());
+        let state = bench.devices[0].state.directory("state");
+        volume::fork(&state, bench.drive, "device 1").await.unwrap();
+        let fork = bench.open_on(store, 0, LOOK).await.unwrap();
+        assert_eq!((get(&fork, 0).await, get(&fork, 1).await, get(&fork, 2).await), (9, 1, 0));
+        close(fork).await;
+    });
+}
+
+#[test]
+fn a_replica_that_the_drive_has_left_again_is_not_promoted_with_what_it_has_from_before() {
+    let (first, second, third) = (Bench::new(), empty(), empty());
+    run(async {
+        visit(&first, &second, Some(1)).await;
+        let there = move_over(&first, &second).await;
+        visit(&there, &third, Some(2)).await;
+        let there = move_over(&there, &third).await;
+        visit(&there, &empty(), Some(3)).await;
+        // Another device knows of the first store, which says that the drive is in the second.
+        let (objects, heads) = (objects(&first, &second), second.heads());
+        let promote = async |accepts_loss| {
+            let promotion = Promotion { accepts_loss, ..as_it_is(false) };
+            replica::promote(&objects, first.drive, promotion, &device(1)).await
+        };
+        for refused in
+            [promote(false).await.map(drop), replica::candidate(&objects, first.drive, false).await.map(drop)]
+        {
+            let Err(ReplicaError::Left(DriveError::Moved { to: Some(_) })) = refused else {
+                panic!("{refused:?}")
+            };
+        }
+        assert_eq!(second.heads(), heads, "it stays as it is");
+        // Whoever wants it all the same has what was there last, and whole: of what was there first much was deleted since.
+        let promoted = promote(true).await.unwrap();
+        assert_eq!(replica::newest(&second, &first.sealer, first.drive).await.unwrap().root.epoch, Epoch(1));
+        assert!(promoted.with.root.epoch > Epoch(1), "{promoted:?}");
+        assert!(contents(&first, &second).await[..64].iter().all(|byte| *byte == 2));
+    });
+}
+
+#[test]
+fn a_drive_goes_to_and_fro_between_its_stores_without_a_change() {
+    let (first, second) = (Bench::new(), empty());
+    run(async {
+        visit(&first, &second, Some(1)).await;
+        let mut here = move_over(&first, &second).await;
+        for round in 0..4 {
+            let other = if round % 2 == 0 { &first.store } else { &second };
+            visit(&here, other, None).await;
+            here = move_over(&here, other).await;
+            assert!(contents(&first, other).await[..64].iter().all(|byte| *byte == 1), "round {round}");
+        }
+    });
+}
+
+/// A store that stops before it takes a HEAD, until it is told to go on; it is gone afterwards if it `goes`.
+struct StopsAtHead {
+    store: SimStore,
+    goes: bool,
+    is_gone: AtomicBool,
+    stopped: Notify,
+    go_on: Notify,
+}
+
+#[async_trait]
+impl Layer for StopsAtHead {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        if self.is_gone.load(Relaxed) { Err(gone()) } else { Ok(()) }
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        let is_head = name.starts_with("head/") && self.store.heads().is_empty();
+        if is_head {
+            self.stopped.notify_one();
+            self.go_on.notified().await;
+        }
+        let put = self.store.put(name, body, when).await;
+        self.is_gone.store(is_head && self.goes, Relaxed);
+        put
+    }
+}
+
+#[test]
+fn a_replica_that_is_caught_up_with_in_the_middle_of_its_promotion_becomes_what_it_was_caught_up_to() {
+    for (is_away, goes) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (bench, replica) = (Bench::new(), empty());
+        run(async {
+            let mut drive = open(&bench, 0, &replica).await;
+            fill(&drive.volume, 1).await;
+            let old = drive.up_to_date().await;
+            let before = segments(&replica).await;
+            drive.wanted.send_replace(Wanted::Paused);
+            fill(&drive.volume, 2).await;
+            collect(&drive.volume).await;
+            let store = Arc::new(Layered(StopsAtHead {
+                store: replica.clone(),
+                goes,
+                is_gone: AtomicBool::new(false),
+                stopped: Notify::new(),
+                go_on: Notify::new(),
+            }));
+            let there = objects_of(&bench, store.clone());
+            let device = device(1);
+            let promoting = replica::promote(&there, bench.drive, as_it_is(is_away), &device);
+            let (promoted, newest) = tokio::join!(promoting, async {
+                store.stopped.notified().await;
+                drive.wanted.send_replace(Wanted::Kept);
+                let newest = drive.up_to_date().await;
+                // The last deletions follow the last record.
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                assert!(!before.is_subset(&segments(&replica).await), "what only the old one needs is gone");
+                store.go_on.notify_one();
+                newest
+            });
+            assert!(newest.seq > old.seq);
+            drop(drive);
+            if goes {
+                let Err(ReplicaError::Unsure(_)) = promoted else { panic!("{promoted:?}") };
+                let again = promote(&bench, &replica).await;
+                let Err(ReplicaError::Already) = again else { panic!("{again:?}") };
+            } else {
+                assert_eq!(promoted.unwrap().with.root, newest);
+            }
+            assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 2));
+            // It is nobody's yet, and once is enough.
+            let heads = replica.heads();
+            let Err(ReplicaError::Already) = promote(&bench, &replica).await else {
+                panic!("it is promoted")
+            };
+            assert_eq!(replica.heads(), heads);
+            // Who has opened it goes on with what there is.
+            let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+            let volume = there.open(1).await.unwrap();
+            fill(&volume, 3).await;
+            close(volume).await;
+            let heads = replica.heads();
+            let Err(ReplicaError::Already) = promote(&bench, &replica).await else {
+                panic!("it is promoted")
+            };
+            assert_eq!(replica.heads(), heads);
+            assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 3));
+        });
+    }
+}
+
+/// A store without compare-and-swap that takes no HEAD, and says why. Before it does, somebody who came too late hands the current one on.
+struct TakesNoHead {
+    inner: SimStore,
+    heads: Arc<dyn Store>,
+    why: StoreError,
+}
+
+#[async_trait]
+impl Layer for TakesNoHead {
+    fn store(&self) -> &dyn Store {
+        &*self.heads
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        if !name.starts_with("head/") {
+            return self.heads.put(name, body, when).await;
+        }
+        let last = self.inner.names().into_iter().filter(|record| record.starts_with(name)).max().unwrap();
+        let version = last.splitn(3, '-').nth(2).unwrap();
+        let last_turn = last.strip_prefix(name).unwrap()[1..].split('-').next().unwrap();
+        let turn = u64::from_str_radix(last_turn, 16).unwrap() + 1;
+        let current = self.inner.get(&last, None).await?.bytes;
+        self.inner
+            .put(&format!("{}/{turn:016x}", name.replace("head/", "claim/")), Bytes::new(), When::Absent)
+            .await?;
+        self.inner.put(&format!("{name}/{turn:016x}-{:016x}-{version}", 0), current, When::Absent).await?;
+        Err(self.why.clone())
+    }
+}
+
+#[test]
+fn a_promotion_has_failed_only_where_its_head_was_refused_or_another_one_is_there() {
+    let reason = || "as it is".to_owned();
+    let open = [
+        StoreError::Unreachable { reason: reason() },
+        StoreError::Busy { reason: reason(), retry_after: None },
+        StoreError::Full { reason: reason() },
+        StoreError::NoPlace { place: reason() },
+        StoreError::Precondition { name: reason() },
+    ];
+    let refused =
+        [StoreError::Denied { reason: reason() }, StoreError::UnknownCredentials { reason: reason() }];
+    let (bench, replica) = (Bench::new(), empty().without_swap());
+    run(async {
+        visit(&bench, &replica, Some(1)).await;
+        let heads = with_heads(Arc::new(replica.clone()), Mode::Claim);
+        let there = objects_of(&bench, heads.clone());
+        replica::promote(&there, bench.drive, as_it_is(false), &device(0)).await.unwrap();
+        let (head, etag, _) = drive::current(&there, bench.drive).await.unwrap();
+        drive::retire(&there, (&head, etag), "file:///replica", &device(0)).await.unwrap();
+        for (why, is_open) in open.into_iter().map(|why| (why, true)).chain(refused.map(|why| (why, false))) {
+            let (inner, told) = (replica.clone(), why.to_string());
+            let store = Layered(TakesNoHead { inner, heads: heads.clone(), why });
+            let promotion = Promotion { accepts_loss: true, ..as_it_is(false) };
+            let there = objects_of(&bench, Arc::new(store));
+            let failed = replica::promote(&there, bench.drive, promotion, &device(0)).await;
+            let is_unsure = matches!(failed, Err(ReplicaError::Unsure(_)));
+            assert_eq!(is_unsure, is_open, "{told}: {failed:?}");
+        }
+    });
+}

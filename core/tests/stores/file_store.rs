@@ -1,0 +1,178 @@
+//! The file store's promises, as the engine relies on them.
+
+use bytes::Bytes;
+use holdall_core::store::file::{FileStore, Limits};
+use holdall_core::store::pace::{Pacer, Way};
+use holdall_core::store::{Store, StoreError, When};
+use rustix::fs::{FileType, Mode};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+async fn store() -> (TempDir, Arc<FileStore>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(FileStore::new(dir.path().join("store")));
+    store.prepare().await.unwrap();
+    store.put("family.json", Bytes::from_static(b"{}"), When::Absent).await.unwrap();
+    (dir, store)
+}
+
+#[tokio::test]
+async fn a_put_is_read_back_whole_and_in_ranges() {
+    let (_dir, store) = store().await;
+    let etag = store.put("seg/aa/x", Bytes::from_static(b"0123456789"), When::Always).await.unwrap();
+    let whole = store.get("seg/aa/x", None).await.unwrap();
+    assert_eq!((&whole.bytes[..], whole.etag), (&b"0123456789"[..], etag));
+    assert_eq!(&store.get("seg/aa/x", Some(2..5)).await.unwrap().bytes[..], b"234");
+    assert!(matches!(store.get("seg/aa/x", Some(5..11)).await, Err(StoreError::Damaged { .. })));
+    assert_eq!(store.head("seg/aa/x").await, Ok(10));
+    assert!(matches!(store.get("seg/aa/y", None).await, Err(StoreError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn a_limit_on_bandwidth_holds_for_a_directory_too() {
+    const BYTES: usize = 512 << 10;
+    let pacer = Pacer::new();
+    let (dir, _) = store().await;
+    let store = FileStore::new(dir.path().join("store")).paced(&pacer);
+    pacer.set(Way::Up, Some(1 << 20));
+    let begun = Instant::now();
+    store.put("seg/aa/x", vec![7; BYTES].into(), When::Always).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());
+    std::fs::rename(dir.path().join("store"), dir.path().join("away")).unwrap();
+    let begun = Instant::now();
+    let away = store.put("seg/aa/y", vec![7; BYTES].into(), When::Always).await;
+    assert!(matches!(away, Err(StoreError::Unreachable { .. })), "{away:?}");
+    assert!(begun.elapsed() < Duration::from_millis(400), "nothing of the limit is spent on it");
+    std::fs::rename(dir.path().join("away"), dir.path().join("store")).unwrap();
+    pacer.set(Way::Down, Some(2 << 20));
+    let begun = Instant::now();
+    assert_eq!(store.get("seg/aa/x", None).await.unwrap().bytes.len(), BYTES);
+    assert!(begun.elapsed() > Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn conditions_hold() {
+    let (_dir, store) = store().await;
+    let put = |body: &'static str, when| store.put("head/1", Bytes::from(body), when);
+    let first = put("1", When::Absent).await.unwrap();
+    assert!(matches!(put("2", When::Absent).await, Err(StoreError::Precondition { .. })));
+    let second = put("2", When::Matches(first.clone())).await.unwrap();
+    assert!(matches!(put("3", When::Matches(first)).await, Err(StoreError::Precondition { .. })));
+    assert_eq!(&store.get("head/1", None).await.unwrap().bytes[..], b"2");
+    put("3", When::Matches(second)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_sees_objects_and_nothing_of_the_stores_own() {
+    let (_dir, store) = store().await;
+    for name in ["seg/aa/x", "seg/bb/y", "root/aa/z"] {
+        store.put(name, Bytes::from(name), When::Absent).await.unwrap();
+    }
+    let names =
+        |listed: Vec<holdall_core::store::Listed>| listed.into_iter().map(|l| l.name).collect::<Vec<_>>();
+    assert_eq!(names(store.list("seg/").await.unwrap()), ["seg/aa/x", "seg/bb/y"]);
+    assert_eq!(names(store.list("").await.unwrap()), ["family.json", "root/aa/z", "seg/aa/x", "seg/bb/y"]);
+    store.delete("seg/aa/x").await.unwrap();
+    store.delete("seg/aa/x").await.unwrap();
+    assert_eq!(names(store.list("seg/aa/").await.unwrap()), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_directory_that_vanished_is_unreachable_and_is_not_made_again() {
+    let (dir, store) = store().await;
+    store.put("seg/aa/x", Bytes::from_static(b"x"), When::Always).await.unwrap();
+    let (here, away) = (dir.path().join("store"), dir.path().join("away"));
+    std::fs::rename(&here, &away).unwrap();
+    let unreachable = |error: Option<StoreError>| matches!(error, Some(StoreError::Unreachable { .. }));
+    assert!(unreachable(store.get("seg/aa/x", None).await.err()));
+    assert!(unreachable(store.put("seg/aa/y", Bytes::new(), When::Always).await.err()));
+    assert!(unreachable(store.list("seg/").await.err()));
+    assert!(unreachable(store.delete("seg/aa/x").await.err()));
+    assert!(!here.exists());
+    // The bare mount point of a disk that was unmounted is not the store either.
+    std::fs::create_dir(&here).unwrap();
+    assert!(unreachable(store.get("seg/aa/x", None).await.err()));
+    assert!(unreachable(store.put("seg/aa/y", Bytes::new(), When::Always).await.err()));
+    std::fs::remove_dir(&here).unwrap();
+    std::fs::rename(&away, &here).unwrap();
+    assert!(store.get("seg/aa/x", None).await.is_ok());
+}
+
+/// A name that hangs whoever opens it, as everything does on a network file system whose server is gone. When this goes, who
+/// hangs there is let go.
+struct Hung(PathBuf);
+
+impl Hung {
+    fn new(path: PathBuf) -> Self {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        let _ = std::fs::OpenOptions::new().read(true).write(true).open(&self.0);
+    }
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_hangs_is_unreachable_takes_few_threads_and_is_there_again_once_it_answers() {
+    let (dir, begun) = store().await;
+    begun.put("head/1", Bytes::from_static(b"1"), When::Absent).await.unwrap();
+    let root = dir.path().join("store");
+    let limits = Limits { silence: Duration::from_millis(200), ..Limits::default() };
+    let store = Arc::new(FileStore::with_limits(root.clone(), limits));
+    let hung = Hung::new(root.join("seg/aa/x"));
+    let before = threads();
+    for round in 0..3 {
+        // Whoever asks, with a store of its own too.
+        let stores = [store.clone(), Arc::new(FileStore::with_limits(root.clone(), limits))];
+        let gets = (0..200).map(|number| {
+            let store = stores[number % 2].clone();
+            tokio::spawn(async move { store.get("seg/aa/x", Some(0..1)).await })
+        });
+        let gets: Vec<_> = gets.collect();
+        for get in gets {
+            let error = tokio::time::timeout(Duration::from_secs(20), get).await.expect("it ends").unwrap();
+            let reason = match error.unwrap_err() {
+                StoreError::Unreachable { reason } => reason,
+                error => panic!("{error:?}"),
+            };
+            assert!(reason.ends_with("store does not answer"), "{reason}");
+        }
+        let taken = threads().saturating_sub(before);
+        assert!((1..=80).contains(&taken), "{taken} threads in round {round}");
+    }
+    // Nobody goes in, and nobody waits for ever.
+    assert!(matches!(store.get("head/1", None).await, Err(StoreError::Unreachable { .. })));
+    // What hangs elsewhere is another's affair.
+    let (_other_dir, other) = self::store().await;
+    other.get("family.json", None).await.unwrap();
+
+    drop(hung);
+    let back = async { while store.get("head/1", None).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(20), back).await.expect("it answers again");
+    assert_eq!(&store.get("head/1", None).await.unwrap().bytes[..], b"1");
+    store.put("seg/aa/y", Bytes::from_static(b"2"), When::Absent).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_is_made_in_a_directory_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let prepare = async |path: &str| FileStore::new(dir.path().join(path)).prepare().await;
+    assert_eq!(prepare("nas/driv").await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!dir.path().join("nas").exists());
+    prepare("nas").await.unwrap();
+    prepare("nas").await.unwrap();
+    prepare("nas/drive/").await.unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    assert_eq!(prepare("file").await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+}

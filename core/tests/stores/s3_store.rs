@@ -1,0 +1,99 @@
+//! The S3 store against a real server, and against what may stand in its place.
+
+mod canned;
+mod network;
+mod refusals;
+mod verbs;
+
+use holdall_core::store::connect::connect;
+use holdall_core::store::credentials::Credentials;
+use holdall_core::store::meter::Meter;
+use holdall_core::store::pace::Pacer;
+use holdall_core::store::s3::{Limits, S3Store};
+use holdall_core::store::url::{S3Url, StoreUrl};
+use holdall_core::store::{Store, StoreError};
+use holdall_servers::s3::credentials as json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the tests' servers let in.
+fn credentials() -> Credentials {
+    serde_json::from_str(&json()).unwrap()
+}
+
+/// The store at an address, as the product connects to it.
+fn store(url: &str) -> Arc<dyn Store> {
+    store_as(url, &credentials())
+}
+
+fn store_as(url: &str, credentials: &Credentials) -> Arc<dyn Store> {
+    connect(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new(), &Meter::default()).unwrap()
+}
+
+/// The same with time-outs for a test that waits for them.
+fn impatient(url: &str, pacer: &Pacer) -> S3Store {
+    let limits = Limits {
+        connect: Duration::from_millis(500),
+        silence: Duration::from_millis(300),
+        request: Duration::from_secs(1),
+        slowest_bytes: 1 << 20,
+    };
+    S3Store::new(&parsed(url), &credentials(), limits, pacer, &Meter::default()).unwrap()
+}
+
+fn parsed(url: &str) -> S3Url {
+    match StoreUrl::parse(url).unwrap() {
+        StoreUrl::S3(url) => url,
+        other => panic!("{other}"),
+    }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(work)
+}
+
+/// The words of an error that says that the store cannot be reached.
+#[track_caller]
+fn unreachable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Unreachable { reason }) => checked(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The words of an error that says that the store refused access.
+#[track_caller]
+fn denied<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Denied { reason }) => checked(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The words of an error that says that the store does not take the credentials.
+#[track_caller]
+fn unknown<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::UnknownCredentials { reason }) => checked(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a person reads is short, and neither a secret nor a program's own words.
+#[track_caller]
+fn checked(reason: String) -> String {
+    for word in [
+        holdall_servers::s3::SECRET_KEY,
+        "token-of-a-session",
+        "SdkError",
+        "hyper",
+        "Some(",
+        "{",
+        "dispatch",
+        "os error",
+    ] {
+        assert!(!reason.contains(word), "{word}: {reason}");
+    }
+    assert!(!reason.is_empty() && reason.len() < 250, "{reason}");
+    reason
+}

@@ -1,0 +1,181 @@
+//! What the way to a server may be like: broken, silent, slow, or not secret.
+
+use super::canned::{Canned, Counting};
+use super::{credentials, impatient, parsed, run, store, unreachable};
+use bytes::Bytes;
+use holdall_core::store::meter::Meter;
+use holdall_core::store::pace::{Pacer, Way};
+use holdall_core::store::s3::Limits;
+use holdall_core::store::s3::S3Store;
+use holdall_core::store::{Store, When};
+use holdall_servers::process::free_address;
+use holdall_servers::s3::{S3Server, url};
+use holdall_servers::tls::Authority;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The address with certificates to trust.
+fn trusting(url: &str, ca: &Path) -> String {
+    format!("{url}&ca={}", ca.display())
+}
+
+#[test]
+fn a_server_with_a_private_authority_is_trusted_when_that_is_said() {
+    let authority = Authority::new();
+    let server = S3Server::start_tls(&authority.issue("127.0.0.1", 2));
+    run(async {
+        let reason = unreachable(store(&server.url("p")).list("").await);
+        assert!(reason.contains("nobody whom this computer trusts") && reason.contains("ca="), "{reason}");
+
+        let store = store(&trusting(&server.url("p"), &authority.pem()));
+        let body = Bytes::from(vec![7; 3_000_000]);
+        let etag = store.put("a", body.clone(), When::Absent).await.unwrap();
+        let fetched = store.get("a", None).await.unwrap();
+        assert!((fetched.bytes, fetched.etag) == (body, etag));
+
+        let other = super::store(&trusting(&server.url("p"), &Authority::new().pem()));
+        assert!(unreachable(other.list("").await).contains("nobody whom this computer trusts"));
+        let missing = S3Store::new(
+            &parsed(&trusting(&server.url("p"), Path::new("/no/ca.pem"))),
+            &credentials(),
+            Limits::default(),
+            &Pacer::new(),
+            &Meter::default(),
+        );
+        assert!(missing.err().unwrap().contains("/no/ca.pem"));
+    });
+}
+
+#[test]
+fn certificates_that_do_not_hold_are_explained() {
+    let authority = Authority::new();
+    run(async {
+        let server = S3Server::start_tls(&authority.issue("127.0.0.1", -1));
+        let reason = unreachable(store(&trusting(&server.url("p"), &authority.pem())).list("").await);
+        assert!(reason.contains("has expired") && reason.contains("clock"), "{reason}");
+
+        let server = S3Server::start_tls(&authority.issue("store.example.org", 2));
+        let reason = unreachable(store(&trusting(&server.url("p"), &authority.pem())).list("").await);
+        assert!(reason.contains("is for another name"), "{reason}");
+    });
+}
+
+#[test]
+fn plain_and_encrypted_ports_are_told_apart() {
+    let authority = Authority::new();
+    let (encrypted, plain) = (S3Server::start_tls(&authority.issue("127.0.0.1", 2)), S3Server::start());
+    run(async {
+        let reason = unreachable(store(&url("http", encrypted.address(), "p")).list("").await);
+        assert!(reason.contains("https://"), "{reason}");
+        let reason = unreachable(store(&url("https", plain.address(), "p")).list("").await);
+        assert!(reason.contains("http://"), "{reason}");
+    });
+}
+
+#[test]
+fn a_network_that_is_cut_says_nothing_of_tls() {
+    let cut = Canned::answering("");
+    let answer = "HTTP/1.1 404 Not Found\r\nDate: Fri, 20 Nov 2026 12:00:00 GMT\r\nConnection: close\r\n\
+                  Content-Length: 0\r\n\r\n";
+    let known = Canned::answering_once(answer);
+    run(async {
+        let reason = unreachable(store(&cut.url()).list("").await);
+        assert!(reason.contains("https://"), "{reason}");
+        // It has answered without.
+        let store = store(&known.url());
+        let _ = store.get("a", None).await;
+        let reason = unreachable(store.list("").await);
+        assert!(reason.contains("closed the connection") && !reason.contains("TLS"), "{reason}");
+    });
+}
+
+#[test]
+fn servers_that_are_not_there_are_told_apart() {
+    run(async {
+        let reason = unreachable(store(&url("http", free_address(), "p")).list("").await);
+        assert!(reason.contains("refuses the connection"), "{reason}");
+        let nowhere = "s3://b/p?endpoint=http%3A%2F%2Fnowhere.invalid";
+        let reason = unreachable(store(nowhere).get("a", None).await);
+        assert!(reason.contains("nowhere.invalid cannot be found"), "{reason}");
+    });
+}
+
+#[test]
+fn silence_ends() {
+    let silent = Canned::silent();
+    run(async {
+        for pacer in pacers() {
+            let store = impatient(&silent.url(), &pacer);
+            for result in [
+                store.get("a", None).await.map(drop),
+                store.put("a", Bytes::from(vec![0; 1 << 20]), When::Always).await.map(drop),
+                // More than the kernel takes, so that it stops in the middle.
+                store.put("a", Bytes::from(vec![0; 32 << 20]), When::Always).await.map(drop),
+                store.head("a").await.map(drop),
+                store.list("").await.map(drop),
+                store.delete("a").await,
+            ] {
+                let reason = unreachable(result);
+                assert!(reason.contains("no byte"), "{reason}");
+            }
+        }
+    });
+}
+
+/// Without a limit, and with one that slows nothing down: it buys nobody time.
+fn pacers() -> [Pacer; 2] {
+    let limited = Pacer::new();
+    for way in [Way::Up, Way::Down] {
+        limited.set(way, Some(1 << 30));
+    }
+    [Pacer::new(), limited]
+}
+
+#[test]
+fn silence_in_the_middle_of_a_body_ends() {
+    let every = Duration::from_secs(3600);
+    let head =
+        "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Type: application/xml\r\nContent-Length: 100\r\n\r\n<a>";
+    let canned = Canned::dripping(head, every);
+    run(async {
+        let store = impatient(&canned.url(), &Pacer::new());
+        assert!(unreachable(store.get("a", None).await).contains("no byte"));
+        assert!(unreachable(store.list("").await).contains("no byte"));
+    });
+}
+
+#[test]
+fn a_drip_ends() {
+    let head = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Type: application/xml\r\nContent-Length: 100000\r\n\r\n<a>";
+    let canned = Canned::dripping(head, Duration::from_millis(50));
+    run(async {
+        for pacer in pacers() {
+            let (store, begun) = (impatient(&canned.url(), &pacer), Instant::now());
+            let reason = unreachable(store.get("a", None).await);
+            assert!(reason.contains("was not done within"), "{reason}");
+            let reason = unreachable(store.list("").await);
+            assert!(reason.contains("was not done within"), "{reason}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        }
+    });
+}
+
+#[test]
+fn connections_are_used_again() {
+    let server = S3Server::start();
+    let counting = Counting::start(server.address());
+    run(async {
+        let store = store(&url("http", counting.address(), "p"));
+        for i in 0..20 {
+            let name = format!("a{i}");
+            store.put(&name, Bytes::from(vec![1; 100_000]), When::Absent).await.unwrap();
+            store.get(&name, None).await.unwrap();
+            store.get(&name, Some(5..500)).await.unwrap();
+            store.get("missing", None).await.unwrap_err();
+            store.head(&name).await.unwrap();
+        }
+        store.list("").await.unwrap();
+        // Some requests begin before the connection of the last one is back.
+        assert!(counting.connections() <= 10, "{} for a hundred requests", counting.connections());
+    });
+}

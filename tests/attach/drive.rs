@@ -1,0 +1,553 @@
+//! A drive from a device to a mounted file system and back, by loop, on this computer's kernel, as root.
+
+use crate::bench::{Bench, DRIVE_BYTES, PATIENCE, Writer};
+use holdall::api::AttachMode;
+use holdall::attach::filesystem::{self, MountOptions};
+use holdall::attach::{self, AttachError, Attached, Identity, Unfit};
+use holdall::privileged::{Content, FreezeEnded, Holder, Outcome, Privileged, PrivilegedError, Refused};
+use holdall_core::device::{BlockDevice, Durability};
+use holdall_nbd::testing::{MemoryDevice, Policy};
+use std::fs;
+use std::io::BufRead;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const UID: u32 = 4242;
+const GID: u32 = 4343;
+
+fn attach(bench: &Bench, device: &Arc<MemoryDevice>) -> Attached {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    attach::attach(device, &bench.identity, AttachMode::Loop, &bench.site).unwrap()
+}
+
+fn options(bench: &Bench) -> MountOptions {
+    MountOptions { at: bench.mountpoint(), read_only: false, uid: UID, gid: GID }
+}
+
+#[test]
+fn a_drive_is_made_used_and_closed_and_nothing_is_left() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    assert_eq!(attached.mode(), AttachMode::Loop);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(mounted.mountpoint(), bench.mountpoint());
+
+    let root = fs::metadata(bench.mountpoint()).unwrap();
+    assert_eq!((root.uid(), root.gid()), (UID, GID), "it belongs to who opened it");
+    let file = bench.mountpoint().join("letter");
+    fs::write(&file, crate::bench::pattern(1)).unwrap();
+    mounted.sync(PATIENCE).unwrap();
+    let usage = mounted.usage().unwrap();
+    assert!(usage.used_bytes > 0 && usage.used_bytes < usage.total_bytes);
+    assert!(usage.total_bytes < DRIVE_BYTES && usage.available_bytes < usage.total_bytes);
+    mounted.unmount().unwrap();
+    assert!(!bench.mountpoint().exists(), "the mount point was made by us");
+
+    // A second time there is a file system, and it is not made again; a directory that was there stays.
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), crate::bench::pattern(1));
+    mounted.unmount().unwrap();
+    assert!(bench.mountpoint().exists());
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn drives_that_come_and_go_at_the_same_time_leave_each_other_the_keeper() {
+    let bench = Bench::new();
+    let others: [_; 4] = std::array::from_fn(|_| Identity { uuid: Uuid::new_v4(), ..bench.identity.clone() });
+    let come_and_go = |identity: &Identity| {
+        for _ in 0..10 {
+            let device: Arc<dyn BlockDevice> = MemoryDevice::new(DRIVE_BYTES);
+            let mut attached = attach::attach(device, identity, AttachMode::Loop, &bench.site).unwrap();
+            attached.detach().unwrap();
+        }
+    };
+    let went_well: Vec<_> = std::thread::scope(|scope| {
+        let started = others.each_ref().map(|identity| scope.spawn(move || come_and_go(identity)));
+        started.map(|thread| thread.join().is_ok()).into()
+    });
+    // What a failure has left would be waited for for ever.
+    for (identity, _) in others.iter().zip(&went_well).filter(|(_, well)| !**well) {
+        let _ = attach::take_down(identity.uuid, &bench.site);
+    }
+    assert_eq!(went_well, [true; 4]);
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn mount_options_keep_a_store_from_yielding_root() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let line = mounts.lines().find(|line| line.contains(bench.mountpoint().to_str().unwrap())).unwrap();
+    for option in ["nosuid", "nodev", "noatime", "errors=remount-ro"] {
+        assert!(line.contains(option), "{option} in {line}");
+    }
+    mounted.unmount().unwrap();
+    let read_only = MountOptions { read_only: true, ..options(&bench) };
+    let mounted = filesystem::mount(&attached, &read_only).unwrap();
+    let refused = fs::write(bench.mountpoint().join("new"), "").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn no_file_system_is_made_over_anything() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    let read_only = MountOptions { read_only: true, ..options(&bench) };
+    assert!(matches!(filesystem::mount(&attached, &read_only), Err(AttachError::NoFileSystem)));
+
+    let make = Privileged::MakeFileSystem {
+        target: attached.target().clone(),
+        label: bench.identity.name.clone(),
+        uid: UID,
+        gid: GID,
+    };
+    bench.site.deputy.perform(&make, &[], PATIENCE).unwrap();
+    let before = device.bytes(0..1 << 20);
+    match bench.site.deputy.perform(&make, &[], PATIENCE) {
+        Err(PrivilegedError::Refused(Refused::NotBlank { found, .. })) => {
+            assert!(found.contains("a drive with a l"), "{found}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(device.bytes(0..1 << 20) == before);
+    attached.detach().unwrap();
+
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let written = device.write(100 << 10, &[7; 4096], Durability::Ordered);
+    bench.runtime.block_on(written.wait()).unwrap();
+    let mut attached = attach(&bench, &device);
+    assert!(matches!(filesystem::mount(&attached, &options(&bench)), Err(AttachError::Foreign)));
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_mount_in_use_names_the_process_that_holds_it() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let open = fs::File::create(bench.mountpoint().join("open")).unwrap();
+    match mounted.unmount() {
+        Err(AttachError::Privileged(error @ PrivilegedError::Refused(Refused::Busy { .. }))) => {
+            let PrivilegedError::Refused(Refused::Busy { holders, .. }) = &error else { unreachable!() };
+            let path = bench.mountpoint().join("open");
+            let ours = |holder: &Holder| {
+                matches!(holder, Holder::Process { pid, path: held, .. }
+                    if *pid == std::process::id() && *held == path)
+            };
+            assert!(holders.iter().any(ours), "{holders:?}");
+            assert!(error.failure().action.contains(&std::process::id().to_string()));
+        }
+        other => panic!("{other:?}"),
+    }
+    match attached.detach() {
+        Err(AttachError::Privileged(PrivilegedError::Refused(Refused::Busy { holders, .. }))) => {
+            assert_eq!(holders, [Holder::Mount { path: bench.mountpoint() }]);
+        }
+        other => panic!("{other:?}"),
+    }
+    fs::write(bench.mountpoint().join("still"), "served").unwrap();
+    drop(open);
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+/// A process with mounts of its own, as a container's or a service's, that were copied when it started.
+struct Container(std::process::Child);
+
+impl Container {
+    /// It follows nothing that happens here. It prints a line once it is there and then waits in `directory`.
+    fn start(directory: &std::path::Path) -> Self {
+        Self::run("private", "cd \"$0\"", directory)
+    }
+
+    /// One that follows what happens here, and sees nothing of `directory`, as with systemd's ProtectHome=.
+    fn start_without(directory: &std::path::Path) -> Self {
+        Self::run("slave", "mount -t tmpfs none \"$0\"", directory)
+    }
+
+    fn run(propagation: &str, prepare: &str, directory: &std::path::Path) -> Self {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "--propagation", propagation, "--", "sh", "-c"]);
+        command.arg(format!("{prepare} && echo there && exec sleep 1000"));
+        let mut child = command.arg(directory).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "there\n");
+        Container(child)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_container_that_has_a_copy_of_the_mount_does_not_keep_the_drive() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    // One that stays: the kernel unmounts what is mounted on a directory that is removed, everywhere.
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let container = Container::start(std::path::Path::new("/"));
+    fs::write(bench.mountpoint().join("letter"), crate::bench::pattern(1)).unwrap();
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    let inside = fs::read_to_string(format!("/proc/{}/mountinfo", container.0.id())).unwrap();
+    assert!(!inside.contains(bench.mountpoint().to_str().unwrap()), "{inside}");
+
+    // All of it came to the device.
+    let mut attached = attach(&bench, &device);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(bench.mountpoint().join("letter")).unwrap(), crate::bench::pattern(1));
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_service_that_sees_nothing_of_the_home_directory_does_not_keep_the_drive() {
+    let bench = Bench::new();
+    let home = bench.path("home");
+    fs::create_dir(&home).unwrap();
+    // As all mounts are under systemd: what is mounted below it comes to whoever follows.
+    let run = |program: &str, arguments: &[&str]| {
+        let status = std::process::Command::new(program).args(arguments).arg(&home).status().unwrap();
+        assert!(status.success(), "{program} {arguments:?}");
+    };
+    run("mount", &["-t", "tmpfs", "none"]);
+    run("mount", &["--make-shared"]);
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let at = home.join("drive");
+    let mounts_of = |pid: u32| fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
+    for is_there_first in [true, false] {
+        let early = is_there_first.then(|| Container::start_without(&home));
+        let mounted =
+            filesystem::mount(&attached, &MountOptions { at: at.clone(), ..options(&bench) }).unwrap();
+        let service = early.unwrap_or_else(|| Container::start_without(&home));
+        assert!(mounts_of(service.0.id()).contains(at.to_str().unwrap()), "it has a copy that nobody sees");
+        mounted.unmount().unwrap();
+        assert!(!mounts_of(service.0.id()).contains(at.to_str().unwrap()));
+    }
+    attached.detach().unwrap();
+    run("umount", &[]);
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn what_uses_the_drive_in_a_container_is_named_and_nothing_is_unmounted() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let container = Container::start(&bench.mountpoint());
+    match mounted.unmount() {
+        Err(AttachError::Privileged(PrivilegedError::Refused(Refused::Busy { holders, .. }))) => {
+            let inside =
+                |holder: &Holder| matches!(holder, Holder::Process { pid, .. } if *pid == container.0.id());
+            assert!(holders.iter().any(inside), "{holders:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    fs::write(bench.mountpoint().join("still"), "mounted").unwrap();
+    drop(container);
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_directory_that_is_not_fit_is_refused_and_left_alone() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    fs::create_dir(bench.mountpoint()).unwrap();
+    std::os::unix::fs::chown(bench.mountpoint(), Some(UID), None).unwrap();
+    let refused = filesystem::mount(&attached, &options(&bench));
+    assert!(matches!(refused, Err(AttachError::MountPoint { why: Unfit::NotYours, .. })), "{refused:?}");
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_freeze_stops_writers_until_the_thaw() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let writer = Writer::start(&bench.mountpoint().join("records"));
+    writer.progress(2);
+    let mut frozen = mounted.freeze(PATIENCE).unwrap();
+    let other = mounted.freeze(PATIENCE).unwrap_err();
+    assert!(matches!(other, PrivilegedError::Refused(Refused::AlreadyFrozen { .. })), "{other}");
+    // One record may have been under way; the next one waits.
+    let written = writer.written();
+    mounted.usage().unwrap();
+    assert!(writer.written() <= written + 1);
+    frozen.hold().unwrap();
+    frozen.thaw().unwrap();
+    writer.progress(2);
+
+    // The clock thaws where nobody does, and the one who comes too late is told.
+    let frozen = mounted.freeze(Duration::from_millis(1)).unwrap();
+    writer.progress(2);
+    assert!(matches!(frozen.thaw(), Err(FreezeEnded::Expired)));
+    // So does giving it up.
+    drop(mounted.freeze(PATIENCE).unwrap());
+    writer.progress(2);
+    writer.stop();
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_file_system_that_is_shut_down_gives_its_writers_errors_and_unmounts() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let path = bench.mountpoint().join("late");
+    fs::write(&path, "early").unwrap();
+    let frozen = mounted.freeze(PATIENCE).unwrap();
+    let late = std::thread::spawn(move || {
+        let file = fs::File::create(&path)?;
+        file.sync_all()
+    });
+    frozen.shut_down().unwrap();
+    assert!(late.join().unwrap().is_err(), "late writers get errors");
+    mounted.unmount().unwrap();
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(bench.mountpoint().join("late")).unwrap(), b"early");
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn an_operation_that_hangs_is_given_up_and_the_system_stays_clean() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let attached = attach(&bench, &device);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    mounted.unmount().unwrap();
+    drop(attached);
+    attach::take_down(bench.identity.uuid, &bench.site).unwrap();
+
+    let mut attached = attach(&bench, &device);
+    device.set_reads(Policy::Held);
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let directory = fs::File::open(bench.mountpoint()).unwrap();
+    let probe = Privileged::Probe { target: attached.target().clone() };
+    let mount = Privileged::Mount { target: attached.target().clone(), read_only: false };
+    for operation in [probe, mount] {
+        let fds = [directory.as_fd()];
+        // Whether its process can die before the device answers is the kernel's affair.
+        let hung = bench.site.deputy.perform(&operation, &fds, Duration::from_millis(300));
+        assert!(matches!(hung, Err(PrivilegedError::Deadline { .. })), "{hung:?}");
+    }
+    drop(directory);
+    // The device answers after all, and what was given up does not appear.
+    device.set_reads(Policy::Now);
+    device.release();
+    attached.detach().unwrap();
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    bench.assert_nothing_left();
+
+    // The same, but the device never answers.
+    let attached = attach(&bench, &device);
+    device.set_reads(Policy::Held);
+    let probe = Privileged::Probe { target: attached.target().clone() };
+    let hung = bench.site.deputy.perform(&probe, &[], Duration::from_millis(300));
+    assert!(matches!(hung, Err(PrivilegedError::Deadline { .. })), "{hung:?}");
+    drop(attached);
+    attach::take_down(bench.identity.uuid, &bench.site).unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_device_that_has_become_somebody_elses_is_not_touched() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mut target = attached.target().clone();
+    target.proof = holdall::privileged::Proof::Backing("/somebody/elses".into());
+    for operation in [
+        Privileged::LoopDetach { target: target.clone() },
+        Privileged::Check { target: target.clone() },
+        Privileged::Probe { target: target.clone() },
+        Privileged::Tune { target: target.clone() },
+        Privileged::LoopResize { target: target.clone() },
+        Privileged::Mount { target: target.clone(), read_only: false },
+        Privileged::Thaw { target: target.clone(), mountpoint: bench.mountpoint() },
+        Privileged::ShutDown { target: target.clone(), mountpoint: bench.mountpoint() },
+        Privileged::Grow { target: target.clone() },
+        Privileged::MakeFileSystem { target, label: String::new(), uid: 0, gid: 0 },
+    ] {
+        let directory = fs::File::open(bench.path("run")).unwrap();
+        let refused = bench.site.deputy.perform(&operation, &[directory.as_fd()], PATIENCE).unwrap_err();
+        assert!(matches!(refused, PrivilegedError::Refused(Refused::NotOurs { .. })), "{refused}");
+    }
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_file_system_with_errors_is_checked_before_it_is_mounted() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    fs::write(bench.mountpoint().join("letter"), "dear").unwrap();
+    mounted.unmount().unwrap();
+    run("tune2fs", &["-E", "force_fsck"], attached.block_device());
+    let has_errors = || {
+        let probe = Privileged::Probe { target: attached.target().clone() };
+        match bench.site.deputy.perform(&probe, &[], PATIENCE).unwrap() {
+            Outcome::Content(Content::Ext4(superblock)) => superblock.has_errors,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(has_errors());
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    assert_eq!(fs::read(bench.mountpoint().join("letter")).unwrap(), b"dear");
+    mounted.unmount().unwrap();
+    assert!(!has_errors());
+
+    // What takes a decision is left to a person, and not mounted.
+    run("debugfs", &["-w", "-R", "clri <2>"], attached.block_device());
+    run("tune2fs", &["-E", "force_fsck"], attached.block_device());
+    match filesystem::mount(&attached, &options(&bench)) {
+        Err(AttachError::Privileged(error @ PrivilegedError::Refused(Refused::Damaged { .. }))) => {
+            assert_eq!(error.failure().code, holdall::api::Code::Corrupt);
+        }
+        other => panic!("{other:?}"),
+    }
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn what_is_on_a_device_is_not_decided_while_an_mkfs_of_a_dead_daemon_goes_on() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    // As mkfs has it.
+    let mut exclusive = fs::File::options();
+    exclusive.read(true).custom_flags(libc::O_EXCL);
+    let exclusive = exclusive.open(attached.block_device()).unwrap();
+    let probe = Privileged::Probe { target: attached.target().clone() };
+    let waits = bench.site.deputy.perform(&probe, &[], Duration::from_millis(200));
+    assert!(matches!(waits, Err(PrivilegedError::Deadline { .. })), "{waits:?}");
+    drop(exclusive);
+    let content = bench.site.deputy.perform(&probe, &[], PATIENCE).unwrap();
+    assert_eq!(content, Outcome::Content(Content::Blank));
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn the_kernel_keeps_little_that_is_dirty() {
+    let bench = Bench::new();
+    let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
+    let bdi = format!("/sys/class/bdi/{}", attached.target().number().unwrap());
+    let read = |file: &str| fs::read_to_string(format!("{bdi}/{file}")).map(|text| text.trim().to_owned());
+    assert!(attached.tuned().read_ahead);
+    assert_eq!(read("read_ahead_kb").unwrap(), "1024");
+    assert_eq!(attached.tuned().dirty_limited, read("max_bytes").is_ok());
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_version_that_was_cut_off_in_use_is_looked_at_read_only() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let mut attached = attach(&bench, &device);
+    let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
+    let path = bench.mountpoint().join("letter");
+    fs::write(&path, "dear").unwrap();
+    fs::File::open(&path).unwrap().sync_all().unwrap();
+
+    let other = Bench::new();
+    let version = MemoryDevice::new(DRIVE_BYTES);
+    let write = version.write(0, &device.bytes(0..DRIVE_BYTES), Durability::Ordered);
+    other.runtime.block_on(write.wait()).unwrap();
+    let mut looked_at = attach(&other, &version);
+    let read_only = MountOptions { read_only: true, ..options(&other) };
+    let view = filesystem::mount(&looked_at, &read_only).unwrap();
+    assert_eq!(fs::read(other.mountpoint().join("letter")).unwrap(), b"dear");
+    view.unmount().unwrap();
+    looked_at.detach().unwrap();
+    other.assert_nothing_left();
+    mounted.unmount().unwrap();
+    attached.detach().unwrap();
+    bench.assert_nothing_left();
+}
+
+/// As a daemon that is killed while it waits for the mount: it must not appear when the device answers after all, for
+/// the next daemon has seen by then that there is none.
+#[test]
+fn a_mount_does_not_appear_after_who_asked_for_it_is_gone() {
+    let bench = Bench::new();
+    let device = MemoryDevice::new(DRIVE_BYTES);
+    let attached = attach(&bench, &device);
+    filesystem::mount(&attached, &options(&bench)).unwrap().unmount().unwrap();
+    drop(attached);
+    attach::take_down(bench.identity.uuid, &bench.site).unwrap();
+    let mut attached = attach(&bench, &device);
+    fs::create_dir(bench.mountpoint()).unwrap();
+    let directory = fs::File::open(bench.mountpoint()).unwrap();
+    let [reads, ..] = device.calls();
+    device.set_reads(Policy::Held);
+
+    let (here, there) = UnixStream::pair().unwrap();
+    let mut command = std::process::Command::new(crate::bench::daemon());
+    command.arg(holdall::privileged::SUBCOMMAND).stdin(OwnedFd::from(there));
+    let mut process = command.spawn().unwrap();
+    drop(command);
+    let mount = Privileged::Mount { target: attached.target().clone(), read_only: false };
+    let request = serde_json::json!({ "task": { "privileged": mount }, "deadline_ms": 60_000 }).to_string();
+    let bytes = [&(request.len() as u32).to_le_bytes(), request.as_bytes()].concat();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+    let fds = [directory.as_fd()];
+    assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds)));
+    let parts = [std::io::IoSlice::new(&bytes)];
+    rustix::net::sendmsg(&here, &parts, &mut control, rustix::net::SendFlags::empty()).unwrap();
+    // It has asked the device, and waits.
+    while device.calls()[0] == reads {
+        std::thread::yield_now();
+    }
+    drop(here);
+    device.set_reads(Policy::Now);
+    device.release();
+    assert_eq!(process.wait().unwrap().signal(), Some(libc::SIGIO));
+    drop(directory);
+    // Refused if it were mounted.
+    attached.detach().unwrap();
+    fs::remove_dir(bench.mountpoint()).unwrap();
+    bench.assert_nothing_left();
+}
+
+fn run(program: &str, arguments: &[&str], path: &std::path::Path) {
+    let output = std::process::Command::new(program).args(arguments).arg(path).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error} (apt-get install e2fsprogs)"));
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,402 @@
+//! The product as a person uses it: the command line, the daemon that it starts, a real ext4 on a real block device, and
+//! the embedded store. Runs as root, with FUSE and loop devices.
+
+use crate::bench::{Bench, Tmpfs, failure, kill, wait_until};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn write_files(at: &Path, count: usize) {
+    for i in 0..count {
+        let directory = at.join(format!("dir{}", i % 7));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join(format!("file{i}")), vec![i as u8; 1000 * (i % 50)]).unwrap();
+    }
+}
+
+fn check_files(at: &Path, count: usize) {
+    for i in 0..count {
+        let found = std::fs::read(at.join(format!("dir{}/file{i}", i % 7))).unwrap();
+        assert_eq!(found, vec![i as u8; 1000 * (i % 50)], "file {i}");
+    }
+}
+
+/// Every test's computers are looked at when they end; this is what becomes of one that is not discreet.
+#[test]
+fn a_computer_that_says_a_secret_is_caught() {
+    let bench = Bench::new();
+    let secret = "tattletale wombat";
+    std::fs::write(bench.path("secret"), secret).unwrap();
+    let file = bench.text("secret");
+    let given = ["drive", "add", "d", "--store", &bench.store(), "--passphrase-file", &file];
+    let discreet = bench.machine("discreet");
+    discreet.fails(&given);
+    assert_eq!(discreet.secrets(), [secret]);
+    drop(discreet);
+    let caught = |machine: crate::bench::Machine| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(machine))).is_err()
+    };
+    let loud = bench.machine("loud");
+    loud.fails(&given);
+    loud.fails(&["drive", "status", secret]);
+    assert!(caught(loud), "a failure names it");
+    let careless = bench.machine("careless");
+    careless.fails(&given);
+    std::fs::create_dir_all(&careless.state).unwrap();
+    std::fs::write(careless.state.join("notes"), data_encoding::HEXLOWER.encode(secret.as_bytes())).unwrap();
+    assert!(caught(careless), "a file has it");
+}
+
+#[test]
+fn an_encrypted_drive_moves_to_another_computer() {
+    let bench = Bench::new();
+    let (a, b) = (bench.machine("a"), bench.machine("b"));
+    let (store, passphrase, key) = (bench.store(), bench.text("passphrase"), bench.text("recovery"));
+    let create =
+        ["drive", "create", "d", "--store", &store, "--size", "1TiB", "--passphrase-file", &passphrase];
+    let made = a.ok(&[&create[..], &["--recovery-key-out", &key]].concat());
+    assert_eq!(made["store_mode"], "swap");
+    a.open(&[]);
+    write_files(&a.mountpoint(), 300);
+    let synced = a.ok(&["drive", "sync", "d"]);
+    assert_eq!(synced["epoch"], 1);
+
+    // The other one may look, but not take it.
+    let add = ["drive", "add", "d", "--store", &store];
+    std::fs::write(bench.path("wrong"), "battery staple").unwrap();
+    let wrong = bench.text("wrong");
+    assert_eq!(b.fails(&[&add[..], &["--passphrase-file", &wrong]].concat()), (6, "passphrase_wrong".into()));
+    b.ok(&[&add[..], &["--recovery-key-file", &key]].concat());
+    assert_eq!(b.fails(&["drive", "open", "d"]), (4, "held".into()));
+    let holder = &b.status()["holder"];
+    assert_eq!((&holder["name"], &holder["epoch"]), (&a.status()["holder"]["name"], &1.into()), "{holder}");
+    b.open(&["--read-only"]);
+    check_files(&b.mountpoint(), 300);
+    assert!(std::fs::write(b.mountpoint().join("x"), "x").is_err());
+    b.close();
+
+    a.close();
+    b.open(&[]);
+    assert_eq!(b.status()["holder"]["epoch"], 2);
+    check_files(&b.mountpoint(), 300);
+    std::fs::write(b.mountpoint().join("from b"), "b").unwrap();
+    b.close();
+    a.open(&[]);
+    assert_eq!(std::fs::read(a.mountpoint().join("from b")).unwrap(), b"b");
+    check_files(&a.mountpoint(), 300);
+    let status = a.ok(&["drive", "status", "d"]);
+    assert_eq!((status["state"].as_str(), status["size_bytes"].as_u64()), (Some("Ready"), Some(1 << 40)));
+    a.close();
+    let checked = a.ok(&["drive", "check", "d"]);
+    assert_eq!(checked["ok"], true);
+    // What is stored is sealed: no file's content is to be seen.
+    let seen = Command::new("grep").args(["-rqa", "from b"]).arg(bench.path("store")).status().unwrap();
+    assert!(!seen.success());
+}
+
+#[test]
+fn a_mounted_drive_survives_an_upgrade_and_a_killed_daemon() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    write_files(&a.mountpoint(), 100);
+    let mut kept = std::fs::File::create(a.mountpoint().join("kept")).unwrap();
+    kept.write_all(b"before").unwrap();
+    kept.sync_all().unwrap();
+
+    // An upgrade: the daemon goes, another one comes; what uses the drive only waits.
+    let old = a.pid();
+    a.ok(&["daemon", "stop"]);
+    assert_ne!(a.pid(), old);
+    kept.write_all(b" between").unwrap();
+    kept.sync_all().unwrap();
+    check_files(&a.mountpoint(), 100);
+
+    // A killed one: the keeper has the connection.
+    kill(a.pid());
+    assert_eq!(a.taken_up()["state"], "Paused");
+    kept.write_all(b" after").unwrap();
+    kept.sync_all().unwrap();
+    drop(kept);
+    check_files(&a.mountpoint(), 100);
+    assert_eq!(std::fs::read(a.mountpoint().join("kept")).unwrap(), b"before between after");
+    a.ok(&["drive", "resume", "d"]);
+    a.close();
+    let checked = a.ok(&["drive", "check", "d"]);
+    assert_eq!(checked["ok"], true);
+}
+
+#[test]
+fn versions_are_kept_brought_back_and_cloned() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    let note = a.mountpoint().join("note");
+    std::fs::write(&note, "one").unwrap();
+    a.ok(&["drive", "snapshot", "create", "d", "first"]);
+    assert_eq!(a.fails(&["drive", "snapshot", "create", "d", "first"]).1, "exists");
+    let reserved = a.fails(&["drive", "snapshot", "create", "d", "before take-over 3"]);
+    assert_eq!(reserved, (2, "usage".into()));
+    std::fs::write(&note, "two").unwrap();
+    assert_eq!(a.fails(&["drive", "rollback", "d", "first", "--yes"]), (1, "state".into()));
+    a.close();
+    a.open(&["--snapshot", "first"]);
+    assert_eq!(std::fs::read(&note).unwrap(), b"one");
+    a.close();
+    a.ok(&["drive", "clone", "d", "e", "--snapshot", "first"]);
+    a.ok(&["drive", "rollback", "d", "first", "--yes"]);
+    a.open(&[]);
+    assert_eq!(std::fs::read(&note).unwrap(), b"one");
+    a.close();
+    let labels = a.ok(&["drive", "snapshot", "list", "d"]);
+    let labels: Vec<_> =
+        labels.as_array().unwrap().iter().map(|s| s["label"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(labels.len(), 2, "what was current before the rollback is kept: {labels:?}");
+    for label in labels {
+        a.ok(&["drive", "snapshot", "delete", "d", &label]);
+    }
+    assert!(a.ok(&["drive", "gc", "d"])["deleted"].as_u64().unwrap() > 0);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+    assert_eq!(a.ok(&["drive", "check", "e"])["ok"], true);
+    // Another computer knows it too, and removes it again: as after a power cut, what is left to be done is done.
+    let b = bench.machine("b");
+    b.ok(&["drive", "add", "e", "--store", &bench.store()]);
+    a.ok(&["drive", "remove", "e", "--delete-data", "--yes"]);
+    assert_eq!(a.fails(&["drive", "status", "e"]), (3, "not_found".into()));
+    assert_eq!(b.fails(&["drive", "open", "e"]), (3, "gone".into()));
+    b.ok(&["drive", "remove", "e", "--delete-data", "--yes"]);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+}
+
+/// Nothing of it is a fork: there is no other version, and what is only here has nowhere to go.
+#[test]
+fn a_drive_that_another_computer_removes_says_what_became_of_it() {
+    let bench = Bench::new();
+    let (a, b) = (bench.with_drive(), bench.machine("b"));
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    std::fs::write(a.mountpoint().join("letter"), "dear").unwrap();
+    std::fs::File::open(a.mountpoint()).unwrap().sync_all().unwrap();
+    b.open(&["--take-over", "--yes"]);
+    b.close();
+    b.ok(&["drive", "remove", "d", "--delete-data", "--yes"]);
+    a.ok(&["drive", "resume", "d"]);
+    let told = a.status_when("removed", |status| status["state"] == "Needs attention");
+    assert!(told["reason"].as_str().unwrap().ends_with(" has removed the drive."), "{told}");
+    assert_eq!(told["advice"]["consequence"], "What was not uploaded is kept on this computer.");
+    assert_eq!((&told["forks"], told["needs_login"].as_bool()), (&serde_json::json!([]), Some(false)));
+    assert_eq!(std::fs::read(a.mountpoint().join("letter")).unwrap(), b"dear");
+}
+
+#[test]
+fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    write_files(&a.mountpoint(), 20);
+    a.close();
+    assert_eq!(a.ok(&["drive", "resize", "d", "1G"])["size_bytes"], 1u64 << 30);
+    // On another computer, which has to learn it from the store: that is told by itself.
+    wait_until("uploaded", || a.ok(&["drive", "status", "d"])["unpushed_bytes"] == 0).unwrap();
+    let b = bench.machine("b");
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    b.open(&[]);
+    let room = rustix::fs::statvfs(b.mountpoint()).unwrap();
+    assert!(room.f_blocks * room.f_frsize > 900 << 20, "{} blocks", room.f_blocks);
+    check_files(&b.mountpoint(), 20);
+    b.close();
+}
+
+#[test]
+fn what_is_only_here_is_not_given_up_by_accident() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    write_files(&a.mountpoint(), 20);
+    assert_eq!(a.fails(&["drive", "close", "d", "--wait"]), (8, "unsent".into()));
+    assert_eq!(a.fails(&["drive", "sync", "d"]), (1, "paused".into()));
+    a.ok(&["daemon", "stop"]);
+    assert_eq!(a.fails(&["drive", "remove", "d", "--yes"]), (8, "unsent".into()));
+    a.open(&[]);
+    check_files(&a.mountpoint(), 20);
+    a.ok(&["drive", "resume", "d"]);
+    a.close();
+    a.ok(&["drive", "remove", "d", "--yes"]);
+}
+
+#[test]
+fn a_served_drive_is_seen_by_nbdinfo_and_ends_with_its_command() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let socket = bench.text("socket");
+    let mut serving =
+        a.command(&["drive", "serve", "d", "--socket", &socket]).stdout(Stdio::piped()).spawn().unwrap();
+    // It says where it serves before anyone can know.
+    let mut line = String::new();
+    BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let size = Command::new("nbdinfo").args(["--size", &format!("nbd+unix:///?socket={socket}")]).output();
+    let size = size.expect("nbdinfo, of the Debian package libnbd-bin");
+    assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), (256u64 << 20).to_string(), "{line}");
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    a.open(&[]);
+    a.close();
+}
+
+#[test]
+fn a_drive_is_mounted_where_that_was_asked_for_last_as_long_as_there_is_room() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let open = |more: &[&str]| {
+        let opened = a.ok(&[&["drive", "open", "d", "--attach", "loop"], more].concat());
+        a.close();
+        opened["mountpoint"].as_str().unwrap().to_owned()
+    };
+    let usual = open(&[]);
+    assert!(usual.ends_with("/Holdall/d"), "{usual}");
+    let asked = bench.text("elsewhere");
+    assert_eq!(open(&["--at", &asked]), asked);
+    assert_eq!(open(&[]), asked);
+    let other = Tmpfs::new(asked.clone().into(), 1);
+    assert_eq!(open(&[]), usual);
+    drop(other);
+    assert_eq!(open(&[]), asked);
+    // Where another drive is used to be it is for once.
+    a.ok(&["drive", "clone", "d", "e"]);
+    let theirs = usual.replace("/Holdall/d", "/Holdall/e");
+    assert_eq!(open(&["--at", &theirs]), theirs);
+    assert_eq!(open(&[]), asked);
+    assert_eq!(open(&["--at", &usual]), usual);
+    assert_eq!(open(&[]), usual);
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_told_as_that_and_looked_at() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    let disk = bench.text("disk");
+    let _disk = Tmpfs::new(disk.clone().into(), 256);
+    // Not while something is just being written.
+    let remount = |how: &str| {
+        let options = format!("remount,{how}");
+        let done = || Command::new("mount").args(["-o", &options, &disk]).status().unwrap().success();
+        wait_until("remounted", done).unwrap();
+    };
+    let store = format!("file://{disk}/store");
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "256M", "--no-encryption"]);
+    a.open(&[]);
+    let letter = a.mountpoint().join("letter");
+    std::fs::write(&letter, b"1").unwrap();
+    a.ok(&["drive", "sync", "d"]);
+    remount("ro");
+    std::fs::write(&letter, b"2").unwrap();
+    a.ok(&["drive", "upload-now", "d"]);
+    let is_right = |text: &Value| !text.as_str().unwrap().contains("login");
+    let status = a.status_when("told", |status| status["state"] == "Needs attention");
+    assert!(is_right(&status["reason"]) && status["needs_login"] == false, "{status}");
+    remount("rw");
+    a.status_when("uploaded", |status| status["unpushed_bytes"] == 0);
+    a.close();
+    remount("ro");
+    a.open(&[]);
+    let status = a.status();
+    assert!(status["state"] == "Read-only" && is_right(&status["reason"]), "{status}");
+    assert_eq!(std::fs::read(&letter).unwrap(), b"2");
+    a.close();
+    let told = failure(&a.run(&["drive", "clone", "d", "e"]));
+    assert!(told["action"].as_str().unwrap().contains("Let this user read and write"), "{told}");
+}
+
+#[test]
+fn what_is_pinned_shows_on_the_map_of_a_large_drive_too() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    a.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "1T", "--no-encryption"]);
+    a.open(&[]);
+    let letter = a.mountpoint().join("letter");
+    std::fs::write(&letter, [7; 100_000]).unwrap();
+    a.ok(&["pin", &letter.display().to_string(), "--wait"]);
+    let map = a.ok(&["drive", "map", "d"]);
+    assert!(map["cell_bytes"].as_u64() > Some(100_000), "{}", map["cell_bytes"]);
+    let pinned = || {
+        let map = a.ok(&["drive", "map", "d"]);
+        map["cells"].as_array().unwrap().iter().filter(|cell| *cell == "pinned").count()
+    };
+    a.ok(&["drive", "sync", "d"]);
+    assert_eq!(pinned(), 1);
+    a.ok(&["unpin", &letter.display().to_string()]);
+    assert_eq!(pinned(), 0);
+    a.close();
+}
+
+#[test]
+fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    let store = bench.store();
+    for size in ["0", "3", "1EiB", "many"] {
+        let (exit, code) =
+            a.fails(&["drive", "create", "d", "--store", &store, "--size", size, "--no-encryption"]);
+        assert_eq!((exit, code.as_str()), (2, "usage"), "{size}");
+    }
+    assert!(!bench.path("store").join("family.json").exists());
+    for url in ["ftp://x/y", "file://relative", "nonsense"] {
+        assert_eq!(a.fails(&["drive", "add", "d", "--store", url]), (2, "usage".into()), "{url}");
+    }
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (5, "offline".into()));
+    // A mistake in an address makes no directories.
+    let missing = format!("file://{}", bench.text("nas/driv"));
+    let create = ["drive", "create", "d", "--store", &missing, "--size", "64M", "--no-encryption"];
+    for (command, which) in [(&create[..], "nas"), (&["store", "test", &missing], "nas/driv")] {
+        let told = failure(&a.run(command));
+        assert_eq!((&told["code"], bench.path("nas").exists()), (&"not_found".into(), false), "{told}");
+        let (directory, action) = (bench.text(which), told["action"].as_str().unwrap());
+        assert!(action.ends_with(&format!("mkdir -p {directory}")), "{told}");
+    }
+    std::fs::create_dir_all(bench.path("store")).unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (3, "not_found".into()));
+    std::fs::write(bench.path("store/family.json"), "<html>").unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (7, "corrupt".into()));
+    std::fs::write(bench.path("store/family.json"), r#"{"format": 3}"#).unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]).1, "newer");
+    std::fs::remove_file(bench.path("store/family.json")).unwrap();
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    for size in ["0", "3", "32M", "1EiB", "many"] {
+        assert_eq!(a.fails(&["drive", "resize", "d", size]), (2, "usage".into()), "{size}");
+    }
+    let again = ["drive", "create", "e", "--store", &store, "--size", "64M", "--no-encryption"];
+    assert_eq!(a.fails(&again).1, "exists");
+    assert_eq!(a.fails(&["drive", "open", "none"]), (3, "not_found".into()));
+    let b = bench.machine("b");
+    b.ok(&["drive", "add", "d", "--store", &store]);
+    std::fs::rename(bench.path("store"), bench.path("away")).unwrap();
+    // Who has used the drive last could open it alone; this computer never has.
+    assert_eq!(b.fails(&["drive", "open", "d"]), (5, "offline".into()));
+    std::fs::rename(bench.path("away"), bench.path("store")).unwrap();
+    a.open(&[]);
+    assert_eq!(a.fails(&["drive", "open", "d"]), (1, "state".into()));
+    a.close();
+}
+
+#[test]
+fn a_store_with_the_beginning_of_a_drive_is_told_from_one_without_any() {
+    let bench = Bench::new();
+    let (store, a) = (bench.store(), bench.with_drive());
+    a.ok(&["drive", "remove", "d", "--yes"]);
+    // As if making it had been cut off before the drive itself was there.
+    for directory in ["store/head", "store/root"] {
+        std::fs::remove_dir_all(bench.path(directory)).unwrap();
+    }
+    let add = ["drive", "add", "d", "--store", &store];
+    assert_eq!(a.fails(&add), (7, "corrupt".into()));
+    let empty = format!("file://{}", bench.text("empty"));
+    std::fs::create_dir(bench.path("empty")).unwrap();
+    assert_eq!(a.fails(&["drive", "add", "d", "--store", &empty]), (3, "not_found".into()));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
+    a.open(&[]);
+    a.close();
+}

@@ -1,0 +1,348 @@
+//! `holdall web` as browsers and their enemies meet it: real HTTP on loopback.
+
+use crate::bench::discreet;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// No token or cookie that it gives is in what it writes.
+struct Daemon {
+    dir: TempDir,
+    process: Child,
+    told: RefCell<Vec<String>>,
+}
+
+impl Daemon {
+    /// With pages that are not the real ones: no test of the daemon waits for what builds those.
+    fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("holdall").tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("web/assets")).unwrap();
+        std::fs::write(dir.path().join("web/index.html"), "<!doctype html>the page").unwrap();
+        std::fs::write(dir.path().join("web/assets/app-1.js"), "// the script").unwrap();
+        let process = spawn(dir.path());
+        Self { dir, process, told: RefCell::default() }
+    }
+
+    /// Another one in its place.
+    fn restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = spawn(self.dir.path());
+    }
+
+    fn holdall(&self, arguments: &[&str]) -> Result<Value, Value> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
+        let output = in_directories(self.dir.path(), command.arg("--json").args(arguments)).output().unwrap();
+        match output.status.success() {
+            true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+            false => Err(serde_json::from_slice(&output.stderr).unwrap()),
+        }
+    }
+
+    /// The port, and a token.
+    fn invite(&self) -> (u16, String) {
+        let address = self.holdall(&["web"]).unwrap();
+        let (port, url) = (address["port"].as_u64().unwrap(), address["url"].as_str().unwrap());
+        let token = url.strip_prefix(&format!("http://127.0.0.1:{port}/?token=")).unwrap();
+        self.told.borrow_mut().push(token.to_owned());
+        (port as u16, token.to_owned())
+    }
+
+    /// A browser that is in.
+    fn browser(&self) -> Browser {
+        let (port, token) = self.invite();
+        let mut browser = Browser { port, cookie: None };
+        let answer = browser.ask("GET", &format!("/?token={token}"), &[]);
+        assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
+        let cookie = answer.header("set-cookie").unwrap();
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        browser.cookie = cookie.split(';').next().map(str::to_owned);
+        let value = browser.cookie.as_ref().and_then(|cookie| cookie.split_once('='));
+        self.told.borrow_mut().extend(value.map(|(_, value)| value.to_owned()));
+        browser
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if !std::thread::panicking() {
+            let mut places =
+                vec![("the log".to_owned(), std::fs::read(self.dir.path().join("log")).unwrap())];
+            discreet::files_below(&self.dir.path().join("run"), 4 << 20, &mut places);
+            discreet::assert_discreet(&places, &self.told.borrow());
+        }
+    }
+}
+
+fn spawn(dir: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdalld"));
+    let log = File::options().append(true).create(true).open(dir.join("log")).unwrap();
+    let process = in_directories(dir, command.env("HOLDALL_LOG", "debug")).stderr(log).spawn().unwrap();
+    while UnixStream::connect(dir.join("run/daemon.sock")).is_err() {
+        std::thread::yield_now();
+    }
+    process
+}
+
+fn in_directories<'a>(dir: &Path, command: &'a mut Command) -> &'a mut Command {
+    for (variable, name) in [
+        ("HOLDALL_STATE_DIR", "state"),
+        ("HOLDALL_CACHE_DIR", "cache"),
+        ("HOLDALL_RUNTIME_DIR", "run"),
+        ("HOLDALL_WEB_DIR", "web"),
+    ] {
+        command.env(variable, dir.join(name));
+    }
+    command.stdin(Stdio::null())
+}
+
+struct Browser {
+    port: u16,
+    cookie: Option<String>,
+}
+
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: BufReader<TcpStream>,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+    }
+
+    fn text(mut self) -> String {
+        let mut text = String::new();
+        self.body.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn code(self) -> String {
+        let failure: Value = serde_json::from_str(&self.text()).unwrap();
+        failure["code"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Browser {
+    /// Asks as this browser's pages do, with `changes` of the headers: another value, or none of that name.
+    fn ask(&self, method: &str, path: &str, changes: &[(&str, Option<&str>)]) -> Answer {
+        let own = format!("127.0.0.1:{}", self.port);
+        let origin = format!("http://{own}");
+        let mut headers = vec![("Host", Some(&*own)), ("Cookie", self.cookie.as_deref())];
+        if method != "GET" {
+            headers.extend([("Origin", Some(&*origin)), ("X-Holdall", Some("1"))]);
+        }
+        headers.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        headers.extend(changes);
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        // HTTP/1.0 ends a body by closing the connection: no chunks to take apart.
+        let mut request = format!("{method} {path} HTTP/1.0\r\nContent-Length: 0\r\n");
+        for (name, value) in headers {
+            request.extend(value.map(|value| format!("{name}: {value}\r\n")));
+        }
+        stream.write_all((request + "\r\n").as_bytes()).unwrap();
+        let mut body = BufReader::new(stream);
+        let mut lines = std::iter::from_fn(|| {
+            let mut line = String::new();
+            body.read_line(&mut line).unwrap();
+            Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
+        });
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.filter_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            Some((name.to_lowercase(), value.to_owned()))
+        });
+        let headers = headers.collect();
+        Answer { status, headers, body }
+    }
+}
+
+#[test]
+fn an_invitation_lets_one_browser_in() {
+    let daemon = Daemon::start();
+    let (port, token) = daemon.invite();
+    let mut browser = Browser { port, cookie: None };
+    let address = format!("/?token={token}");
+    // What looks at a link before it is clicked uses nothing up.
+    assert_eq!(browser.ask("HEAD", &address, &[]).status, 200);
+    assert_eq!(browser.ask("GET", &address, &[("Sec-Purpose", Some("prefetch"))]).status, 200);
+    let let_in = browser.ask("GET", &address, &[]);
+    assert_eq!(let_in.status, 303);
+    browser.cookie = let_in.header("set-cookie").unwrap().split(';').next().map(str::to_owned);
+    let drives = browser.ask("GET", "/v1/drives", &[]);
+    assert_eq!((drives.status, drives.text().as_str()), (200, "[]"));
+
+    // The next one is not let in by it, and told what to do.
+    let again = Browser { port, cookie: None }.ask("GET", &address, &[]);
+    assert_eq!((again.status, again.header("set-cookie")), (403, None));
+    assert!(again.text().contains("holdall web"));
+    // The address can be asked for again, and stays.
+    let (same, another) = daemon.invite();
+    assert_eq!((same, another == token), (port, false));
+}
+
+#[test]
+fn pages_are_shown_to_everyone_and_come_with_what_keeps_them_safe() {
+    let daemon = Daemon::start();
+    let stranger = Browser { port: daemon.invite().0, cookie: None };
+    for path in ["/", "/drives/work"] {
+        let page = stranger.ask("GET", path, &[]);
+        assert_eq!(page.status, 200);
+        assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+        assert_eq!(page.header("x-frame-options"), Some("DENY"));
+        assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(page.header("cache-control"), Some("no-store"));
+        assert_eq!(page.header("access-control-allow-origin"), None);
+        assert_eq!(page.text(), "<!doctype html>the page");
+    }
+    let script = stranger.ask("GET", "/assets/app-1.js", &[]);
+    assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
+    for path in ["/assets/../../state/daemon.log", "/assets/%2e%2e/index.html", "/nothing.js"] {
+        assert_eq!(stranger.ask("GET", path, &[]).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_refused() {
+    let daemon = Daemon::start();
+    let browser = daemon.browser();
+    type Changes<'a> = &'a [(&'a str, Option<&'a str>)];
+    let stop = |changes: Changes<'_>| browser.ask("POST", "/v1/daemon/stop", changes);
+    let drives = |changes: Changes<'_>| browser.ask("GET", "/v1/drives", changes);
+    assert_eq!(drives(&[]).status, 200);
+
+    let evil = format!("evil.example:{}", browser.port);
+    for refused in
+        [drives(&[("Host", Some(&evil))]), drives(&[("Host", None)]), stop(&[("Host", Some(&evil))])]
+    {
+        assert_eq!((refused.status, refused.code().as_str()), (403, "foreign"));
+    }
+    for refused in [drives(&[("Cookie", None)]), stop(&[("Cookie", Some("holdall=x"))])] {
+        assert_eq!((refused.status, refused.code().as_str()), (401, "session"));
+    }
+    for changes in [
+        [("X-Holdall", None)],
+        [("Origin", None)],
+        [("Origin", Some("http://evil.example"))],
+        [("Origin", Some("null"))],
+        [("Origin", Some("http://127.0.0.1:1"))],
+        [("Sec-Fetch-Site", Some("same-site"))],
+    ] {
+        let refused = stop(&changes);
+        assert_eq!((refused.status, refused.code().as_str()), (403, "foreign"), "{changes:?}");
+    }
+    // A browser that asks whether a page of another origin may send the header gets no leave.
+    let preflight = browser.ask("OPTIONS", "/v1/daemon/stop", &[("Origin", Some("http://evil.example"))]);
+    assert!(preflight.status >= 400 && preflight.header("access-control-allow-origin").is_none());
+
+    // None of these has stopped anything; what is ours is done, under either name.
+    let local = format!("localhost:{}", browser.port);
+    let origin = format!("http://{local}");
+    let by_name = [("Host", Some(&*local)), ("Origin", Some(&*origin))];
+    let answer = browser.ask("POST", "/v1/drives/none/pause", &by_name);
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains(r#""code":"not_found""#));
+    let unknown = browser.ask("GET", "/v1/nothing", &[]);
+    assert_eq!((unknown.status, unknown.code().as_str()), (404, "not_found"));
+}
+
+/// What a process of a user gets for a request.
+fn asks_as(user: u32, port: u16, request: &str) -> String {
+    let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1"; printf '%s' "$2" >&3; cat <&3"#;
+    let mut command = Command::new("bash");
+    command.args(["-c", script, "bash", &port.to_string(), request]).current_dir("/").uid(user);
+    String::from_utf8(command.stderr(Stdio::null()).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn another_users_process_is_not_served_whatever_it_knows() {
+    const ANOTHER: u32 = 4242;
+    assert!(rustix::process::geteuid().is_root(), "only root can be another user");
+    let daemon = Daemon::start();
+    let browser = daemon.browser();
+    let (port, cookie) = (browser.port, browser.cookie.as_deref().unwrap());
+    let drives = format!("GET /v1/drives HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n");
+    let page = format!("GET / HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    for request in [&drives, &page] {
+        assert_eq!(asks_as(ANOTHER, port, request), "");
+        let served = asks_as(0, port, request);
+        assert!(served.starts_with("HTTP/1.0 200"), "{served}");
+    }
+}
+
+#[test]
+fn whoever_was_in_is_out_when_the_pages_are_served_no_more() {
+    let daemon = Daemon::start();
+    let browser = daemon.browser();
+    // A stream that is being followed ends too.
+    let events = browser.ask("GET", "/v1/events", &[]);
+    assert_eq!((events.status, events.header("content-type")), (200, Some("text/event-stream")));
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    events.text();
+    assert!(TcpStream::connect(("127.0.0.1", browser.port)).is_err());
+    // At the same port, but not with the same cookie.
+    daemon.holdall(&["web", "--port", &browser.port.to_string()]).unwrap();
+    assert_eq!(browser.ask("GET", "/v1/drives", &[]).code(), "session");
+}
+
+#[test]
+fn the_next_daemon_serves_them_where_browsers_have_kept_something() {
+    let mut daemon = Daemon::start();
+    let (port, _) = daemon.invite();
+    daemon.restart();
+    assert_eq!(daemon.invite().0, port);
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    assert_eq!(daemon.invite().0, port);
+
+    // It is somebody else's now: another one is found, and is the last one from then on.
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let (another, _) = daemon.invite();
+    assert_ne!(another, port);
+    drop(taken);
+    daemon.restart();
+    assert_eq!(daemon.invite().0, another);
+
+    // Whatever the file says, they are served.
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    for damaged in ["", "seventy", "1", "70000"] {
+        std::fs::write(daemon.dir.path().join("state/web-port"), damaged).unwrap();
+        daemon.invite();
+        daemon.holdall(&["web", "--stop"]).unwrap();
+    }
+}
+
+#[test]
+fn the_socket_serves_no_pages_and_asks_for_no_cookie() {
+    let daemon = Daemon::start();
+    daemon.browser();
+    let ask = |path: &str| {
+        let mut stream = UnixStream::connect(daemon.dir.path().join("run/daemon.sock")).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: holdall\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(ask("/v1/drives").starts_with("HTTP/1.0 200 "));
+    assert!(ask("/").starts_with("HTTP/1.0 404 "));
+    assert!(!ask("/v1/drives").to_lowercase().contains("content-security-policy"));
+}
+
+#[test]
+fn without_pages_it_says_how_to_get_them() {
+    let daemon = Daemon::start();
+    std::fs::remove_file(daemon.dir.path().join("web/index.html")).unwrap();
+    let failure = daemon.holdall(&["web"]).unwrap_err();
+    assert_eq!(failure["code"], "not_found");
+    assert!(failure["action"].as_str().unwrap().contains("npm run build"), "{failure}");
+}

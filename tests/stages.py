@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""The stages of tests/run, several at a time.
+
+A stage is a command; stages with the same lane run one after another. Lanes exist for what stages compete for: `processor` computes
+and would only slow its like down, the others mostly wait for time-outs, servers and guest kernels. Each stage's output is printed whole when the
+stage ends, so that outputs never mix, and is kept for the last stage, which looks for secrets in it.
+
+    tests/stages.py DIRECTORY            all of them; outputs are kept in DIRECTORY
+    tests/stages.py DIRECTORY --long     with as many repetitions as a night has room for
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", TREE / "target")).resolve()
+LONG = "--long" in sys.argv
+
+# What the simulations run in one go. Their seeds begin at a number of the commit: different commits cover different seeds.
+SEEDS = {"HOLDALL_SEEDS": "100000" if LONG else "1000"}
+ROT = {"HOLDALL_SEEDS": "4000"} if LONG else {}
+
+
+@dataclass
+class Stage:
+    name: str
+    command: list
+    lane: str
+    after: tuple = ()
+    environment: dict = field(default_factory=dict)
+    directory: Path = TREE
+    seconds: float = 0.0
+    code: int | None = None
+
+
+def first_seed():
+    """A number of the commit, with room for a night's seeds before that of the next one."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TREE, capture_output=True, text=True).stdout.strip()
+    return str(int(head[:6] or "0", 16) * 1000)
+
+
+class Binaries:
+    """The test programs that the build has made."""
+
+    def __init__(self, messages):
+        self.found = {}
+        for line in messages.splitlines():
+            message = json.loads(line) if line.startswith("{") else {}
+            if message.get("reason") != "compiler-artifact" or not message.get("executable"):
+                continue
+            target, package = message["target"], Path(message["manifest_path"]).parent
+            if message["profile"]["test"]:
+                key = (package.relative_to(TREE).as_posix(), target["kind"][0], target["name"])
+                self.found[key] = (message["executable"], package)
+
+    def take(self, package, kind, name, *arguments):
+        executable, directory = self.found[package, kind, name]
+        return {"command": [executable, "--show-output", *arguments], "directory": directory}
+
+    def left(self, taken):
+        return {key: it for key, it in self.found.items() if key not in taken}
+
+
+def test_stages(binaries):
+    """A stage for each test program, or for parts of it. One that nobody names here runs all the same."""
+    threads = lambda count: f"--test-threads={count}"
+    named = [
+        # name, program, lane, environment, arguments
+        ("seeds", ("core", "test", "sim"), "processor", {"HOLDALL_FIRST_SEED": first_seed(), **SEEDS}, ["--skip", "planted::"]),
+        ("planted bugs", ("core", "test", "sim"), "processor", {}, ["planted::"]),
+        ("engine", ("core", "test", "engine"), "processor", ROT, []),
+        ("hostile bytes", ("fuzz", "test", "corpus"), "processor", {}, []),
+        ("engine on stores", ("core", "test", "stores"), "servers", {}, [threads(4)]),
+        ("drives in stores", (".", "test", "stores"), "stores", {}, [threads(5)]),
+        ("product", (".", "test", "product"), "product", {}, [threads(3), "--skip", "benchmarks::"]),
+        ("benchmarks", (".", "test", "product"), "desktop", {}, ["benchmarks::"]),
+        ("command line", (".", "test", "cli"), "servers", {}, [threads(4)]),
+        ("attach", (".", "test", "attach"), "servers", {}, [threads(2)]),
+        ("nbd", ("nbd", "test", "nbd"), "servers", {}, [threads(3)]),
+    ]
+    stages = []
+    for name, program, lane, environment, arguments in named:
+        stages.append(Stage(name, lane=lane, after=("build",), environment=environment, **binaries.take(*program, *arguments)))
+    for key in sorted(binaries.left({program for _, program, *_ in named})):
+        package, kind, name = key
+        unit = f"unit tests of {name}" if kind != "test" else f"{package}: {name}"
+        stages.append(Stage(unit, lane="processor", after=("build",), **binaries.take(*key)))
+    return stages
+
+
+def shown(text):
+    """What is printed of a stage: what tests that passed have said would bury what failed."""
+    return re.sub(r"^successes:\n.*?(?=^successes:\n|^failures:\n|^test result:)", "", text, flags=re.M | re.S)
+
+
+class Run:
+    def __init__(self, kept):
+        self.kept = kept
+        self.stages = []
+        self.changed = threading.Condition()
+        self.lanes = {}
+        self.begun = time.monotonic()
+
+    def add(self, *stages):
+        with self.changed:
+            for stage in stages:
+                self.stages.append(stage)
+                if stage.lane not in self.lanes:
+                    self.lanes[stage.lane] = thread = threading.Thread(target=self.work, args=(stage.lane,))
+                    thread.start()
+            self.changed.notify_all()
+
+    def code(self, name):
+        return next((stage.code for stage in self.stages if stage.name == name), None)
+
+    def next_of(self, lane):
+        """The lane's next stage once what it needs has ended; none when the lane has no more."""
+        with self.changed:
+            while True:
+                waiting = [stage for stage in self.stages if stage.lane == lane and stage.code is None]
+                if not waiting and self.closed:
+                    return None
+                for stage in waiting:
+                    codes = [self.code(name) for name in stage.after]
+                    if None not in codes:
+                        return stage
+                self.changed.wait()
+
+    closed = False
+
+    def close(self):
+        """No stage will be added any more: lanes end when they have done theirs."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+
+    def work(self, lane):
+        while stage := self.next_of(lane):
+            if any(self.code(name) != 0 for name in stage.after):
+                self.end(stage, -1, f"not run: {' and '.join(stage.after)} failed\n")
+                continue
+            begun = time.monotonic()
+            self.print(f"== {stage.name} begins ({self.elapsed():.0f} s)\n")
+            output = self.kept / (re.sub(r"\W+", "-", stage.name) + ".log")
+            with output.open("wb") as file:
+                code = subprocess.run(
+                    [str(word) for word in stage.command], cwd=stage.directory, stdin=subprocess.DEVNULL, stdout=file,
+                    stderr=subprocess.STDOUT, env={**os.environ, **stage.environment},
+                ).returncode
+            stage.seconds = time.monotonic() - begun
+            self.end(stage, code, shown(output.read_text(errors="replace")))
+
+    def end(self, stage, code, text):
+        with self.changed:
+            verdict = "" if code == 0 else ": FAILED"
+            self.print(f"\n== {stage.name}\n{text}-- {stage.name}: {stage.seconds:.0f} s{verdict}\n\n")
+            stage.code = code
+            self.changed.notify_all()
+
+    def print(self, text):
+        with self.changed:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def wait_for(self, name):
+        with self.changed:
+            self.changed.wait_for(lambda: self.code(name) is not None)
+            return self.code(name) == 0
+
+    def elapsed(self):
+        return time.monotonic() - self.begun
+
+
+def main():
+    kept = Path(sys.argv[1])
+    run = Run(kept)
+    ui = TREE / "ui"
+    npm = lambda script: ["npm", "run", "--silent", script]
+    # The app has the pages in its program, so they come first.
+    run.add(
+        Stage("pages", npm("build"), "processor", directory=ui),
+        Stage("build", ["tests/build", kept / "programs.json"], "processor", after=("pages",)),
+        Stage("clean root", ["tests/packages/clean-root"], "network"),
+        Stage("format", ["cargo", "fmt", "--all", "--check"], "network"),
+        Stage("dependencies", ["packaging/audit"], "network"),
+        Stage("types of the pages", npm("check"), "network", after=("pages",), directory=ui),
+        Stage("unit tests of the pages", npm("test"), "network", after=("pages",), directory=ui),
+    )
+    programs = {"HOLDALL_BIN": str(TARGET / "debug")}
+    run.add(
+        Stage("packages", ["tests/packages/run"], "desktop", after=("build", "clean root"), environment=programs),
+        Stage("pages in a browser", ["tests/app/run"], "desktop", after=("build",), environment=programs),
+        Stage("pages in a window", ["tests/app/run", "window"], "desktop", after=("build",), environment=programs),
+    )
+    if run.wait_for("build"):
+        run.add(*test_stages(Binaries((kept / "programs.json").read_text())))
+    run.add(
+        Stage("lint", ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], "processor",
+              after=("build",)),
+        Stage("documentation", ["cargo", "doc", "--workspace", "--no-deps", "--locked", "--quiet"], "processor", after=("build",),
+              environment={"RUSTDOCFLAGS": "-D warnings"}),
+    )
+    run.close()
+    for thread in run.lanes.values():
+        thread.join()
+    secrets = Stage("secrets", ["tests/secrets", kept], "last")
+    run.closed = False
+    run.add(secrets)
+    run.close()
+    run.lanes["last"].join()
+
+    print("seconds  stage")
+    for stage in sorted(run.stages, key=lambda stage: -stage.seconds):
+        print(f"{stage.seconds:7.0f}  {stage.name}")
+    failed = [stage.name for stage in run.stages if stage.code != 0]
+    if failed:
+        sys.exit(f"\nFailed: {', '.join(failed)} ({run.elapsed():.0f} s)")
+    print(f"\nAll tests ran; none was skipped. ({run.elapsed():.0f} s)")
+
+
+main()
