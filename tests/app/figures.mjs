@@ -125,7 +125,7 @@ export async function load(browser, pages) {
   const fake = await start({ pages, everyMs: 50 });
   try {
     const yardstickMs = await yardstick(browser);
-    await step("the yardstick", async () => `${yardstickMs.toFixed(1)} ms`);
+    await step('the yardstick', async () => `${yardstickMs.toFixed(1)} ms`);
     const page = await open(browser, fake.url);
     await page.getByText('200 of 200').waitFor();
 
