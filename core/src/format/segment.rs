@@ -141,7 +141,7 @@ impl<'a> SegmentBuilder<'a> {
         let Self { sealer, name, mut directory, body } = self;
         let sealed = sealer.seal(Purpose::Directory, &name, &[], &encode_plain(&directory));
         let start = (HEADER_BYTES + sealed.len()) as u32;
-        directory.for_each_offset(|offset| *offset += start);
+        directory.move_boxes(start).expect("a segment is far from what 32 bits reach");
         let mut object = Vec::with_capacity(start as usize + body.len());
         object.extend_from_slice(MAGIC);
         object.extend_from_slice(&(sealed.len() as u32).to_le_bytes());
@@ -162,19 +162,24 @@ pub fn decode(sealer: &Sealer, name: &str, front: &[u8]) -> Result<Directory, Fo
     let plain = sealer.open(Purpose::Directory, name, &[], sealed, DIRECTORY_BYTES_MAX)?;
     let mut directory = decode_plain(&plain)?;
     let start = (HEADER_BYTES as u32).checked_add(sealed_len).ok_or(FormatError::Truncated)?;
-    let mut overflow = false;
-    directory.for_each_offset(|offset| match offset.checked_add(start) {
-        Some(absolute) => *offset = absolute,
-        None => overflow = true,
-    });
-    if overflow { Err(FormatError::Invalid("a segment is too long")) } else { Ok(directory) }
+    directory.move_boxes(start)?;
+    Ok(directory)
 }
 
 impl Directory {
-    fn for_each_offset(&mut self, mut f: impl FnMut(&mut u32)) {
+    /// Moves every box `start` bytes further into the object, and refuses one that would then end beyond what 32 bits reach.
+    fn move_boxes(&mut self, start: u32) -> Result<(), FormatError> {
+        let move_box = |offset: &mut u32, stored_len: u32| {
+            *offset = advance(*offset, start)?;
+            advance(*offset, stored_len).map(drop)
+        };
         match self {
-            Directory::Data { frames, .. } => frames.iter_mut().for_each(|frame| f(&mut frame.offset)),
-            Directory::Map(pages) => pages.iter_mut().for_each(|page| f(&mut page.offset)),
+            Directory::Data { frames, .. } => {
+                frames.iter_mut().try_for_each(|frame| move_box(&mut frame.offset, frame.stored_len))
+            }
+            Directory::Map(pages) => {
+                pages.iter_mut().try_for_each(|page| move_box(&mut page.offset, page.stored_len))
+            }
         }
     }
 }
