@@ -239,7 +239,7 @@ fn find_in_journal(machine: &Machine, name: &str) -> (PathBuf, usize) {
     let needle = &content(name)[1 << 20..][..64];
     let found = objects(&machine.state.join("drives/d/journal")).into_iter().find_map(|file| {
         let bytes = fs::read(&file).unwrap();
-        bytes.windows(needle.len()).position(|window| window == needle).map(|at| (file, at))
+        memchr::memmem::find(&bytes, needle).map(|at| (file, at))
     });
     found.expect("the journal holds it")
 }
