@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The stages of tests/run, several at a time.
 
-A stage is a command; stages with the same lane run one after another. Lanes exist for what stages compete for: `processor` computes
-and would only slow its like down, the others mostly wait for time-outs, servers and guest kernels. Each stage's output is printed whole when the
+A stage is a command; stages with the same lane run one after another. `waiting` has those
+that mostly wait, for time-outs, servers and guest kernels; `processor` has those that compute, which give way to all others. Each stage's output is printed whole when the
 stage ends, so that outputs never mix, and is kept for the last stage, which looks for secrets in it.
 
     tests/stages.py DIRECTORY            all of them; outputs are kept in DIRECTORY
@@ -22,6 +22,9 @@ from pathlib import Path
 TREE = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", TREE / "target")).resolve()
 LONG = "--long" in sys.argv
+
+# What computes after the build leaves the processors to what waits.
+NICE = {False: [], True: ["nice", "-n", "15"]}
 
 # What the simulations run in one go. Their seeds begin at a number of the commit: different commits cover different seeds.
 SEEDS = {"HOLDALL_SEEDS": "100000" if LONG else "1000"}
@@ -77,13 +80,13 @@ def test_stages(binaries):
         ("planted bugs", ("core", "test", "sim"), "processor", {}, ["planted::"]),
         ("engine", ("core", "test", "engine"), "processor", ROT, []),
         ("hostile bytes", ("fuzz", "test", "corpus"), "processor", {}, []),
-        ("engine on stores", ("core", "test", "stores"), "servers", {}, [threads(4)]),
-        ("drives in stores", (".", "test", "stores"), "stores", {}, [threads(5)]),
-        ("product", (".", "test", "product"), "product", {}, [threads(3), "--skip", "benchmarks::"]),
-        ("benchmarks", (".", "test", "product"), "desktop", {}, ["benchmarks::"]),
-        ("command line", (".", "test", "cli"), "servers", {}, [threads(4)]),
-        ("attach", (".", "test", "attach"), "servers", {}, [threads(2)]),
-        ("nbd", ("nbd", "test", "nbd"), "servers", {}, [threads(3)]),
+        ("engine on stores", ("core", "test", "stores"), "waiting", {}, [threads(4)]),
+        ("drives in stores", (".", "test", "stores"), "waiting", {}, [threads(5)]),
+        ("product", (".", "test", "product"), "waiting", {}, [threads(3), "--skip", "benchmarks::"]),
+        ("benchmarks", (".", "test", "product"), "waiting", {}, ["benchmarks::"]),
+        ("command line", (".", "test", "cli"), "waiting", {}, [threads(4)]),
+        ("attach", (".", "test", "attach"), "waiting", {}, [threads(2)]),
+        ("nbd", ("nbd", "test", "nbd"), "waiting", {}, [threads(3)]),
     ]
     stages = []
     for name, program, lane, environment, arguments in named:
@@ -151,7 +154,7 @@ class Run:
             output = self.kept / (re.sub(r"\W+", "-", stage.name) + ".log")
             with output.open("wb") as file:
                 code = subprocess.run(
-                    [str(word) for word in stage.command], cwd=stage.directory, stdin=subprocess.DEVNULL, stdout=file,
+                    [*NICE[stage.lane == "processor" and stage.name != "build"], *map(str, stage.command)], cwd=stage.directory, stdin=subprocess.DEVNULL, stdout=file,
                     stderr=subprocess.STDOUT, env={**os.environ, **stage.environment},
                 ).returncode
             stage.seconds = time.monotonic() - begun
@@ -195,9 +198,9 @@ def main():
     )
     programs = {"HOLDALL_BIN": str(TARGET / "debug")}
     run.add(
-        Stage("packages", ["tests/packages/run"], "desktop", after=("build", "clean root"), environment=programs),
-        Stage("pages in a browser", ["tests/app/run"], "desktop", after=("build",), environment=programs),
-        Stage("pages in a window", ["tests/app/run", "window"], "desktop", after=("build",), environment=programs),
+        Stage("packages", ["tests/packages/run"], "waiting", after=("build", "clean root"), environment=programs),
+        Stage("pages in a browser", ["tests/app/run"], "waiting", after=("build",), environment=programs),
+        Stage("pages in a window", ["tests/app/run", "window"], "waiting", after=("build",), environment=programs),
     )
     if run.wait_for("build"):
         run.add(*test_stages(Binaries((kept / "programs.json").read_text())))

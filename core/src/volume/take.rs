@@ -84,7 +84,7 @@ pub(super) async fn swap_epoch(
             Err(error) => error,
         };
         if backoff.tries() == SWAP_TRIES {
-            return Err(error.into());
+            return Err(undecided(error).into());
         }
         tokio::time::sleep(backoff.next(crate::retry::hint_of(&error))).await;
         let (now, current) = read_head(store, sealer, before.drive).await?;
@@ -96,6 +96,18 @@ pub(super) async fn swap_epoch(
                 return Err(OpenError::Held { device_name, epoch, written_ms });
             }
         }
+    }
+}
+
+/// What is told of a swap after its last try. Each look at HEAD has shown the version before, so a store that says that the condition
+/// failed is wrong, or tells of an earlier try of this very swap: nobody else has the drive, and the next opening finds out.
+fn undecided(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Precondition { .. } => {
+            let reason = "it refuses to change HEAD, which nobody else has changed".to_owned();
+            StoreError::Busy { reason, retry_after: None }
+        }
+        error => error,
     }
 }
 
