@@ -57,7 +57,7 @@ pub fn is_secret(name: &str) -> bool {
 #[track_caller]
 pub fn assert_discreet(places: &[(String, Vec<u8>)], secrets: &[String]) {
     let forms: Vec<_> = secrets.iter().flat_map(|secret| secrets::forms(secret)).collect();
-    for form in forms.iter().map(|form| memmem::Finder::new(form)) {
+    for form in forms.iter().map(memmem::Finder::new) {
         for (place, bytes) in places {
             assert!(form.find(bytes).is_none(), "{place} says a secret");
         }
