@@ -83,31 +83,25 @@ pub(super) async fn swap_epoch(
             Ok(etag) => return Ok((head, etag)),
             Err(error) => error,
         };
-        if backoff.tries() == SWAP_TRIES {
-            return Err(undecided(error).into());
+        // After a refusal HEAD is looked at in any case: it may be another device's by now.
+        let is_last = backoff.tries() == SWAP_TRIES;
+        if is_last && !matches!(error, StoreError::Precondition { .. }) {
+            return Err(error.into());
         }
         tokio::time::sleep(backoff.next(crate::retry::hint_of(&error))).await;
         let (now, current) = read_head(store, sealer, before.drive).await?;
         match fence::judge(&now, before, &head) {
             Swap::Applied => return Ok((head, current)),
+            Swap::NotApplied if is_last => {
+                let reason = "it refuses to change HEAD, which nobody else has changed".to_owned();
+                return Err(StoreError::Busy { reason, retry_after: None }.into());
+            }
             Swap::NotApplied => etag = current,
             Swap::Fenced(fence) => {
                 let (device_name, epoch, written_ms) = (fence.device_name, fence.epoch, now.written_ms);
                 return Err(OpenError::Held { device_name, epoch, written_ms });
             }
         }
-    }
-}
-
-/// What is told of a swap after its last try. Each look at HEAD has shown the version before, so a store that says that the condition
-/// failed is wrong, or tells of an earlier try of this very swap: nobody else has the drive, and the next opening finds out.
-fn undecided(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Precondition { .. } => {
-            let reason = "it refuses to change HEAD, which nobody else has changed".to_owned();
-            StoreError::Busy { reason, retry_after: None }
-        }
-        error => error,
     }
 }
 
