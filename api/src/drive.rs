@@ -104,6 +104,10 @@ pub struct Open {
     /// instead (`held`), and nothing is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub take_over_from: Option<u64>,
+    /// Open the store's version although it lacks changes that this device has seen (`diverged`). What only this device has is set
+    /// aside, and kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub set_aside: bool,
 }
 
 /// How the kernel gets at a drive.

@@ -223,6 +223,8 @@ pub enum Code {
     PassphraseWrong,
     /// Something is damaged.
     Corrupt,
+    /// The store's version of the drive does not contain what this device has seen there.
+    Diverged,
     /// The store was written by a later version.
     Newer,
     /// The store keeps a weaker promise than others, and nobody has said that this will do.
@@ -251,7 +253,7 @@ pub enum Code {
 
 impl Code {
     /// Every one.
-    pub const ALL: [Code; 23] = [
+    pub const ALL: [Code; 24] = [
         Code::Failed,
         Code::Usage,
         Code::NotFound,
@@ -263,6 +265,7 @@ impl Code {
         Code::PassphraseNeeded,
         Code::PassphraseWrong,
         Code::Corrupt,
+        Code::Diverged,
         Code::Newer,
         Code::WeakStore,
         Code::Unsent,
@@ -288,7 +291,7 @@ impl Code {
             Code::Held => 4,
             Code::Offline => 5,
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong => 6,
-            Code::Corrupt => 7,
+            Code::Corrupt | Code::Diverged => 7,
             Code::Unsent => 8,
             // As a shell has it for a program that Ctrl-C has ended.
             Code::Interrupted => 130,
@@ -303,7 +306,7 @@ impl Code {
             Code::NotFound => 404,
             Code::Gone => 410,
             Code::Exists | Code::Held | Code::Unsent | Code::Conflict | Code::Paused | Code::State => 409,
-            Code::WeakStore => 409,
+            Code::WeakStore | Code::Diverged => 409,
             Code::Offline | Code::Interrupted => 503,
             Code::Session => 401,
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong | Code::Privileges => 403,

@@ -57,7 +57,7 @@ pub fn descent(root: &Root, journal: Uuid) -> Descent {
     let own = root.lineage.iter().find(|lineage| lineage.journal == journal);
     let last = root.lineage.iter().max_by_key(|lineage| lineage.epoch);
     match (own, last) {
-        (Some(own), Some(last)) if own.epoch == last.epoch => Descent::Continues(own.cut),
+        (Some(own), Some(last)) if own == last => Descent::Continues(own.cut),
         (Some(own), _) if planted::has(Bug::ForkTakenForContinuation) => Descent::Continues(own.cut),
         (Some(own), _) => Descent::Forked(own.cut),
         (None, None) => Descent::Continues(Lsn(0)),
@@ -65,9 +65,52 @@ pub fn descent(root: &Root, journal: Uuid) -> Descent {
     }
 }
 
-/// Whether others than `journal` have written to `root` since the epoch in which that was last known to go on from it.
-pub fn wrote_since(root: &Root, journal: Uuid, epoch: u64) -> bool {
-    root.lineage.iter().any(|lineage| lineage.journal != journal && lineage.epoch.0 > epoch)
+/// How a version stands to one that a device knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Only this device's journal has written since, if anybody has.
+    Own,
+    /// It contains what the others had written by then, and others have written since.
+    Foreign,
+    /// It lacks something that the known version contains: it is older, or both come from a third one.
+    Diverged,
+}
+
+/// How `root` stands to the version whose lineage is `known`, for the device that writes `journal`.
+///
+/// Epochs alone tell nothing: after a store was restored from a backup, or two copies of it were merged, two versions may
+/// have the same epoch. A version contains another one if it contains as much of every journal.
+///
+/// Of the device's own journal `root` may contain *less*: that is for the device to judge, which may still have those
+/// records ([`lacks_own`]).
+pub fn relation(root: &Root, known: &[Lineage], journal: Uuid) -> Relation {
+    if planted::has(Bug::EqualEpochsNotToldApart) {
+        let highest = known.iter().map(|known| known.epoch).max().unwrap_or(Epoch(0));
+        let is_new = |entry: &Lineage| entry.journal != journal && entry.epoch > highest;
+        return if root.lineage.iter().any(is_new) { Relation::Foreign } else { Relation::Own };
+    }
+    let find = |entries: &[Lineage], journal| entries.iter().find(|entry| entry.journal == journal).copied();
+    let is_lacking = |known: &Lineage| match find(&root.lineage, known.journal) {
+        None => known.journal != journal,
+        Some(found) if found.cut == known.cut && found.crc != known.crc => true,
+        Some(found) => known.journal != journal && (found.epoch < known.epoch || found.cut < known.cut),
+    };
+    if known.iter().any(is_lacking) {
+        return Relation::Diverged;
+    }
+    let others = root.lineage.iter().filter(|entry| entry.journal != journal);
+    match { others }.all(|entry| find(known, entry.journal).as_ref() == Some(entry)) {
+        true => Relation::Own,
+        false => Relation::Foreign,
+    }
+}
+
+/// Whether `root` contains less of `journal` than the version whose lineage is `known`.
+pub fn lacks_own(root: &Root, known: &[Lineage], journal: Uuid) -> bool {
+    let cut = |entries: &[Lineage]| {
+        entries.iter().find(|entry| entry.journal == journal).map_or(Lsn(0), |entry| entry.cut)
+    };
+    cut(&root.lineage) < cut(known)
 }
 
 /// The lineage of a version that adds the records that `entry` tells of. One entry for each journal
@@ -109,19 +152,58 @@ mod tests {
         assert!(matches!(judge(&head(1, 12), &before, &after), Swap::Fenced(_)));
     }
 
+    const MINE: Uuid = Uuid::from_u128(1);
+    const OTHER: Uuid = Uuid::from_u128(2);
+    const THIRD: Uuid = Uuid::from_u128(3);
+
+    fn entry(journal: Uuid, epoch: u64, cut: u64) -> Lineage {
+        // A journal that went another way has another CRC at the same place.
+        Lineage { epoch: Epoch(epoch), journal, cut: Lsn(cut), crc: cut as u32 }
+    }
+
+    fn root(lineage: &[Lineage]) -> Root {
+        Root { lineage: lineage.to_vec(), ..crate::format::root::tests::root() }
+    }
+
     #[test]
-    fn a_journal_continues_only_where_nobody_wrote_since() {
-        let (mine, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let entry = |epoch, journal, cut| Lineage { epoch: Epoch(epoch), journal, cut: Lsn(cut), crc: 0 };
-        let first = extend(&[], entry(1, mine, 10));
-        let second = extend(&first, entry(3, mine, 20));
-        assert_eq!(second, [entry(3, mine, 20)]);
-        let third = extend(&second, entry(4, other, 5));
-        let descent = |lineage: &[Lineage], journal| {
-            let own = lineage.iter().find(|l| l.journal == journal).copied();
-            (own, lineage.iter().max_by_key(|l| l.epoch).copied())
-        };
-        assert_eq!(descent(&second, mine).0, descent(&second, mine).1);
-        assert_ne!(descent(&third, mine).0, descent(&third, mine).1);
+    fn a_journal_continues_only_where_it_wrote_last() {
+        let first = extend(&[], entry(MINE, 1, 10));
+        let second = extend(&first, entry(MINE, 3, 20));
+        assert_eq!(second, [entry(MINE, 3, 20)], "one entry for each journal");
+        let third = extend(&second, entry(OTHER, 4, 5));
+        assert_eq!(descent(&root(&second), MINE), Descent::Continues(Lsn(20)));
+        assert_eq!(descent(&root(&third), MINE), Descent::Forked(Lsn(20)));
+        assert_eq!(descent(&root(&third), OTHER), Descent::Continues(Lsn(5)));
+        assert_eq!(descent(&root(&[]), MINE), Descent::Continues(Lsn(0)));
+        assert_eq!(descent(&root(&first), OTHER), Descent::Forked(Lsn(0)));
+        let same_epoch = [entry(MINE, 4, 20), entry(OTHER, 4, 5)];
+        assert_eq!(descent(&root(&same_epoch), MINE), Descent::Forked(Lsn(20)), "who was last is not known");
+    }
+
+    #[test]
+    fn a_version_is_told_from_another_by_its_lineage() {
+        use Relation::{Diverged, Foreign, Own};
+        let other_crc = |entry: Lineage| Lineage { crc: 77, ..entry };
+        let known = [entry(OTHER, 2, 5), entry(MINE, 3, 10)];
+        let [theirs, mine] = known;
+        let cases: [(&str, &[Lineage], Relation); 12] = [
+            ("the same", &known, Own),
+            ("in another order", &[mine, theirs], Own),
+            ("own commits since", &[theirs, entry(MINE, 4, 20)], Own),
+            ("own commits are missing", &[theirs, entry(MINE, 1, 4)], Own),
+            ("all own commits are missing", &[theirs], Own),
+            ("others wrote since", &[entry(OTHER, 4, 9), mine], Foreign),
+            ("a third one wrote since", &[theirs, mine, entry(THIRD, 4, 1)], Foreign),
+            ("a third one wrote in the same epoch", &[theirs, mine, entry(THIRD, 3, 1)], Foreign),
+            ("older than what others wrote", &[entry(OTHER, 1, 3), mine], Diverged),
+            ("without what others wrote", &[mine, entry(THIRD, 9, 9)], Diverged),
+            ("others went another way", &[other_crc(theirs), mine], Diverged),
+            ("a copy of this device went another way", &[theirs, other_crc(mine)], Diverged),
+        ];
+        for (case, lineage, expected) in cases {
+            assert_eq!(relation(&root(lineage), &known, MINE), expected, "{case}");
+        }
+        assert!(lacks_own(&root(&[theirs]), &known, MINE));
+        assert!(!lacks_own(&root(&known), &known, MINE));
     }
 }

@@ -5,7 +5,7 @@
 //! 1. `drive.json` names the fork, durably. Until then there is none, and the journal is what it was; from then on the
 //!    journal goes nowhere else, so that no change is ever pushed into two forks.
 //! 2. A ref holds the version that the fork begins with, and the other drive's HEAD is read again: only a version that
-//!    it still keeps is gone on from. Who takes a drive over keeps the version that was current then, as a snapshot. Several devices
+//!    it still keeps is gone on from, or the remembered one, if nothing of it is missing. Who takes a drive over keeps the version that was current then, as a snapshot. Several devices
 //!    may go on from the same one, and the drive lets go of it as soon as the first of them has its fork: for the others that fork keeps it,
 //!    as its fork point, and then it is the fork's HEAD that is read again. That is as good, since a collection by the other drive deletes
 //!    only what it has found unreached twice, listing refs and then HEADs each time. If it did not see the version in the fork the
@@ -20,6 +20,7 @@
 //! has is a fork of the fork.
 
 use crate::drive::{self, DriveError};
+use crate::fence::Relation;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Root, Snapshot};
@@ -68,6 +69,12 @@ impl From<StoreError> for ForkError {
     fn from(error: StoreError) -> Self {
         ForkError::Read(error.into())
     }
+}
+
+/// What the store is said to do where [`ForkError::Raced`] is to be tried again.
+pub(crate) fn raced() -> StoreError {
+    let reason = "another computer is changing the drive".to_owned();
+    StoreError::Busy { reason, retry_after: None }
 }
 
 /// Whether a label is the program's own: a collection, or a fork that is made, would take a person's snapshot for what
@@ -147,8 +154,9 @@ pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
 
 /// Where a fork begins.
 struct Point {
-    /// The drive that keeps the version: the one that it forks from, or another fork of that.
-    keeper: uuid::Uuid,
+    /// The drive that keeps the version: the one that it forks from, or another fork of that. None where nobody keeps it:
+    /// the drive's version does not descend from it.
+    keeper: Option<uuid::Uuid>,
     id: ObjectId,
     hash: [u8; 32],
     root: Root,
@@ -191,14 +199,31 @@ async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), F
     drive::current(objects, fork.drive).await.map_err(no_version)
 }
 
-/// The latest version of the drive `of` that is still kept and that the journal goes on from.
+/// Whether there is a version in the store that a fork of the drive `of` can begin with.
+pub(crate) async fn can_begin(
+    objects: &Objects,
+    of: uuid::Uuid,
+    branch: &Branch<'_>,
+) -> Result<(), ForkError> {
+    point(objects, of, branch).await.map(drop)
+}
+
+/// The latest version of the drive `of` that the journal goes on from and that is still kept, or is the one that this device
+/// remembers and nothing of it is missing.
 async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
-    let (head, _, root) = drive::last_here(objects, of).await.map_err(no_version)?;
-    let own = own_versions(&head, &root, branch.base).into_iter().map(|id| (of, id)).collect();
-    match latest(objects, own, branch).await? {
+    let (head, _, root) = match drive::last_here(objects, of).await {
+        // The store is another one than that in which the drive was.
+        Err(DriveError::Read(error)) if error.is_missing() => return Err(ForkError::Gone),
+        found => found.map_err(no_version)?,
+    };
+    let kept = root.snapshots.iter().map(|kept| kept.root).chain([head.root, head.parent]);
+    let mut candidates: Vec<_> = kept.map(|id| (Some(of), id)).collect();
+    let remembered = branch.base.id().filter(|id| candidates.iter().all(|(_, kept)| kept != id));
+    candidates.extend(remembered.map(|id| (None, id)));
+    match latest(objects, candidates, branch).await? {
         Some(point) => Ok(point),
         None => {
-            let kept = kept_by_forks(objects, &head, branch.base).await?;
+            let kept = kept_by_forks(objects, &head).await?;
             latest(objects, kept, branch).await?.ok_or(ForkError::Gone)
         }
     }
@@ -207,35 +232,52 @@ async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result
 /// Of these versions, each with the drive that keeps it, the latest that is there and that the journal goes on from.
 async fn latest(
     objects: &Objects,
-    mut kept: Vec<(uuid::Uuid, ObjectId)>,
+    mut candidates: Vec<(Option<uuid::Uuid>, ObjectId)>,
     branch: &Branch<'_>,
 ) -> Result<Option<Point>, ForkError> {
-    let Branch { journal, least, .. } = *branch;
-    kept.sort_by_key(|(_, id)| Reverse((id.epoch, id.seq)));
-    for (keeper, id) in kept {
+    let base = branch.base;
+    // First those that are likely, so that few roots are read. The root itself decides.
+    let is_likely = |id: &ObjectId| id.epoch.0 == base.epoch || base.id() == Some(*id);
+    candidates.sort_by_key(|(_, id)| Reverse((is_likely(id), id.epoch, id.seq)));
+    for (keeper, id) in candidates.into_iter().filter(|(_, id)| *id != ObjectId::NONE) {
         let name = id.name(ObjectKind::Root);
         let open = |object: &[u8]| Root::open(objects.sealer(), &name, object);
         let (root, object) = match map::read(objects.store().as_ref(), &name, None, open).await {
             Err(error) if error.is_missing() => continue,
             read => read?,
         };
-        let hash = *blake3::hash(&object.bytes).as_bytes();
-        let (cut, crc) = contained(&root, journal);
-        let there = journal.first() <= cut.next() && cut <= journal.appended() && cut >= least;
-        // The CRC stands for all records up to the cut: a copy of this device's files may have gone another way.
-        if there && journal.crc_of(cut)?.is_none_or(|own| own == crc || cut == Lsn(0)) {
-            return Ok(Some(Point { keeper, id, hash, root }));
+        if !goes_on_from(branch, &root, id)? {
+            continue;
         }
+        if keeper.is_none() && !reference::is_whole(objects, id, &root).await? {
+            continue;
+        }
+        let hash = *blake3::hash(&object.bytes).as_bytes();
+        return Ok(Some(Point { keeper, id, hash, root }));
     }
     Ok(None)
 }
 
-/// What the drive of `head` has let go of, and forks of it still keep as what they began with.
+/// Whether a journal goes on from the version `root`: the others' part of it is what this device remembers, and the journal
+/// holds all records that its own part lacks.
+fn goes_on_from(branch: &Branch<'_>, root: &Root, id: ObjectId) -> Result<bool, JournalError> {
+    let Branch { journal, base, least, .. } = *branch;
+    let is_own = match base.lineage {
+        Some(_) => base.relation(root, journal.uuid()) == Relation::Own,
+        // Of a program that remembered only the epoch, in which it was the only one to commit.
+        None => id.epoch.0 == base.epoch || base.id() == Some(id),
+    };
+    let (cut, crc) = contained(root, journal);
+    let is_there = journal.first() <= cut.next() && cut <= journal.appended() && cut >= least;
+    // The CRC stands for all records up to the cut: a copy of this device's files may have gone another way.
+    Ok(is_own && is_there && journal.crc_of(cut)?.is_none_or(|own| own == crc || cut == Lsn(0)))
+}
+
+/// What forks of the drive of `head` keep as what they began with, each with the fork. The drive may have let go of it.
 async fn kept_by_forks(
     objects: &Objects,
     head: &Head,
-    base: &Base,
-) -> Result<Vec<(uuid::Uuid, ObjectId)>, ReadError> {
+) -> Result<Vec<(Option<uuid::Uuid>, ObjectId)>, ReadError> {
     let mut kept = Vec::new();
     for other in drive::heads(objects.store().as_ref(), objects.sealer()).await? {
         if other.drive == head.drive {
@@ -246,33 +288,10 @@ async fn kept_by_forks(
             Err(error) if error.is_missing() => continue,
             root => root?,
         };
-        let points = root.snapshots.iter().filter(|kept| kept.label == FORK_POINT).map(|kept| kept.root);
-        let own = points.filter(|id| is_own_version(*id, head.drive, base));
-        kept.extend(own.map(|id| (other.drive, id)));
+        let points = root.snapshots.iter().filter(|kept| kept.label == FORK_POINT);
+        kept.extend(points.map(|kept| (Some(other.drive), kept.root)));
     }
     Ok(kept)
-}
-
-/// Of the versions that a drive keeps those that a device's journal may go on from: the one that it took, and those that
-/// it committed since, as the only owner of its epoch.
-///
-/// A device that remembers a version of *another* drive has made this one, as a fork, and does not know yet that its HEAD is
-/// there. Then its epoch is the fork's first, and what the fork began with is its own too.
-fn own_versions(head: &Head, root: &Root, base: &Base) -> Vec<ObjectId> {
-    let is_own_fork = is_own_fork(head.drive, base);
-    let kept = root.snapshots.iter().map(|kept| (kept.root, is_own_fork && kept.label == FORK_POINT));
-    let kept = kept.chain([head.root, head.parent].map(|id| (id, false)));
-    let own = kept.filter(|(id, began_with)| *began_with || is_own_version(*id, head.drive, base));
-    own.map(|(id, _)| id).collect()
-}
-
-fn is_own_version(id: ObjectId, drive: uuid::Uuid, base: &Base) -> bool {
-    let epoch = if is_own_fork(drive, base) { first_epoch(base) } else { Epoch(base.epoch) };
-    id.drive == drive && id.epoch == epoch || base.id() == Some(id)
-}
-
-fn is_own_fork(drive: uuid::Uuid, base: &Base) -> bool {
-    base.id().is_some_and(|id| id.drive != drive)
 }
 
 /// The epoch of a fork's first version.
@@ -288,7 +307,7 @@ async fn publish(
     branch: &Branch<'_>,
 ) -> Result<(Head, Etag, Root), ForkError> {
     let (store, device, epoch) = (objects.store().as_ref(), branch.device, first_epoch(branch.base));
-    let reference = reference::hold(objects, fork, (point.keeper, point.id), device).await?;
+    let reference = reference::hold(objects, fork, &point, device).await?;
     let Point { id, hash, root: base, .. } = point;
     let common = Snapshot {
         label: FORK_POINT.to_owned(),

@@ -51,10 +51,12 @@ pub enum Bug {
     DeposedVersionIsGarbage,
     /// A drive that was opened while its store was away is taken whoever has written to it since.
     TakenWithoutLooking,
+    /// Versions are told apart by their epochs alone.
+    EqualEpochsNotToldApart,
 }
 
 /// All of them.
-pub const ALL: [Bug; 23] = [
+pub const ALL: [Bug; 24] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
     Bug::BitsBeforeData,
@@ -78,6 +80,7 @@ pub const ALL: [Bug; 23] = [
     Bug::ForkNotRemembered,
     Bug::DeposedVersionIsGarbage,
     Bug::TakenWithoutLooking,
+    Bug::EqualEpochsNotToldApart,
 ];
 
 #[cfg(feature = "planted")]

@@ -37,8 +37,8 @@ mod take;
 mod task;
 
 pub(crate) use commit::now_ms;
-pub(crate) use gc::reached_from_elsewhere;
 pub use gc::{Collected, Reference, ReferenceKind};
+pub(crate) use gc::{reach, reached_from_elsewhere};
 use pack::Namer;
 use pause::Pause;
 pub use policy::{Decision, Facts, decide};

@@ -57,6 +57,7 @@ fn of(code: Code) -> String {
         Code::Credentials => "act.credentials",
         Code::PassphraseNeeded | Code::PassphraseWrong => "act.passphrase",
         Code::Corrupt => "act.corrupt",
+        Code::Diverged => "act.diverged",
         Code::Newer => "act.newer",
         Code::WeakStore => "act.weak_store",
         Code::Unsent => "act.unsent",

@@ -28,6 +28,7 @@ use std::time::Duration;
 use usage::Usage;
 use uuid::Uuid;
 
+mod aside;
 mod away;
 mod change;
 mod close;

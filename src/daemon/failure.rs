@@ -264,18 +264,21 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
             format!("Run holdall drive forks {name}."),
         ),
         OpenError::NoForkPoint { unsent } => failure(
-            Code::Conflict,
+            Code::Diverged,
             format!("The version that {unsent} changes of this computer build on is gone from the store."),
             "They cannot be uploaded. They are kept in this computer's files of the drive.",
-            "If the store has a backup or versions, bring it back as it was.",
-        ),
-        OpenError::RolledBack { found, known } => failure(
-            Code::Corrupt,
             format!(
-                "The store shows epoch {found}, but this computer has seen epoch {known}: it went back in time."
+                "If the store has a backup that is newer, bring it back. To give the changes up run holdall drive remove {name} \
+                 --discard-unsent."
             ),
-            "What this computer holds is newer than the store. Nothing was changed.",
-            "If the store was restored from a backup, ask whoever did it; else do not trust the store.",
+        )
+        .by(Way::GiveUp),
+        OpenError::RolledBack { found, known, unsent } => diverged(
+            format!(
+                "The store's version of the drive (epoch {found}) lacks changes that this computer has seen there (epoch {known})."
+            ),
+            *unsent,
+            &name,
         ),
         OpenError::NotSeen => failure(
             Code::Offline,
@@ -288,6 +291,25 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         OpenError::Journal(error) => journal(error),
         OpenError::Local(error) => local(error),
     }
+}
+
+/// The store's version does not contain what this computer knows of the drive.
+fn diverged(message: String, unsent: u64, name: &str) -> Failure {
+    let unsent = match unsent {
+        0 => String::new(),
+        1 => " One change is only on this computer, and stays there.".to_owned(),
+        unsent => format!(" {unsent} changes are only on this computer, and stay there."),
+    };
+    failure(
+        Code::Diverged,
+        message,
+        &format!("Nothing was changed.{unsent}"),
+        format!(
+            "If the store lost changes by mistake, bring it back as it was. If it was restored from a backup on purpose, or a replica that \
+             lacked changes was promoted, run holdall drive open {name} --set-aside: it opens the store's version, and keeps what \
+             only this computer has in a directory of its own."
+        ),
+    )
 }
 
 fn removed(name: &str) -> Failure {

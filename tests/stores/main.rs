@@ -24,6 +24,7 @@ mod pins;
 mod refusals;
 mod replicas;
 mod requests;
+mod restored;
 mod s3;
 mod ways_in;
 mod webdav;

@@ -114,9 +114,8 @@ fn a_replica_that_lags_is_not_promoted_unless_a_person_accepts_the_loss() {
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
     // What was lost to the drive is not deleted.
     let kept = std::fs::read_dir(a.machine.state.join("drives/d")).unwrap();
-    let kept = kept.filter(|entry| {
-        entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("before-promotion")
-    });
+    let kept =
+        kept.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("set-aside-"));
     assert_eq!(kept.count(), 1);
     a.refused(&["drive", "remove", "d", "--yes"], 8, "unsent");
     a.ok(&["drive", "remove", "d", "--yes", "--discard-unsent"]);

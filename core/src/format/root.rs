@@ -374,11 +374,11 @@ impl Objects {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::seal::{Cipher, DataKey};
 
-    fn root() -> Root {
+    pub(crate) fn root() -> Root {
         let drive = Uuid::from_u128(1);
         let id = |seq| ObjectId { drive, epoch: Epoch(1), seq, unique: u128::from(seq) << 64 };
         let place = |seq| BoxRef { object: id(seq), object_len: 1000, offset: 10, stored_len: 90 };

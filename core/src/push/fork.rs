@@ -10,7 +10,7 @@ use crate::format::root::Root;
 use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::Backoff;
-use crate::store::{Etag, StoreError};
+use crate::store::Etag;
 use crate::volume::{Base, Fork};
 
 impl Task {
@@ -45,10 +45,7 @@ impl Task {
                 Ok(begun) => break begun,
                 Err(ForkError::Journal(error)) => return Err(error.into()),
                 Err(ForkError::Read(ReadError::Store(error))) if error.is_transient() => error,
-                Err(ForkError::Raced) => {
-                    let reason = "another computer is changing the drive".to_owned();
-                    StoreError::Busy { reason, retry_after: None }
-                }
+                Err(ForkError::Raced) => fork::raced(),
                 Err(error @ (ForkError::Gone | ForkError::Read(_))) => {
                     tracing::error!(%error, "no fork can be made; the changes stay in the journal");
                     return Err(fenced());

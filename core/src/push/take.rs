@@ -7,13 +7,14 @@
 use super::PushError;
 use super::requests::Queue;
 use super::task::{Task, unless_forked};
-use crate::fence::{self, Fence};
+use crate::fence::{Fence, Relation};
 use crate::format::head::{self, Head, HeadState};
 use crate::format::root::Root;
 use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::Backoff;
 use crate::store::Etag;
+use crate::volume::Base;
 
 /// Takes the drive, however long the store is away. What is asked for meanwhile waits for that. None once the drive is closed.
 pub(super) async fn first(task: &mut Task, queue: &mut Queue) -> Option<Result<(), PushError>> {
@@ -118,8 +119,8 @@ impl Task {
     /// Whether nobody has written since this device last did, so that its journal goes on from `root`.
     fn continues(&self, root: &Root) -> bool {
         let journal = self.journal.uuid();
-        let epoch = self.remembers.base().map_or(0, |base| base.epoch);
-        if fence::wrote_since(root, journal, epoch) {
+        let is_own = |base: Base| base.relation(root, journal) == Relation::Own;
+        if !self.remembers.base().is_some_and(is_own) {
             return false;
         }
         match root.lineage.iter().find(|lineage| lineage.journal == journal) {

@@ -183,6 +183,23 @@ impl SimStore {
         copy
     }
 
+    /// Has exactly what `other` has, as after a backup was restored. That takes longer than any request is on its way.
+    pub fn restore(&self, other: &Self) {
+        let objects = other.world.lock().objects.clone();
+        let world = &mut *self.world.lock();
+        world.objects = objects;
+        world.zombies.clear();
+    }
+
+    /// Has what `other` has as well. Of an object that both have, its own stays.
+    pub fn add(&self, other: &Self) {
+        let objects = other.world.lock().objects.clone();
+        let world = &mut *self.world.lock();
+        for (name, body) in objects {
+            world.objects.entry(name).or_insert(body);
+        }
+    }
+
     /// Puts that took effect.
     pub fn puts(&self) -> u64 {
         self.world.lock().puts

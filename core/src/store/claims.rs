@@ -180,7 +180,19 @@ impl Claims {
         };
         self.unconfirmed.lock().insert(nonce, follows);
         self.put_record(drive, place, &body).await?;
+        if !self.records(drive).await?.iter().any(|record| record.has_version_of(&before)) {
+            self.take_back(drive, place).await?;
+            return Err(lost());
+        }
         self.confirm(drive, place, &body).await
+    }
+
+    /// Deletes a record that was put a moment ago, and that follows one which is not there any more: the store was restored from
+    /// a backup in between, and has nothing of what the record names.
+    async fn take_back(&self, drive: &str, place: Place) -> Result<(), StoreError> {
+        self.inner.delete(&place.name(drive)).await?;
+        self.unconfirmed.lock().remove(&place.nonce);
+        Ok(())
     }
 
     /// Gives a turn that is of no use here to the current version, as its next record: whoever put that would wait for

@@ -118,13 +118,17 @@ pub enum OpenError {
     /// The store is away, and the version that was seen last is another device's, or is not known whole.
     #[error("the version of the drive that this computer saw last is not its own")]
     NotSeen,
-    /// The store shows an older version than this device has seen.
-    #[error("the store shows epoch {found}, but this computer has seen epoch {known}: it went back in time")]
+    /// The store's version lacks something that this device has seen there, and the version that had it is gone.
+    #[error(
+        "the store's version (epoch {found}) does not contain the one that this computer has seen (epoch {known})"
+    )]
     RolledBack {
-        /// What HEAD says.
+        /// The epoch of HEAD.
         found: Epoch,
-        /// What was known.
+        /// The epoch of the version that is known here. It may be lower: the store may have gone on from an older one.
         known: Epoch,
+        /// Records that are only here.
+        unsent: u64,
     },
     /// The store.
     #[error(transparent)]

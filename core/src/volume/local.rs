@@ -1,7 +1,11 @@
 //! What a device remembers of a drive, apart from its blocks: one small file, replaced atomically.
 
 use crate::disk::Disk;
+use crate::fence::{self, Relation};
+use crate::format::head::Head;
 use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::{Lineage, Root};
+use crate::units::{Epoch, Lsn};
 use serde::{Deserialize, Serialize};
 use std::io;
 use uuid::Uuid;
@@ -75,6 +79,36 @@ pub struct Base {
     pub epoch: u64,
     /// The last record of this device's journal that it contains.
     pub lsn: u64,
+    /// Whose writes it contains. None in files of earlier programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Vec<KnownLineage>>,
+}
+
+/// [`Lineage`], as remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownLineage {
+    /// The journal.
+    pub journal: Uuid,
+    /// The epoch in which it committed last.
+    pub epoch: u64,
+    /// The last record that is contained.
+    pub cut: u64,
+    /// That record's CRC.
+    pub crc: u32,
+}
+
+impl From<&Lineage> for KnownLineage {
+    fn from(entry: &Lineage) -> Self {
+        let Lineage { epoch, journal, cut, crc } = *entry;
+        Self { journal, epoch: epoch.0, cut: cut.0, crc }
+    }
+}
+
+impl From<&KnownLineage> for Lineage {
+    fn from(known: &KnownLineage) -> Self {
+        let KnownLineage { journal, epoch, cut, crc } = *known;
+        Self { epoch: Epoch(epoch), journal, cut: Lsn(cut), crc }
+    }
 }
 
 impl Local {
@@ -139,10 +173,49 @@ impl Local {
 }
 
 impl Base {
-    /// Remembers a version.
-    pub fn new(root: ObjectId, hash: &[u8; 32], epoch: u64, lsn: u64) -> Self {
-        let hash = data_encoding::HEXLOWER.encode(hash);
-        Self { root: root.name(ObjectKind::Root), hash, epoch, lsn }
+    /// Remembers the version `root`, which `head` names and which contains this device's journal up to `lsn`.
+    pub fn new(head: &Head, root: &Root, lsn: Lsn) -> Self {
+        let hash = data_encoding::HEXLOWER.encode(&head.root_hash);
+        let lineage = Some(root.lineage.iter().map(KnownLineage::from).collect());
+        Self { root: head.root.name(ObjectKind::Root), hash, epoch: head.epoch.0, lsn: lsn.0, lineage }
+    }
+
+    /// How `root` stands to this version, for the device that writes `journal`.
+    pub fn relation(&self, root: &Root, journal: Uuid) -> Relation {
+        match self.known_lineage() {
+            Some(known) => fence::relation(root, &known, journal),
+            None => {
+                let wrote_since = |entry: &Lineage| entry.journal != journal && entry.epoch.0 > self.epoch;
+                match root.lineage.iter().any(wrote_since) {
+                    true => Relation::Foreign,
+                    false
+                        if root.epoch.0 < self.epoch && self.id().is_none_or(|id| id.epoch > root.epoch) =>
+                    {
+                        Relation::Diverged
+                    }
+                    false => Relation::Own,
+                }
+            }
+        }
+    }
+
+    /// Whether `root` contains less of this device's `journal` than this version.
+    pub fn lacks_own(&self, root: &Root, journal: Uuid) -> bool {
+        self.known_lineage().is_some_and(|known| fence::lacks_own(root, &known, journal))
+    }
+
+    /// Whether `root` contains all of this version.
+    pub fn is_in(&self, root: &Root, journal: Uuid) -> bool {
+        self.relation(root, journal) != Relation::Diverged && !self.lacks_own(root, journal)
+    }
+
+    fn known_lineage(&self) -> Option<Vec<Lineage>> {
+        Some(self.lineage.as_ref()?.iter().map(Lineage::from).collect())
+    }
+
+    /// BLAKE3 of the root's object.
+    pub fn root_hash(&self) -> Option<[u8; 32]> {
+        data_encoding::HEXLOWER.decode(self.hash.as_bytes()).ok()?.try_into().ok()
     }
 
     /// The version's id.

@@ -1,10 +1,12 @@
 //! Taking a drive.
 //!
-//! 1. HEAD and its root are read, and judged against what this device remembers: a drive that another device holds,
-//!    or a store that went back in time, is refused before anything is changed.
+//! 1. HEAD and its root are read. A drive that another device holds is refused before anything is changed.
 //! 2. The journal is opened, and the root's lineage tells what of it is in the store. Records beyond that continue
 //!    the history if nobody else wrote since; if somebody did they are a fork, which is refused here, untouched, until
 //!    [`fork`] has written down that they are one. Then the fork is what is opened here (`fork.rs`).
+//!    The version that this device remembers must be in the root's history too, as the lineages tell; epochs do not, since a store
+//!    that was restored from a backup gives them a second time. Where it is not, the remembered version becomes a fork
+//!    if the store still has it. Otherwise the opening is refused, and people decide.
 //! 3. HEAD is swapped to the next epoch over the very HEAD that was judged. From here on every earlier writer is
 //!    fenced, and the root that was read is the current one. If a writer may be fenced that has more than the store
 //!    (it still held the drive), the swap names a new root with the same content, which keeps that one as a snapshot. Who
@@ -18,7 +20,7 @@
 
 use super::access::{Access, Environment, OpenError, Over};
 use super::assemble::{Assembly, assemble, capacity};
-use super::reconcile::{self, Opened, Remembered, Replayed, invalidate, open_journal, replay};
+use super::reconcile::{self, Found, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::seen::Seen;
 use super::take::{begin_fork, give_back, seize, swap_epoch};
@@ -197,7 +199,7 @@ async fn take(
     if mounted && !over_others {
         check_not_taken(&before, device, env, objects, local.as_ref(), limits).await?;
     }
-    check_head(&before, device, over_others, local.as_ref())?;
+    check_head(&before, device, over_others)?;
     let base = local.as_ref().and_then(|local| local.base.clone());
     let (root, remembered) = match root {
         Some(root) => (root, None),
@@ -212,7 +214,10 @@ async fn take(
     let capacity = capacity(root.geometry.size_blocks);
     // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
-    let mut opened: Opened = open_journal(env, local, (drive, mounted), &root, limits, capacity).await?;
+    let is_away = matches!(how, How::Away);
+    let found = Found { objects, head: &before, root: &root, is_away };
+    let mut opened: Opened =
+        open_journal(env, local, (drive, mounted, device), &found, limits, capacity).await?;
     // With another journal nothing is known of the cache.
     let remembered = remembered.filter(|_| opened.local.base.is_some());
 
@@ -220,7 +225,9 @@ async fn take(
     let mut keeps = None;
     let (root, head, etag, map, differing) = match etag {
         Some(etag) => {
-            let epoch = Epoch(before.epoch.0 + 1);
+            // Above all that this device has seen, too: a store that was restored shows an older epoch, and may have given the next
+            // ones once already.
+            let epoch = Epoch(before.epoch.0.max(base.as_ref().map_or(0, |base| base.epoch)) + 1);
             // Who has let it go may open it while the store is away, and has changes on top of that version then. An opening of
             // this device that ended before its first commit has not kept it yet: then the version is still another's.
             let was_anothers = before.state == HeadState::Released && before.device != device.id;
@@ -383,8 +390,8 @@ async fn check_not_taken(
     local: Option<&Local>,
     limits: VolumeLimits,
 ) -> Result<(), OpenError> {
-    let since = local.and_then(|local| local.base.as_ref()).is_some_and(|base| head.epoch.0 > base.epoch);
-    if head.state != HeadState::Held || head.device == device.id || !since {
+    let is_known = local.is_some_and(|local| local.base.is_some());
+    if head.state != HeadState::Held || head.device == device.id || !is_known {
         return Ok(());
     }
     let root = objects.root(head.root, Some(head.root_hash)).await?;
@@ -392,20 +399,10 @@ async fn check_not_taken(
     Err(OpenError::Forked { unsent, by: head.device_name.clone() })
 }
 
-fn check_head(
-    head: &Head,
-    device: &Device,
-    over_others: bool,
-    local: Option<&Local>,
-) -> Result<(), OpenError> {
+fn check_head(head: &Head, device: &Device, over_others: bool) -> Result<(), OpenError> {
     if head.state == HeadState::Held && head.device != device.id && !over_others {
         let (device_name, epoch, written_ms) = (head.device_name.clone(), head.epoch, head.written_ms);
         return Err(OpenError::Held { device_name, epoch, written_ms });
     }
-    match local.and_then(|local| local.base.as_ref()) {
-        Some(base) if head.epoch.0 < base.epoch => {
-            Err(OpenError::RolledBack { found: head.epoch, known: Epoch(base.epoch) })
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }

@@ -7,15 +7,17 @@ use super::keeper::data_bytes;
 use super::seen::Seen;
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;
-use crate::fence::{self, Descent};
+use crate::fence::{self, Descent, Relation};
+use crate::fork::{self, Branch, ForkError};
 use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::format::root::Root;
 use crate::journal::{self, Journal, JournalError, Operation, Record, Recovered};
 use crate::map::{self, Map, Objects, ReadError};
 use crate::planted::{self, Bug};
+use crate::push::Device;
 use crate::seal::Sealer;
-use crate::units::{BlockRange, Lsn};
+use crate::units::{BlockRange, Epoch, Lsn};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -33,15 +35,27 @@ pub(super) struct Opened {
     pub cut_crc: u32,
 }
 
-/// Opens the journal, and finds out how it stands to `root`.
+/// What an opening has found in the store.
+pub(super) struct Found<'a> {
+    pub objects: &'a Objects,
+    /// HEAD, as it was read or seen last.
+    pub head: &'a Head,
+    /// The version that it names.
+    pub root: &'a Root,
+    /// Whether the store is away, so that nothing can be looked for there.
+    pub is_away: bool,
+}
+
+/// Opens the journal, and finds out how it stands to the version that was found.
 pub(super) async fn open_journal(
     env: &Environment,
     local: Option<Local>,
-    (drive, mounted): (Uuid, bool),
-    root: &Root,
+    (drive, mounted, device): (Uuid, bool, &Device),
+    found: &Found<'_>,
     limits: VolumeLimits,
     capacity: u64,
 ) -> Result<Opened, OpenError> {
+    let root = found.root;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
     let local = match local {
@@ -61,6 +75,9 @@ pub(super) async fn open_journal(
         if recovered.last.0 < local.durable {
             let (lsn, durable) = (recovered.last.next(), Lsn(local.durable));
             return Err(JournalError::Damaged { lsn, durable }.into());
+        }
+        if lacks_what_is_known(root, &local, &recovered) {
+            return Err(diverged(found, (drive, device), &local, (&journal, &recovered)).await);
         }
         let (Descent::Continues(cut) | Descent::Forked(cut)) = descent(root, &local);
         let lineage = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
@@ -140,11 +157,43 @@ fn descent(root: &Root, local: &Local) -> Descent {
     }
 }
 
-/// Whether others have committed since this device last took the drive. The epoch is remembered before any write is
-/// accepted; who commits later has a higher one.
+/// Whether others have committed since this device last took the drive. What it took then is remembered before any write
+/// is accepted. A device that remembers nothing cannot tell.
 pub(super) fn wrote_since(root: &Root, local: &Local) -> bool {
     let Some(base) = &local.base else { return true };
-    fence::wrote_since(root, local.journal, base.epoch)
+    base.relation(root, local.journal) != Relation::Own
+}
+
+/// Whether `root` lacks something that this device has seen in the store, and that its journal does not hold any more.
+fn lacks_what_is_known(root: &Root, local: &Local, recovered: &Recovered) -> bool {
+    let Some(base) = &local.base else { return false };
+    let cut = root.lineage.iter().find(|own| own.journal == local.journal).map_or(Lsn(0), |own| own.cut);
+    let is_covered = recovered.first <= cut.next();
+    base.relation(root, local.journal) == Relation::Diverged
+        || base.lacks_own(root, local.journal) && !is_covered
+}
+
+/// What becomes of an opening that finds a version which does not contain the one that is known here: a fork, if the known
+/// one can still be had; else nothing is changed, and people decide.
+async fn diverged(
+    found: &Found<'_>,
+    (drive, device): (Uuid, &Device),
+    local: &Local,
+    (journal, recovered): (&Journal, &Recovered),
+) -> OpenError {
+    let Some(base) = local.base.as_ref().filter(|_| !found.is_away) else { return OpenError::NotSeen };
+    let unsent = recovered.last.0.saturating_sub(base.lsn);
+    let branch = Branch { journal, base, least: Lsn(0), device };
+    match fork::can_begin(found.objects, drive, &branch).await {
+        Ok(()) => OpenError::Forked { unsent, by: found.root.device_name.clone() },
+        Err(ForkError::Gone) => {
+            let (found, known) = (found.head.epoch, Epoch(base.epoch));
+            OpenError::RolledBack { found, known, unsent }
+        }
+        Err(ForkError::Raced) => fork::raced().into(),
+        Err(ForkError::Journal(error)) => error.into(),
+        Err(ForkError::Read(error)) => error.into(),
+    }
 }
 
 /// The version that this device remembers.
@@ -241,7 +290,7 @@ pub(super) async fn remember(
     let generation = crate::entropy::u128();
     local.generations.truncate(1);
     local.generations.push(format!("{generation:032x}"));
-    local.base = Some(Base::new(head.root, &head.root_hash, head.epoch.0, cut.0));
+    local.base = Some(Base::new(head, &seen.root, cut));
     seen.save(&*env.state, sealer).await?;
     local.save(&*env.state).await?;
     if let Err(error) = cache.set_generation(generation).await {

@@ -133,7 +133,7 @@ impl Drop for Rememberer {
 fn base_of(head: &Head, root: &Root, local: &Local) -> Base {
     let own = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
     let before = local.base.as_ref().map_or(0, |base| base.lsn);
-    Base::new(head.root, &head.root_hash, head.epoch.0, own.map_or(before, |own| own.cut.0))
+    Base::new(head, root, own.map_or(Lsn(before), |own| own.cut))
 }
 
 async fn keep_saved(

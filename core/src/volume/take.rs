@@ -45,10 +45,7 @@ pub(super) async fn begin_fork(
     match fork::begin(objects, fork, &branch).await {
         Ok((head, etag, _)) => Ok((head, etag)),
         Err(ForkError::Gone) => Err(gone()),
-        Err(ForkError::Raced) => {
-            let reason = "another computer is changing the drive".to_owned();
-            Err(StoreError::Busy { reason, retry_after: None }.into())
-        }
+        Err(ForkError::Raced) => Err(fork::raced().into()),
         Err(ForkError::Journal(error)) => Err(error.into()),
         Err(ForkError::Read(error)) => Err(error.into()),
     }

@@ -7,7 +7,9 @@
 
 mod lives;
 mod model;
+mod pair;
 mod planted;
+mod restored;
 mod rivals;
 
 use holdall_core::planted::Bug;

@@ -48,6 +48,17 @@ pub fn stamp(data: &[u8]) -> u64 {
     u64::from_le_bytes(stamp.try_into().unwrap())
 }
 
+/// What must be in a store.
+#[derive(Clone)]
+pub struct Uploads(Vec<Vec<Write>>);
+
+impl Uploads {
+    /// What must be in a store that has all of two others.
+    pub fn merge(self, other: Self) -> Self {
+        Self(self.0.into_iter().chain(other.0).collect())
+    }
+}
+
 impl Model {
     pub fn new(blocks: u64) -> Self {
         Self {
@@ -99,10 +110,22 @@ impl Model {
         self.uploaded.push(writes);
     }
 
-    /// All that was uploaded is in one of the versions that the store shows, and each of those is a state that somebody has left.
-    pub fn check_versions(&self, seed: u64, versions: &[Vec<u64>]) {
+    pub fn uploads(&self) -> Uploads {
+        Uploads(self.uploaded.clone())
+    }
+
+    pub fn set_uploads(&mut self, uploads: Uploads) {
+        self.uploaded = uploads.0;
+    }
+
+    /// Each version that the store shows is a state that somebody has left.
+    pub fn check_states(&self, seed: u64, versions: &[Vec<u64>]) {
         let states: Vec<_> = versions.iter().map(|contents| self.find(contents, |_| true)).collect();
         assert!(states.iter().all(Option::is_some), "seed {seed}: a version shows what nobody has left");
+    }
+
+    /// All that was uploaded is in one of the versions that the store shows.
+    pub fn check_uploads(&self, seed: u64, versions: &[Vec<u64>]) {
         for uploaded in &self.uploaded {
             let mut holds =
                 versions.iter().map(|contents| self.find(contents, |writes| writes.starts_with(uploaded)));

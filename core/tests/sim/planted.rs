@@ -1,6 +1,6 @@
 //! Classic bugs are planted, one after another: the simulations find every one.
 
-use crate::{first_failure, lives, number, rivals};
+use crate::{first_failure, lives, number, restored, rivals};
 use holdall_core::planted::{ALL, Bug};
 use std::sync::Once;
 
@@ -43,6 +43,7 @@ const CASES: &[Case] = &[
     found_by(lives::simulate, Bug::ForkNotRemembered, 109),
     found_by(lives::simulate, Bug::DeposedVersionIsGarbage, 1),
     found_by(lives::simulate, Bug::TakenWithoutLooking, 2),
+    found_by(restored::simulate, Bug::EqualEpochsNotToldApart, 0),
     found_by(rivals::simulate, Bug::FailedPutTakenForDone, 0),
     found_by(rivals::simulate, Bug::ForkWithoutItsJournal, 0),
     found_by(rivals::simulate, Bug::ForkTakenForContinuation, 33),

@@ -323,6 +323,11 @@ pub struct Open {
     /// Do not ask
     #[arg(long, short, requires = "take_over")]
     pub yes: bool,
+    /// Open the store's version although it lacks changes that this computer has seen there
+    ///
+    /// For a store that was restored from a backup. What only this computer has is kept in a directory of its own.
+    #[arg(long, conflicts_with_all = ["read_only", "snapshot"])]
+    pub set_aside: bool,
 }
 
 /// How the kernel gets at a drive.

@@ -17,6 +17,7 @@ pub async fn open(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
         snapshot: open.snapshot.clone(),
         take_over: open.yes,
         take_over_from: None,
+        set_aside: open.set_aside,
     };
     // Whoever else has it by the time of the answer is asked about anew.
     let value = loop {

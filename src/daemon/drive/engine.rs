@@ -1,6 +1,7 @@
 //! The engine of a drive: opened, to write or to look, and put down.
 
 use super::Drive;
+use super::aside;
 use super::opened::OpenDrive;
 use super::replicas::Replicas;
 use crate::api::{self, Code, Failure};
@@ -108,6 +109,7 @@ impl Drive {
         // The cache too: another installation with a state of its own may share it.
         Directory::create(&cache).map_err(local)?;
         let locks = vec![lock(&directory)?, lock(&cache)?];
+        aside::finish(&directory).map_err(local)?;
         let journal_bytes = journal_limit(&directory.join("journal")).map_err(local)?;
         let mut limits = VolumeLimits::new(journal_bytes, self.cache_limit().map_err(local)?);
         limits.metadata_first = std::env::var_os(NO_SURVEY).is_none();

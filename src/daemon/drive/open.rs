@@ -122,7 +122,7 @@ impl Drive {
         };
         let (mut opened, how) = match request.read_only || request.snapshot.is_some() {
             true => (self.look(request.snapshot.as_deref()).await?, How::Look { because: None }),
-            false => self.open_to_write(over(request)).await?,
+            false => self.open_or_set_aside(request).await?,
         };
         let look = matches!(how, How::Look { .. });
         let (because, away) = match how {
@@ -190,6 +190,21 @@ impl Drive {
             forks,
         };
         Ok((opened, opening))
+    }
+
+    /// The engine for writing. Where the store's version lacks what this computer has seen, and a person has decided that it counts
+    /// all the same, this computer's files are set aside first.
+    async fn open_or_set_aside(self: &Arc<Self>, request: &api::Open) -> Result<(OpenDrive, How), Failure> {
+        match self.open_to_write(over(request)).await {
+            Err(failure) if failure.code == Code::Diverged && request.set_aside => {
+                let aside = self.set_files_aside()?;
+                let told =
+                    format!("Changes that the store does not have were set aside in {}.", aside.display());
+                self.note(ActivityKind::Opened, told);
+                self.open_to_write(over(request)).await
+            }
+            opened => opened,
+        }
     }
 
     /// The engine for writing, or the best that there is instead.

@@ -10,7 +10,7 @@
 use super::Drive;
 use super::former::Former;
 use super::replicas::COPIED_WHILE_OPEN;
-use crate::api::{self, Code, Failure, ReplicaStatus, Way};
+use crate::api::{self, Code, Failure, ReplicaStatus};
 use crate::daemon::failure::{self, NOTHING_CHANGED, failure};
 use crate::daemon::registry::{FormerStore, ReplicaConfig};
 use crate::daemon::status::{Phase, time};
@@ -21,7 +21,6 @@ use holdall_core::drive::{self as core_drive, DriveError};
 use holdall_core::family::{self, FamilyError, Unlocked};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
-use holdall_core::format::root::Root;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::replica::{self, Promotion, ReplicaError};
 use holdall_core::store::probe::{self, Effort};
@@ -29,12 +28,9 @@ use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{StoreError, When};
 use holdall_core::units::Epoch;
 use holdall_core::volume::{self, Over};
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the name of a directory begins with what this computer alone has had when a replica became the drive's store.
-const ASIDE: &str = "before-promotion-";
 /// So many epochs beyond what this device has seen of a store that cannot be asked a replica begins: openings that it has not seen have
 /// taken one each, and a version of the replica must not be taken for one of theirs.
 const EPOCHS_UNSEEN: u64 = 1 << 20;
@@ -267,7 +263,7 @@ impl Drive {
         };
         let newer_here = newer_here && !self.is_in_primary(&objects, local.as_ref(), &url).await?;
         if newer_here {
-            self.set_files_aside().map_err(|error| failure::local(&error))?;
+            self.set_files_aside()?;
         }
         let left = FormerStore {
             store: self.store_url(),
@@ -339,57 +335,15 @@ impl Drive {
         url: &str,
     ) -> Result<bool, Failure> {
         match core_drive::current(objects, self.uuid()).await {
-            Ok((_, _, root)) => Ok(local.is_none_or(|local| has_all_of(&root, local))),
+            Ok((_, _, root)) => Ok(local.is_none_or(|local| {
+                let base = local.base.as_ref();
+                base.is_none_or(|base| base.is_in(&root, local.journal))
+            })),
             Err(DriveError::Removed | DriveError::Moved { .. }) => Ok(false),
             Err(DriveError::Read(error)) if error.is_missing() => Ok(false),
             Err(error) => Err(failure::at_store(failure::drive(&error), url)),
         }
     }
-
-    /// What this computer has of versions that the store does not have goes out of the way: kept, and used no more.
-    fn set_files_aside(&self) -> io::Result<()> {
-        let directory = self.registry.directory(&self.name);
-        let aside = directory.join(format!("{ASIDE}{}", crate::daemon::status::now_ms()));
-        std::fs::create_dir(&aside)?;
-        for name in ["journal", "drive.json"] {
-            match std::fs::rename(directory.join(name), aside.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        std::fs::File::open(&aside)?.sync_all()?;
-        std::fs::File::open(&directory)?.sync_all()
-    }
-
-    /// Refuses while something is only on this computer that was set aside; `or_else` is how one gives it up.
-    pub(super) fn check_nothing_aside(&self, or_else: &str) -> Result<(), Failure> {
-        let directory = self.registry.directory(&self.name);
-        let entries = std::fs::read_dir(&directory).map_err(|error| failure::local(&error))?;
-        let aside = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(ASIDE));
-        match aside {
-            None => Ok(()),
-            Some(aside) => Err(failure(
-                Code::Unsent,
-                format!(
-                    "What this computer had and the replica lacked was set aside when {} was moved. It is in {}.",
-                    self.name,
-                    aside.path().display()
-                ),
-                "Nothing was changed. It would be lost.",
-                format!("Move it elsewhere if it may still be needed{or_else}."),
-            )
-            .by(Way::Aside)),
-        }
-    }
-}
-
-/// Whether a version has all that is remembered: of what this computer wrote when it had the drive last, as much as the version that it
-/// remembers. What others had written before that is in it too then. As much of what it wrote is not enough by itself: others may have
-/// written since to what it has.
-fn has_all_of(root: &Root, local: &volume::Local) -> bool {
-    let Some(base) = &local.base else { return true };
-    let own = root.lineage.iter().find(|own| own.journal == local.journal);
-    own.is_some_and(|own| own.cut.0 >= base.lsn && own.epoch.0 >= base.epoch)
 }
 
 /// Whether the store takes anything.

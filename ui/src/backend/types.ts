@@ -1216,7 +1216,7 @@ export interface components {
             wait: boolean;
         };
         /** @description Kinds of failure. */
-        Code: "failed" | "usage" | "not_found" | "gone" | "exists" | "held" | "offline" | "credentials" | "passphrase_needed" | "passphrase_wrong" | "corrupt" | "newer" | "weak_store" | "unsent" | "conflict" | "paused" | "state" | "privileges" | "full" | "no_daemon" | "interrupted" | "session" | "foreign";
+        Code: "failed" | "usage" | "not_found" | "gone" | "exists" | "held" | "offline" | "credentials" | "passphrase_needed" | "passphrase_wrong" | "corrupt" | "diverged" | "newer" | "weak_store" | "unsent" | "conflict" | "paused" | "state" | "privileges" | "full" | "no_daemon" | "interrupted" | "session" | "foreign";
         /** @description What a collection did. */
         Collected: {
             /**
@@ -1829,6 +1829,11 @@ export interface components {
              * @default false
              */
             read_only: boolean;
+            /**
+             * @description Open the store's version although it lacks changes that this device has seen (`diverged`). What only this device has is set
+             *     aside, and kept.
+             */
+            set_aside?: boolean;
             /**
              * @description The version under this label (only to look at).
              * @default null

@@ -14,17 +14,22 @@ export class DriveActions {
   what = $state<'open' | 'close' | 'pause' | 'resume' | 'upload' | null>(null);
   /** Another device has the drive: it is asked whether to take it over. */
   held = $state.raw<Failure | null>(null);
+  /** The store's version lacks what this computer has seen: it is asked whether that version counts. */
+  diverged = $state.raw<Failure | null>(null);
 
   constructor(readonly name: () => string) {}
 
-  open = (options: { take_over?: boolean; take_over_from?: number | null; read_only?: boolean } = {}) => {
-    this.held = null;
+  open = (
+    options: { take_over?: boolean; take_over_from?: number | null; read_only?: boolean; set_aside?: boolean } = {},
+  ) => {
+    this.held = this.diverged = null;
     return this.#run('open', async () => {
       try {
         const opened = await client.open(this.name(), options);
         announcer.say(t('said.opened', { name: this.name(), path: opened.mountpoint }));
       } catch (error) {
         if (error instanceof Refused && error.code === 'held') this.held = error.failure;
+        else if (error instanceof Refused && error.code === 'diverged') this.diverged = error.failure;
         else throw error;
       }
     });

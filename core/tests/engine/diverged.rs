@@ -1,0 +1,248 @@
+//! A store whose version does not contain what a device has seen there: it was restored from a backup, or two copies of it
+//! were merged. What the device knows becomes a fork if the store still has it; else nothing is changed, and the device says so.
+
+use crate::bench::{Bench, close, get, put, run};
+use holdall_core::drive;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::push::PushError;
+use holdall_core::sim::disk::{DiskFaults, SimDisk};
+use holdall_core::sim::store::SimStore;
+use holdall_core::store::Store;
+use holdall_core::volume::{self, Access, OpenError, Volume};
+use std::sync::Arc;
+
+/// What a device writes that fills more than one file of its journal: those are given back once it is uploaded.
+fn much(byte: u8) -> Vec<(u64, u8)> {
+    (1..120).map(|block| (block, byte)).collect()
+}
+
+/// A drive with one block that device 0 has uploaded.
+fn used() -> Bench {
+    let bench = Bench::new();
+    write_and_close(&bench, 0, &[(0, 9)]);
+    bench
+}
+
+fn write_and_close(bench: &Bench, device: usize, blocks: &[(u64, u8)]) {
+    run(async {
+        let volume = bench.open(device).await.unwrap();
+        for (block, byte) in blocks {
+            put(&volume, *block, *byte).await;
+        }
+        close(volume).await;
+    });
+}
+
+async fn shows(volume: &Arc<Volume>, blocks: &[(u64, u8)]) {
+    for (block, byte) in blocks {
+        assert_eq!(get(volume, *block).await, *byte, "block {block}");
+    }
+}
+
+fn is_fork(volume: &Volume) -> bool {
+    volume.pusher().unwrap().state().borrow().fork.is_some()
+}
+
+/// Decides that what a device has is a fork, and opens that.
+async fn open_fork(bench: &Bench, device: usize) -> Arc<Volume> {
+    let state = bench.devices[device].state.directory("state");
+    volume::fork(&state, bench.drive, "device 1").await.unwrap();
+    let volume = bench.open(device).await.unwrap();
+    assert!(is_fork(&volume));
+    volume
+}
+
+/// How many drives the family has that open.
+async fn drives(bench: &Bench) -> usize {
+    drive::heads(&bench.store, &bench.sealer).await.unwrap().len()
+}
+
+/// Two copies of a store, each used by one device, become one again: of what both have changed the second one's stays.
+fn merged(bench: &Bench, first: &[(u64, u8)], second: &[(u64, u8)]) {
+    let common = bench.store.copy();
+    write_and_close(bench, 0, first);
+    let copy = bench.store.copy();
+    bench.store.restore(&common);
+    write_and_close(bench, 1, second);
+    bench.store.add(&copy);
+}
+
+#[test]
+fn equal_epochs_after_a_restore_are_told_apart() {
+    let bench = used();
+    let backup = bench.store.copy();
+    write_and_close(&bench, 0, &[(1, 1)]);
+    bench.store.restore(&backup);
+    write_and_close(&bench, 1, &[(1, 2), (2, 2)]);
+    run(async {
+        let refused = bench.open(0).await;
+        assert!(matches!(refused, Err(OpenError::Forked { unsent: 1, .. })), "{:?}", refused.err());
+        let fork = open_fork(&bench, 0).await;
+        shows(&fork, &[(0, 9), (1, 1), (2, 0)]).await;
+        close(fork).await;
+        let third = bench.open(2).await.unwrap();
+        shows(&third, &[(0, 9), (1, 2), (2, 2)]).await;
+    });
+}
+
+#[test]
+fn a_version_that_is_in_no_store_any_more_is_never_mixed_into_another_one() {
+    let bench = used();
+    let backup = bench.store.copy();
+    write_and_close(&bench, 0, &much(1));
+    bench.store.restore(&backup);
+    write_and_close(&bench, 1, &[(1, 2), (2, 2)]);
+    run(async {
+        for _ in 0..2 {
+            let refused = bench.open(0).await;
+            assert!(
+                matches!(refused, Err(OpenError::RolledBack { found, known, unsent: 0 }) if found == known),
+                "it says so each time: {:?}",
+                refused.err()
+            );
+        }
+        let third = bench.open(2).await.unwrap();
+        shows(&third, &[(0, 9), (1, 2), (2, 2)]).await;
+    });
+}
+
+#[test]
+fn of_two_copies_that_merge_both_versions_are_kept() {
+    let bench = used();
+    merged(&bench, &much(1), &[(1, 2)]);
+    run(async {
+        let refused = bench.open(0).await;
+        assert!(matches!(refused, Err(OpenError::Forked { unsent: 0, .. })), "{:?}", refused.err());
+        let fork = open_fork(&bench, 0).await;
+        shows(&fork, &[(0, 9), (1, 1), (119, 1)]).await;
+        put(&fork, 3, 3).await;
+        close(fork).await;
+        // A collection deletes nothing that the fork has from before the copies parted.
+        let drive = bench.open(1).await.unwrap();
+        shows(&drive, &[(0, 9), (1, 2), (2, 0)]).await;
+        drive.pusher().unwrap().collect().await.unwrap();
+        close(drive).await;
+        assert_eq!(drives(&bench).await, 2);
+    });
+    let mut alone = bench.elsewhere();
+    alone.drive = run(async {
+        let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
+        heads.into_iter().find(|head| head.drive != bench.drive).unwrap().drive
+    });
+    run(async {
+        let fork = alone.take(1).await.unwrap();
+        shows(&fork, &[(0, 9), (1, 1), (119, 1), (3, 3)]).await;
+    });
+}
+
+#[test]
+fn a_copy_that_was_collected_before_its_device_came_is_refused() {
+    let bench = used();
+    merged(&bench, &much(1), &[(1, 2)]);
+    run(async {
+        let drive = bench.open(1).await.unwrap();
+        for _ in 0..3 {
+            drive.pusher().unwrap().collect().await.unwrap();
+        }
+        close(drive).await;
+        let refused = bench.open(0).await;
+        assert!(matches!(refused, Err(OpenError::RolledBack { unsent: 0, .. })), "{:?}", refused.err());
+    });
+}
+
+#[test]
+fn a_journal_that_still_holds_what_the_store_lost_uploads_it_again() {
+    let bench = used();
+    let backup = bench.store.copy();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 1, 1).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        put(&volume, 2, 2).await;
+    });
+    bench.devices[0].power_cut();
+    bench.store.restore(&backup);
+    run(async {
+        match bench.open(0).await {
+            Ok(volume) => {
+                assert!(!is_fork(&volume));
+                shows(&volume, &[(0, 9), (1, 1), (2, 2)]).await;
+                close(volume).await;
+                let other = bench.open(1).await.unwrap();
+                shows(&other, &[(0, 9), (1, 1), (2, 2)]).await;
+            }
+            Err(error) => panic!("only this device wrote, and it has all of it: {error}"),
+        }
+    });
+}
+
+#[test]
+fn a_device_that_set_its_files_aside_opens_the_store_s_version() {
+    let mut bench = used();
+    let backup = bench.store.copy();
+    write_and_close(&bench, 0, &[(1, 1)]);
+    write_and_close(&bench, 1, &[(2, 2)]);
+    write_and_close(&bench, 0, &[(3, 3)]);
+    bench.store.restore(&backup);
+    run(async {
+        let refused = bench.open(0).await;
+        assert!(matches!(refused, Err(OpenError::RolledBack { .. })), "{:?}", refused.err());
+    });
+    let fresh = |salt| SimDisk::new(salt, DiskFaults::default());
+    (bench.devices[0].state, bench.devices[0].journal) = (fresh(101), fresh(102));
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        shows(&volume, &[(0, 9), (1, 0), (2, 0), (3, 0)]).await;
+    });
+}
+
+#[test]
+fn an_open_drive_does_not_go_on_in_a_store_that_was_restored() {
+    let bench = used();
+    let backup = bench.store.copy();
+    write_and_close(&bench, 1, &[(1, 1)]);
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 2, 2).await;
+        volume.pusher().unwrap().sync().await.unwrap();
+        bench.store.restore(&backup);
+        put(&volume, 3, 3).await;
+        let stopped = volume.pusher().unwrap().sync().await;
+        assert!(matches!(stopped, Err(PushError::Fenced(_))), "{stopped:?}");
+        shows(&volume, &[(0, 9), (1, 1), (2, 2), (3, 3)]).await;
+    });
+    run(async {
+        let other = bench.open(2).await.unwrap();
+        shows(&other, &[(0, 9), (1, 0), (2, 0), (3, 0)]).await;
+    });
+}
+
+#[test]
+fn what_was_written_away_from_a_store_that_was_restored_is_not_mixed_into_it() {
+    let bench = used();
+    let backup = bench.store.copy();
+    write_and_close(&bench, 1, &[(1, 1)]);
+    write_and_close(&bench, 0, &[(2, 2)]);
+    run(async {
+        let volume = bench.open_on(away(&bench), 0, Access::Away { mounted: false }).await.unwrap();
+        put(&volume, 3, 3).await;
+    });
+    bench.devices[0].power_cut();
+    bench.store.restore(&backup);
+    write_and_close(&bench, 2, &[(3, 4)]);
+    run(async {
+        let refused = bench.open(0).await;
+        assert!(matches!(refused, Err(OpenError::RolledBack { unsent: 1, .. })), "{:?}", refused.err());
+        let store: Arc<dyn Store> = Arc::new(bench.store.clone());
+        let objects = Objects::new(store, bench.sealer.clone(), PageCache::none());
+        let (_, _, root) = drive::current(&objects, bench.drive).await.unwrap();
+        assert_eq!(root.device_name, "device 2", "nothing was changed");
+    });
+}
+
+/// The store, which does not answer.
+fn away(bench: &Bench) -> Arc<dyn Store> {
+    let store: SimStore = bench.store.copy();
+    store.set_commits_away(true);
+    Arc::new(store)
+}

@@ -1,0 +1,129 @@
+//! A store that becomes another one: it is restored from a backup, also while a drive in it is open; or two copies of it,
+//! each of which a device has used, are merged, as a sync tool does with a directory.
+//!
+//! * A device shows all that it has ever shown and all that was durable on it, in the drive or in its fork, and nothing of
+//!   another version on top. If the store cannot give it that any more, it says so and changes nothing.
+//! * The store shows, at any time, a drive and forks that open, each in a state that somebody has left.
+//! * What was uploaded before the backup, or to one of the copies, is in the drive or in a fork.
+
+use crate::pair::{HOURS, STORE_FAULTS, Saved, Swapping, World, run};
+use crate::{assert_promises_hold, seeds, trace};
+use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+fn world(seed: u64) -> World {
+    holdall_core::entropy::seed_this_thread(seed);
+    let (swapping, swaps) = match seed % 2 {
+        0 => (Swapping::Store, true),
+        _ => (Swapping::Claims, false),
+    };
+    let habits = Habits { swaps, ..Habits::GOOD };
+    let store = SimStore::new(seed ^ 1, StoreFaults::default()).with_habits(habits);
+    World::new(seed, StdRng::seed_from_u64(seed), store, swapping)
+}
+
+/// A while of a device's work, whichever way it ends.
+fn live(world: &World, index: usize) {
+    let cut = match world.below(2) {
+        0 => Duration::from_millis(world.below(30_000)),
+        _ => HOURS,
+    };
+    run(async {
+        let _ = tokio::time::timeout(cut, world.life(index)).await;
+    });
+    end(world, index);
+}
+
+fn end(world: &World, index: usize) {
+    let disk = world.disk(index);
+    if world.below(2) == 0 { disk.power_cut() } else { disk.kill() }
+}
+
+/// The store is restored while a device works on. It collects nothing meanwhile: what it is just about to delete may be in
+/// use again.
+fn live_while_restored(world: &World, index: usize, saved: &Saved) {
+    world.collects.store(false, Relaxed);
+    run(async {
+        let restoring = async {
+            tokio::time::sleep(Duration::from_millis(world.below(20_000))).await;
+            trace(|| "the store is restored".to_owned());
+            world.restore(saved);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! { biased;
+            _ = tokio::time::timeout(HOURS, world.life(index)) => {}
+            () = restoring => {}
+        }
+    });
+    end(world, index);
+    world.collects.store(true, Relaxed);
+}
+
+/// Each device uses a copy of the store for a while, and then there is one store again.
+fn live_apart(world: &World) {
+    let common = world.save();
+    let copies = [0, 1].map(|index| {
+        world.restore(&common);
+        for _ in 0..1 + world.below(2) {
+            live(world, index);
+        }
+        world.save()
+    });
+    let [mut first, mut second] = copies;
+    if world.below(2) == 0 {
+        (first, second) = (second, first);
+    }
+    trace(|| "the copies are merged".to_owned());
+    world.restore(&first.merge(second));
+}
+
+/// Both devices see what the store is now.
+fn all_look(world: &World) {
+    world.store.set_faults(StoreFaults::default());
+    for index in 0..2 {
+        run(async {
+            let volume = world.open(index).await;
+            world.upload(index, &volume).await;
+        });
+        world.disk(index).kill();
+    }
+    world.check_store();
+    world.store.set_faults(STORE_FAULTS);
+}
+
+pub fn simulate(seed: u64) {
+    let world = world(seed);
+    let mut saved = vec![world.save()];
+    for _ in 0..2 + world.below(5) {
+        let index = world.below(2) as usize;
+        let before = &saved[world.below(saved.len() as u64) as usize];
+        match world.below(8) {
+            0 => {
+                trace(|| "the store is restored between two lives".to_owned());
+                world.restore(before);
+            }
+            1 => live_while_restored(&world, index, before),
+            2 => {
+                // A collection by whoever comes first would delete what the other has in no version yet.
+                live_apart(&world);
+                world.check_states();
+                world.collects.store(false, Relaxed);
+                all_look(&world);
+                world.collects.store(true, Relaxed);
+            }
+            3 => saved.push(world.save()),
+            4 => world.part_with_fork(index),
+            _ => live(&world, index),
+        }
+        world.check_states();
+    }
+    all_look(&world);
+}
+
+#[test]
+fn no_version_is_lost_or_mixed_when_a_store_becomes_another_one() {
+    assert_promises_hold(simulate, seeds(300));
+}

@@ -1,0 +1,101 @@
+//! What this computer has of a drive and its store does not, once a person has decided that the store's version counts: it
+//! goes to a directory of its own, is kept there, and is used no more.
+
+use super::Drive;
+use super::engine::lock;
+use crate::api::{Code, Failure, Way};
+use crate::daemon::failure::{self, failure};
+use crate::daemon::registry::sync_directory;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How the name of such a directory begins.
+const ASIDE: &str = "set-aside-";
+/// What such a directory is called until all files are in it. Once it is there the decision has been taken: whoever opens the
+/// drive next does the rest.
+const UNFINISHED: &str = "set-aside.unfinished";
+/// What goes there.
+const FILES: [&str; 3] = ["journal", "drive.json", "seen"];
+
+impl Drive {
+    /// Sets this computer's files of the drive aside. Returns the directory that they are in.
+    pub(super) fn set_files_aside(&self) -> Result<PathBuf, Failure> {
+        let directory = self.registry.directory(&self.name);
+        let _lock = lock(&directory)?;
+        let begun = begin(&directory).and_then(|()| finish(&directory));
+        let aside = begun.map_err(|error| failure::local(&error))?.unwrap_or(directory);
+        self.remember(|config| config.unsent = false)?;
+        tracing::warn!(drive = self.name, directory = %aside.display(), "what only this computer has was set aside");
+        Ok(aside)
+    }
+
+    /// Refuses while something is only on this computer that was set aside; `or_else` is how one gives it up.
+    pub(super) fn check_nothing_aside(&self, or_else: &str) -> Result<(), Failure> {
+        let directory = self.registry.directory(&self.name);
+        let entries = std::fs::read_dir(&directory).map_err(|error| failure::local(&error))?;
+        let aside = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(ASIDE));
+        match aside {
+            None => Ok(()),
+            Some(aside) => Err(failure(
+                Code::Unsent,
+                format!(
+                    "This computer has set changes of {} aside that its store does not have. They are in {}.",
+                    self.name,
+                    aside.path().display()
+                ),
+                "Nothing was changed. They would be lost.",
+                format!("Move that directory elsewhere if they may still be needed{or_else}."),
+            )
+            .by(Way::Aside)),
+        }
+    }
+}
+
+fn begin(directory: &Path) -> io::Result<()> {
+    match std::fs::create_dir(directory.join(UNFINISHED)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => sync_directory(directory),
+    }
+}
+
+/// Does the rest of what a power cut has interrupted. The drive's lock is held. Returns where the files are, if any were to go.
+pub(super) fn finish(directory: &Path) -> io::Result<Option<PathBuf>> {
+    let unfinished = directory.join(UNFINISHED);
+    if !unfinished.is_dir() {
+        return Ok(None);
+    }
+    for name in FILES {
+        match std::fs::rename(directory.join(name), unfinished.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    sync_directory(&unfinished)?;
+    sync_directory(directory)?;
+    let aside = directory.join(format!("{ASIDE}{}", crate::daemon::status::now_ms()));
+    std::fs::rename(&unfinished, &aside)?;
+    sync_directory(directory)?;
+    Ok(Some(aside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_power_cut_interrupted_is_done_by_the_next_opening() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        std::fs::create_dir(path.join("journal")).unwrap();
+        std::fs::write(path.join("drive.json"), "{}").unwrap();
+        std::fs::write(path.join("config.json"), "{}").unwrap();
+        assert_eq!(finish(path).unwrap(), None, "nobody has decided anything");
+        begin(path).unwrap();
+        std::fs::rename(path.join("journal"), path.join(UNFINISHED).join("journal")).unwrap();
+        let aside = finish(path).unwrap().unwrap();
+        assert!(aside.join("journal").is_dir() && aside.join("drive.json").is_file());
+        let mut left: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        assert_eq!(left, [path.join("config.json"), aside]);
+    }
+}
