@@ -1,7 +1,10 @@
 //! Randomness: the operating system's, except inside a simulation, which must replay from its seed.
+//!
+//! Nothing is kept between two calls. A virtual machine that is resumed twice from one snapshot would draw the same again
+//! from whatever was kept, and seal different data under the same nonce. The kernel hears of a resume, and draws afresh.
 
-use rand::rngs::StdRng;
-use rand::{RngCore, SeedableRng};
+use rand::rngs::{OsRng, StdRng};
+use rand::{RngCore, SeedableRng, TryRngCore};
 use std::cell::RefCell;
 
 thread_local! {
@@ -12,7 +15,7 @@ thread_local! {
 pub fn fill(bytes: &mut [u8]) {
     SEEDED.with_borrow_mut(|seeded| match seeded {
         Some(rng) => rng.fill_bytes(bytes),
-        None => rand::rng().fill_bytes(bytes),
+        None => OsRng.try_fill_bytes(bytes).expect("the kernel has randomness once it has started"),
     });
 }
 

@@ -25,6 +25,7 @@ mod append;
 mod aside;
 mod burst;
 mod compact;
+mod copies;
 mod files;
 mod marks;
 mod record;
@@ -113,6 +114,8 @@ impl From<io::Error> for JournalError {
 pub struct Journal {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
+    /// Copies of its files that were found, and set aside.
+    copies: Vec<String>,
     incarnation: u32,
     limits: Limits,
     // A lock and not a message: a write's answer must not cost a task switch, and whoever holds it only copies

@@ -1,7 +1,7 @@
 //! HEAD: the one mutable object of a drive, changed only by compare-and-swap.
 
 use super::FormatError;
-use super::id::ObjectId;
+use super::id::{ObjectId, possible};
 use super::wire::{Reader, Writer};
 use crate::seal::{Purpose, Sealer};
 use crate::units::Epoch;
@@ -123,7 +123,7 @@ impl Head {
         let mut r = Reader::new(&signed[MAGIC.len()..]);
         let mut head = Head {
             drive: Uuid::from_bytes(r.array()?),
-            epoch: Epoch(r.u64()?),
+            epoch: Epoch(possible(r.u64()?)?),
             nonce: u128::from_le_bytes(r.array()?),
             device: Uuid::from_bytes(r.array()?),
             state: match r.u8()? {

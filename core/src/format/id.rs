@@ -32,6 +32,18 @@ pub enum ObjectKind {
     Segment,
 }
 
+/// Epochs, sequence numbers and record numbers are no higher. They count by one, and a promotion leaves out a million: nothing that a program
+/// wrote comes near. A higher one is junk, and would overflow where the next one is made.
+pub const NUMBER_MAX: u64 = 1 << 56;
+
+/// Refuses a number that nothing can have counted to.
+pub fn possible(number: u64) -> Result<u64, FormatError> {
+    match number <= NUMBER_MAX {
+        true => Ok(number),
+        false => Err(FormatError::Invalid("it has a number that nothing can have counted to")),
+    }
+}
+
 impl ObjectId {
     /// "No object", as a root's parent.
     pub const NONE: ObjectId = ObjectId { drive: Uuid::nil(), epoch: Epoch(0), seq: 0, unique: 0 };
@@ -63,7 +75,8 @@ impl ObjectId {
             seq: u64::from_str_radix(parts.next()?, 16).ok()?,
             unique: u128::from_str_radix(parts.next()?, 16).ok()?,
         };
-        (id.name(kind) == name).then_some((kind, id))
+        let is_possible = id.epoch.0.max(id.seq) <= NUMBER_MAX;
+        (is_possible && id.name(kind) == name).then_some((kind, id))
     }
 
     /// Appends the 48 bytes.
@@ -75,8 +88,8 @@ impl ObjectId {
     pub fn read(r: &mut Reader<'_>) -> Result<Self, FormatError> {
         Ok(Self {
             drive: Uuid::from_bytes(r.array()?),
-            epoch: Epoch(r.u64()?),
-            seq: r.u64()?,
+            epoch: Epoch(possible(r.u64()?)?),
+            seq: possible(r.u64()?)?,
             unique: u128::from_be_bytes(r.array()?),
         })
     }
@@ -102,5 +115,20 @@ mod tests {
             assert_eq!(ObjectId::parse(&format!("{name}-1")), None);
         }
         assert_eq!(ObjectId::parse("head/00"), None);
+    }
+
+    #[test]
+    fn numbers_that_would_overflow_are_refused() {
+        let id = ObjectId { drive: Uuid::nil(), epoch: Epoch(NUMBER_MAX), seq: NUMBER_MAX, unique: 0 };
+        let read = |id: ObjectId| {
+            let mut w = Writer::new();
+            id.write(&mut w);
+            ObjectId::read(&mut Reader::new(&w.finish()))
+        };
+        assert_eq!(read(id).unwrap(), id);
+        for junk in [ObjectId { epoch: Epoch(u64::MAX), ..id }, ObjectId { seq: NUMBER_MAX + 1, ..id }] {
+            assert_eq!(ObjectId::parse(&junk.name(ObjectKind::Root)), None);
+            assert!(read(junk).is_err());
+        }
     }
 }

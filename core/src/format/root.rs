@@ -1,7 +1,7 @@
 //! Roots: immutable objects that each name one consistent version of a drive.
 
 use super::FormatError;
-use super::id::{ID_BYTES, ObjectId, ObjectKind};
+use super::id::{ID_BYTES, ObjectId, ObjectKind, possible};
 use super::wire::{Reader, Writer};
 use crate::seal::{Purpose, Sealer};
 use crate::units::{BLOCK_BYTES, CHUNK_BLOCKS, DRIVE_BYTES_MAX, Epoch, Lsn};
@@ -241,7 +241,8 @@ impl Root {
             return Err(FormatError::Invalid("a root has no such version"));
         }
         let (drive, family, name) = (Uuid::from_bytes(r.array()?), Uuid::from_bytes(r.array()?), r.str()?);
-        let (epoch, seq, parent) = (Epoch(r.varint()?), r.varint()?, ObjectId::read(&mut r)?);
+        let (epoch, seq, parent) =
+            (Epoch(possible(r.varint()?)?), possible(r.varint()?)?, ObjectId::read(&mut r)?);
         let (committed_ms, device, device_name) = (r.varint()?, Uuid::from_bytes(r.array()?), r.str()?);
         let geometry = Geometry {
             size_blocks: r.varint()?,
@@ -251,8 +252,9 @@ impl Root {
         };
         geometry.check()?;
         let lineage = r.list(22, |r| {
-            let (epoch, journal) = (Epoch(r.varint()?), Uuid::from_bytes(r.array()?));
-            Ok(Lineage { epoch, journal, cut: Lsn(r.varint()?), crc: u32::from_le_bytes(r.array()?) })
+            let (epoch, journal) = (Epoch(possible(r.varint()?)?), Uuid::from_bytes(r.array()?));
+            let cut = Lsn(possible(r.varint()?)?);
+            Ok(Lineage { epoch, journal, cut, crc: u32::from_le_bytes(r.array()?) })
         })?;
         let objects = Objects::read(&mut r)?;
         let pages = read_pages(&mut r, &objects, &geometry)?;

@@ -128,6 +128,13 @@ impl FileSet {
         }
     }
 
+    /// Retires the files whose records have all moved to others, which are pushed next.
+    pub fn retire_empty(&mut self) {
+        let (empty, live): (VecDeque<_>, _) = self.live.drain(..).partition(|live| live.last < live.first);
+        self.live = live;
+        self.retired.extend(empty.into_iter().map(|live| Retired { file: live.file, erased: false }));
+    }
+
     /// Puts a group in the place of the files whose records it stands for, which are retired; unless one of them is
     /// gone by now.
     pub fn replace(&mut self, group: LiveFile) -> Result<(), LiveFile> {

@@ -10,6 +10,7 @@
 
 use super::append::Appender;
 use super::burst::Burst;
+use super::copies::{self, Headed, is_own_name};
 use super::files::{self, FileSet, LiveFile};
 use super::marks::Marks;
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, RECORD_ALIGN, RECORD_BYTES_MAX};
@@ -38,13 +39,14 @@ pub struct Recovered {
 }
 
 struct Log {
-    files: Vec<(Arc<JournalFile>, FileHeader)>,
+    files: Vec<Headed>,
     others: Vec<Arc<JournalFile>>,
 }
 
-struct End {
+/// A log, read to its end.
+pub(super) struct End {
     first: Lsn,
-    last: Lsn,
+    pub(super) last: Lsn,
     prev_crc: u32,
     live: Vec<LiveFile>,
     stale: Vec<Arc<JournalFile>>,
@@ -52,14 +54,14 @@ struct End {
 }
 
 impl Journal {
-    /// Makes an empty journal for a drive of at most `capacity` blocks. Whatever lies in `disk` is removed, but for
-    /// what was set aside.
+    /// Makes an empty journal for a drive of at most `capacity` blocks. Files of another one are removed, but for what was
+    /// set aside.
     pub async fn create(
         disk: Arc<dyn Disk>,
         limits: Limits,
         capacity: u64,
     ) -> Result<Arc<Self>, JournalError> {
-        for name in aside::names(&*disk)? {
+        for name in aside::names(&*disk)?.into_iter().filter(|name| is_own_name(name)) {
             disk.remove(&name)?;
         }
         let end = End {
@@ -70,7 +72,7 @@ impl Journal {
             stale: Vec::new(),
             incarnation: 0,
         };
-        Self::start(disk, limits, capacity, crate::entropy::uuid(), end, Vec::new()).await
+        Self::start(disk, limits, capacity, (crate::entropy::uuid(), Vec::new()), end, Vec::new()).await
     }
 
     /// Opens the journal `uuid`, for a drive of at most `capacity` blocks. The records are not in the index yet:
@@ -83,20 +85,21 @@ impl Journal {
     ) -> Result<(Arc<Self>, Recovered), JournalError> {
         let Log { files, others } = read_headers(&*disk, uuid)?;
         let missing = files.is_empty();
-        let end = find_end(files, &others, uuid).await?;
+        let (end, copies) = copies::log_of(files, &others, uuid).await?;
         // It had one from the moment on when its name was first written down.
         if missing {
             return Err(JournalError::Missing);
         }
         let recovered = Recovered { first: end.first, last: end.last };
-        Ok((Self::start(disk, limits, capacity, uuid, end, others).await?, recovered))
+        let copies = copies::set_aside(&*disk, &copies).await?;
+        Ok((Self::start(disk, limits, capacity, (uuid, copies), end, others).await?, recovered))
     }
 
     async fn start(
         disk: Arc<dyn Disk>,
         limits: Limits,
         capacity: u64,
-        uuid: Uuid,
+        (uuid, copies): (Uuid, Vec<String>),
         end: End,
         spare: Vec<Arc<JournalFile>>,
     ) -> Result<Arc<Self>, JournalError> {
@@ -138,6 +141,7 @@ impl Journal {
         let journal = Arc::new(Self {
             disk,
             uuid,
+            copies,
             incarnation: end.incarnation + 1,
             limits,
             appender: Mutex::new(appender),
@@ -192,15 +196,17 @@ async fn make_durable(file: &JournalFile) -> Result<(), JournalError> {
 fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
     let (mut files, mut others) = (Vec::new(), Vec::new());
     for name in aside::names(disk)? {
+        let is_own = is_own_name(&name);
         let file = Arc::new(JournalFile { file: disk.open(&name, false)?, name });
         match files::read_header(&*file.file)? {
-            Some(header) if header.journal == uuid => {
-                if file.file.len()? < header.file_bytes {
-                    return Err(JournalError::CutShort { name: file.name.clone() });
-                }
-                files.push((file, header));
-            }
-            _ => others.push(file),
+            Some(header) if header.journal == uuid => match file.file.len()? < header.file_bytes {
+                false => files.push((file, header)),
+                true if is_own => return Err(JournalError::CutShort { name: file.name.clone() }),
+                true => {}
+            },
+            _ if is_own => others.push(file),
+            // Somebody else's, who has put it here.
+            _ => {}
         }
     }
     files.sort_by_key(|(_, header)| header.seq);
@@ -208,7 +214,7 @@ fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
 }
 
 /// Reads the log from its first record to its last.
-async fn find_end(
+pub(super) async fn find_end(
     files: Vec<(Arc<JournalFile>, FileHeader)>,
     others: &[Arc<JournalFile>],
     uuid: Uuid,
@@ -265,14 +271,13 @@ async fn find_end(
     Ok(End { first, last: next.prev(), prev_crc, live, stale, incarnation })
 }
 
-struct Walked {
-    last: Lsn,
+/// What was read of one file.
+pub(super) struct Walked {
+    pub(super) last: Lsn,
     crc: u32,
     end: u64,
     durable: Lsn,
 }
-
-type Headed = (Arc<JournalFile>, FileHeader);
 
 /// The files, given by sequence number, in the order of their records, and those whose place others have taken.
 fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
@@ -297,7 +302,7 @@ fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
 }
 
 /// Follows the records of one file as long as they check, and not into what a later file begins with.
-async fn walk(
+pub(super) async fn walk(
     file: &JournalFile,
     uuid: Uuid,
     header: &FileHeader,

@@ -2,7 +2,7 @@
 //!
 //! After a failed fdatasync the kernel may have dropped the pages and will report success the next time. So the
 //! file is condemned: what was not durable is read back (its checksums tell whether it is still what was written)
-//! and written to a fresh file. If that fails too, the journal stops: a flush never lies.
+//! and written to fresh files. If that fails again and again, the journal stops: a flush never lies.
 
 use super::files::{self, LiveFile};
 use super::marks::Marks;
@@ -11,8 +11,35 @@ use super::scan::Cursor;
 use super::{Entry, Journal, JournalError, JournalFile, Operation, Place};
 use crate::planted::{self, Bug};
 use crate::units::Lsn;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Tries to write anew what a failed sync may have lost, before the journal stops: about six seconds in all.
+const REWRITES: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The files that records moved to, and the last record in them.
+type Moved = (Vec<Arc<JournalFile>>, Lsn);
+
+/// Records that move to one file.
+struct Batch {
+    file: Arc<JournalFile>,
+    first: Lsn,
+    /// None yet: the one before the first.
+    last: Lsn,
+    /// Own CRC of the record before the first.
+    prev_crc: u32,
+    end: u64,
+    moved: Vec<(Header, u64)>,
+}
+
+impl Batch {
+    fn new(file: Arc<JournalFile>, first: Lsn, prev_crc: u32) -> Self {
+        Self { file, first, last: first.prev(), prev_crc, end: record::FILE_HEADER_BYTES, moved: Vec::new() }
+    }
+}
 
 impl Journal {
     /// Ready when every record that was appended before the call is durable.
@@ -98,81 +125,137 @@ impl Journal {
         self.durable.fetch_max(upto.0, Ordering::AcqRel);
     }
 
-    /// Writes every record that is not durable to a fresh file, and syncs that.
+    /// Writes every record that is not durable to fresh files, and syncs those. A disk may fail for a moment only, so this is tried
+    /// a few times before the journal stops.
     async fn rewrite(&self) -> Result<(), JournalError> {
-        // The lock on syncs is held, so `durable` stands still. The one on appends cannot be held while the new
-        // file is made; it is then held while records move, so none is missed.
-        let name = self.appender.lock().files.new_slot();
-        let moved = async {
-            let file = files::create(&*self.disk, &name, self.limits.file_bytes).await?;
-            self.move_unsynced(file)
-        };
-        let file = moved.await.map_err(|error: JournalError| self.fail(error.to_string()))?;
-        let upto = self.appended();
-        file.file.clone().sync().await.map_err(|error| self.fail(error.to_string()))?;
-        let mut appender = self.appender.lock();
-        for live in appender.files.live_mut().filter(|live| Arc::ptr_eq(&live.file, &file)) {
-            live.synced = upto.min(live.last);
+        let mut pause = FIRST_PAUSE;
+        for tried in 1.. {
+            let error = match self.try_rewrite().await {
+                Ok(()) => return Ok(()),
+                // What cannot be read back any more does not come back.
+                Err(error @ JournalError::Damaged { .. }) => return Err(self.fail(error.to_string())),
+                Err(error) => error,
+            };
+            if tried == REWRITES {
+                return Err(self.fail(error.to_string()));
+            }
+            tracing::warn!(%error, "the journal could not be written anew: trying again");
+            tokio::time::sleep(pause).await;
+            pause *= 2;
         }
-        self.durable.fetch_max(upto.0, Ordering::AcqRel);
+        unreachable!("the last try returns")
+    }
+
+    async fn try_rewrite(&self) -> Result<(), JournalError> {
+        // The lock on syncs is held, so `durable` stands still. The one on appends cannot be held while files
+        // are made; it is then held while records move, so none is missed.
+        let mut fresh = VecDeque::new();
+        let moved = self.move_to_fresh(&mut fresh).await;
+        for unused in fresh {
+            match &moved {
+                Ok(_) => self.appender.lock().files.add_spare(unused),
+                // It may hold a part of what was to move.
+                Err(_) => drop(self.disk.remove(&unused.name)),
+            }
+        }
+        let (files, upto) = moved?;
+        for file in &files {
+            file.file.clone().sync().await?;
+        }
+        // Records that were appended meanwhile may be in a file behind these: they wait for the next sync.
+        self.synced(upto);
         Ok(())
     }
 
-    fn move_unsynced(&self, file: Arc<JournalFile>) -> Result<Arc<JournalFile>, JournalError> {
+    async fn move_to_fresh(&self, fresh: &mut VecDeque<Arc<JournalFile>>) -> Result<Moved, JournalError> {
+        loop {
+            if let Some(moved) = self.move_unsynced(fresh)? {
+                return Ok(moved);
+            }
+            let spare = self.appender.lock().files.take_spare(usize::MAX);
+            fresh.push_back(match spare {
+                Some(spare) => spare,
+                None => {
+                    let name = self.appender.lock().files.new_slot();
+                    files::create(&*self.disk, &name, self.limits.file_bytes).await?
+                }
+            });
+        }
+    }
+
+    /// Moves every record that is not durable to `fresh` files. Returns those that it took, and the last record that is in them; none,
+    /// with nothing changed, where there are too few.
+    fn move_unsynced(&self, fresh: &mut VecDeque<Arc<JournalFile>>) -> Result<Option<Moved>, JournalError> {
         let mut appender = self.appender.lock();
         let first = self.durable().next();
+        let upto = self.appended();
         let mut cursor = Cursor::new(appender.files.live(), first)?;
-        let mut end = record::FILE_HEADER_BYTES;
-        let mut moved = Vec::new();
+        let mut batches: Vec<Batch> = Vec::new();
         let mut buffer = Vec::new();
-        let mut prev_crc = None;
-        while let Some((header, found)) = cursor.next(self.uuid, self.appended())? {
+        while let Some((header, found)) = cursor.next(self.uuid, upto)? {
             let data_len = header.data_len();
             buffer.resize(data_len as usize, 0);
             found.file.read(&mut buffer, found.offset + HEADER_BYTES)?;
             if crc32c::crc32c(&buffer) != header.data_crc {
-                return Err(JournalError::Io(format!("record {} was lost with the failed sync", header.lsn)));
+                return Err(JournalError::Damaged { lsn: header.lsn, durable: first.prev() });
             }
-            prev_crc.get_or_insert(header.prev_crc);
-            if end + record::record_len(data_len) > self.limits.file_bytes {
-                return Err(JournalError::Io("more was unsynced than fits a file".into()));
+            let len = record::record_len(data_len);
+            if batches.last().is_none_or(|batch| batch.end + len > self.limits.file_bytes) {
+                let Some(file) = fresh.get(batches.len()) else { return Ok(None) };
+                batches.push(Batch::new(file.clone(), header.lsn, header.prev_crc));
             }
+            let batch = batches.last_mut().expect("there is one");
             // The record's bytes stay the same: its LSN, and the chain of checksums.
-            file.file.write_at(&header.encode(self.uuid).0, end)?;
-            file.file.write_at(&buffer, end + HEADER_BYTES)?;
-            moved.push((header, end));
-            end += record::record_len(data_len);
+            batch.file.file.write_at(&header.encode(self.uuid).0, batch.end)?;
+            batch.file.file.write_at(&buffer, batch.end + HEADER_BYTES)?;
+            batch.last = header.lsn;
+            batch.moved.push((header, batch.end));
+            batch.end += len;
         }
-        let header = FileHeader {
-            journal: self.uuid,
-            seq: appender.files.next_seq(),
-            incarnation: self.incarnation,
-            prev_crc: prev_crc.unwrap_or(appender.prev_crc),
-            first,
-            durable: first.prev(),
-            file_bytes: self.limits.file_bytes,
-            group: None,
-        };
-        file.file.write_at(&header.encode(), 0)?;
+        if batches.is_empty() {
+            let Some(file) = fresh.front() else { return Ok(None) };
+            batches.push(Batch::new(file.clone(), first, appender.prev_crc));
+        }
+        let headers: Vec<_> = batches.iter().map(|batch| self.header_of(&mut appender, batch)).collect();
+        // The last one first: whenever this ends, what is there is a log without a gap.
+        for (batch, header) in batches.iter().zip(&headers).rev() {
+            batch.file.file.write_at(&header.encode(), 0)?;
+        }
+        drop(fresh.drain(..batches.len()));
         for live in appender.files.live_mut().filter(|live| live.last >= first) {
             live.last = first.prev();
         }
-        let last = self.appended();
-        appender.files.push(LiveFile {
-            file: file.clone(),
-            seq: header.seq,
-            incarnation: header.incarnation,
-            prev_crc: header.prev_crc,
-            first,
-            last,
-            // The records that moved are about to be synced: what follows begins on a page of its own.
-            end: end.next_multiple_of(record::SYNC_ALIGN),
-            synced: first.prev(),
+        appender.files.retire_empty();
+        for (batch, header) in batches.iter().zip(&headers) {
+            appender.files.push(LiveFile {
+                file: batch.file.clone(),
+                seq: header.seq,
+                incarnation: header.incarnation,
+                prev_crc: header.prev_crc,
+                first: header.first,
+                last: batch.last,
+                // The records that moved are about to be synced: what follows begins on a page of its own.
+                end: batch.end.next_multiple_of(record::SYNC_ALIGN),
+                synced: first.prev(),
+                group: None,
+                marks: Marks::default(),
+            });
+            self.point_to(&mut appender, &batch.file, &batch.moved);
+        }
+        Ok(Some((batches.into_iter().map(|batch| batch.file).collect(), upto)))
+    }
+
+    fn header_of(&self, appender: &mut super::append::Appender, batch: &Batch) -> FileHeader {
+        FileHeader {
+            journal: self.uuid,
+            seq: appender.files.next_seq(),
+            incarnation: self.incarnation,
+            prev_crc: batch.prev_crc,
+            first: batch.first,
+            durable: self.durable(),
+            file_bytes: self.limits.file_bytes,
             group: None,
-            marks: Marks::default(),
-        });
-        self.point_to(&mut appender, &file, &moved);
-        Ok(file)
+        }
     }
 
     /// Points the index and the applier's list to where the records are now.

@@ -331,7 +331,8 @@ fn seen_last(
     let seen = Seen::load(state, sealer)?;
     let is_own = |seen: &Seen| seen.head.drive == drive && seen.head.device == device.id;
     let is_usual = |seen: &Seen| matches!(seen.head.state, HeadState::Held | HeadState::Released);
-    let is_last = |seen: &Seen| base.is_some_and(|base| seen.head.epoch.0 >= base.epoch);
+    let is_last =
+        |seen: &Seen| local.zip(base).is_some_and(|(local, base)| base.is_in(&seen.root, local.journal));
     Ok(seen.filter(|seen| is_own(seen) && is_usual(seen) && is_last(seen)))
 }
 

@@ -4,7 +4,7 @@ use super::Drive;
 use super::aside;
 use super::opened::OpenDrive;
 use super::replicas::Replicas;
-use crate::api::{self, Code, Failure};
+use crate::api::{self, ActivityKind, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::{self, Phase};
 use holdall_core::disk::Disk;
@@ -170,6 +170,12 @@ impl Drive {
             let _ = tokio::time::timeout(RELEASE_PATIENCE, volume.release()).await;
             let _ = volume.shut_down().await;
             return Err(failure);
+        }
+        for copy in volume.journal().copies() {
+            let at = directory.join("journal").join(copy);
+            let text =
+                format!("A copy of a journal file was found. It is kept as {}, and not used.", at.display());
+            self.note(ActivityKind::Attention, text);
         }
         *self.live.write() = Some(volume.clone());
         self.begin_watching(&volume);

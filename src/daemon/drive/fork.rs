@@ -6,7 +6,7 @@
 
 use super::Drive;
 use super::away;
-use super::engine::{Patience, Taking};
+use super::engine::{Patience, Taking, lock};
 use super::opened::OpenDrive;
 use crate::api::{self, Failure};
 use crate::daemon::failure;
@@ -159,6 +159,8 @@ impl Drive {
         if self.config.lock().open.is_some() {
             return;
         }
+        // Whoever has the drive open parts with the fork as well.
+        let Ok(_lock) = lock(&self.registry.directory(&self.name)) else { return };
         if let Err(error) = self.part() {
             tracing::error!(drive = self.name, %error, "its fork cannot be set apart");
         }

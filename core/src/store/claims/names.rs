@@ -30,7 +30,7 @@ impl Place {
         let mut part = |digits| parts.next().and_then(|part| number(part, digits));
         let [turn, seq, epoch] = [part(16)? as u64, part(16)? as u64, part(16)? as u64];
         let nonce = part(32)?;
-        let is_possible = parts.next().is_none() && turn.max(seq) <= NUMBER_MAX;
+        let is_possible = parts.next().is_none() && turn.max(seq).max(epoch) <= NUMBER_MAX;
         is_possible.then_some(Self { turn, seq, epoch, nonce })
     }
 

@@ -1,0 +1,119 @@
+//! Copies of journal files that others have put beside them: a sync tool's conflicted copy, a backup that was unpacked in place.
+//!
+//! A file is known by its journal, its sequence number and its records, never by its name alone. Of two files with one
+//! sequence number the one with more records counts. A file whose name is not the journal's own counts only
+//! if the log is longer with it: as where a sync tool gave the newer file another name. What does not count is kept under
+//! another name, and told.
+
+use super::record::FileHeader;
+use super::recover::{End, find_end, walk};
+use super::{Journal, JournalError, JournalFile};
+use crate::disk::Disk;
+use crate::units::Lsn;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// How the names of files begin that are kept, and do not count. They are no part of what [`super::aside`] looks for.
+const PREFIX: &str = "aside-copy-of-";
+
+/// A file of the journal, and what its header says.
+pub(super) type Headed = (Arc<JournalFile>, FileHeader);
+
+/// Whether the journal gives its files such names.
+pub(super) fn is_own_name(name: &str) -> bool {
+    let digits = name.strip_prefix('j').unwrap_or_default();
+    digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The log that `files` are, and those of them that are no part of it. `others` are files without a header.
+pub(super) async fn log_of(
+    files: Vec<Headed>,
+    others: &[Arc<JournalFile>],
+    uuid: Uuid,
+) -> Result<(End, Vec<Arc<JournalFile>>), JournalError> {
+    let own = files.iter().filter(|(file, _)| is_own_name(&file.name)).cloned().collect();
+    let without = read(own, others, uuid).await;
+    if files.iter().all(|(file, _)| is_own_name(&file.name)) {
+        return without;
+    }
+    let foreign: Vec<_> = files.iter().filter(|(file, _)| !is_own_name(&file.name)).cloned().collect();
+    let with = read(files, others, uuid).await;
+    match (with, without) {
+        (Ok(with), Ok(without)) if with.0.last > without.0.last => Ok(with),
+        (_, Ok((end, mut copies))) => {
+            copies.extend(foreign.into_iter().map(|(file, _)| file));
+            Ok((end, copies))
+        }
+        (with, Err(_)) => with,
+    }
+}
+
+async fn read(
+    files: Vec<Headed>,
+    others: &[Arc<JournalFile>],
+    uuid: Uuid,
+) -> Result<(End, Vec<Arc<JournalFile>>), JournalError> {
+    let (files, copies) = one_of_each(files, uuid).await;
+    Ok((find_end(files, others, uuid).await?, copies))
+}
+
+/// Of files with one sequence number that with the most records, and the rest.
+async fn one_of_each(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
+    let (mut kept, mut copies): (Vec<(Headed, Option<(Lsn, bool)>)>, _) = (Vec::new(), Vec::new());
+    for (file, header) in files {
+        let Some((last, rank_of_last)) = kept.last_mut().filter(|((_, last), _)| last.seq == header.seq)
+        else {
+            kept.push(((file, header), None));
+            continue;
+        };
+        let before = match *rank_of_last {
+            Some(rank) => rank,
+            None => rank(last, uuid).await,
+        };
+        let mut other = (file, header);
+        let mut better = rank(&other, uuid).await;
+        if better > before {
+            std::mem::swap(last, &mut other);
+        } else {
+            better = before;
+        }
+        *rank_of_last = Some(better);
+        copies.push(other.0);
+    }
+    (kept.into_iter().map(|(headed, _)| headed).collect(), copies)
+}
+
+/// How much a file holds; of files that hold as much, the one with the journal's own name is more.
+async fn rank((file, header): &Headed, uuid: Uuid) -> (Lsn, bool) {
+    let last = walk(file, uuid, header, None).await.map_or(Lsn(0), |walked| walked.last);
+    (last, is_own_name(&file.name))
+}
+
+/// Gives files that do not count another name, durably. Returns those names.
+pub(super) async fn set_aside(
+    disk: &dyn Disk,
+    copies: &[Arc<JournalFile>],
+) -> Result<Vec<String>, JournalError> {
+    let mut names = Vec::new();
+    for file in copies {
+        let name = format!("{PREFIX}{}-{:08x}", file.name, crate::entropy::u128() as u32);
+        tracing::warn!(
+            file = file.name,
+            name,
+            "a copy of a journal file was found: it is kept, and not used"
+        );
+        disk.rename(&file.name, &name)?;
+        names.push(name);
+    }
+    if !names.is_empty() {
+        disk.sync_names().await?;
+    }
+    Ok(names)
+}
+
+impl Journal {
+    /// Names of copies of its files that were found when it was opened. They are kept, and not used.
+    pub fn copies(&self) -> &[String] {
+        &self.copies
+    }
+}
