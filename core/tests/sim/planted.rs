@@ -41,12 +41,12 @@ const CASES: &[Case] = &[
     found_by(lives::simulate, Bug::TakeOverTakenForFork, 24),
     found_by(lives::simulate, Bug::ForkWithoutItsJournal, 0),
     found_by(lives::simulate, Bug::ForkNotRemembered, 109),
-    found_by(lives::simulate, Bug::DeposedVersionIsGarbage, 1),
+    found_by(lives::simulate, Bug::DeposedVersionIsGarbage, 109),
     found_by(lives::simulate, Bug::TakenWithoutLooking, 2),
     found_by(restored::simulate, Bug::EqualEpochsNotToldApart, 0),
     found_by(rivals::simulate, Bug::FailedPutTakenForDone, 0),
     found_by(rivals::simulate, Bug::ForkWithoutItsJournal, 0),
-    found_by(rivals::simulate, Bug::ForkTakenForContinuation, 33),
+    found_by(rivals::simulate, Bug::ForkTakenForContinuation, 81),
 ];
 
 #[test]
