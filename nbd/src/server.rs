@@ -162,7 +162,19 @@ impl Server {
 
     /// Accepts clients on a TCP socket. There is no encryption and no password: for loopback and tests.
     pub fn listen_tcp(&self, listener: TcpListener) -> Result<(), ServeError> {
-        self.listen(OwnedFd::from(listener), |socket| {
+        self.listen_tcp_for(listener, |_| true)
+    }
+
+    /// The same, for those clients only that `admits` says so of; others are hung up on before a byte is said.
+    pub fn listen_tcp_for(
+        &self,
+        listener: TcpListener,
+        admits: impl Fn(&OwnedFd) -> bool + Send + 'static,
+    ) -> Result<(), ServeError> {
+        self.listen(OwnedFd::from(listener), move |socket| {
+            if !admits(socket) {
+                return Err(rustix::io::Errno::ACCESS);
+            }
             // A reply waits for nothing, and a client whose computer is gone is noticed.
             sockopt::set_tcp_nodelay(socket, true)?;
             sockopt::set_socket_keepalive(socket, true)
@@ -265,7 +277,7 @@ fn accept(shared: &Arc<Shared>, listener: &OwnedFd, prepare: impl Fn(&OwnedFd) -
             }
         };
         if let Err(error) = prepare(&socket) {
-            tracing::debug!(%error, "a client was gone before it was served");
+            tracing::debug!(%error, "a client was not admitted, or gone before it was served");
         } else if shared.connections.lock().len() >= CONNECTIONS_MAX {
             tracing::warn!("more than {CONNECTIONS_MAX} NBD connections: refused one");
         } else if let Err(error) = shared.start(socket, Start::Handshake) {

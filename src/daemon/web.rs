@@ -26,6 +26,7 @@ use futures_util::StreamExt;
 use pages::Pages;
 use parking_lot::Mutex;
 use peer::OwnPeers;
+pub use peer::is_own;
 use sessions::{Sessions, TOKEN_LIVES};
 use std::net::Ipv4Addr;
 use std::path::Path;

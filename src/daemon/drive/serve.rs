@@ -5,11 +5,14 @@ use super::opened::OpenDrive;
 use crate::api::{self, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
+use crate::daemon::web::is_own;
 use crate::daemon::work::Work;
 use holdall_core::device::BlockDevice;
 use holdall_core::volume::Over;
 use holdall_nbd::server::Server;
+use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -106,7 +109,12 @@ impl Listener {
             )
         };
         match (&request.socket, &request.tcp) {
-            (Some(path), None) => Ok(Listener::Unix(UnixListener::bind(path).map_err(local)?, path.clone())),
+            (Some(path), None) => {
+                let listener = UnixListener::bind(path).map_err(local)?;
+                // Whatever the umask says: who may connect may read and write the drive.
+                std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(local)?;
+                Ok(Listener::Unix(listener, path.clone()))
+            }
             (None, Some(address)) => {
                 let address: SocketAddr =
                     address.parse().map_err(|_| failure::usage(format!("{address} is not ADDRESS:PORT.")))?;
@@ -132,7 +140,12 @@ impl Listener {
                 Ok(format!("nbd+unix:///?socket={path}"))
             }
             Listener::Tcp(listener, address) => {
-                server.listen_tcp(listener).map_err(|error| failed(error.to_string()))?;
+                // On loopback every user of this computer can connect, and NBD knows no passwords. Beyond it one has insisted.
+                let listening = match address.ip().is_loopback() {
+                    true => server.listen_tcp_for(listener, is_own),
+                    false => server.listen_tcp(listener),
+                };
+                listening.map_err(|error| failed(error.to_string()))?;
                 Ok(format!("nbd://{address}"))
             }
         }

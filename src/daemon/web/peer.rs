@@ -1,12 +1,14 @@
 //! Whose process is at the other end of a connection on loopback.
 //!
-//! The kernel lists TCP sockets with the user who made them (`/proc/net/tcp`). Both ends of a connection on loopback are in the list, so
-//! the other end's row is the one whose local address is the peer's. A cookie that another user got hold of is of no use to them:
-//! browsers send a host's cookies to all of its ports, and so to whoever listens at another one.
+//! The kernel lists TCP sockets with the user who made them (`/proc/net/tcp`, `/proc/net/tcp6`). Both ends of a connection on loopback are
+//! in the list, so the other end's row is the one whose local address is the peer's. For the pages: a cookie that another user got hold of
+//! is of no use to them, as browsers send a host's cookies to all of its ports, and so to whoever listens at another one. For drives that are
+//! served by NBD: the protocol knows no passwords.
 
 use axum::serve::Listener;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Accepts connections of this user's and root's processes, and closes all others.
@@ -19,8 +21,8 @@ impl Listener for OwnPeers {
     async fn accept(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             let (stream, peer) = Listener::accept(&mut self.0).await;
-            match owner(&stream, peer) {
-                Ok(uid) if uid == 0 || uid == rustix::process::getuid().as_raw() => return (stream, peer),
+            match stream.local_addr().and_then(|own| owner(peer, own)) {
+                Ok(uid) if is_admitted(uid) => return (stream, peer),
                 Ok(uid) => tracing::warn!(uid, "another user's process was refused at the port for browsers"),
                 Err(error) => {
                     tracing::warn!(%error, "cannot tell who has connected to the port for browsers")
@@ -34,12 +36,38 @@ impl Listener for OwnPeers {
     }
 }
 
-fn owner(stream: &TcpStream, peer: SocketAddr) -> io::Result<u32> {
-    let (SocketAddr::V4(peer), SocketAddr::V4(own)) = (peer, stream.local_addr()?) else {
-        return Err(io::Error::other("it is no IPv4 connection"));
+/// Whether a connected socket's other end is this user's or root's. Where the kernel does not say, it is nobody's.
+pub fn is_own(socket: &OwnedFd) -> bool {
+    let ends = || -> io::Result<(SocketAddr, SocketAddr)> {
+        let (peer, own) = (rustix::net::getpeername(socket)?, rustix::net::getsockname(socket)?);
+        let peer = peer.ok_or(io::ErrorKind::NotConnected)?;
+        Ok((SocketAddr::try_from(peer)?, SocketAddr::try_from(own)?))
     };
-    let sockets = std::fs::read_to_string("/proc/self/net/tcp")?;
-    owner_in(&sockets, peer, own).ok_or_else(|| io::Error::other("its socket is not in /proc/net/tcp"))
+    match ends().and_then(|(peer, own)| owner(peer, own)) {
+        Ok(uid) if is_admitted(uid) => true,
+        Ok(uid) => {
+            tracing::warn!(uid, "another user's process was refused at the port at which a drive is served");
+            false
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell who has connected to the port at which a drive is served");
+            false
+        }
+    }
+}
+
+fn is_admitted(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::getuid().as_raw()
+}
+
+/// The user of the process at the other end, `peer`, of a connection to this process's end.
+fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<u32> {
+    let table = match (peer, own) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) => "/proc/self/net/tcp",
+        _ => "/proc/self/net/tcp6",
+    };
+    let sockets = std::fs::read_to_string(table)?;
+    owner_in(&sockets, peer, own).ok_or_else(|| io::Error::other(format!("its socket is not in {table}")))
 }
 
 /// As the kernel writes TCP_ESTABLISHED.
@@ -47,7 +75,8 @@ const ESTABLISHED: &str = "01";
 
 /// The user of the socket that is bound to `local` and connected to `remote`. One that was closed has no owner any more, and a row with
 /// root's number.
-fn owner_in(sockets: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
+fn owner_in(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    let (local, remote) = (place(local), place(remote));
     sockets.lines().skip(1).find_map(|line| {
         // sl  local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid ...
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -56,48 +85,79 @@ fn owner_in(sockets: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<
     })
 }
 
-/// `0100007F:1F90`: the address as the processor has it in memory, the port as it is written.
-fn address(text: &str) -> Option<SocketAddrV4> {
+/// What tells two ends apart: a scope or a flow of IPv6 does not.
+fn place(address: SocketAddr) -> (IpAddr, u16) {
+    (address.ip(), address.port())
+}
+
+/// `0100007F:1F90`: the address in words as the processor has them in memory (one, or four for IPv6), the port as it is written.
+fn address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
-    let ip = u32::from_str_radix(ip, 16).ok()?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    Some(SocketAddrV4::new(Ipv4Addr::from(ip.to_ne_bytes()), port))
+    let words: Option<Vec<[u8; 4]>> = (0..ip.len() / 8)
+        .map(|word| u32::from_str_radix(ip.get(word * 8..word * 8 + 8)?, 16).ok().map(u32::to_ne_bytes))
+        .collect();
+    let ip = match words?.as_slice() {
+        [word] => IpAddr::from(*word),
+        [a, b, c, d] => IpAddr::from(<[u8; 16]>::try_from([*a, *b, *c, *d].concat()).ok()?),
+        _ => return None,
+    };
+    Some((ip, u16::from_str_radix(port, 16).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    const HEAD: &str =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 
     #[test]
     fn the_row_of_the_other_end_says_whose_it_is() {
-        let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0xA38E);
-        let remote = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0x1F90);
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0xA38E));
+        let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 0x1F90));
         let ip = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
         let row = |local: &str, remote: &str, uid: u32| {
             format!(
                 "   1: {ip}:{local} {ip}:{remote} 01 00000000:00000000 00:00000000 00000000  {uid}        0 1 1"
             )
         };
-        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
         let listener = row("1F90", "0000", 7);
-        let text = [head, &listener, &row("1F90", "A38E", 7), &row("A38E", "1F90", 1000)].join("\n");
+        let text = [HEAD, &listener, &row("1F90", "A38E", 7), &row("A38E", "1F90", 1000)].join("\n");
         assert_eq!(owner_in(&text, local, remote), Some(1000));
         assert_eq!(owner_in(&text, remote, local), Some(7));
-        assert_eq!(owner_in(head, local, remote), None);
+        assert_eq!(owner_in(HEAD, local, remote), None);
         for closed in ["04", "05", "06"] {
             let row = row("A38E", "1F90", 0).replacen(" 01 ", &format!(" {closed} "), 1);
-            assert_eq!(owner_in(&[head, &row].join("\n"), local, remote), None, "nobody's, and not root's");
+            assert_eq!(owner_in(&[HEAD, &row].join("\n"), local, remote), None, "nobody's, and not root's");
         }
+    }
+
+    #[test]
+    fn addresses_of_ipv6_are_read_too() {
+        let word = format!("{:08X}", u32::from_ne_bytes([0, 0, 0, 1]));
+        let text = format!("{}{word}:1F90", "0".repeat(24));
+        assert_eq!(address(&text), Some((IpAddr::from(Ipv6Addr::LOCALHOST), 0x1F90)));
+        assert_eq!((address("0100:1F90"), address("nonsense")), (None, None));
     }
 
     #[tokio::test]
     async fn a_connection_of_this_process_is_this_users() {
-        let mut listener = OwnPeers(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
-        let address = listener.0.local_addr().unwrap();
-        let (connected, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let connected = connected.unwrap();
-        assert_eq!(accepted.1, connected.local_addr().unwrap());
-        let owner = owner(&accepted.0, accepted.1).unwrap();
-        assert_eq!(owner, rustix::process::getuid().as_raw());
+        let addresses = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        for ip in addresses {
+            let Ok(listener) = TcpListener::bind((ip, 0)).await else {
+                assert!(ip.is_ipv6(), "a computer may be without IPv6");
+                continue;
+            };
+            let mut listener = OwnPeers(listener);
+            let address = listener.0.local_addr().unwrap();
+            let (connected, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+            let connected = connected.unwrap();
+            assert_eq!(accepted.1, connected.local_addr().unwrap());
+            let owner = owner(accepted.1, accepted.0.local_addr().unwrap()).unwrap();
+            assert_eq!(owner, rustix::process::getuid().as_raw());
+            let accepted = OwnedFd::from(accepted.0.into_std().unwrap());
+            assert!(is_own(&accepted));
+        }
     }
 }

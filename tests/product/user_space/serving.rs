@@ -3,6 +3,7 @@
 use super::{DRIVE_BYTES, Served, assert_elsewhere, assert_same, whole, with_small_drive};
 use crate::bench::{Bench, failure, noise};
 use holdall_nbd::client::{Client, Options};
+use std::os::unix::process::CommandExt;
 
 /// The port of an address that ends in one.
 fn port(uri: &str) -> u16 {
@@ -95,4 +96,23 @@ fn a_client_keeps_the_size_that_it_was_told_when_the_drive_grows_under_it() {
     machine.ok(&["drive", "sync", "d"]);
     drop((old, new, served));
     assert_elsewhere(&bench, &model);
+}
+
+/// What a user's process gets of a server's greeting, which speaks first.
+fn greeting_as(user: u32, port: u16) -> Vec<u8> {
+    let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1"; head -c 8 <&3"#;
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", script, "bash", &port.to_string()]).current_dir("/").uid(user);
+    command.stderr(std::process::Stdio::null()).output().unwrap().stdout
+}
+
+#[test]
+fn another_user_of_this_computer_is_not_served_over_loopback() {
+    const ANOTHER: u32 = 4242;
+    let bench = Bench::new();
+    let machine = with_small_drive(&bench);
+    let served = Served::begin_at(&machine, &["--tcp", "127.0.0.1:0"]);
+    let port = port(&served.uri);
+    assert_eq!(greeting_as(ANOTHER, port), b"");
+    assert_eq!(greeting_as(0, port), b"NBDMAGIC");
 }
