@@ -38,7 +38,7 @@ mod take_down;
 
 pub use failure::AttachError;
 pub use mountpoint::Unfit;
-pub use process::{Warning, prepare_process};
+pub use process::{Warning, keep_memory_private, prepare_process};
 pub use record::Record;
 pub use take_down::{TakenDown, take_down};
 
@@ -132,6 +132,8 @@ pub struct Site {
     pub runtime: Handle,
     /// Is told of each step.
     pub on_step: Arc<dyn Fn(Step) + Send + Sync>,
+    /// By which the keeper watches this process; nothing where it is not to be started again.
+    pub watch: Option<keeper::Watch>,
 }
 
 impl std::fmt::Debug for Site {
@@ -143,7 +145,7 @@ impl std::fmt::Debug for Site {
 impl Site {
     /// One that tells nobody of its steps.
     pub fn new(dirs: Dirs, deputy: Deputy, runtime: Handle) -> Self {
-        Site { dirs, deputy, runtime, on_step: Arc::new(|_| ()) }
+        Site { dirs, deputy, runtime, on_step: Arc::new(|_| ()), watch: None }
     }
 
     fn done(&self, step: Step) {
@@ -198,7 +200,13 @@ pub fn attach(
         },
     };
     match served {
-        Ok((served, target)) => Ok(Attached::new(identity, site, served, target)),
+        Ok((served, target)) => {
+            // A drive works without; should this process die, nobody starts another one by itself.
+            if let Err(error) = watched(site) {
+                tracing::warn!(%error, "no keeper watches this service");
+            }
+            Ok(Attached::new(identity, site, served, target))
+        }
         Err(error) => {
             // The first error is the one to tell; the doctor finds what could not be removed.
             if let Err(left) = take_down(identity.uuid, site) {
@@ -231,6 +239,16 @@ pub fn reattach(
         mounted.thaw()?;
     }
     Ok(Some(attached))
+}
+
+/// Has a keeper watch this process, where that is wanted.
+fn watched(site: &Site) -> Result<(), AttachError> {
+    if site.watch.is_some() { onefile::start_keeper(site) } else { Ok(()) }
+}
+
+/// Tells the keeper that a former daemon left, if there is one, that its successor has come.
+pub fn come_to_keeper(site: &Site) {
+    keeper::be_watched(site);
 }
 
 impl Attached {
@@ -296,8 +314,14 @@ impl Attached {
             Served::Nbd(connections) => connections.detach(&self.target, &self.site)?,
             Served::Loop(disk) => disk.detach(&self.target, &self.site)?,
         }
+        take_down::release_noted_mountpoint(&self.site, self.identity.uuid)?;
         Record::remove(&self.site.dirs.records(), self.identity.uuid)
-            .map_err(|error| AttachError::io("write to", &self.site.dirs.records(), error))
+            .map_err(|error| AttachError::io("write to", &self.site.dirs.records(), error))?;
+        // Of drives without a disk it has only watched the daemon. One that stays does no harm.
+        if let Err(error) = onefile::end_keeper(&self.site) {
+            tracing::warn!(%error, "the keeper does not end");
+        }
+        Ok(())
     }
 
     /// Stops serving and leaves the kernel's device to the next daemon, which calls [`reattach`]. Requests in flight are
@@ -314,10 +338,11 @@ impl Attached {
         }
     }
 
-    /// Gives the keeper a copy again, for one that was started after its predecessor died. Nothing for nbd.
+    /// Gives the keeper a copy again, for one that was started after its predecessor died. Of nbd there is nothing to keep; the keeper watches
+    /// this process.
     pub fn keep(&self) -> Result<(), AttachError> {
         match &self.served {
-            Served::Nbd(_) => Ok(()),
+            Served::Nbd(_) => watched(&self.site),
             Served::Loop(disk) => disk.keep(&self.site),
         }
     }

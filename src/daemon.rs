@@ -1,19 +1,22 @@
 //! The daemon: keeps the drives of one user, and serves the API on a Unix socket.
 //!
-//! One daemon for each runtime directory.
+//! One daemon for each state directory (`succession`).
 //!
 //! How it ends decides what becomes of open drives. Asked to *stop* (`holdall daemon stop`, SIGHUP) it hands them over:
 //! the kernel's devices stay, mounts stay mounted and wait, and the next daemon goes on with them; that is an upgrade.
 //! Told to *terminate* (SIGTERM, SIGINT) it closes them, as at the end of a session.
 
-use crate::attach::{self, Dirs, Site, prepare_process};
-use crate::paths::Paths;
+use crate::api::ActivityKind;
+use crate::attach::keeper::{Restart, Watch};
+use crate::attach::{self, Dirs, Site, keep_memory_private, prepare_process};
+use crate::paths::{Holding, Paths};
 use crate::privileged::{self, Deputy};
 use crate::scanner;
 use drives::Drives;
 use registry::Registry;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +36,7 @@ mod forks;
 mod limits;
 mod log;
 mod logins;
+mod mounts;
 mod openapi;
 mod overview;
 mod pins;
@@ -56,6 +60,12 @@ const READY_PATIENCE: Duration = Duration::from_secs(20);
 const EXIT_KEPT: u8 = 69;
 /// How long what still runs on threads of its own may take at the end: a directory that hangs may keep some for ever.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
+
+/// What becomes known of a daemon that was killed, or that the kernel or a watchdog ended.
+const DIED: &str = "The background service ended without warning and has started again. What was saved on drives is safe; programs that use them have waited.";
+
+/// What becomes known of one that the keeper killed.
+const HUNG: &str = "The background service hung and was started again. What was saved on drives is safe; programs that use them have waited.";
 
 /// How the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +98,10 @@ fn usage() -> ExitCode {
 
 fn run() -> ExitCode {
     log::begin();
+    // Before any secret is read.
+    if let Err(error) = keep_memory_private() {
+        tracing::warn!(%error, "should this process crash, a core of it may be kept, with keys in it");
+    }
     // Before any thread is started: threads inherit it.
     for warning in prepare_process() {
         tracing::warn!("{warning}");
@@ -103,44 +117,86 @@ fn run() -> ExitCode {
 
 fn serve() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let paths = Paths::from_environment()?;
-    registry::private_directory(&paths.runtime)?;
+    paths.prepare()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("holdalld").build()?;
-    let served = runtime.block_on(async {
-        let taking = succession::take(&paths, systemd::keeps_us());
-        let _turn = match systemd::starting(taking).await? {
-            Turn::Ours(turn) => turn,
-            Turn::Anothers => {
-                eprintln!("holdalld: another one is running already");
-                return Ok(ExitCode::SUCCESS);
-            }
-            Turn::Kept => {
-                eprintln!("holdalld: systemd runs one for this user already, as another unit");
-                return Ok(ExitCode::from(EXIT_KEPT));
-            }
-        };
-        let registry = Registry::open(paths.clone())?;
-        let dirs = Dirs::new(&paths.runtime, &paths.state)?;
-        let site = Site::new(dirs, Deputy::this_program()?, tokio::runtime::Handle::current());
-        let (drives, mut stop) = Drives::new(registry, site)?;
-        let listener = bind(&paths.runtime.join("daemon.sock"))?;
-        let router = endpoints::router(drives.clone());
-        let server = tokio::spawn(async move { axum::serve(listener, router).await });
-        tokio::spawn(drives.limits().clone().follow_network());
-        tokio::spawn(drives.limits().clone().follow_clock());
-        tokio::spawn(drives.clone().wait_where_told());
-        let resuming = tokio::spawn({
-            let drives = drives.clone();
-            async move { drives.resume_all().await }
-        });
-        let _ = systemd::starting(tokio::time::timeout(READY_PATIENCE, resuming)).await;
-        systemd::started();
-        let ending = ended(&mut stop).await?;
-        server.abort();
-        systemd::stopping(drives.end(ending == Ending::HandOver)).await;
-        Ok(ExitCode::SUCCESS)
-    });
+    let served = runtime.block_on(serve_in(&paths));
     runtime.shutdown_timeout(LEFT_BEHIND);
     served
+}
+
+async fn serve_in(paths: &Paths) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let taking = succession::take(paths, systemd::keeps_us());
+    let mut claim = match systemd::starting(taking).await? {
+        Turn::Ours(claim) => claim,
+        Turn::Anothers(holder) => {
+            eprintln!("holdalld: {} Commands find it by themselves.", runs_already(holder.as_ref()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Turn::Kept(holder) => {
+            eprintln!("holdalld: {} systemd keeps it, as another unit.", runs_already(holder.as_ref()));
+            return Ok(ExitCode::from(EXIT_KEPT));
+        }
+    };
+    let registry = Registry::open(paths.clone())?;
+    if let Some(former) = claim.died_before() {
+        tracing::warn!(pid = former.pid, "the background service before this one died");
+        let hung = std::env::var_os(attach::keeper::HUNG).is_some();
+        registry.activity().note(None, ActivityKind::Attention, if hung { HUNG } else { DIED });
+    }
+    let dirs = Dirs::new(&claim.disks_at(paths), &paths.state)?;
+    let site = watched_site(dirs, paths)?;
+    attach::come_to_keeper(&site);
+    let watch = site.watch.clone();
+    let (drives, mut stop) = Drives::new(registry, site)?;
+    let (sockets, listeners) = listen(paths)?;
+    claim.listens_at(sockets)?;
+    let router = endpoints::router(drives.clone());
+    let serve = |listener| {
+        let router = router.clone();
+        tokio::spawn(async move { axum::serve(listener, router).await })
+    };
+    let servers: Vec<_> = listeners.into_iter().map(serve).collect();
+    tokio::spawn(drives.limits().clone().follow_network());
+    tokio::spawn(drives.limits().clone().follow_clock());
+    tokio::spawn(drives.clone().wait_where_told());
+    tokio::spawn(drives.clone().follow_mounts());
+    tokio::spawn(drives.clone().follow_keeper());
+    let resuming = tokio::spawn({
+        let drives = drives.clone();
+        async move { drives.resume_all().await }
+    });
+    let _ = systemd::starting(tokio::time::timeout(READY_PATIENCE, resuming)).await;
+    systemd::started();
+    let ending = ended(&mut stop).await?;
+    servers.iter().for_each(tokio::task::JoinHandle::abort);
+    systemd::stopping(drives.end(ending == Ending::HandOver)).await;
+    if let Some(watch) = watch {
+        watch.leave();
+    }
+    if let Err(error) = claim.ended() {
+        tracing::warn!(%error, "the lock does not say that this service ended as it should");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where drives are attached, by a process that the keeper starts again unless systemd does.
+fn watched_site(dirs: Dirs, paths: &Paths) -> io::Result<Site> {
+    let deputy = Deputy::this_program()?;
+    let (program, log, ours) =
+        (deputy.installed_program().to_owned(), paths.daemon_log(), !systemd::keeps_us());
+    let watch = Some(Watch::new(Restart { program, log, ours }));
+    Ok(Site { watch, ..Site::new(dirs, deputy, tokio::runtime::Handle::current()) })
+}
+
+/// That another daemon has the state directory, and which.
+fn runs_already(holder: Option<&Holding>) -> String {
+    match holder.filter(|holder| holder.pid != 0) {
+        Some(holder) => {
+            let at = holder.sockets.first().map(|at| format!(", at {}", at.display())).unwrap_or_default();
+            format!("The background service runs already (process {}{at}).", holder.pid)
+        }
+        None => "The background service runs already.".to_owned(),
+    }
 }
 
 async fn ended(stop: &mut tokio::sync::mpsc::Receiver<()>) -> io::Result<Ending> {
@@ -154,13 +210,31 @@ async fn ended(stop: &mut tokio::sync::mpsc::Receiver<()>) -> io::Result<Ending>
     })
 }
 
+/// Listens in the runtime directory, and in the state directory where its file system takes a socket; the one that lasts longest comes first.
+fn listen(paths: &Paths) -> io::Result<(Vec<PathBuf>, Vec<UnixListener>)> {
+    let (mut sockets, mut listeners) = (vec![paths.socket()], vec![bind(&paths.socket())?]);
+    match bind(&paths.state_socket()) {
+        Ok(listener) => {
+            sockets.insert(0, paths.state_socket());
+            listeners.push(listener);
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the state directory takes no socket: commands find this service by its runtime directory only")
+        }
+    }
+    Ok((sockets, listeners))
+}
+
 fn bind(path: &Path) -> io::Result<UnixListener> {
     // The lock is ours, so that a socket that is there belongs to nobody.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    // Others may be able to enter a directory that a person made.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// What all requests share.

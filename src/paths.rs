@@ -9,13 +9,25 @@
 //! Passphrases travel through the socket, so whoever can put a socket into the runtime directory can learn them. A
 //! client therefore checks the directory before it connects, not only the daemon before it binds: in /tmp anybody can be
 //! first to make a directory of that name.
+//!
+//! One daemon runs for each state directory. Where the environment leads to another runtime directory than the daemon's (cron, su, sudo) or to
+//! none (after a logout), a client finds the daemon by the lock in the state directory ([`Paths::sockets`]).
 
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::process::getuid;
 use std::ffi::OsString;
-use std::fs::{DirBuilder, Metadata};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::DirBuilder;
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+mod holding;
+
+pub use holding::{Holding, boot_id};
+
+/// What the kernel answers for an owner whom a container does not know.
+const UNKNOWN_OWNER: u32 = 65534;
 
 /// The places of this user's daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,9 +107,34 @@ impl Paths {
         })
     }
 
-    /// The daemon's socket.
+    /// The daemon's socket in the runtime directory.
     pub fn socket(&self) -> PathBuf {
         self.runtime.join("daemon.sock")
+    }
+
+    /// The daemon's socket in the state directory, which no logout takes away.
+    pub fn state_socket(&self) -> PathBuf {
+        self.state.join("daemon.sock")
+    }
+
+    /// Where the daemon of this state directory says that it listens. Empty if none runs, or if others could have written that.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let Some(holding) = self.holding() else { return Vec::new() };
+        let is_private =
+            |socket: &&PathBuf| socket.parent().is_some_and(|parent| open_private(parent).is_ok());
+        holding.sockets.iter().filter(is_private).cloned().collect()
+    }
+
+    fn holding(&self) -> Option<Holding> {
+        // Before anything in it is believed.
+        open_state(&self.state).ok()?;
+        let mut options = std::fs::OpenOptions::new();
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file =
+            options.read(true).custom_flags(flags.bits().cast_signed()).open(self.state.join("daemon.lock"));
+        let mut said = Vec::new();
+        file.ok()?.take(Holding::BYTES_MAX).read_to_end(&mut said).ok()?;
+        Holding::parse(&said).filter(|holding| !holding.is_elsewhere())
     }
 
     /// What a daemon in the background prints.
@@ -114,31 +151,69 @@ impl Paths {
                 .create(path)
                 .map_err(|source| PathsError::Unusable { path: path.clone(), source })?;
         }
-        // State and cache may be links to a bigger disk.
         for path in [&self.state, &self.cache] {
-            check_private(path, path.metadata())?;
+            open_state(path)?;
         }
         self.check_runtime().map(|_| ())
     }
 
     /// Whether the runtime directory exists; an error if others could have put a socket there. The directory itself must
-    /// not be a symbolic link: it would be its maker who decides whose socket is found.
+    /// not be a symbolic link: its maker would decide whose socket is found.
     pub fn check_runtime(&self) -> Result<bool, PathsError> {
-        match self.runtime.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            metadata => check_private(&self.runtime, metadata).map(|()| true),
+        match open_private(&self.runtime) {
+            Ok(_) => Ok(true),
+            Err(PathsError::Unusable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Others may enter a directory that a person made and named in an override, but not change what is in it.
-fn check_private(path: &Path, metadata: io::Result<Metadata>) -> Result<(), PathsError> {
-    let metadata = metadata.map_err(|source| PathsError::Unusable { path: path.to_owned(), source })?;
-    let ours = metadata.uid() == getuid().as_raw();
-    match metadata.is_dir() && ours && metadata.mode() & 0o022 == 0 {
-        true => Ok(()),
-        false => Err(PathsError::NotPrivate { path: path.to_owned() }),
+/// Opens a directory that only this user can change: it belongs to this user, nobody else may write to it, it is no link, and nobody else
+/// can put another one in its place. What is opened is what was checked, whatever happens to the path.
+///
+/// Others may enter a directory that a person made and named in an override.
+pub fn open_private(path: &Path) -> Result<OwnedFd, PathsError> {
+    let directory = open_directory(path, OFlags::NOFOLLOW)?;
+    let parents = path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
+    for parent in parents {
+        let facts = parent.metadata();
+        let facts = facts.map_err(|source| PathsError::Unusable { path: parent.to_owned(), source })?;
+        if can_others_replace(facts.uid(), facts.mode()) {
+            return Err(PathsError::NotPrivate { path: parent.to_owned() });
+        }
     }
+    Ok(directory)
+}
+
+/// The same for what may be a link to a larger disk.
+fn open_state(path: &Path) -> Result<OwnedFd, PathsError> {
+    open_directory(path, OFlags::empty())
+}
+
+fn open_directory(path: &Path, flags: OFlags) -> Result<OwnedFd, PathsError> {
+    let flags = flags | OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| match errno {
+        // It is a link, or no directory, or closed to this user.
+        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR | rustix::io::Errno::ACCESS => {
+            PathsError::NotPrivate { path: path.to_owned() }
+        }
+        errno => PathsError::Unusable { path: path.to_owned(), source: errno.into() },
+    })?;
+    let facts = rustix::fs::fstat(&directory)
+        .map_err(|errno| PathsError::Unusable { path: path.to_owned(), source: errno.into() })?;
+    if is_ours_alone(&facts) { Ok(directory) } else { Err(PathsError::NotPrivate { path: path.to_owned() }) }
+}
+
+fn is_ours_alone(facts: &Stat) -> bool {
+    facts.st_uid == getuid().as_raw() && facts.st_mode & 0o022 == 0
+}
+
+/// Whether somebody else could exchange what lies in a directory of that owner and mode: its owner could, and everybody could who may write
+/// to it, unless it is sticky as /tmp is.
+fn can_others_replace(owner: u32, mode: u32) -> bool {
+    let is_trusted = [0, UNKNOWN_OWNER, getuid().as_raw()].contains(&owner);
+    let is_open = mode & 0o002 != 0 && mode & 0o1000 == 0;
+    !is_trusted || is_open
 }
 
 #[cfg(test)]
@@ -207,5 +282,40 @@ mod tests {
         symlink(dir.path(), below("run")).unwrap();
         let paths = Paths { state: below("state"), cache: below("cache"), runtime: below("run") };
         assert!(matches!(paths.check_runtime(), Err(PathsError::NotPrivate { .. })));
+    }
+
+    #[test]
+    fn a_directory_that_others_could_exchange_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        let paths = Paths { state: open.join("state"), cache: open.join("cache"), runtime: open.join("run") };
+        paths.prepare().unwrap();
+        set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(paths.check_runtime(), Err(PathsError::NotPrivate { path }) if path == open));
+        // As /tmp is.
+        set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
+        assert!(paths.check_runtime().unwrap());
+        assert!(can_others_replace(getuid().as_raw() + 1, 0o755), "its owner could");
+    }
+
+    #[test]
+    fn a_socket_is_found_by_the_state_directory_only_where_it_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = |name| dir.path().join(name);
+        let paths = Paths { state: below("state"), cache: below("cache"), runtime: below("run") };
+        paths.prepare().unwrap();
+        assert_eq!(paths.sockets(), Vec::<PathBuf>::new());
+        let elsewhere = below("elsewhere");
+        DirBuilder::new().mode(0o700).create(&elsewhere).unwrap();
+        let socket = elsewhere.join("daemon.sock");
+        let mut holding = Holding::of_this_process(&elsewhere, false);
+        holding.sockets = vec![socket.clone()];
+        std::fs::write(paths.state.join("daemon.lock"), serde_json::to_vec(&holding).unwrap()).unwrap();
+        assert_eq!(paths.sockets(), [socket]);
+        set_permissions(&elsewhere, Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(paths.sockets(), Vec::<PathBuf>::new());
+        set_permissions(&elsewhere, Permissions::from_mode(0o700)).unwrap();
+        set_permissions(&paths.state, Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(paths.sockets(), Vec::<PathBuf>::new(), "others could have written it");
     }
 }

@@ -328,6 +328,23 @@ pub struct DaemonStatus {
     pub uptime_ms: u64,
 }
 
+/// The daemon ends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Stopping {
+    /// Drives that stay mounted without it. Programs that use them wait for the next daemon; so does what looks at all disks (sync, losetup).
+    #[serde(default)]
+    pub left: Vec<LeftMounted>,
+}
+
+/// A drive that stays mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftMounted {
+    /// Its name.
+    pub name: String,
+    /// Where.
+    pub mountpoint: String,
+}
+
 /// A result that says nothing but that it is done.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nothing {}

@@ -3,7 +3,8 @@
 //! keeper; this one is for everywhere else.
 //!
 //! A request is one byte, a mount point's length and the mount point; `P`ut is followed by a handover, and `T`ake is
-//! answered by one. A keeper that is killed while a daemon serves changes nothing: the daemon has its own descriptor.
+//! answered by one. `W`atch is followed by bytes instead of a mount point, and its connection stays: what is said on it is up to the process
+//! that keeps and the daemon that serves. A keeper that is killed while a daemon serves changes nothing: the daemon has its own descriptor.
 //! Killed while no daemon does, it closes the last one, the kernel ends the connection, and waiters get errors: that is
 //! also the way out when no daemon comes back.
 
@@ -27,31 +28,72 @@ const KEEPER_PATIENCE: Duration = Duration::from_secs(30);
 const PUT: u8 = b'P';
 const TAKE: u8 = b'T';
 const FORGET: u8 = b'F';
+const WATCH: u8 = b'W';
 const DONE: u8 = b'+';
 const REFUSED: u8 = b'-';
 
 /// Keeps what it is given, until the listener fails. Whoever may connect may take a disk: the socket belongs in a
 /// directory of its user's alone.
 pub fn keep(listener: &UnixListener) -> io::Result<()> {
-    let mut kept = BTreeMap::new();
+    let mut kept = Kept::default();
     loop {
         let (peer, _) = listener.accept()?;
-        if let Err(error) = serve(&peer, &mut kept) {
+        kept.serve(peer);
+    }
+}
+
+/// What a keeper has.
+#[derive(Default)]
+pub struct Kept(BTreeMap<PathBuf, Handover>);
+
+/// A daemon that wants to be watched.
+#[derive(Debug)]
+pub struct Watched {
+    /// Closed by the kernel when the daemon dies.
+    pub connection: UnixStream,
+    /// What it said with its request.
+    pub said: Vec<u8>,
+}
+
+impl Kept {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Closes everything: what waits for a daemon gets an error, unless a daemon has a descriptor of its own.
+    pub fn let_go(&mut self) {
+        self.0.clear();
+    }
+
+    /// Answers one request. A daemon that wants to be watched comes back.
+    pub fn serve(&mut self, peer: UnixStream) -> Option<Watched> {
+        serve(peer, &mut self.0).unwrap_or_else(|error| {
             tracing::warn!(%error, "a request to the keeper failed");
-        }
+            None
+        })
+    }
+}
+
+/// Has the keeper watch this process, to which it is told `what`.
+pub fn watch(keeper: &Path, what: &[u8]) -> io::Result<UnixStream> {
+    let peer = ask(keeper, WATCH, what)?;
+    match acknowledged(&peer)? {
+        true => Ok(peer),
+        false => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
 /// Gives a copy of `handover` to the keeper, in place of an earlier one of the same mount point.
 pub fn put(keeper: &Path, handover: &Handover) -> io::Result<()> {
-    let peer = ask(keeper, PUT, &handover.parameters.mountpoint)?;
+    let peer = ask(keeper, PUT, handover.parameters.mountpoint.as_os_str().as_bytes())?;
     handover.send(&peer)?;
     acknowledged(&peer)?.then_some(()).ok_or_else(|| io::Error::other("the keeper is full"))
 }
 
 /// A copy of what the keeper has for `mountpoint`.
 pub fn take(keeper: &Path, mountpoint: &Path) -> io::Result<Option<Handover>> {
-    let peer = ask(keeper, TAKE, mountpoint)?;
+    let peer = ask(keeper, TAKE, mountpoint.as_os_str().as_bytes())?;
     if !acknowledged(&peer)? {
         return Ok(None);
     }
@@ -60,21 +102,25 @@ pub fn take(keeper: &Path, mountpoint: &Path) -> io::Result<Option<Handover>> {
 
 /// Has the keeper close its copy, after the disk was unmounted.
 pub fn forget(keeper: &Path, mountpoint: &Path) -> io::Result<()> {
-    acknowledged(&ask(keeper, FORGET, mountpoint)?).map(drop)
+    acknowledged(&ask(keeper, FORGET, mountpoint.as_os_str().as_bytes())?).map(drop)
 }
 
-fn serve(peer: &UnixStream, kept: &mut BTreeMap<PathBuf, Handover>) -> io::Result<()> {
+fn serve(peer: UnixStream, kept: &mut BTreeMap<PathBuf, Handover>) -> io::Result<Option<Watched>> {
     peer.set_read_timeout(Some(PEER_PATIENCE))?;
     peer.set_write_timeout(Some(PEER_PATIENCE))?;
-    let mut stream = peer;
+    let mut stream = &peer;
     let mut head = [0; 3];
     stream.read_exact(&mut head)?;
-    let mut mountpoint = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
-    stream.read_exact(&mut mountpoint)?;
-    let mountpoint = PathBuf::from(<std::ffi::OsStr as OsStrExt>::from_bytes(&mountpoint));
+    let mut said = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
+    stream.read_exact(&mut said)?;
+    if head[0] == WATCH {
+        stream.write_all(&[DONE])?;
+        return Ok(Some(Watched { connection: peer, said }));
+    }
+    let mountpoint = PathBuf::from(<std::ffi::OsStr as OsStrExt>::from_bytes(&said));
     match head[0] {
         PUT => {
-            let handover = Handover::receive(peer)?;
+            let handover = Handover::receive(&peer)?;
             let room = kept.len() < DISKS_LIMIT || kept.contains_key(&mountpoint);
             if room {
                 kept.insert(mountpoint, handover);
@@ -84,7 +130,7 @@ fn serve(peer: &UnixStream, kept: &mut BTreeMap<PathBuf, Handover>) -> io::Resul
         TAKE => match kept.get(&mountpoint) {
             Some(handover) => {
                 stream.write_all(&[DONE])?;
-                handover.send(peer)
+                handover.send(&peer)
             }
             None => stream.write_all(&[REFUSED]),
         },
@@ -93,18 +139,18 @@ fn serve(peer: &UnixStream, kept: &mut BTreeMap<PathBuf, Handover>) -> io::Resul
             stream.write_all(&[DONE])
         }
         _ => Err(io::ErrorKind::InvalidData.into()),
-    }
+    }?;
+    Ok(None)
 }
 
-fn ask(keeper: &Path, what: u8, mountpoint: &Path) -> io::Result<UnixStream> {
-    let path = mountpoint.as_os_str().as_bytes();
-    let length = u16::try_from(path.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+fn ask(keeper: &Path, what: u8, about: &[u8]) -> io::Result<UnixStream> {
+    let length = u16::try_from(about.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut peer = UnixStream::connect(keeper)?;
     peer.set_read_timeout(Some(KEEPER_PATIENCE))?;
     peer.set_write_timeout(Some(KEEPER_PATIENCE))?;
     peer.write_all(&[what])?;
     peer.write_all(&length.to_le_bytes())?;
-    peer.write_all(path)?;
+    peer.write_all(about)?;
     Ok(peer)
 }
 

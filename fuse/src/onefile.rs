@@ -231,11 +231,15 @@ impl OneFileDisk {
     }
 
     /// Unmounts and stops. Detach the loop device first: while anything holds the file this is [`MountError::Busy`], and
-    /// the disk is served on.
+    /// the disk is served on. One that is mounted nowhere any more (a logout unmounts lazily what lies in its runtime directory) only stops.
     pub async fn unmount(&mut self) -> Result<(), OneFileError> {
         if self.session.has_ended().is_none() {
             let mountpoint = self.parameters.mountpoint.clone();
-            let unmounted = tokio::task::spawn_blocking(move || mount::unmount(&mountpoint)).await;
+            let unmount = move || match mount::connection_at(&mountpoint) {
+                Some(_) => mount::unmount(&mountpoint),
+                None => Ok(()),
+            };
+            let unmounted = tokio::task::spawn_blocking(unmount).await;
             unmounted.map_err(|panicked| MountError::system("umount", std::io::Error::other(panicked)))??;
         }
         // A private copy of the mount in a container keeps the connection, until the last descriptor of it is closed.

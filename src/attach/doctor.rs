@@ -138,11 +138,16 @@ fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, 
     const REMOVE: Option<&str> = Some("`holdall doctor --repair` removes it.");
     Ok(match (keeper::process(&socket), mounted) {
         (Some(pid), true) => told(true, format!("Process {pid} keeps the drives' connections."), None),
+        (Some(pid), false) if site.watch.is_some() && any_served(known) => {
+            told(true, format!("Process {pid} watches the background service."), None)
+        }
         (Some(pid), false) => told(false, format!("Process {pid} keeps nothing any more."), REMOVE),
         (None, true) if any_served(known) => told(
             false,
             "The keeper has ended: should holdalld die now, mounted drives get errors.".to_owned(),
-            Some("Restart holdalld (`systemctl --user restart holdalld`): it starts a keeper."),
+            Some(
+                "Holdall starts another one by itself. If this stays, run `holdall daemon stop`, then `holdall status`.",
+            ),
         ),
         (None, _) if stale => told(false, format!("Nobody listens at {}.", socket.display()), REMOVE),
         (None, _) => None,

@@ -57,6 +57,7 @@ pub struct MountOptions {
 pub struct Mounted {
     mountpoint: PathBuf,
     made: bool,
+    mode: Option<u32>,
     target: Target,
     uuid: Uuid,
     name: String,
@@ -73,9 +74,9 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
     let mut record = Record::new(identity.uuid, &identity.name);
     record.made = point.missing || left_by_us(site, identity.uuid, &point.path)?;
     record.mountpoint = Some(point.path.clone());
-    let mounted = Mounted::new(attached, &record, &point.path);
+    let mut mounted = Mounted::new(attached, &record, &point.path);
     mounted.save(&record)?;
-    match mount_on(site, attached.target(), &point, options.read_only) {
+    match mounted.mount_on(&point, record, options.read_only) {
         Ok(()) => {
             site.done(Step::Mounted);
             if is_small {
@@ -94,19 +95,12 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
 /// Whether `path` is a mount point that a former daemon made, and died before it could remove it. One that it made
 /// somewhere else is removed now.
 fn left_by_us(site: &Site, uuid: Uuid, path: &Path) -> Result<bool, AttachError> {
-    let former = Record::load(&site.dirs.records(), uuid).filter(|record| record.made);
-    match former.and_then(|record| record.mountpoint) {
-        Some(former) if former == path => Ok(true),
-        Some(former) => super::take_down::remove_mountpoint(&former).map(|()| false),
+    let Some(former) = Record::load(&site.dirs.records(), uuid) else { return Ok(false) };
+    match former.mountpoint {
+        Some(at) if at == path => Ok(former.made),
+        Some(at) => super::take_down::release_mountpoint(&at, former.made, former.mode).map(|()| false),
         None => Ok(false),
     }
-}
-
-fn mount_on(site: &Site, target: &Target, point: &MountPoint, read_only: bool) -> Result<(), AttachError> {
-    let directory = point.open()?;
-    let operation = Privileged::Mount { target: target.clone(), read_only };
-    site.deputy.perform(&operation, &[directory.as_fd()], MOUNT_DEADLINE)?;
-    Ok(())
 }
 
 /// Makes the file system ready to be mounted. Whether it is smaller than its device, which was then resized while it was
@@ -171,11 +165,29 @@ impl Mounted {
         Mounted {
             mountpoint: mountpoint.to_owned(),
             made: record.made && record.mountpoint.as_deref() == Some(mountpoint),
+            mode: record.mode,
             target: attached.target().clone(),
             uuid: record.uuid,
             name: record.name.clone(),
             site: attached.site().clone(),
         }
+    }
+
+    /// Mounts, and closes the bare directory first: whoever finds the mount gone finds nothing to write to.
+    fn mount_on(
+        &mut self,
+        point: &MountPoint,
+        mut record: Record,
+        read_only: bool,
+    ) -> Result<(), AttachError> {
+        let directory = point.open()?;
+        record.mode = mountpoint::mode_of(&directory);
+        self.mode = record.mode;
+        self.save(&record)?;
+        mountpoint::close(&directory, &point.path);
+        let operation = Privileged::Mount { target: self.target.clone(), read_only };
+        self.site.deputy.perform(&operation, &[directory.as_fd()], MOUNT_DEADLINE)?;
+        Ok(())
     }
 
     /// Where, without symbolic links.
@@ -258,11 +270,23 @@ impl Mounted {
 
     /// Unmounts. What uses it is named by the error, and it stays mounted.
     pub fn unmount(&self) -> Result<(), AttachError> {
+        self.take_off()?;
+        self.forget()
+    }
+
+    /// Unmounts, and leaves the bare directory as it is until the device is gone ([`Attached::detach`]): programs that have not noticed yet
+    /// are refused there.
+    pub fn take_off(&self) -> Result<(), AttachError> {
         let number = self.target.number()?;
+        if mountinfo::read()?.iter().all(|mount| mount.number != number) {
+            // Another program was faster, and something else may be mounted there by now.
+            self.site.done(Step::Unmounted);
+            return Ok(());
+        }
         let operation = Privileged::Unmount { number, mountpoint: self.mountpoint.clone(), lazy: false };
         self.site.deputy.perform(&operation, &[], UNMOUNT_DEADLINE)?;
         self.site.done(Step::Unmounted);
-        self.forget()
+        Ok(())
     }
 
     /// Lets writes go on after a freeze whose process may have been killed.
@@ -271,11 +295,9 @@ impl Mounted {
         self.site.deputy.perform(&Privileged::Thaw { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
     }
 
-    /// Removes the mount point, if it was made by us, and what was noted of it.
+    /// Removes the mount point, if it was made by us, or opens it again, and what was noted of it.
     fn forget(&self) -> Result<(), AttachError> {
-        if self.made {
-            mountpoint::remove(&self.mountpoint)?;
-        }
+        super::take_down::release_mountpoint(&self.mountpoint, self.made, self.mode)?;
         self.save(&Record::new(self.uuid, &self.name))
     }
 

@@ -3,7 +3,7 @@
 //! [`holdall_fuse::keeper`]'s; this is how it is started, found and ended.
 //!
 //! It is the daemon's program under a hidden subcommand, in a session of its own, so that neither a terminal's end nor
-//! the daemon's takes it along. It is found by its socket in the runtime directory and known by the socket's peer
+//! the daemon's takes it along. It also watches the daemon, and starts it again where nobody else does (`supervision`). It is found by its socket in the runtime directory and known by the socket's peer
 //! credentials, which are those of the process that listens: there is no number in a file that could be somebody else's.
 
 use super::{AttachError, Site};
@@ -15,6 +15,15 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
+
+mod keeping;
+mod supervision;
+mod watch;
+
+pub use watch::{Restart, Watch};
+
+/// The variable that tells a daemon which the keeper has started why: that the one before it no longer answered.
+pub const HUNG: &str = "HOLDALL_HUNG";
 
 /// The hidden subcommand of the daemon's program, followed by the socket's path: it calls [`main`].
 pub const SUBCOMMAND: &str = "keep";
@@ -51,32 +60,49 @@ fn keep(socket: &Path) -> io::Result<()> {
     out.write_all(READY)?;
     out.flush()?;
     drop(out);
-    holdall_fuse::keeper::keep(&listener)
+    keeping::Keeping::new(listener).run()
 }
 
-/// Starts a keeper, unless there is one.
+/// Starts a keeper, unless there is one, and has it watch this process where that is wanted.
 pub(super) fn ensure(site: &Site) -> Result<(), AttachError> {
     let socket = site.dirs.keeper_socket();
-    if UnixStream::connect(&socket).is_ok() {
-        return Ok(());
+    if UnixStream::connect(&socket).is_err() {
+        start(site, &socket).map_err(|error| AttachError::Keeper { error })?;
     }
-    let failed = |error| AttachError::Keeper { error };
+    be_watched(site);
+    Ok(())
+}
+
+/// Has the keeper watch this process, if there is one. A keeper of a version that does not know how keeps drives all the same, and
+/// nothing better could be had without taking from it what it keeps.
+pub(super) fn be_watched(site: &Site) {
+    let socket = site.dirs.keeper_socket();
+    if let Some(watch) = &site.watch
+        && let Err(error) = watch.begin(&socket, &site.runtime)
+        && error.kind() != io::ErrorKind::NotFound
+        && error.kind() != io::ErrorKind::ConnectionRefused
+    {
+        tracing::warn!(%error, "the keeper does not watch this service");
+    }
+}
+
+fn start(site: &Site, socket: &Path) -> io::Result<()> {
     let mut command = Command::new(site.deputy.own_program());
-    command.arg(SUBCOMMAND).arg(&socket);
+    command.arg(SUBCOMMAND).arg(socket);
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.current_dir("/");
-    let mut child = command.spawn().map_err(failed)?;
+    let mut child = command.spawn()?;
     let stdout = child.stdout.take().map(OwnedFd::from);
     let ready = stdout.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(hear_ready);
     if let Err(error) = ready {
         // It is ours, and of no use.
         let _ = child.kill();
         let _ = child.wait();
-        return Err(failed(error));
+        return Err(error);
     }
     // It may end before us, and is nobody's business then; a thread would wait for it as long as we live.
     let collect = std::thread::Builder::new().name("keeper".into());
-    collect.spawn(move || child.wait()).map_err(failed)?;
+    collect.spawn(move || child.wait())?;
     Ok(())
 }
 

@@ -1,4 +1,8 @@
 //! The directory on which a drive is mounted.
+//!
+//! While a drive is mounted on it, the bare directory below is closed to everybody (mode 000). Nobody sees that as long as the drive is
+//! there. Once another program has unmounted it, what would otherwise go into the bare directory, and be found nowhere on the drive, is refused. (Root is
+//! not held up by modes.) The mode that it had is noted before ([`super::Record`]), so that it is given back after a crash, too.
 
 use super::AttachError;
 use crate::privileged::mountinfo;
@@ -7,6 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +79,8 @@ impl MountPoint {
             let made = DirBuilder::new().mode(0o700).create(path);
             made.map_err(|error| AttachError::io("make", path, error))?;
         }
+        // A daemon that died may have left it closed, and its record may be gone.
+        reopen(path, None);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(unfit(path, Unfit::NotADirectory)),
@@ -89,6 +96,42 @@ impl MountPoint {
             return Err(unfit(path, Unfit::NotEmpty));
         }
         Ok(directory)
+    }
+}
+
+/// The permissions of a directory's mode.
+const PERMISSIONS: u32 = 0o7777;
+/// What a directory of ours gets back of which it is not known what it had.
+const OWNERS: u32 = 0o700;
+
+/// The permissions that an open directory has.
+pub(super) fn mode_of(directory: &OwnedFd) -> Option<u32> {
+    let mode = rustix::fs::fstat(directory).ok()?.st_mode & PERMISSIONS;
+    // It was closed by a daemon whose record is gone.
+    Some(if mode == 0 { OWNERS } else { mode })
+}
+
+/// Closes the bare directory to everybody, where its file system has modes.
+pub(super) fn close(directory: &OwnedFd, path: &Path) {
+    if let Err(errno) = rustix::fs::fchmod(directory, Mode::empty()) {
+        tracing::info!(%errno, ?path, "the directory below the drive stays as it is");
+    }
+}
+
+/// Gives a directory back the mode that it had. Only one that is closed, is this user's, and has nothing mounted on it: who has changed it since
+/// wanted it so.
+pub(super) fn reopen(path: &Path, mode: Option<u32>) {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(directory) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+    let Ok(facts) = rustix::fs::fstat(&directory) else { return };
+    let is_closed = facts.st_mode & PERMISSIONS == 0 && facts.st_uid == rustix::process::geteuid().as_raw();
+    if is_closed {
+        let mode = Mode::from_raw_mode(mode.unwrap_or(OWNERS));
+        // By what is open, and not by a path that may lead elsewhere by now: fchmod takes no descriptor of a path.
+        let opened = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        if let Err(errno) = rustix::fs::chmod(&opened, mode) {
+            tracing::warn!(%errno, ?path, "the directory stays closed; chmod 700 opens it");
+        }
     }
 }
 
@@ -137,6 +180,31 @@ mod tests {
         remove(&path).unwrap();
         assert!(!path.exists());
         remove(&path).unwrap();
+    }
+
+    #[test]
+    fn a_closed_directory_gets_its_mode_back_and_another_is_left_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d");
+        std::fs::create_dir(&path).unwrap();
+        let mode = || path.metadata().unwrap().permissions().mode() & PERMISSIONS;
+        let set = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        set(0o750);
+        let opened = MountPoint::resolve(&path).unwrap().open().unwrap();
+        let was = mode_of(&opened);
+        close(&opened, &path);
+        assert_eq!((was, mode()), (Some(0o750), 0));
+        reopen(&path, was);
+        assert_eq!(mode(), 0o750);
+        // Somebody has chosen another one since.
+        set(0o711);
+        reopen(&path, was);
+        assert_eq!(mode(), 0o711);
+        // Its record is gone: it can be mounted on again.
+        set(0);
+        let opened = MountPoint::resolve(&path).unwrap().open().unwrap();
+        assert_eq!((mode_of(&opened), mode()), (Some(OWNERS), OWNERS));
     }
 
     #[test]

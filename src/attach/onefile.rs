@@ -1,7 +1,9 @@
 //! A drive as a loop device over a one-file FUSE disk, with a keeper.
 
-use super::{AttachError, DEVICE_DEADLINE, Served, Site, Step, keeper};
-use crate::privileged::{Outcome, Privileged, PrivilegedError, Proof, Refused, Target, mountinfo};
+use super::{AttachError, DEVICE_DEADLINE, Record, Served, Site, Step, keeper};
+use crate::privileged::{
+    DeviceNumber, Outcome, Privileged, PrivilegedError, Proof, Refused, Target, mountinfo,
+};
 use holdall_core::device::BlockDevice;
 use holdall_fuse::handover::Handover;
 use holdall_fuse::mount::MountError;
@@ -23,6 +25,8 @@ pub(super) struct Disk {
     directory: PathBuf,
     /// What it serves.
     device: Arc<dyn BlockDevice>,
+    /// The number of its file system.
+    number: Option<DeviceNumber>,
 }
 
 /// How often, and after what pause, the loop device is asked to take the drive's size.
@@ -49,10 +53,7 @@ pub(super) fn attach(
     uuid: Uuid,
     site: &Site,
 ) -> Result<(Served, Target), AttachError> {
-    {
-        let _changing = KEEPER_CHANGES.lock();
-        keeper::ensure(site)?;
-    }
+    start_keeper(site)?;
     let directory = site.dirs.disk(uuid);
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -61,7 +62,8 @@ pub(super) fn attach(
         .map_err(|error| AttachError::io("make", &directory, error))?;
     let disk = OneFileDisk::mount(&directory, device.clone(), &Options::default(), site.runtime.clone())?;
     site.done(Step::DiskMounted);
-    let disk = Disk { disk: Some(disk), directory, device };
+    let number = number_at(&directory);
+    let disk = Disk { disk: Some(disk), directory, device, number };
     disk.keep(site)?;
     site.done(Step::Kept);
     let target = disk.make_loop(site)?;
@@ -86,7 +88,10 @@ pub(super) fn reattach(
     handover.clean = clean;
     let options = Options::default();
     let disk = match OneFileDisk::resume(handover, device.clone(), &options, site.runtime.clone()) {
-        Ok(disk) => Disk { disk: Some(disk), directory, device },
+        Ok(disk) => {
+            let number = number_at(&directory);
+            Disk { disk: Some(disk), directory, device, number }
+        }
         Err(OneFileError::Over(_) | OneFileError::CannotResend { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
@@ -118,6 +123,12 @@ fn choose(mut targets: Vec<Target>, site: &Site) -> Result<Option<Target>, Attac
 /// the last of the others sees it, or has ended the keeper by then; and two that are opened at once start one keeper.
 static KEEPER_CHANGES: Mutex<()> = Mutex::new(());
 
+/// Starts a keeper, unless there is one.
+pub(super) fn start_keeper(site: &Site) -> Result<(), AttachError> {
+    let _changing = KEEPER_CHANGES.lock();
+    keeper::ensure(site)
+}
+
 fn put(site: &Site, handover: &Handover) -> Result<(), AttachError> {
     kept::put(&site.dirs.keeper_socket(), handover).map_err(|error| AttachError::Keeper { error })
 }
@@ -132,7 +143,21 @@ fn take(site: &Site, directory: &Path) -> Option<Handover> {
     }
 }
 
+/// The number of the one-file disk that is mounted there.
+fn number_at(directory: &Path) -> Option<DeviceNumber> {
+    // FUSE has no device of its own.
+    mount::connection_at(directory).map(|minor| DeviceNumber { major: 0, minor })
+}
+
 impl Disk {
+    /// The loop device, with what the kernel says of it now: where somebody has unmounted the disk, its file has no path any more.
+    fn proven(&self, target: &Target) -> Target {
+        match self.number.filter(|number| number_at(&self.directory) != Some(*number)) {
+            Some(number) => Target { proof: Proof::Unmounted(number), ..target.clone() },
+            None => target.clone(),
+        }
+    }
+
     fn file(&self) -> PathBuf {
         self.directory.join(holdall_fuse::onefile::FILE_NAME)
     }
@@ -173,8 +198,8 @@ impl Disk {
     }
 
     pub(super) fn detach(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
-        let detached = site.perform(&Privileged::LoopDetach { target: target.clone() }, DEVICE_DEADLINE);
-        match detached {
+        let target = self.proven(target);
+        match site.perform(&Privileged::LoopDetach { target }, DEVICE_DEADLINE) {
             Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
             Err(error) => return Err(error.into()),
         }
@@ -213,11 +238,13 @@ pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
     end_keeper(site).map(drop)
 }
 
-/// Ends the keeper where no disk has a directory any more; whether that was so.
+/// Ends the keeper where no disk has a directory any more, and no drive is noted as attached whose daemon it watches; whether that was so.
 pub(super) fn end_keeper(site: &Site) -> Result<bool, AttachError> {
     let _changing = KEEPER_CHANGES.lock();
     let left = std::fs::read_dir(site.dirs.disks()).map(|mut entries| entries.next().is_some());
-    let idle = matches!(left, Ok(false));
+    let watches =
+        || site.watch.is_some() && Record::all(&site.dirs.records()).is_ok_and(|all| !all.is_empty());
+    let idle = matches!(left, Ok(false)) && !watches();
     if idle {
         keeper::stop(&site.dirs.keeper_socket()).map_err(|error| AttachError::Keeper { error })?;
     }

@@ -5,8 +5,9 @@
 //! being bounded.
 
 use rustix::mm::MlockAllFlags;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
+use std::io;
 
 /// Descriptors that a daemon may need: a connection, a journal and a cache for each of 64 drives, and some hundreds of
 /// connections to stores and clients.
@@ -24,6 +25,16 @@ pub enum Warning {
     /// A process has few descriptors by default.
     #[error("this process has at most {0} descriptors; many drives at once may need more")]
     FewDescriptors(u64),
+}
+
+/// Has no core of this process be written, nor be given to whoever collects cores: keys, passphrases and files' contents are in its memory. As a
+/// side effect other processes of this user cannot look into it either.
+///
+/// A limit alone does not do: the kernel gives a core to a collector that it pipes to (core(5)) whatever the limit is.
+pub fn keep_memory_private() -> io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
 }
 
 /// Prepares this process to serve block devices. Call it before any thread is started: threads take over from the one
@@ -93,6 +104,13 @@ fn raise_descriptors() -> Result<(), Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_core_is_kept_of_this_process() {
+        keep_memory_private().unwrap();
+        assert_eq!(rustix::process::dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
+        assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
+    }
 
     #[test]
     fn descriptors_are_raised_as_far_as_is_allowed() {

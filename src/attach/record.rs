@@ -31,12 +31,15 @@ pub struct Record {
     /// Whether the mount point was made by us, and is to be removed.
     #[serde(default)]
     pub made: bool,
+    /// The mode that the mount point had before it was closed to everybody, and that it is to have again.
+    #[serde(default)]
+    pub mode: Option<u32>,
 }
 
 impl Record {
     /// Of a drive that is not mounted.
     pub(super) fn new(uuid: Uuid, name: &str) -> Self {
-        Record { version: VERSION, uuid, name: name.to_owned(), mountpoint: None, made: false }
+        Record { version: VERSION, uuid, name: name.to_owned(), mountpoint: None, made: false, mode: None }
     }
 
     /// Writes it in place of an earlier one.

@@ -83,9 +83,24 @@ fn is_free(mounts: &[Mount], path: &Path) -> bool {
     mountinfo::at(mounts, path).is_none() && mountinfo::is_safe_to_look_at(mounts, path)
 }
 
-/// Removes a mount point that was made by us, unless something else is mounted there by now.
-pub(super) fn remove_mountpoint(path: &Path) -> Result<(), AttachError> {
-    if is_free(&mountinfo::read()?, path) { mountpoint::remove(path) } else { Ok(()) }
+/// Gives up the mount point that is noted of a drive.
+pub(super) fn release_noted_mountpoint(site: &Site, uuid: Uuid) -> Result<(), AttachError> {
+    let Some(record) = Record::load(&site.dirs.records(), uuid) else { return Ok(()) };
+    let Some(path) = record.mountpoint else { return Ok(()) };
+    release_mountpoint(&path, record.made, record.mode)
+}
+
+/// Gives up a mount point, unless something else is mounted there by now: one that was made by us is removed, another one, and one that
+/// somebody has put something into, has the mode again that it had.
+pub(super) fn release_mountpoint(path: &Path, made: bool, mode: Option<u32>) -> Result<(), AttachError> {
+    if !is_free(&mountinfo::read()?, path) {
+        return Ok(());
+    }
+    if made {
+        mountpoint::remove(path)?;
+    }
+    mountpoint::reopen(path, mode);
+    Ok(())
 }
 
 /// Only where nothing is mounted may this be asked.
@@ -130,13 +145,10 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
         fuse::clean_up(&directory).map_err(|error| AttachError::OneFile(error.into()))?;
     }
     onefile::leave(site, &directory)?;
-    if let Some(record) = Record::load(&site.dirs.records(), uuid)
-        && let Some(path) = record.mountpoint.filter(|_| record.made)
-    {
-        remove_mountpoint(&path)?;
-    }
+    release_noted_mountpoint(site, uuid)?;
     Record::remove(&site.dirs.records(), uuid)
         .map_err(|error| AttachError::io("write to", &site.dirs.records(), error))?;
+    onefile::end_keeper(site)?;
     Ok(taken)
 }
 

@@ -46,7 +46,12 @@ impl From<PathsError> for CliError {
             PathsError::NoHome { variable } => (Code::Usage, format!("Set HOME or {variable}.")),
             PathsError::NotPrivate { path } => {
                 let path = path.display();
-                (Code::Privileges, format!("Look who made it. If it is yours, run `chmod go-w {path}`."))
+                (
+                    Code::Privileges,
+                    format!(
+                        "Run `ls -ld {path}` to see whose it is. If it is yours, run `chmod go-w {path}`; if not, set HOLDALL_RUNTIME_DIR to a directory of yours."
+                    ),
+                )
             }
             PathsError::Unusable { .. } => {
                 (Code::Failed, "Check that you may write there, and that the disk is not full.".to_owned())

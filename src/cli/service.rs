@@ -1,6 +1,6 @@
 //! The daemon itself: in the foreground, stopped, and looked at.
 
-use crate::api::{Code, DaemonStatus, Diagnosis};
+use crate::api::{Code, DaemonStatus, Diagnosis, Stopping};
 use crate::cli::client::{Client, not_understood};
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
@@ -48,7 +48,22 @@ pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
             "Run `holdall daemon status` to see whether it still runs.",
         ));
     }
-    output.done(&value, "The background service has stopped")
+    output.result(&value, |stopping: &Stopping, _| stopped(stopping)).map(drop)
+}
+
+/// That it has stopped, and what that leaves behind.
+fn stopped(stopping: &Stopping) -> String {
+    let left: Vec<_> =
+        stopping.left.iter().map(|drive| format!("{} at {}", drive.name, drive.mountpoint)).collect();
+    if left.is_empty() {
+        return "The background service has stopped".to_owned();
+    }
+    format!(
+        "The background service has stopped. Still mounted: {}.\n\
+         Programs that use a mounted drive wait until the service runs again; so do programs that look at all disks, such as sync and losetup.\n\
+         What was saved is safe on this computer. Run `holdall status` to start the service again; to unmount a drive, run `holdall drive close NAME`.",
+        left.join(", ")
+    )
 }
 
 /// A process that can be waited for; `None` if there is none any more.

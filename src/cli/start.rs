@@ -39,13 +39,25 @@ pub async fn connect_or_start(paths: &Paths) -> Result<UnixStream, CliError> {
     }
 }
 
-/// A connection to the daemon, if one runs.
+/// A connection to the daemon, if one runs: in the runtime directory, or wherever the daemon of this state directory says that it listens.
+/// A runtime directory that cannot be used is an error only where there is none.
 pub async fn connect(paths: &Paths) -> Result<Option<UnixStream>, CliError> {
-    if !paths.check_runtime()? {
-        return Ok(None);
+    let runtime = paths.check_runtime();
+    if matches!(runtime, Ok(true))
+        && let Some(stream) = reach(&paths.socket()).await?
+    {
+        return Ok(Some(stream));
     }
-    let socket = paths.socket();
-    match UnixStream::connect(&socket).await {
+    for socket in paths.sockets() {
+        if let Ok(Some(stream)) = reach(&socket).await {
+            return Ok(Some(stream));
+        }
+    }
+    runtime.map(|_| None).map_err(CliError::from)
+}
+
+async fn reach(socket: &Path) -> Result<Option<UnixStream>, CliError> {
+    match UnixStream::connect(socket).await {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidInput => Err(CliError::usage(
@@ -123,7 +135,9 @@ async fn answers(paths: &Paths) -> Result<bool, CliError> {
 
 /// The log, to be appended to, and where it ends now.
 fn open_log(path: &Path) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let file =
+        OpenOptions::new().create(true).append(true).read(true).mode(0o600).custom_flags(flags).open(path)?;
     let end = file.metadata()?.len();
     Ok((file, end))
 }

@@ -41,6 +41,7 @@ mod holds;
 mod inspect;
 mod open;
 mod opened;
+mod outside;
 mod pins;
 mod promote;
 mod proof;
@@ -187,11 +188,15 @@ impl Drive {
         KnownDrive { uuid: self.uuid(), name: self.name.clone(), service }
     }
 
-    /// Changes what is remembered.
+    /// Changes what is remembered: first on the disk, then in memory. Where the disk does not take it, both stay as they were, and what
+    /// is shown and done goes on as it is saved.
     pub(super) fn remember(&self, change: impl FnOnce(&mut Config)) -> Result<(), Failure> {
         let mut config = self.config.lock();
-        change(&mut config);
-        self.registry.save(&self.name, &config).map_err(|error| failure::local(&error))
+        let mut changed = config.clone();
+        change(&mut changed);
+        self.registry.save(&self.name, &changed).map_err(|error| failure::local(&error))?;
+        *config = changed;
+        Ok(())
     }
 
     /// Notes how the store was reached. While an engine runs that is its way, by which it is seen whether it is refused.

@@ -4,6 +4,7 @@ use super::activity::Activity;
 use super::drive::Drive;
 use super::failure::{self, failure};
 use super::limits::Limits;
+use super::mounts;
 use super::overview::Overviews;
 use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
@@ -37,6 +38,8 @@ use zeroize::Zeroizing;
 
 /// How long whoever waits for something has to hear what became of it, when the daemon ends.
 const ANSWERS_PATIENCE: Duration = Duration::from_secs(2);
+/// Between two keepers, at least.
+const KEEPER_PAUSE: Duration = Duration::from_secs(1);
 /// The smallest drive: ext4 with a journal needs about this.
 const SIZE_MIN: u64 = 16 << 20;
 
@@ -132,6 +135,34 @@ impl Drives {
         }
     }
 
+    /// Closes drives that another program unmounts.
+    pub async fn follow_mounts(self: Arc<Self>) {
+        let mut changes = match mounts::follow() {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::warn!(%error, "it is not seen when another program unmounts a drive");
+                return;
+            }
+        };
+        while changes.changed().await.is_ok() {
+            changes.borrow_and_update();
+            self.all().iter().for_each(|drive| drive.look_at_mount());
+        }
+    }
+
+    /// Replaces a keeper that dies, and gives the next one what it is to keep.
+    pub async fn follow_keeper(self: Arc<Self>) {
+        let Some(watch) = self.site.watch.clone() else { return };
+        loop {
+            watch.lost().await;
+            for drive in self.all() {
+                drive.keep_again().await;
+            }
+            // One that dies at once shall not keep us busy.
+            tokio::time::sleep(KEEPER_PAUSE).await;
+        }
+    }
+
     fn known_drive(&self, name: &str, config: Config) -> Arc<Drive> {
         let tree = self.pages.as_ref().and_then(|db| db.open_tree(config.drive.as_bytes()).ok());
         let shared = (self.registry.clone(), self.stores.clone());
@@ -203,6 +234,15 @@ impl Drives {
     pub fn stop(&self) {
         // A second request finds the channel full, and the daemon ending.
         let _ = self.stop.try_send(());
+    }
+
+    /// The drives that stay mounted when the daemon hands them over.
+    pub fn left_mounted(&self) -> Vec<api::LeftMounted> {
+        let left = |drive: &Arc<Drive>| {
+            let mountpoint = drive.mountpoint()?.display().to_string();
+            Some(api::LeftMounted { name: drive.name.clone(), mountpoint })
+        };
+        self.all().iter().filter_map(left).collect()
     }
 
     /// Becomes true when the daemon ends.
@@ -469,6 +509,10 @@ impl Drives {
             fork_of: None,
         };
         let mut known = self.known.lock();
+        // Two names would share one cache and one claim on the drive, and each would take it for its own.
+        if let Some(other) = known.values().find(|known| known.uuid() == drive) {
+            return Err(failure::known_as(&other.name));
+        }
         if known.contains_key(name) {
             let message = format!("There is a drive \"{name}\" on this computer already.");
             return Err(failure(

@@ -88,7 +88,7 @@ pub fn all() -> Vec<Endpoint> {
     use api::*;
     vec![
         get::<DaemonStatus, _, _>("/v1/daemon", "How the daemon is", routes::daemon),
-        post::<Nothing, _, _>("/v1/daemon/stop", "Ends the daemon; open drives stay mounted for the next one where that is possible", routes::stop),
+        post::<Stopping, _, _>("/v1/daemon/stop", "Ends the daemon; open drives stay mounted for the next one, and are named", routes::stop),
         get::<Limits, _, _>("/v1/limits", "What drives may take of the network and of the local disk", routes::limits),
         post::<Limits, _, _>("/v1/limits", "Changes what drives may take of the network and of the local disk", routes::set_limits).takes::<SetLimits>(),
         get::<Vec<Pin>, _, _>("/v1/pins", "What is always kept here of all drives", routes::pins),

@@ -62,6 +62,16 @@ pub fn no_route(path: &str) -> Failure {
     failure(Code::NotFound, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")
 }
 
+/// The drive has a name here already.
+pub fn known_as(name: &str) -> Failure {
+    failure(
+        Code::Exists,
+        format!("This drive is on this computer already, as \u{201c}{name}\u{201d}."),
+        "Nothing was changed.",
+        format!("Open it by that name: holdall drive open {name}."),
+    )
+}
+
 /// No such drive.
 pub fn no_drive(name: &str) -> Failure {
     let message = format!("There is no drive \"{name}\" on this computer.");

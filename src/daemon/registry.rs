@@ -1,7 +1,7 @@
 //! What this device knows: itself, and its drives. Small files, each replaced atomically, that survive everything.
 
 use super::activity::Activity;
-use crate::paths::Paths;
+use crate::paths::{Paths, boot_id};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::push::Device;
 use holdall_core::seal::DataKey;
@@ -142,12 +142,6 @@ impl LastMount {
             Self::Ended => false,
         }
     }
-}
-
-/// What tells one run of the kernel from another (random(4)).
-fn boot_id() -> Option<String> {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 #[derive(Serialize, Deserialize)]
@@ -325,11 +319,14 @@ impl Registry {
         Ok(())
     }
 
-    /// The cache first: afterwards nothing names it any more.
+    /// The cache first: afterwards nothing names it any more. Versions before this one let a drive have two names here; the cache is both's.
     fn delete_forgotten(&self, directory: &Path, drive: Uuid) -> io::Result<()> {
-        match std::fs::remove_dir_all(self.cache_directory(drive)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let is_used = self.list()?.into_values().flatten().any(|config| config.drive == drive);
+        if !is_used
+            && let Err(error) = std::fs::remove_dir_all(self.cache_directory(drive))
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error);
         }
         std::fs::remove_dir_all(directory)
     }
@@ -356,9 +353,12 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         _ => {}
     }
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
+        // It is of no use, and takes room on a disk that may be full.
+        let _ = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
     sync_directory(path.parent().expect("a file lies in a directory"))
 }
 
@@ -430,5 +430,27 @@ mod tests {
         registry.forget("e", other).unwrap();
         assert_eq!(std::fs::read_dir(drives).unwrap().count(), 0);
         assert!(!registry.cache_directory(other).exists());
+
+        // The same drive under two names, as versions before this one allowed.
+        registry.add("f", &config, &key).unwrap();
+        registry.add("g", &config, &key).unwrap();
+        private_directory(&registry.cache_directory(drive)).unwrap();
+        registry.forget("g", drive).unwrap();
+        assert!(registry.cache_directory(drive).exists(), "the other name's drive uses it");
+        registry.forget("f", drive).unwrap();
+        assert!(!registry.cache_directory(drive).exists());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_stays_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.json");
+        replace(&path, b"old").unwrap();
+        // A directory in its place stands for a disk that refuses the rename.
+        let blocked = dir.path().join("blocked.json");
+        std::fs::create_dir_all(blocked.join("x")).unwrap();
+        replace(&blocked, b"new").unwrap_err();
+        assert!(!dir.path().join("blocked.new").exists(), "no rest is left on a disk that may be full");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
     }
 }

@@ -111,8 +111,9 @@ pub async fn daemon(State(drives): State<Shared>) -> Response {
 
 pub async fn stop(State(drives): State<Shared>) -> Response {
     work(drives, |drives, _| async move {
+        let left = drives.left_mounted();
         drives.stop();
-        Ok(api::Nothing {})
+        Ok(api::Stopping { left })
     })
 }
 

@@ -1,19 +1,25 @@
-//! Which process is the daemon of a runtime directory: whoever holds the lock there.
+//! Which process is the daemon of a state directory: the one that holds the lock there.
 //!
-//! A second one leaves the field to the first and ends well, since two commands that find no daemon may start one each. But one that
-//! systemd starts is there to stay, whoever came first: it has the first one stop, which hands over what is open, and goes on with that.
-//! Only not from one that systemd keeps as well, under another unit: it would be started again, and both would take over from each other
-//! for ever. So whoever gets the lock writes into it whether systemd keeps it.
+//! The lock lives in the state directory because that is what two daemons must not share: the registry, the journals, the keys. The
+//! runtime directory depends on the environment (cron, su and sudo have another one, and a logout removes it), so it cannot decide. It has a
+//! lock of its own all the same: two state directories must not fight over one socket, and versions before this one looked only there.
+//!
+//! A second daemon leaves the field to the first and ends well, because two commands that find no daemon may start one each. A daemon that
+//! systemd starts is there to stay: it has the first one stop, which hands over what is open, and continues with that. It never does so to
+//! another daemon of systemd's, under another unit: each would be started again, and they would take over from each other for ever.
+//!
+//! The holder writes into the lock who it is and where it listens ([`Holding`]). Clients read that when they find no socket in their own runtime
+//! directory. What a former holder left there says whether it ended or died, and where its disks are mounted.
 
 use crate::cli::client;
 use crate::cli::start;
-use crate::paths::Paths;
+use crate::paths::{Holding, Paths, PathsError, open_private};
 use hyper::Method;
-use rustix::fs::FlockOperation;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use rustix::fs::{FlockOperation, Mode, OFlags, openat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -24,44 +30,135 @@ const KEPT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long its answer is waited for. What counts is that the lock becomes free.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// What is in a lock whose holder systemd keeps.
-const KEPT: &str = "systemd";
+/// The lock's name in both directories.
+const LOCK: &str = "daemon.lock";
 
 /// Whose turn it is.
 pub enum Turn {
-    /// This process's, while the file is open.
-    Ours(File),
+    /// This process's, while the claim lives.
+    Ours(Claim),
     /// Another process's.
-    Anothers,
+    Anothers(Option<Holding>),
     /// Another process's, which systemd keeps too.
-    Kept,
+    Kept(Option<Holding>),
 }
 
-/// Becomes the daemon of this runtime directory, if nobody is; where systemd keeps this process, also if a daemon is that it
-/// does not keep.
-pub async fn take(paths: &Paths, kept: bool) -> io::Result<Turn> {
+/// Why nobody can say whose turn it is.
+#[derive(Debug, thiserror::Error)]
+pub enum SuccessionError {
+    /// A directory cannot be used.
+    #[error(transparent)]
+    Paths(#[from] PathsError),
+    /// The file system does not lock files.
+    #[error(
+        "the file system of {} has no locks ({error}), and without them two background services could write to the same drives. Set \
+         HOLDALL_STATE_DIR to a directory on a local disk, or have the file system mounted with locks", path.display()
+    )]
+    NoLocks {
+        /// The directory.
+        path: PathBuf,
+        /// What it answered.
+        error: io::Error,
+    },
+    /// The lock cannot be read or written.
+    #[error("cannot use the lock in {}: {error}", path.display())]
+    Lock {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Two computers share the state directory.
+    #[error(
+        "the background service of another computer ({host}) uses {}. Stop it there (holdall daemon stop), or set HOLDALL_STATE_DIR to a \
+         directory that is this computer's alone. Nothing was changed", path.display()
+    )]
+    Elsewhere {
+        /// The directory.
+        path: PathBuf,
+        /// The other computer.
+        host: String,
+    },
+    /// It was asked to stop, and does not.
+    #[error("the background service that runs already (process {pid}) does not end")]
+    DoesNotEnd {
+        /// Its process.
+        pid: u32,
+    },
+}
+
+/// The right to be the daemon, until it is dropped.
+pub struct Claim {
+    /// In the state directory.
+    state: File,
+    /// In the runtime directory.
+    runtime: File,
+    holding: Holding,
+    /// What the former daemon left in the lock.
+    former: Option<Holding>,
+}
+
+impl Claim {
+    /// Writes down where this process listens.
+    pub fn listens_at(&mut self, sockets: Vec<PathBuf>) -> io::Result<()> {
+        self.holding.sockets = sockets;
+        self.sign()
+    }
+
+    /// Writes down that this process ended as it should: what comes next need not wonder.
+    pub fn ended(mut self) -> io::Result<()> {
+        self.holding.sockets.clear();
+        self.holding.ended = true;
+        self.sign()
+    }
+
+    /// The former daemon, if it died while this computer ran.
+    pub fn died_before(&self) -> Option<&Holding> {
+        let former = self.former.as_ref().filter(|former| !former.ended)?;
+        (former.boot.is_some() && former.boot == self.holding.boot).then_some(former)
+    }
+
+    /// Where disks are mounted and kept: in this process's runtime directory, or in the former daemon's, where it left some there that go on.
+    pub fn disks_at(&self, paths: &Paths) -> PathBuf {
+        let former = self.former.as_ref().map(|former| &former.runtime).filter(|at| **at != paths.runtime);
+        let has_disks =
+            |at: &Path| std::fs::read_dir(at.join("disks")).is_ok_and(|mut disks| disks.next().is_some());
+        let kept = former.filter(|at| open_private(at).is_ok() && has_disks(at));
+        kept.unwrap_or(&paths.runtime).clone()
+    }
+
+    fn sign(&mut self) -> io::Result<()> {
+        let said = serde_json::to_vec(&self.holding)?;
+        for file in [&mut self.state, &mut self.runtime] {
+            file.set_len(0)?;
+            file.write_all(&said)?;
+        }
+        Ok(())
+    }
+}
+
+/// Becomes the daemon of this state directory, if nobody is; where systemd keeps this process, also if a daemon is that it does not keep.
+pub async fn take(paths: &Paths, kept: bool) -> Result<Turn, SuccessionError> {
     let begun = Instant::now();
     let mut is_asked = false;
     loop {
-        let mut file = open(&paths.runtime)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                sign(&mut file, kept)?;
-                return Ok(Turn::Ours(file));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) if !kept => return Ok(Turn::Anothers),
-            Err(rustix::io::Errno::WOULDBLOCK) => {}
-            Err(errno) => return Err(errno.into()),
+        let holder = match try_take(paths, kept)? {
+            Tried::Taken(claim) => return Ok(Turn::Ours(*claim)),
+            Tried::Held(holder) => holder,
+        };
+        if let Some(there) = holder.as_ref().filter(|holder| holder.is_elsewhere()) {
+            let (path, host) = (paths.state.clone(), there.host.clone());
+            return Err(SuccessionError::Elsewhere { path, host });
         }
-        if is_kept(&mut file)? {
+        if !kept {
+            return Ok(Turn::Anothers(holder));
+        }
+        if holder.as_ref().is_some_and(|holder| holder.by_systemd) {
             if begun.elapsed() >= KEPT_PATIENCE {
-                return Ok(Turn::Kept);
+                return Ok(Turn::Kept(holder));
             }
         } else if begun.elapsed() >= STOP_PATIENCE {
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the service that runs already does not end",
-            ));
+            return Err(SuccessionError::DoesNotEnd { pid: holder.map_or(0, |holder| holder.pid) });
         } else if !is_asked {
             // One that is just coming or going does not answer, and is asked again.
             is_asked = ask_to_stop(paths).await;
@@ -70,19 +167,55 @@ pub async fn take(paths: &Paths, kept: bool) -> io::Result<Turn> {
     }
 }
 
-fn open(runtime: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(runtime.join("daemon.lock"))
+enum Tried {
+    Taken(Box<Claim>),
+    /// Who holds it, as far as it said.
+    Held(Option<Holding>),
 }
 
-fn sign(file: &mut File, kept: bool) -> io::Result<()> {
-    file.set_len(0)?;
-    if kept { file.write_all(KEPT.as_bytes()) } else { Ok(()) }
+fn try_take(paths: &Paths, kept: bool) -> Result<Tried, SuccessionError> {
+    // The state's first, by everybody: nobody waits for one while holding the other.
+    let mut state = open(&paths.state)?;
+    if !lock(&paths.state, &state)? {
+        return Ok(Tried::Held(read(&mut state)));
+    }
+    let mut runtime = open(&paths.runtime)?;
+    if !lock(&paths.runtime, &runtime)? {
+        return Ok(Tried::Held(read(&mut runtime)));
+    }
+    let former = read(&mut state);
+    let mut claim = Claim { state, runtime, holding: Holding::of_this_process(&paths.runtime, kept), former };
+    let signed = claim.sign();
+    signed.map_err(|error| SuccessionError::Lock { path: paths.state.clone(), error })?;
+    Ok(Tried::Taken(Box::new(claim)))
 }
 
-fn is_kept(file: &mut File) -> io::Result<bool> {
-    let mut said = String::new();
-    file.take(KEPT.len() as u64).read_to_string(&mut said)?;
-    Ok(said == KEPT)
+/// Opens the lock in a directory that is this user's alone. A link in its place is not followed: what it leads to would be truncated.
+fn open(directory: &Path) -> Result<File, SuccessionError> {
+    let at = open_private(directory)?;
+    // Open for writing: NFS takes an exclusive lock on nothing else.
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = openat(&at, LOCK, flags, Mode::RUSR | Mode::WUSR).map(File::from);
+    opened.map_err(|errno| SuccessionError::Lock { path: directory.to_owned(), error: errno.into() })
+}
+
+fn lock(directory: &Path, file: &File) -> Result<bool, SuccessionError> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno @ (Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+            Err(SuccessionError::NoLocks { path: directory.to_owned(), error: errno.into() })
+        }
+        Err(errno) => Err(SuccessionError::Lock { path: directory.to_owned(), error: errno.into() }),
+    }
+}
+
+fn read(file: &mut File) -> Option<Holding> {
+    let mut said = Vec::new();
+    file.rewind().ok()?;
+    file.take(Holding::BYTES_MAX).read_to_end(&mut said).ok()?;
+    Holding::parse(&said)
 }
 
 /// Whether it was heard.
@@ -98,34 +231,107 @@ async fn ask_to_stop(paths: &Paths) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
-    fn paths(dir: &tempfile::TempDir) -> Paths {
+    fn paths(dir: &tempfile::TempDir, runtime: &str) -> Paths {
         let below = |name| dir.path().join(name);
-        Paths { state: below("state"), cache: below("cache"), runtime: dir.path().to_owned() }
+        let paths = Paths { state: below("state"), cache: below("cache"), runtime: below(runtime) };
+        paths.prepare().unwrap();
+        paths
+    }
+
+    async fn ours(paths: &Paths, kept: bool) -> Claim {
+        match take(paths, kept).await.unwrap() {
+            Turn::Ours(claim) => claim,
+            Turn::Anothers(_) | Turn::Kept(_) => panic!("nobody has it"),
+        }
     }
 
     #[tokio::test]
     async fn a_second_one_leaves_the_field_to_the_first_and_so_does_systemds_to_another_of_systemds() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = paths(&dir);
-        let Turn::Ours(first) = take(&paths, true).await.unwrap() else { panic!("nobody has it") };
-        assert!(matches!(take(&paths, false).await.unwrap(), Turn::Anothers));
-        assert!(matches!(take(&paths, true).await.unwrap(), Turn::Kept));
+        let paths = paths(&dir, "run");
+        let first = ours(&paths, true).await;
+        assert!(matches!(take(&paths, false).await.unwrap(), Turn::Anothers(_)));
+        assert!(matches!(take(&paths, true).await.unwrap(), Turn::Kept(_)));
         drop(first);
-        let Turn::Ours(_first) = take(&paths, false).await.unwrap() else { panic!("nobody has it") };
-        assert!(matches!(take(&paths, false).await.unwrap(), Turn::Anothers));
+        let _first = ours(&paths, false).await;
+        assert!(matches!(take(&paths, false).await.unwrap(), Turn::Anothers(_)));
     }
 
     #[tokio::test]
     async fn one_that_systemd_starts_waits_until_the_first_one_has_ended() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = paths(&dir);
-        let Turn::Ours(first) = take(&paths, false).await.unwrap() else { panic!("nobody has it") };
+        let paths = paths(&dir, "run");
+        let first = ours(&paths, false).await;
         let ending = async {
             tokio::time::sleep(LOOK_EVERY * 2).await;
             drop(first);
         };
         let (taken, ()) = tokio::join!(take(&paths, true), ending);
         assert!(matches!(taken.unwrap(), Turn::Ours(_)));
+    }
+
+    #[tokio::test]
+    async fn one_state_directory_has_one_daemon_whatever_the_runtime_directory_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = ours(&paths(&dir, "run"), false).await;
+        first.listens_at(vec![dir.path().join("run/daemon.sock")]).unwrap();
+        let Turn::Anothers(Some(holder)) = take(&paths(&dir, "elsewhere"), false).await.unwrap() else {
+            panic!("two daemons write to one state")
+        };
+        assert_eq!(holder.pid, std::process::id());
+        assert_eq!(holder.sockets, [dir.path().join("run/daemon.sock")]);
+    }
+
+    #[tokio::test]
+    async fn two_state_directories_do_not_share_a_runtime_directory() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let _first = ours(&paths(&dir, "run"), false).await;
+        let mut second = paths(&other, "run");
+        second.runtime = dir.path().join("run");
+        assert!(matches!(take(&second, false).await.unwrap(), Turn::Anothers(Some(_))));
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = paths(&dir, "run");
+        let letter = dir.path().join("letter");
+        std::fs::write(&letter, "dear").unwrap();
+        for directory in [&paths.state, &paths.runtime] {
+            symlink(&letter, directory.join(LOCK)).unwrap();
+            assert!(matches!(take(&paths, false).await, Err(SuccessionError::Lock { .. })));
+            std::fs::remove_file(directory.join(LOCK)).unwrap();
+        }
+        assert_eq!(std::fs::read(letter).unwrap(), b"dear");
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_died_is_told_from_one_that_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = paths(&dir, "run");
+        let first = ours(&paths, false).await;
+        assert!(first.died_before().is_none(), "it is the first");
+        first.ended().unwrap();
+        let second = ours(&paths, false).await;
+        assert!(second.died_before().is_none());
+        // As the kernel does with a process that is killed.
+        drop(second);
+        let third = ours(&paths, false).await;
+        assert_eq!(third.died_before().map(|former| former.pid), Some(std::process::id()));
+    }
+
+    #[tokio::test]
+    async fn disks_that_a_former_daemon_left_in_another_runtime_directory_are_gone_on_with_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (before, now) = (paths(&dir, "run"), paths(&dir, "elsewhere"));
+        drop(ours(&before, false).await);
+        let second = ours(&now, false).await;
+        assert_eq!(second.disks_at(&now), now.runtime, "there are none");
+        drop(second);
+        std::fs::create_dir_all(before.runtime.join("disks/0")).unwrap();
+        drop(ours(&before, false).await);
+        assert_eq!(ours(&now, false).await.disks_at(&now), before.runtime);
     }
 }

@@ -129,6 +129,8 @@ fn own(target: &Target, caller: u32) -> Result<Option<OwnedFd>, Refused> {
     match &target.proof {
         Proof::Identifier(identifier) if user_of(identifier) == Some(caller) => Ok(None),
         Proof::Identifier(_) => Err(not_yours(&target.device)),
+        // Its mount said whose it was.
+        Proof::Unmounted(_) => Err(not_yours(&target.device)),
         Proof::Backing(backing) => {
             let mounts = mountinfo::read()?;
             let of_caller = disk(backing, &mounts).filter(|(_, user)| user.uid == caller);

@@ -73,6 +73,11 @@ impl Deputy {
         &self.own
     }
 
+    /// The program by the name under which it is installed: after an upgrade that is the new one.
+    pub(crate) fn installed_program(&self) -> &Path {
+        &self.program
+    }
+
     /// Whether an operation will not stop for a password.
     pub fn is_root(&self) -> bool {
         self.rights == Rights::Own

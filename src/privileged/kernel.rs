@@ -1,6 +1,7 @@
 //! The kernel's nbd and loop devices.
 
 use super::held::Held;
+use super::target::unmounted_file;
 use super::{Proof, Refused, Target, elsewhere, mountinfo, tools};
 use holdall_fuse::loopdev::{self, LoopError};
 use holdall_nbd::kernel::{Attachment, DeviceIndex, KernelError, Nbd};
@@ -94,10 +95,12 @@ pub(super) fn loop_resize(target: &Target) -> Result<(), Refused> {
 
 pub(super) fn loop_detach(target: &Target) -> Result<(), Refused> {
     target.verify()?;
-    let Proof::Backing(file) = &target.proof else {
-        return Err(Refused::NotOurs { what: target.device.clone() });
+    let file = match &target.proof {
+        Proof::Backing(file) => file.clone(),
+        Proof::Unmounted(_) => unmounted_file(),
+        Proof::Identifier(_) => return Err(Refused::NotOurs { what: target.device.clone() }),
     };
-    loopdev::detach_from(&target.device, file, RELEASE_PATIENCE).map_err(|error| match error {
+    loopdev::detach_from(&target.device, &file, RELEASE_PATIENCE).map_err(|error| match error {
         LoopError::Mounted { device, .. } => Refused::Busy { what: device, holders: mounts_of(target) },
         LoopError::StillOpen(device) => Refused::Busy { what: device, holders: mounts_of(target) },
         other => loop_refused(other, &target.device),

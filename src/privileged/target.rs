@@ -1,6 +1,9 @@
 //! A block device, and the proof that it is the drive's.
 
 use super::Refused;
+use holdall_fuse::loopdev;
+use holdall_fuse::onefile::FILE_NAME;
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fmt;
@@ -24,6 +27,9 @@ pub enum Proof {
     Identifier(String),
     /// A loop device's file.
     Backing(PathBuf),
+    /// The one-file disk under a loop device whose mount is gone, as after a lazy unmount: the number of its file system, which stays its own as long as the
+    /// device has the file.
+    Unmounted(DeviceNumber),
 }
 
 /// The kernel's number of a device, as mountinfo and sysfs print it.
@@ -45,11 +51,18 @@ impl Target {
                     let said = std::fs::read_to_string(self.sysfs("backend"));
                     said.is_ok_and(|said| said.trim_end_matches('\n') == identifier)
                 }
-                Proof::Backing(file) => {
-                    holdall_fuse::loopdev::backing_file(&self.device).is_some_and(|said| said == *file)
-                }
+                Proof::Backing(file) => loopdev::backing_file(&self.device).is_some_and(|said| said == *file),
+                Proof::Unmounted(number) => self.lies_on(*number),
             };
         if holds { Ok(()) } else { Err(Refused::NotOurs { what: self.device.clone() }) }
+    }
+
+    /// Whether the loop device's file is an unmounted disk on that file system. Its daemon is asked, in this process's name.
+    fn lies_on(&self, number: DeviceNumber) -> bool {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        loopdev::backing_file(&self.device).is_some_and(|said| said == unmounted_file())
+            && rustix::fs::open(&self.device, flags, Mode::empty())
+                .is_ok_and(|device| loopdev::file_system_of(&device) == Ok((number.major, number.minor)))
     }
 
     /// Its number, from sysfs: the device is not opened.
@@ -96,6 +109,11 @@ impl Target {
     fn name(&self) -> &OsStr {
         self.device.file_name().unwrap_or_default()
     }
+}
+
+/// How the kernel names the file of a one-file disk that is mounted nowhere: as its own root has it.
+pub(super) fn unmounted_file() -> PathBuf {
+    Path::new("/").join(FILE_NAME)
 }
 
 impl FromStr for DeviceNumber {

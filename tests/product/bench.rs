@@ -211,6 +211,19 @@ impl Machine {
         self.taken_up()["daemon_pid"].as_i64().unwrap() as i32
     }
 
+    /// The process that keeps its disks, and starts its daemon again.
+    pub fn keeper(&self) -> Option<i32> {
+        let keeper = std::os::unix::net::UnixStream::connect(self.runtime.join("keeper.sock")).ok()?;
+        Some(rustix::net::sockopt::socket_peercred(&keeper).ok()?.pid.as_raw_nonzero().get())
+    }
+
+    /// Kills the daemon, and no other one is started by itself for as long as the keeper is held.
+    pub fn killed(&self, daemon: i32) -> Option<HeldKeeper> {
+        let keeper = self.keeper().map(HeldKeeper::new);
+        kill(daemon);
+        keeper
+    }
+
     /// Every object of the drive is there, and is what it should be.
     pub fn assert_checked(&self) {
         let checked = self.ok(&["drive", "check", "d"]);
@@ -256,6 +269,26 @@ impl Drop for Machine {
             assert_discreet(&places, &secrets);
         }
     }
+}
+
+/// A keeper that does nothing until this ends.
+pub struct HeldKeeper(pub i32);
+
+impl HeldKeeper {
+    fn new(pid: i32) -> Self {
+        signal(pid, rustix::process::Signal::STOP);
+        HeldKeeper(pid)
+    }
+}
+
+impl Drop for HeldKeeper {
+    fn drop(&mut self) {
+        signal(self.0, rustix::process::Signal::CONT);
+    }
+}
+
+fn signal(pid: i32, signal: rustix::process::Signal) {
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
 }
 
 /// Why a command failed, which must say what that means for the data, and what to do.

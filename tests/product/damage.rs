@@ -1,7 +1,7 @@
 //! Objects of the store and files of this computer that were damaged, cut short or deleted: whoever needs them is told so,
 //! never given wrong bytes; everything else can still be read; and once the object is back, so is what it held.
 
-use crate::bench::{Bench, Machine, Random, kill};
+use crate::bench::{Bench, Machine, Random};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -316,9 +316,10 @@ fn a_drive_whose_journal_is_damaged_under_a_killed_daemon_is_taken_up_once_it_is
     for name in FILES {
         write_synced(&machine.mountpoint().join(name), &content(name));
     }
-    kill(machine.pid());
+    let held = machine.killed(machine.pid());
     let (file, at) = find_in_journal(&machine, "first");
     let damaged = Damaged::at(&file, Damage::BitFlipped, at);
+    drop(held);
     machine.status_when("damaged", |status| {
         status["state"] == "Needs attention" && status["reason"].as_str().unwrap().contains("damaged")
     });

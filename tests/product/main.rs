@@ -19,6 +19,8 @@ mod damage;
 mod drive;
 mod fight;
 mod guest_drive;
+mod one_daemon;
+mod outside;
 mod place;
 mod power_cut;
 mod service;

@@ -14,7 +14,6 @@ use crate::guest_drive::copy_drive;
 use holdall_fuse::{loopdev, mount};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -184,10 +183,8 @@ impl Drop for VolatileDisk<'_> {
 /// What a reboot does to a drive that was attached by loop: its daemon and keeper are gone, its devices and mounts too,
 /// and the runtime directory is empty.
 fn reboot(machine: &Machine, daemon: i32) {
-    kill(daemon);
-    if let Ok(keeper) = UnixStream::connect(machine.runtime.join("keeper.sock")) {
-        let keeper = rustix::net::sockopt::socket_peercred(&keeper).unwrap().pid;
-        kill(keeper.as_raw_nonzero().get());
+    if let Some(keeper) = machine.killed(daemon) {
+        kill(keeper.0);
     }
     run("umount", &["-l", &machine.mountpoint().display().to_string()]);
     for disk in std::fs::read_dir(machine.runtime.join("disks")).unwrap() {

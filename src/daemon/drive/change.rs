@@ -1,6 +1,7 @@
 //! Changing a drive as a whole: its size, its passphrase, its being known here.
 
 use super::Drive;
+use super::engine::lock;
 use super::opened::{OpenDrive, grow};
 use crate::api::{self, Failure};
 use crate::daemon::{drives, failure};
@@ -8,7 +9,15 @@ use holdall_core::drive::DriveError;
 use holdall_core::family::Unlocked;
 use holdall_core::store::Store;
 use holdall_core::{drive, family, fork};
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
+
+/// Locks a drive's directory, if it was ever locked: a lock that was never made is held by nobody, and a full disk must not be in the way of
+/// whoever makes room.
+fn lock_if_there(directory: &Path) -> Result<Option<File>, Failure> {
+    directory.join("lock").exists().then(|| lock(directory)).transpose()
+}
 
 /// How one gives up what is only here.
 const UNSENT_OR_ELSE: &str = ", or give --discard-unsent";
@@ -94,6 +103,11 @@ impl Drive {
             self.check_nothing_aside(UNSENT_OR_ELSE)?;
             self.check_nothing_unsent(UNSENT_OR_ELSE).await?;
         }
+        // Until it is forgotten: nobody opens it, in this process or in another one, under this name or another.
+        let _locks = (
+            lock_if_there(&self.registry.directory(&self.name))?,
+            lock_if_there(&self.registry.cache_directory(self.uuid()))?,
+        );
         let told = self.tell_all_former().await;
         if !request.discard_unsent {
             told?;

@@ -96,7 +96,8 @@ impl Drive {
         ours
     }
 
-    async fn unmount(
+    /// Unmounts it and takes its block device away, which another program may have done in part.
+    pub(super) async fn unmount(
         self: &Arc<Self>,
         open: &mut MutexGuard<'_, Option<OpenDrive>>,
         until: Until,
@@ -119,7 +120,7 @@ impl Drive {
         self.end_writeback().await;
         if let Some(mut at) = opened.attachment.take() {
             let work = move || {
-                let done = at.mounted.unmount().and_then(|()| at.attached.detach());
+                let done = at.mounted.take_off().and_then(|()| at.attached.detach());
                 (at, done)
             };
             let done = tokio::task::spawn_blocking(work).await;
@@ -138,14 +139,17 @@ impl Drive {
         }
         if opened.writable {
             let unsent = opened.volume.has_unsent();
-            self.remember(|config| {
+            let noted = self.remember(|config| {
                 config.unsent = unsent;
                 match (until, &mut config.open) {
                     (Until::Asked, open) => *open = None,
                     (Until::NextDaemon, Some(open)) => open.mount = LastMount::Ended,
                     (Until::NextDaemon, None) => {}
                 }
-            })?;
+            });
+            // It is unmounted, whatever the disk takes.
+            self.set_phase(Phase::Draining);
+            noted.map_err(|failure| not_noted(failure, &self.name))?;
         }
         self.set_phase(Phase::Draining);
         self.save_figures().await;
@@ -317,6 +321,15 @@ impl Drive {
     }
 }
 
+/// A drive is unmounted, and the disk does not take that it is to stay so.
+fn not_noted(failure: Failure, name: &str) -> Failure {
+    Failure {
+        consequence: "The drive is unmounted, and your files are safe. But the next start of the background service would mount it again.".into(),
+        action: format!("Make room on this computer's disk, then run holdall drive close {name} again."),
+        ..failure
+    }
+}
+
 fn busy_patience(goes_down: bool) -> Duration {
     match (goes_down, systemd::keeps_us()) {
         (false, _) => BUSY_PATIENCE,
@@ -327,7 +340,7 @@ fn busy_patience(goes_down: bool) -> Duration {
 
 /// How long a drive is closed for.
 #[derive(Clone, Copy, PartialEq)]
-enum Until {
+pub(super) enum Until {
     /// Until somebody asks for it.
     Asked,
     /// Until the next daemon.

@@ -163,13 +163,16 @@ impl Drive {
             let (mountpoint, block_device) = (PathBuf::from(&mountpoint), PathBuf::from(&block_device));
             let usual = default_mountpoint(&self.name).ok();
             let is_asked_for = request.at.is_some() && !self.is_place_of_another(&mountpoint);
-            self.remember(|config| {
+            let noted = self.remember(|config| {
                 if is_asked_for {
                     config.place = Some(mountpoint.clone()).filter(|_| usual.as_ref() != Some(&mountpoint));
                 }
                 let mount = LastMount::now();
                 config.open = Some(OpenAs { mountpoint, attach, block_device, mount });
-            })?;
+            });
+            if let Err(failure) = noted {
+                return Err(self.take_back(open, opened, failure).await);
+            }
         }
         let epoch = opened.volume.pusher().map_or(0, |pusher| pusher.state().borrow().epoch.0);
         let root = match opened.volume.pusher() {
@@ -205,6 +208,38 @@ impl Drive {
             }
             opened => opened,
         }
+    }
+
+    /// Unmounts what was just mounted, as the disk does not take that it is open: the next daemon would not know of it. What cannot be
+    /// unmounted stays open.
+    async fn take_back(
+        self: &Arc<Self>,
+        open: &mut MutexGuard<'_, Option<OpenDrive>>,
+        mut opened: OpenDrive,
+        failure: Failure,
+    ) -> Failure {
+        self.end_pins().await;
+        self.end_writeback().await;
+        if let Some(mut at) = opened.attachment.take() {
+            let undo = move || {
+                let undone = at.mounted.take_off().and_then(|()| at.attached.detach());
+                (at, undone)
+            };
+            match tokio::task::spawn_blocking(undo).await {
+                Ok((at, Err(error))) => {
+                    tracing::warn!(drive = self.name, %error, "it stays mounted, although that could not be noted");
+                    opened.attachment = Some(at);
+                    **open = Some(opened);
+                    self.set_phase(Phase::Open);
+                    return failure;
+                }
+                Ok((_, Ok(()))) | Err(_) => *self.place.write() = None,
+            }
+        }
+        self.set_phase(Phase::Draining);
+        self.drain_in_background(&mut opened);
+        **open = Some(opened);
+        failure
     }
 
     /// The engine for writing, or the best that there is instead.

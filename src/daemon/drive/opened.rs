@@ -1,5 +1,6 @@
 //! A drive that is open: its engine, its block device, its mount.
 
+use super::Drive;
 use crate::api::{self, Code, Failure};
 use crate::attach::Attached;
 use crate::attach::filesystem::Mounted;
@@ -125,6 +126,17 @@ impl OpenDrive {
             action: "Close the drive and open it again: its file system takes the new size then.".into(),
             ..error.failure()
         })
+    }
+}
+
+impl Drive {
+    /// Gives a copy of its connection to the keeper, whose predecessor has died.
+    pub async fn keep_again(&self) {
+        let open = self.open.lock().await;
+        let Some(at) = open.as_ref().and_then(|open| open.attachment.as_ref()) else { return };
+        if let Err(error) = tokio::task::block_in_place(|| at.attached.keep()) {
+            tracing::warn!(drive = self.name, %error, "no keeper has its connection: should this service die, programs get errors");
+        }
     }
 }
 

@@ -58,7 +58,7 @@ struct Eyes {
     following: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     whole: bool,
     /// Relative to the drive's root.
@@ -78,7 +78,7 @@ struct State {
 }
 
 /// A path that is pinned.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Kept {
     /// What is there; none before it was scanned since the drive was opened, or where it cannot be.
     tally: Option<Arc<Tally>>,

@@ -135,11 +135,15 @@ impl Drive {
         *self.place.write() = Some(place);
         self.begin_pins(&opened.volume, opened.writable);
         self.begin_writeback(&opened.volume, opened.writable);
-        self.remember(|config| {
+        let noted = self.remember(|config| {
             if let Some(open) = &mut config.open {
                 (open.block_device, open.mount) = (block_device, LastMount::now());
             }
-        })?;
+        });
+        if let Err(failure) = noted {
+            // That it is mounted was noted before it was. Programs have waited long enough.
+            tracing::warn!(drive = self.name, message = failure.message, "its block device is not noted");
+        }
         Ok(opened)
     }
 }

@@ -23,6 +23,8 @@ pub(super) fn owner(proof: &Proof, mounts: &[Mount]) -> Option<u32> {
     match proof {
         Proof::Identifier(identifier) => user_of(identifier),
         Proof::Backing(backing) => disk(backing, mounts).map(|(_, mounter)| mounter.uid),
+        // Its mount said whose it was.
+        Proof::Unmounted(_) => None,
     }
 }
 

@@ -47,7 +47,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends the daemon; open drives stay mounted for the next one where that is possible */
+        /** Ends the daemon; open drives stay mounted for the next one, and are named */
         post: operations["post_daemon_stop"];
         delete?: never;
         options?: never;
@@ -1729,6 +1729,13 @@ export interface components {
             /** @description The button that stays. */
             stay: string;
         };
+        /** @description A drive that stays mounted. */
+        LeftMounted: {
+            /** @description Where. */
+            mountpoint: string;
+            /** @description Its name. */
+            name: string;
+        };
         /** @description What may be taken: of the network by all drives together, of the local disk by each. */
         Limits: {
             /**
@@ -2188,6 +2195,14 @@ export interface components {
             /** @description When it was taken. */
             taken_at: string;
         };
+        /** @description The daemon ends. */
+        Stopping: {
+            /**
+             * @description Drives that stay mounted without it. Programs that use them wait for the next daemon; so does what looks at all disks (sync, losetup).
+             * @default []
+             */
+            left: components["schemas"]["LeftMounted"][];
+        };
         /** @description Credentials of a store. */
         StoreCredentials: {
             /** @description The access key. */
@@ -2460,7 +2475,7 @@ export interface operations {
                     "application/x-ndjson": {
                         progress: components["schemas"]["Progress"];
                     } | {
-                        result: components["schemas"]["Nothing"];
+                        result: components["schemas"]["Stopping"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };

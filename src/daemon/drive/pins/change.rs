@@ -83,6 +83,7 @@ impl Drive {
             return Err(self.not_pinned(paths, failure.clone()));
         }
         fits?;
+        let before = self.pins.state.lock().clone();
         {
             let mut state = self.pins.state.lock();
             state.lost = None;
@@ -100,7 +101,7 @@ impl Drive {
                 }
             }
         }
-        self.apply_pins(&volume).map_err(|error| failure::local(&error))?;
+        self.apply_pins(&volume).map_err(|error| self.pins_stay(before, &error))?;
         if matches!(what, What::Drive) {
             // Its files are counted.
             self.look_at_pins_again();
@@ -150,6 +151,7 @@ impl Drive {
     /// Takes pins away. Returns those that there were.
     pub async fn unpin(self: &Arc<Self>, what: &What) -> Result<Vec<Pin>, Failure> {
         let _change = self.pins.changing.lock().await;
+        let before = self.pins.state.lock().clone();
         let mut pins = self.asked(what);
         if matches!(what, What::Drive) && self.pins.state.lock().paths.contains_key(ROOT) {
             pins.extend(self.asked(&What::Paths(vec![ROOT.to_owned()])));
@@ -189,9 +191,16 @@ impl Drive {
             Some(volume) => self.apply_pins(volume),
             None => self.save_pins(),
         };
-        applied.map_err(|error| failure::local(&error))?;
+        applied.map_err(|error| self.pins_stay(before, &error))?;
         self.note(ActivityKind::Pin, format!("Not kept here any more: {}.", named(what)));
         Ok(pins)
+    }
+
+    /// A change could not be saved: what is wanted is what it was before, as it will be after the next start.
+    fn pins_stay(&self, before: super::State, error: &std::io::Error) -> Failure {
+        *self.pins.state.lock() = before;
+        self.look_at_pins_again();
+        failure::local(error)
     }
 
     /// Of a drive that is closed, where nobody can tell whose the blocks are: they stay until it is looked at again, or go

@@ -1,0 +1,288 @@
+//! When the keeper starts a daemon again, and when it stops trying. Nothing here waits, starts or kills: it is told what happened and when,
+//! and says what to do.
+//!
+//! A daemon that dies leaves every program on its drives waiting, and with them each global `sync` of the computer. So it is started again
+//! within a second. A daemon that dies again and again would have everybody wait for ever: after [`FAILURES_MAX`] deaths within
+//! [`FAILURES_WITHIN`] the keeper closes what it keeps, and programs get errors instead.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Pauses before a start: short enough that programs hardly notice one, longer where that was of no use.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8)];
+/// So many deaths are an accident, and one more is a defect that a further start does not mend.
+const FAILURES_MAX: usize = 5;
+/// Within this time. Longer than all pauses and all [`START_PATIENCE`] together.
+const FAILURES_WITHIN: Duration = Duration::from_secs(300);
+/// How long a daemon may take to come: it comes before it opens any drive.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How often a daemon is asked whether it lives.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// So many questions without an answer make a daemon that hangs: a minute, on a computer that was suspended as much as on a busy one.
+const UNANSWERED_MAX: u32 = 12;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A daemon came and wants to be watched. `ours`: nobody else starts it again, as systemd would.
+    Came {
+        /// Whether the keeper is to start it again.
+        ours: bool,
+    },
+    /// It answered a question.
+    Answered,
+    /// It said that it ends on purpose.
+    Leaves,
+    /// Its connection ended.
+    Died,
+    /// One that was started ended with an error.
+    Failed,
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Ask the daemon whether it lives.
+    Ask,
+    /// Kill the daemon, which hangs. That it died is told as for any other.
+    Kill,
+    /// Start a daemon, because the one before ended so.
+    Start(Why),
+    /// Close what is kept, so that requests fail.
+    LetGo,
+}
+
+/// Why a daemon is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The one before was killed, or crashed.
+    Died,
+    /// The one before no longer answered.
+    Hung,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody is to be started: none ever came, it left on purpose, or somebody else starts it.
+    Idle,
+    /// A daemon serves.
+    Watching { asked: Instant, unanswered: u32 },
+    /// One was killed because it hung.
+    Killing,
+    /// One is started at that time.
+    Pausing { until: Instant, why: Why },
+    /// One was started.
+    Starting { since: Instant, why: Why },
+}
+
+/// The keeper's view of the daemon.
+#[derive(Debug)]
+pub(super) struct Supervision {
+    state: State,
+    failures: VecDeque<Instant>,
+}
+
+impl Supervision {
+    /// No daemon has come yet.
+    pub(super) fn new() -> Self {
+        Self { state: State::Idle, failures: VecDeque::new() }
+    }
+
+    /// What is to be done now.
+    pub(super) fn apply(&mut self, now: Instant, event: Event) -> Option<Action> {
+        match (event, self.state) {
+            (Event::Came { ours: true }, _) => {
+                self.state = State::Watching { asked: now, unanswered: 0 };
+                None
+            }
+            (Event::Came { ours: false } | Event::Leaves, _) => {
+                self.state = State::Idle;
+                None
+            }
+            (Event::Answered, State::Watching { asked, .. }) => {
+                self.state = State::Watching { asked, unanswered: 0 };
+                None
+            }
+            (Event::Died, State::Watching { .. }) => self.failed(now, Why::Died),
+            (Event::Died, State::Killing) => self.failed(now, Why::Hung),
+            (Event::Failed, State::Starting { why, .. }) => self.failed(now, why),
+            (Event::Tick, state) => self.tick(now, state),
+            (Event::Answered | Event::Died | Event::Failed, _) => None,
+        }
+    }
+
+    /// When time alone changes something next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match self.state {
+            State::Idle | State::Killing => None,
+            State::Watching { asked, .. } => Some(asked + ASK_EVERY),
+            State::Pausing { until, .. } => Some(until),
+            State::Starting { since, .. } => Some(since + START_PATIENCE),
+        }
+    }
+
+    /// Whether a daemon was started that has not come yet.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.state, State::Starting { .. })
+    }
+
+    fn tick(&mut self, now: Instant, state: State) -> Option<Action> {
+        if self.next().is_none_or(|next| now < next) {
+            return None;
+        }
+        match state {
+            State::Watching { unanswered, .. } if unanswered >= UNANSWERED_MAX => {
+                self.state = State::Killing;
+                Some(Action::Kill)
+            }
+            State::Watching { unanswered, .. } => {
+                self.state = State::Watching { asked: now, unanswered: unanswered + 1 };
+                Some(Action::Ask)
+            }
+            State::Pausing { why, .. } => {
+                self.state = State::Starting { since: now, why };
+                Some(Action::Start(why))
+            }
+            State::Starting { why, .. } => self.failed(now, why),
+            State::Idle | State::Killing => None,
+        }
+    }
+
+    fn failed(&mut self, now: Instant, why: Why) -> Option<Action> {
+        self.failures.push_back(now);
+        self.failures.retain(|failure| now.duration_since(*failure) < FAILURES_WITHIN);
+        if self.failures.len() > FAILURES_MAX {
+            self.failures.clear();
+            self.state = State::Idle;
+            return Some(Action::LetGo);
+        }
+        let pause = PAUSES[(self.failures.len() - 1).min(PAUSES.len() - 1)];
+        self.state = State::Pausing { until: now + pause, why };
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: Event = Event::Came { ours: true };
+
+    /// Has time pass until something is to be done.
+    fn wait(supervision: &mut Supervision, now: &mut Instant) -> Option<Action> {
+        *now = supervision.next()?.max(*now);
+        supervision.apply(*now, Event::Tick)
+    }
+
+    #[test]
+    fn a_daemon_that_dies_is_started_again_within_a_second() {
+        let (mut supervision, begun) = (Supervision::new(), Instant::now());
+        let mut now = begun;
+        supervision.apply(now, OURS);
+        assert_eq!(supervision.apply(now, Event::Died), None);
+        assert_eq!(wait(&mut supervision, &mut now), Some(Action::Start(Why::Died)));
+        assert!(now - begun <= Duration::from_secs(1));
+        supervision.apply(now, OURS);
+        assert_eq!(wait(&mut supervision, &mut now), Some(Action::Ask));
+    }
+
+    #[test]
+    fn one_that_leaves_on_purpose_or_that_systemd_keeps_is_not_started() {
+        for event in [Event::Leaves, Event::Came { ours: false }] {
+            let (mut supervision, now) = (Supervision::new(), Instant::now());
+            supervision.apply(now, OURS);
+            supervision.apply(now, event);
+            assert_eq!((supervision.apply(now, Event::Died), supervision.next()), (None, None));
+        }
+        let mut supervision = Supervision::new();
+        assert_eq!((supervision.apply(Instant::now(), Event::Died), supervision.next()), (None, None));
+    }
+
+    #[test]
+    fn one_that_never_comes_is_given_up_after_a_bounded_time() {
+        let (mut supervision, begun) = (Supervision::new(), Instant::now());
+        let mut now = begun;
+        supervision.apply(now, OURS);
+        supervision.apply(now, Event::Died);
+        let mut starts = 0;
+        let last = loop {
+            match wait(&mut supervision, &mut now) {
+                Some(Action::Start(_)) => starts += 1,
+                Some(other) => break other,
+                None => assert!(supervision.next().is_some(), "it forgets"),
+            }
+        };
+        assert_eq!((last, starts), (Action::LetGo, FAILURES_MAX));
+        assert!(now - begun < FAILURES_WITHIN, "the last failure counts the first");
+        assert_eq!(supervision.next(), None);
+        // A daemon that a person starts afterwards is watched as ever.
+        supervision.apply(now, OURS);
+        supervision.apply(now, Event::Died);
+        assert_eq!(wait(&mut supervision, &mut now), Some(Action::Start(Why::Died)));
+    }
+
+    #[test]
+    fn one_that_fails_at_once_is_given_up_soon() {
+        let (mut supervision, begun) = (Supervision::new(), Instant::now());
+        let mut now = begun;
+        supervision.apply(now, OURS);
+        supervision.apply(now, Event::Died);
+        let last = loop {
+            assert_eq!(wait(&mut supervision, &mut now), Some(Action::Start(Why::Died)));
+            if let Some(action) = supervision.apply(now, Event::Failed) {
+                break action;
+            }
+        };
+        assert_eq!(last, Action::LetGo);
+        assert!(now - begun < Duration::from_secs(60), "programs wait for it");
+    }
+
+    #[test]
+    fn one_that_dies_again_and_again_is_given_up_and_one_that_dies_rarely_never() {
+        let deaths = |apart: Duration| {
+            let (mut supervision, mut now) = (Supervision::new(), Instant::now());
+            for death in 1..=20 {
+                supervision.apply(now, OURS);
+                now += apart;
+                if supervision.apply(now, Event::Died) == Some(Action::LetGo) {
+                    return Some(death);
+                }
+                assert_eq!(wait(&mut supervision, &mut now), Some(Action::Start(Why::Died)));
+            }
+            None
+        };
+        assert_eq!(deaths(Duration::from_secs(2)), Some(FAILURES_MAX + 1));
+        assert_eq!(deaths(Duration::from_secs(120)), None);
+    }
+
+    #[test]
+    fn one_that_hangs_is_killed_within_a_bounded_time_and_started_again() {
+        let (mut supervision, begun) = (Supervision::new(), Instant::now());
+        let mut now = begun;
+        supervision.apply(now, OURS);
+        while wait(&mut supervision, &mut now) == Some(Action::Ask) {}
+        assert_eq!(supervision.next(), None, "it was killed");
+        assert!(now - begun <= Duration::from_secs(90));
+        assert_eq!(supervision.apply(now, Event::Died), None);
+        assert_eq!(wait(&mut supervision, &mut now), Some(Action::Start(Why::Hung)));
+    }
+
+    #[test]
+    fn one_that_answers_late_is_left_alone_and_so_is_one_on_a_computer_that_slept() {
+        let (mut supervision, mut now) = (Supervision::new(), Instant::now());
+        supervision.apply(now, OURS);
+        for _ in 0..10 {
+            for _ in 0..UNANSWERED_MAX {
+                assert_eq!(wait(&mut supervision, &mut now), Some(Action::Ask));
+            }
+            supervision.apply(now, Event::Answered);
+        }
+        // The keeper itself did not run for a day.
+        now += Duration::from_secs(86_400);
+        assert_eq!(supervision.apply(now, Event::Tick), Some(Action::Ask));
+        assert_eq!(supervision.apply(now, Event::Tick), None);
+    }
+}

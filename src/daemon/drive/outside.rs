@@ -1,0 +1,86 @@
+//! A drive that somebody else unmounts: a file manager's eject, udisks, `umount`.
+//!
+//! It is taken for a close, because that is what an eject means. The block device goes, and what was written is uploaded in the background as after
+//! every close. Where programs still use its files (`umount --lazy`), the device stays until they let go; until then it is said that the
+//! drive is in their way.
+
+use super::Drive;
+use super::close::Until;
+use super::opened::OpenDrive;
+use crate::api::{ActivityKind, Code, Failure};
+use crate::attach::filesystem::Mounted;
+use crate::daemon::failure::failure;
+use crate::daemon::status::Phase;
+use crate::privileged::mountinfo;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a device is tried that programs still use although it is mounted nowhere: nothing says when they let go.
+const TRY_EVERY: Duration = Duration::from_secs(2);
+
+impl Drive {
+    /// The mounts have changed: closes the drive if its own is gone, and nobody here has unmounted it.
+    pub fn look_at_mount(self: &Arc<Self>) {
+        let place = self.place.read().clone();
+        if place.is_some_and(|place| is_gone(&place.mounted)) {
+            let drive = self.clone();
+            tokio::spawn(async move { drive.close_as_unmounted().await });
+        }
+    }
+
+    /// A close that is under way has the drive locked, and its device is gone by the time that this goes on.
+    async fn close_as_unmounted(self: &Arc<Self>) {
+        let mut is_told = false;
+        loop {
+            let mut open = self.open.lock().await;
+            if !open.as_ref().is_some_and(is_unmounted) {
+                return;
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                tracing::warn!(drive = self.name, "another program has unmounted the drive");
+                self.note(ActivityKind::Attention, UNMOUNTED);
+            }
+            match self.unmount(&mut open, Until::Asked).await {
+                Ok(()) => {
+                    if let Some(open) = &mut *open {
+                        self.drain_in_background(open);
+                    }
+                    return;
+                }
+                Err(failed) => {
+                    tracing::info!(
+                        drive = self.name,
+                        message = failed.message,
+                        "the unmounted drive is still used"
+                    );
+                    self.set_phase(Phase::Failed(still_used(&self.name, &failed)));
+                }
+            }
+            drop(open);
+            tokio::time::sleep(TRY_EVERY).await;
+        }
+    }
+}
+
+const UNMOUNTED: &str = "Another program has unmounted the drive, so it is closed here. Changes that are not uploaded yet are uploaded in the background.";
+
+fn is_unmounted(open: &OpenDrive) -> bool {
+    open.attachment.as_ref().is_some_and(|at| is_gone(&at.mounted))
+}
+
+/// Whether its file system is mounted nowhere. What cannot be seen is taken to be there.
+fn is_gone(mounted: &Mounted) -> bool {
+    let Ok(number) = mounted.target().number() else { return false };
+    mountinfo::read().is_ok_and(|mounts| mounts.iter().all(|mount| mount.number != number))
+}
+
+fn still_used(name: &str, failed: &Failure) -> Failure {
+    failure(
+        Code::State,
+        format!("Another program has unmounted the drive, and it cannot be closed yet. {}", failed.message),
+        "What was written to it is safe on this computer, and is uploaded.",
+        format!(
+            "End the programs that still use its files; it is closed then by itself. Then run holdall drive open {name} to use it again."
+        ),
+    )
+}

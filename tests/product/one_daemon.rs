@@ -1,0 +1,196 @@
+//! One daemon for each state directory, one name for each drive, and nothing that is true in memory only.
+
+use crate::bench::{Bench, Machine, Tmpfs, failure};
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the command line as cron or another shell would: with another runtime directory.
+fn from_elsewhere(machine: &Machine, runtime: &Path, arguments: &[&str]) -> Output {
+    machine.command(arguments).env("HOLDALL_RUNTIME_DIR", runtime).output().unwrap()
+}
+
+/// Runs the daemon in the foreground, to its end.
+fn daemon_in(machine: &Machine, runtime: &Path) -> (Option<i32>, String) {
+    let mut command = machine.program(env!("CARGO_BIN_EXE_holdalld"));
+    let output = command.env("HOLDALL_RUNTIME_DIR", runtime).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn one_state_has_one_daemon_whatever_the_runtime_directory_is() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    let mut file = std::fs::File::create(a.mountpoint().join("kept")).unwrap();
+    let (pid, elsewhere) = (a.pid(), bench.path("elsewhere"));
+    let seen = from_elsewhere(&a, &elsewhere, &["drive", "status", "d"]);
+    let seen: Value = serde_json::from_slice(&seen.stdout).unwrap();
+    assert_eq!((seen["daemon_pid"].as_i64(), seen["state"].as_str()), (Some(i64::from(pid)), Some("Ready")));
+
+    // Started by hand it leaves the field to the first one, and says which that is.
+    let (code, said) = daemon_in(&a, &elsewhere);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("process {pid}")), "{said}");
+
+    // As a logout leaves it: the runtime directory has no socket any more.
+    std::fs::remove_file(a.runtime.join("daemon.sock")).unwrap();
+    assert_eq!(a.pid(), pid);
+    file.write_all(b"kept").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    a.close();
+}
+
+#[test]
+fn a_drive_that_was_left_in_another_runtime_directory_goes_on() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    let mut file = std::fs::File::create(a.mountpoint().join("kept")).unwrap();
+    file.write_all(b"before").unwrap();
+    a.ok(&["daemon", "stop"]);
+    // The next daemon is started from an environment that leads elsewhere.
+    let elsewhere = bench.path("elsewhere");
+    let seen = from_elsewhere(&a, &elsewhere, &["drive", "status", "d"]);
+    assert!(seen.status.success(), "{}", String::from_utf8_lossy(&seen.stderr));
+    a.taken_up();
+    file.write_all(b" after").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(std::fs::read(a.mountpoint().join("kept")).unwrap(), b"before after");
+    a.close();
+}
+
+#[test]
+fn a_runtime_directory_that_somebody_else_made_is_refused() {
+    const ANOTHER_USER: u32 = 12345;
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    let (public, victim) = (bench.path("public"), bench.path("victim"));
+    for directory in [&public, &victim] {
+        std::fs::create_dir(directory).unwrap();
+    }
+    std::fs::set_permissions(&public, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    std::fs::write(victim.join("daemon.lock"), "a letter").unwrap();
+    let refused = |runtime: &Path| {
+        let (code, said) = daemon_in(&a, runtime);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("not a directory that only you can change"), "{said}");
+        let told = failure(&from_elsewhere(&a, runtime, &["drive", "list"]));
+        assert_eq!(told["code"], "privileges", "{told}");
+        assert!(told["action"].as_str().unwrap().contains("HOLDALL_RUNTIME_DIR"), "{told}");
+    };
+    // A link to files of the one who starts it: the lock in there would be truncated.
+    symlink(&victim, public.join("link")).unwrap();
+    refused(&public.join("link"));
+    assert_eq!(std::fs::read(victim.join("daemon.lock")).unwrap(), b"a letter");
+    // A directory of somebody else's, however private.
+    let squatted = public.join("squatted");
+    std::fs::create_dir(&squatted).unwrap();
+    chown(&squatted, Some(ANOTHER_USER), None).unwrap();
+    refused(&squatted);
+    assert_eq!(std::fs::read_dir(&squatted).unwrap().count(), 0);
+    // A directory in a place where somebody else could exchange it.
+    let inner = squatted.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    refused(&inner);
+    // A lock that is a link, in a directory that is private by now.
+    let runtime = bench.path("runtime");
+    std::fs::create_dir(&runtime).unwrap();
+    symlink(victim.join("daemon.lock"), runtime.join("daemon.lock")).unwrap();
+    assert_eq!(daemon_in(&a, &runtime).0, Some(1));
+    assert_eq!(std::fs::read(victim.join("daemon.lock")).unwrap(), b"a letter");
+}
+
+#[test]
+fn a_drive_has_one_name_here() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let store = bench.store();
+    let add = ["drive", "add", "e", "--store", &store];
+    let told = failure(&a.run(&add));
+    assert_eq!(told["code"], "exists");
+    assert!(told["message"].as_str().unwrap().contains("“d”"), "{told}");
+    assert_eq!(a.ok(&["drive", "list"]).as_array().unwrap().len(), 1);
+
+    // As a version before this one left it: both names are one drive.
+    a.open(&[]);
+    std::fs::write(a.mountpoint().join("kept"), "kept").unwrap();
+    a.close();
+    a.ok(&["daemon", "stop"]);
+    let copied =
+        Command::new("cp").arg("-a").args([a.state.join("drives/d"), a.state.join("drives/e")]).status();
+    assert!(copied.unwrap().success());
+    a.open(&[]);
+    for more in [&[][..], &["--discard-unsent"]] {
+        let refused = a.fails(&[&["drive", "remove", "e", "--yes"], more].concat());
+        assert_eq!(refused.1, "state", "it is open under another name");
+    }
+    assert_eq!(std::fs::read(a.mountpoint().join("kept")).unwrap(), b"kept");
+    std::fs::write(a.mountpoint().join("more"), "more").unwrap();
+    a.close();
+    a.ok(&["drive", "remove", "e", "--yes", "--discard-unsent"]);
+    a.open(&[]);
+    assert_eq!(std::fs::read(a.mountpoint().join("more")).unwrap(), b"more");
+    assert_eq!(a.ok(&["drive", "forks", "d"]).as_array().unwrap().len(), 0);
+    a.close();
+}
+
+/// Takes what is left of a file system, to the last page.
+fn fill(directory: &Path) -> impl Fn() {
+    let filler = directory.join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    move || std::fs::remove_file(&filler).unwrap()
+}
+
+#[test]
+fn what_the_full_disk_does_not_take_is_not_true_in_memory_either() {
+    let bench = Bench::new();
+    let mut a = bench.machine("a");
+    let disk = bench.path("disk");
+    let _tmpfs = Tmpfs::new(disk.clone(), 600);
+    a.state = disk.join("state");
+    a.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "256M", "--no-encryption"]);
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    std::fs::write(a.mountpoint().join("f"), vec![7; 100_000]).unwrap();
+    let empty = fill(&disk);
+    a.fails(&["drive", "resume", "d"]);
+    assert_eq!(a.status()["state"], "Paused", "it is what is saved");
+    assert_eq!(a.fails(&["limits", "--up", "1M"]).0, 1);
+    empty();
+    a.ok(&["drive", "resume", "d"]);
+    a.ok(&["drive", "sync", "d"]);
+    a.close();
+    // Nor is it open where that could not be noted.
+    let empty = fill(&disk);
+    let at = a.mountpoint().display().to_string();
+    let output = a.run(&["drive", "open", "d", "--attach", "loop", "--at", &at]);
+    assert!(!output.status.success());
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&at), "{mounts}");
+    empty();
+    a.open(&[]);
+    a.close();
+}
+
+#[test]
+fn stopping_the_service_says_what_stays_mounted() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    assert_eq!(a.ok(&["daemon", "stop"])["left"], serde_json::json!([]));
+    a.open(&[]);
+    let at = a.mountpoint().display().to_string();
+    let left = a.ok(&["daemon", "stop"]);
+    assert_eq!(left["left"], serde_json::json!([{"name": "d", "mountpoint": at}]));
+    a.taken_up();
+    let output = a.plain_command(&["daemon", "stop"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(&format!("Still mounted: d at {at}")) && said.contains("losetup"), "{said}");
+    a.taken_up();
+    a.close();
+}
