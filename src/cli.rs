@@ -29,6 +29,7 @@ mod interrupted;
 mod limits;
 mod output;
 mod pins;
+mod printable;
 mod progress;
 mod secrets;
 mod service;

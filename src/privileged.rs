@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 mod admit;
+mod confined;
 pub mod deputy;
 mod elsewhere;
 mod ext4;

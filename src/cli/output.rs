@@ -1,10 +1,12 @@
 //! Prints results: a JSON document or text on standard output, errors on standard error.
 
+use super::printable::{printable, printable_json};
 use crate::api::Failure;
 use crate::cli::client::not_understood;
 use crate::cli::failure::CliError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 
 /// How results are printed.
@@ -49,6 +51,11 @@ impl Output {
         if text.is_empty() {
             return Ok(());
         }
+        let text = match (stdout().is_terminal(), self.json) {
+            (false, _) => text.into(),
+            (true, true) => Cow::from(printable_json(text)),
+            (true, false) => Cow::from(printable(text)),
+        };
         let mut out = stdout().lock();
         // Flushed here, because an error at exit would go unnoticed.
         writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).map_err(CliError::from)
@@ -81,6 +88,7 @@ fn three_lines(message: &str, consequence: &str, action: &str) -> String {
 }
 
 fn complain(text: &str) {
+    let text = if stderr().is_terminal() { Cow::from(printable(text)) } else { text.into() };
     // There is nowhere left to say that this failed.
     let _: io::Result<()> = writeln!(stderr(), "{text}");
 }
@@ -102,15 +110,21 @@ pub enum Hue {
     Dim,
 }
 
+impl Hue {
+    /// What a terminal is told for each, in their order, and where it ends.
+    pub(super) const CODES: [&str; 5] = ["\x1b[32m", "\x1b[33m", "\x1b[31;1m", "\x1b[2m", "\x1b[0m"];
+}
+
 impl Paint {
     /// `text` in a colour.
     pub fn hue(self, hue: Hue, text: &str) -> String {
+        let [good, busy, bad, dim, end] = Hue::CODES;
         let code = match hue {
-            Hue::Good => "32",
-            Hue::Busy => "33",
-            Hue::Bad => "31;1",
-            Hue::Dim => "2",
+            Hue::Good => good,
+            Hue::Busy => busy,
+            Hue::Bad => bad,
+            Hue::Dim => dim,
         };
-        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.0 { format!("{code}{text}{end}") } else { text.to_owned() }
     }
 }

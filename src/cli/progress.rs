@@ -1,6 +1,7 @@
 //! Shows how far a request is: a bar on a terminal, lines of JSON with --json, nothing in a pipe.
 
 use crate::api::{Line, Progress, Unit};
+use crate::cli::printable::printable;
 use crate::sizes::format_duration;
 use holdall_gui::rates::Meter;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -93,7 +94,7 @@ impl Reporter {
             self.bar.set_style(style(progress));
             self.bar.set_length(progress.total);
             self.bar.reset();
-            self.bar.set_message(progress.stage.clone());
+            self.bar.set_message(printable(&progress.stage));
             self.meter.borrow_mut().clear();
         }
         if progress.total > 0 {

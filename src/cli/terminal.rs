@@ -2,7 +2,9 @@
 
 use crate::api::Code;
 use crate::cli::failure::{CliError, NOTHING_DONE, why};
+use crate::cli::printable::printable;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write, stderr, stdin};
 
 /// Tries to type a new passphrase twice the same.
@@ -21,6 +23,7 @@ pub async fn confirm(question: &str) -> Result<bool, CliError> {
 
 /// Says something beside the result. `eprintln!` would panic where nobody reads it.
 pub fn say(line: &str) {
+    let line = if stderr().is_terminal() { printable(line).into() } else { Cow::from(line) };
     let _ = writeln!(stderr(), "{line}");
 }
 
@@ -55,7 +58,7 @@ pub async fn ask_new_passphrase(name: &str) -> Result<String, CliError> {
 }
 
 async fn read_line(prompt: &str) -> io::Result<String> {
-    write!(stderr(), "{prompt}")?;
+    write!(stderr(), "{}", printable(prompt))?;
     // In a thread of its own, so that Ctrl-C is heard meanwhile and the echo comes back.
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

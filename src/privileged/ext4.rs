@@ -13,6 +13,11 @@ use std::time::{Duration, Instant};
 
 const PACKAGE: &str = "e2fsprogs";
 
+/// The tools that are used here, with their package.
+const MKFS: (&str, &str) = ("mkfs.ext4", PACKAGE);
+const E2FSCK: (&str, &str) = ("e2fsck", PACKAGE);
+const RESIZE2FS: (&str, &str) = ("resize2fs", PACKAGE);
+
 /// Its argument: the new size in blocks, 64 bits wide.
 const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610_u32 as libc::Ioctl;
 
@@ -65,7 +70,13 @@ fn open_exclusive(device: &Path) -> Result<File, Refused> {
 }
 
 /// Makes an ext4 on a device whose beginning is all zeros, and on no other.
-pub(super) fn make(target: &Target, label: &str, uid: u32, gid: u32) -> Result<(), Refused> {
+pub(super) fn make(
+    target: &Target,
+    label: &str,
+    uid: u32,
+    gid: u32,
+    caller: Option<u32>,
+) -> Result<(), Refused> {
     let found = match probe(target)? {
         Content::Blank => None,
         Content::Ext4(superblock) => Some(format!("an ext4 labelled {:?}", superblock.label)),
@@ -84,17 +95,17 @@ pub(super) fn make(target: &Target, label: &str, uid: u32, gid: u32) -> Result<(
         args.extend(["-J", "size=128"]);
     }
     args.extend(["-E", &extended, "-L", cut(label)]);
-    tools::run_well("mkfs.ext4", PACKAGE, &args, &target.device)
+    tools::run_well_on(MKFS, &args, target, caller)
 }
 
 /// Repairs what can be repaired without a decision.
-pub(super) fn check(target: &Target) -> Result<(), Refused> {
-    check_with(target, &["-p"])
+pub(super) fn check(target: &Target, caller: Option<u32>) -> Result<(), Refused> {
+    check_with(target, &["-p"], caller)
 }
 
-fn check_with(target: &Target, options: &[&str]) -> Result<(), Refused> {
+fn check_with(target: &Target, options: &[&str], caller: Option<u32>) -> Result<(), Refused> {
     target.verify()?;
-    let ran = tools::run("e2fsck", PACKAGE, options, &target.device)?;
+    let ran = tools::run_on(E2FSCK, options, target, caller)?;
     match ran.status.code() {
         Some(code) if code & !E2FSCK_WELL == 0 => Ok(()),
         Some(code) if code & 4 != 0 => Err(Refused::Damaged { said: ran.said }),
@@ -104,13 +115,13 @@ fn check_with(target: &Target, options: &[&str]) -> Result<(), Refused> {
 
 /// Grows a file system that is not mounted to its device, where it may not be grown once it is: that takes
 /// CAP_SYS_RESOURCE (fs/ext4/ioctl.c), which root in a container may lack. It takes a whole check first.
-pub(super) fn grow_unmounted(target: &Target) -> Result<(), Refused> {
+pub(super) fn grow_unmounted(target: &Target, caller: Option<u32>) -> Result<(), Refused> {
     let sets = rustix::thread::capabilities(None);
     if sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE)) {
         return Ok(());
     }
-    check_with(target, &["-f", "-p"])?;
-    tools::run_well("resize2fs", PACKAGE, &[], &target.device)
+    check_with(target, &["-f", "-p"], caller)?;
+    tools::run_well_on(RESIZE2FS, &[], target, caller)
 }
 
 /// Grows the mounted file system to its device: by a directory of it that is open. resize2fs would go by the path of the mount, which its

@@ -83,7 +83,9 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let (answer, opened) = match request.admit(&fds).and_then(|_held| match request.task {
-        Task::Privileged(operation) => perform(&operation, &fds).map(|outcome| (outcome, None)),
+        Task::Privileged(operation) => {
+            perform(&operation, &fds, request.caller).map(|outcome| (outcome, None))
+        }
         Task::Look(look) => perform_look(&look),
     }) {
         Ok((outcome, opened)) => (Ok(outcome), opened),
@@ -134,7 +136,7 @@ fn end_with(socket: &UnixStream) -> std::io::Result<()> {
     if gone { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
-fn perform(operation: &Privileged, fds: &[OwnedFd]) -> Result<Outcome, Refused> {
+fn perform(operation: &Privileged, fds: &[OwnedFd], caller: Option<u32>) -> Result<Outcome, Refused> {
     let done = |result: Result<(), Refused>| result.map(|()| Outcome::Done);
     match operation {
         Privileged::LoadNbd => done(kernel::load_nbd()),
@@ -152,8 +154,10 @@ fn perform(operation: &Privileged, fds: &[OwnedFd]) -> Result<Outcome, Refused> 
         Privileged::LoopDetach { target } => done(kernel::loop_detach(target)),
         Privileged::Tune { target } => tuning::tune(target).map(Outcome::Tuned),
         Privileged::Probe { target } => ext4::probe(target).map(Outcome::Content),
-        Privileged::MakeFileSystem { target, label, uid, gid } => done(ext4::make(target, label, *uid, *gid)),
-        Privileged::Check { target } => done(ext4::check(target)),
+        Privileged::MakeFileSystem { target, label, uid, gid } => {
+            done(ext4::make(target, label, *uid, *gid, caller))
+        }
+        Privileged::Check { target } => done(ext4::check(target, caller)),
         Privileged::Mount { target, read_only } => {
             let at = fds.first().ok_or(Refused::NoDescriptor)?;
             done(mounting::mount(target, at.as_fd(), *read_only))
@@ -164,7 +168,7 @@ fn perform(operation: &Privileged, fds: &[OwnedFd]) -> Result<Outcome, Refused> 
         Privileged::Freeze { .. } => unreachable!("a freeze is served, not performed"),
         Privileged::Thaw { target, mountpoint } => done(frozen::thaw(target, mountpoint)),
         Privileged::ShutDown { target, mountpoint } => done(frozen::shut_down(target, mountpoint)),
-        Privileged::GrowUnmounted { target } => done(ext4::grow_unmounted(target)),
+        Privileged::GrowUnmounted { target } => done(ext4::grow_unmounted(target, caller)),
         Privileged::Grow { target } => done(ext4::grow(target)),
     }
 }

@@ -1,6 +1,7 @@
 //! Programs of the distribution that do part of the work.
 
-use super::Refused;
+use super::confined::Confined;
+use super::{Refused, Target};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -30,13 +31,40 @@ pub(super) struct Ran {
     pub(super) said: String,
 }
 
-/// Runs a tool to its end. It dies with this process, which is killed at its deadline.
-pub(super) fn run(tool: &str, package: &str, args: &[&str], path: &Path) -> Result<Ran, Refused> {
-    let missing = || Refused::ToolMissing { tool: tool.to_owned(), package: package.to_owned() };
-    let program = find(tool).ok_or_else(missing)?;
-    let mut command = Command::new(program);
-    command.args(args).arg(path).stdin(Stdio::null());
-    command.env_clear().env("PATH", DIRECTORIES.join(":")).env("LC_ALL", "C");
+/// Runs a tool to its end, with the target's device as its last argument and with no more rights than it needs ([`Confined`]). It dies with
+/// this process, which is killed at its deadline.
+pub(super) fn run_on(
+    (tool, package): (&str, &str),
+    args: &[&str],
+    target: &Target,
+    caller: Option<u32>,
+) -> Result<Ran, Refused> {
+    let confined = Confined::new(target, caller)?;
+    let node = confined.node();
+    let mut command = prepare(tool, package)?;
+    command.args(args).arg(&node);
+    confined.confine(&mut command);
+    let mut ran = finish(command, tool, &target.device)?;
+    // For people it is the device that they know.
+    ran.said = ran.said.replace(&node.display().to_string(), &target.device.display().to_string());
+    Ok(ran)
+}
+
+/// The same of a tool that must end well.
+pub(super) fn run_well_on(
+    tool: (&str, &str),
+    args: &[&str],
+    target: &Target,
+    caller: Option<u32>,
+) -> Result<(), Refused> {
+    let ran = run_on(tool, args, target, caller)?;
+    if ran.status.success() { Ok(()) } else { Err(ran.failed(tool.0)) }
+}
+
+/// Runs a tool to its end, with root's rights. It dies with this process, which is killed at its deadline.
+fn run(tool: &str, package: &str, args: &[&str], path: &Path) -> Result<Ran, Refused> {
+    let mut command = prepare(tool, package)?;
+    command.args(args).arg(path);
     // SAFETY: prctl is async-signal-safe. This process has one thread, whose death is this process's.
     unsafe {
         command.pre_exec(|| {
@@ -44,6 +72,19 @@ pub(super) fn run(tool: &str, package: &str, args: &[&str], path: &Path) -> Resu
             Ok(())
         });
     }
+    finish(command, tool, path)
+}
+
+fn prepare(tool: &str, package: &str) -> Result<Command, Refused> {
+    let missing = || Refused::ToolMissing { tool: tool.to_owned(), package: package.to_owned() };
+    let program = find(tool).ok_or_else(missing)?;
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).current_dir("/");
+    command.env_clear().env("PATH", DIRECTORIES.join(":")).env("LC_ALL", "C");
+    Ok(command)
+}
+
+fn finish(mut command: Command, tool: &str, path: &Path) -> Result<Ran, Refused> {
     let output = command.output().map_err(Refused::system(tool, path))?;
     let mut said = output.stdout;
     said.extend_from_slice(&output.stderr);

@@ -1,7 +1,7 @@
 //! A drive that somebody else unmounts: a file manager's eject, udisks, `umount`.
 //!
 //! It is taken for a close, because that is what an eject means. The block device goes, and what was written is uploaded in the background as after
-//! every close. Where programs still use its files (`umount --lazy`), the device stays until they let go; until then it is said that the
+//! every close. When the computer goes down it is only closed until the next start. Where programs still use its files (`umount --lazy`), the device stays until they let go; until then it is said that the
 //! drive is in their way.
 
 use super::Drive;
@@ -10,6 +10,7 @@ use super::opened::OpenDrive;
 use crate::api::{ActivityKind, Code, Failure};
 use crate::attach::filesystem::Mounted;
 use crate::daemon::failure::failure;
+use crate::daemon::shutdown;
 use crate::daemon::status::Phase;
 use crate::privileged::mountinfo;
 use std::sync::Arc;
@@ -36,11 +37,16 @@ impl Drive {
             if !open.as_ref().is_some_and(is_unmounted) {
                 return;
             }
-            if !std::mem::replace(&mut is_told, true) {
+            // A computer that goes down unmounts everything, and nobody has said that the drive is not to be open after it.
+            let until = match shutdown::is_under_way().await {
+                true => Until::NextDaemon,
+                false => Until::Asked,
+            };
+            if until == Until::Asked && !std::mem::replace(&mut is_told, true) {
                 tracing::warn!(drive = self.name, "another program has unmounted the drive");
                 self.note(ActivityKind::Attention, UNMOUNTED);
             }
-            match self.unmount(&mut open, Until::Asked).await {
+            match self.unmount(&mut open, until).await {
                 Ok(()) => {
                     if let Some(open) = &mut *open {
                         self.drain_in_background(open);
