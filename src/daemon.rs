@@ -143,7 +143,7 @@ async fn serve_in(paths: &Paths) -> Result<ExitCode, Box<dyn std::error::Error>>
         let hung = std::env::var_os(attach::keeper::HUNG).is_some();
         registry.activity().note(None, ActivityKind::Attention, if hung { HUNG } else { DIED });
     }
-    let dirs = Dirs::new(&claim.disks_at(paths), &paths.state)?;
+    let dirs = Dirs::new(claim.disks_at(), &paths.state)?;
     let site = watched_site(dirs, paths)?;
     attach::come_to_keeper(&site);
     let watch = site.watch.clone();

@@ -3,8 +3,8 @@
 //! [`holdall_fuse::keeper`]'s; this is how it is started, found and ended.
 //!
 //! It is the daemon's program under a hidden subcommand, in a session of its own, so that neither a terminal's end nor
-//! the daemon's takes it along. It also watches the daemon, and starts it again where nobody else does (`supervision`). It is found by its socket in the runtime directory and known by the socket's peer
-//! credentials, which are those of the process that listens: there is no number in a file that could be somebody else's.
+//! the daemon's takes it along. It also watches the daemon, and starts it again where nobody else does (`supervision`).
+//! It is found by its socket in the runtime directory and known by the socket's peer credentials, which are those of the process that listens: there is no number in a file that could be somebody else's.
 
 use super::{AttachError, Site};
 use rustix::process::{Pid, PidfdFlags, Signal};

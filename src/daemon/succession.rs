@@ -118,13 +118,9 @@ impl Claim {
         (former.boot.is_some() && former.boot == self.holding.boot).then_some(former)
     }
 
-    /// Where disks are mounted and kept: in this process's runtime directory, or in the former daemon's, where it left some there that go on.
-    pub fn disks_at(&self, paths: &Paths) -> PathBuf {
-        let former = self.former.as_ref().map(|former| &former.runtime).filter(|at| **at != paths.runtime);
-        let has_disks =
-            |at: &Path| std::fs::read_dir(at.join("disks")).is_ok_and(|mut disks| disks.next().is_some());
-        let kept = former.filter(|at| open_private(at).is_ok() && has_disks(at));
-        kept.unwrap_or(&paths.runtime).clone()
+    /// Where disks are mounted and kept. The daemon after this one reads it from the lock.
+    pub fn disks_at(&self) -> &Path {
+        &self.holding.runtime
     }
 
     fn sign(&mut self) -> io::Result<()> {
@@ -184,10 +180,20 @@ fn try_take(paths: &Paths, kept: bool) -> Result<Tried, SuccessionError> {
         return Ok(Tried::Held(read(&mut runtime)));
     }
     let former = read(&mut state);
-    let mut claim = Claim { state, runtime, holding: Holding::of_this_process(&paths.runtime, kept), former };
+    let holding = Holding::of_this_process(disks_at(former.as_ref(), paths), kept);
+    let mut claim = Claim { state, runtime, holding, former };
     let signed = claim.sign();
     signed.map_err(|error| SuccessionError::Lock { path: paths.state.clone(), error })?;
     Ok(Tried::Taken(Box::new(claim)))
+}
+
+/// Where disks are: in this process's runtime directory, or in the one that the former daemon used, where some are left there that go on.
+fn disks_at<'a>(former: Option<&'a Holding>, paths: &'a Paths) -> &'a Path {
+    let has_disks =
+        |at: &Path| std::fs::read_dir(at.join("disks")).is_ok_and(|mut disks| disks.next().is_some());
+    let former = former.map(|former| former.runtime.as_path()).filter(|at| *at != paths.runtime);
+    let kept = former.filter(|at| open_private(at).is_ok() && has_disks(at));
+    kept.unwrap_or(&paths.runtime)
 }
 
 /// Opens the lock in a directory that is this user's alone. A link in its place is not followed: what it leads to would be truncated.
@@ -328,10 +334,13 @@ mod tests {
         let (before, now) = (paths(&dir, "run"), paths(&dir, "elsewhere"));
         drop(ours(&before, false).await);
         let second = ours(&now, false).await;
-        assert_eq!(second.disks_at(&now), now.runtime, "there are none");
+        assert_eq!(second.disks_at(), now.runtime, "there are none");
         drop(second);
         std::fs::create_dir_all(before.runtime.join("disks/0")).unwrap();
         drop(ours(&before, false).await);
-        assert_eq!(ours(&now, false).await.disks_at(&now), before.runtime);
+        // Also by the daemon after the next one.
+        for _ in 0..2 {
+            assert_eq!(ours(&now, false).await.disks_at(), before.runtime);
+        }
     }
 }

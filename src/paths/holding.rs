@@ -16,7 +16,7 @@ pub struct Holding {
     /// The run of the kernel that it runs in; what tells computers apart that share a home directory.
     #[serde(default)]
     pub boot: Option<String>,
-    /// Its runtime directory.
+    /// The runtime directory in which its disks are mounted and kept.
     #[serde(default)]
     pub runtime: PathBuf,
     /// Where it listens; the one that lasts longest comes first.

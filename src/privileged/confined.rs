@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(run(&target, Some(USER), rights), format!("CapPrm:{none}CapEff:{none}NoNewPrivs:1"));
         // The drive can be read and written, by its node alone.
         assert_eq!(run(&target, Some(USER), "head -c 3 $0"), "xxx");
-        assert_eq!(run(&target, Some(USER), "printf yy | dd of=$0 conv=notrunc 2>&- && head -c 3 $0"), "yyx");
+        assert_eq!(run(&target, Some(USER), "printf yy 1<>$0 && head -c 3 $0"), "yyx");
         for device in [&ours.0, &others.0] {
             let script = format!("head -c 3 {} 2>&1 >&- | grep -c denied", device.display());
             assert_eq!(run(&target, Some(USER), &script), "1", "{}", device.display());

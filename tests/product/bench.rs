@@ -219,9 +219,14 @@ impl Machine {
 
     /// Kills the daemon, and no other one is started by itself for as long as the keeper is held.
     pub fn killed(&self, daemon: i32) -> Option<HeldKeeper> {
-        let keeper = self.keeper().map(HeldKeeper::new);
+        let keeper = self.held_keeper();
         kill(daemon);
         keeper
+    }
+
+    /// Has its keeper do nothing for a while, if it has one.
+    pub fn held_keeper(&self) -> Option<HeldKeeper> {
+        self.keeper().map(HeldKeeper::new)
     }
 
     /// Every object of the drive is there, and is what it should be.

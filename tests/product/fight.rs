@@ -7,7 +7,7 @@
 //! `HOLDALL_ROUNDS=n` has each fight take so many rounds. Of eight, two then stop a computer for longer than anything waits;
 //! else each store has one such round, all of them at once.
 
-use crate::bench::{Bench, Machine, Random, failure, wait_until};
+use crate::bench::{Bench, HeldKeeper, Machine, Random, failure, wait_until};
 use crate::place::Place;
 use crate::writer::{Writer, verify};
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,20 +41,23 @@ fn assert_has(at: &Path, names: &[String]) {
     }
 }
 
-/// A daemon that stands still, with all that it serves, until this is dropped.
-struct Stopped(Pid);
+/// A computer that stands still, as in a suspend: its daemon with all that it serves, and who would start that one again, until this is dropped.
+struct Stopped {
+    daemon: Pid,
+    _keeper: Option<HeldKeeper>,
+}
 
 impl Stopped {
-    fn new(pid: i32) -> Self {
-        let pid = Pid::from_raw(pid).unwrap();
-        kill_process(pid, Signal::STOP).unwrap();
-        Stopped(pid)
+    fn new(machine: &Machine, pid: i32) -> Self {
+        let stopped = Stopped { daemon: Pid::from_raw(pid).unwrap(), _keeper: machine.held_keeper() };
+        kill_process(stopped.daemon, Signal::STOP).unwrap();
+        stopped
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::CONT);
+        let _ = kill_process(self.daemon, Signal::CONT);
     }
 }
 
@@ -195,7 +198,7 @@ impl Round<'_> {
 
     /// The loser stands still, and has uploaded nothing since it was told to wait.
     fn lose_paused(&mut self) {
-        let stopped = Stopped::new(self.loser.pid());
+        let stopped = Stopped::new(self.loser, self.loser.pid());
         assert_eq!(self.winner.fails(&["drive", "open", "d"]), (4, "held".to_owned()));
         let refused = self.winner.fails(&["drive", "open", "d", "--take-over"]);
         assert_eq!(refused, (4, "held".to_owned()), "nobody was there to say yes");
@@ -220,7 +223,7 @@ impl Round<'_> {
                 _ => {
                     let pid = self.loser.pid();
                     thread::sleep(Duration::from_millis(self.random.below(300)));
-                    let stopped = Stopped::new(pid);
+                    let stopped = Stopped::new(self.loser, pid);
                     self.take_over();
                     thread::sleep(self.stopped_for);
                     drop(stopped);
@@ -246,7 +249,7 @@ impl Round<'_> {
         let open = ["drive", "open", "d", "--attach", "loop", "--at", &at, "--take-over", "--yes"];
         let opening = self.winner.begin(&open);
         thread::sleep(Duration::from_millis(self.random.below(400)));
-        let stopped = Stopped::new(pid);
+        let stopped = Stopped::new(self.winner, pid);
         uploads.progress(2, thread);
         thread::sleep(self.stopped_for);
         drop(stopped);

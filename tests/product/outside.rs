@@ -1,6 +1,7 @@
 //! What others do to a drive that is open: unmount it, lazily too, take its disk away below it, and kill who serves it.
 
-use crate::bench::{Bench, Machine, kill, run, wait_until};
+use crate::bench::{Bench, Machine, Random, kill, run, wait_until};
+use crate::writer::{Writer, verify};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -229,4 +230,51 @@ fn a_daemon_that_hangs_is_replaced_and_that_is_told() {
     assert!(rows.to_string().contains("hung and was started again"), "{rows}");
     drop(file);
     a.close();
+}
+
+/// `HOLDALL_ROUNDS=n` has it take so many events, and `HOLDALL_SEED` others.
+#[test]
+fn nothing_is_lost_whatever_is_killed_started_or_unmounted() {
+    let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |said| said.parse().unwrap());
+    let (seed, rounds) = (number("HOLDALL_SEED", 41), number("HOLDALL_ROUNDS", 12));
+    eprintln!("HOLDALL_SEED={seed}");
+    let mut random = Random(seed);
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    let records = a.mountpoint().join("records");
+    let writer = Writer::start(&records);
+    writer.progress(5);
+    for round in 0..rounds {
+        match random.below(5) {
+            0 => kill(a.pid()),
+            1 => kill(a.keeper().unwrap()),
+            2 => drop(a.killed(a.pid())),
+            3 => {
+                let mut second = a.program(env!("CARGO_BIN_EXE_holdalld"));
+                second
+                    .env("HOLDALL_RUNTIME_DIR", bench.path("elsewhere"))
+                    .stderr(std::process::Stdio::null());
+                assert!(second.status().unwrap().success());
+            }
+            _ => drop(a.ok(&["daemon", "stop"])),
+        }
+        a.taken_up();
+        // Whoever was replaced keeps the drive again before the next one is killed.
+        wait_until("a keeper has the drive", || {
+            let socket = a.runtime.join("keeper.sock");
+            holdall_fuse::keeper::take(&socket, &disk_of(&a)).is_ok_and(|kept| kept.is_some())
+        })
+        .unwrap_or_else(|()| panic!("round {round}"));
+        writer.progress(3);
+    }
+    let written = writer.stop();
+    run("umount", &[a.mountpoint().to_str().unwrap()]);
+    closed(&a);
+    let b = bench.machine("b");
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    b.open(&[]);
+    verify(&b.mountpoint().join("records"), written);
+    b.close();
+    b.assert_checked();
 }

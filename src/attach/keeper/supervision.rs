@@ -2,8 +2,9 @@
 //! and says what to do.
 //!
 //! A daemon that dies leaves every program on its drives waiting, and with them each global `sync` of the computer. So it is started again
-//! within a second. A daemon that dies again and again would have everybody wait for ever: after [`FAILURES_MAX`] deaths within
-//! [`FAILURES_WITHIN`] the keeper closes what it keeps, and programs get errors instead.
+//! within a second. A daemon that does not come back would have everybody wait for ever, and so would one that dies as soon as it serves: after
+//! [`FAILURES_MAX`] starts in vain, or [`DEATHS_MAX`] deaths within [`DEATHS_WITHIN`], the keeper closes what it keeps, and programs get errors
+//! instead.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,10 +12,12 @@ use std::time::{Duration, Instant};
 /// Pauses before a start: short enough that programs hardly notice one, longer where that was of no use.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8)];
-/// So many deaths are an accident, and one more is a defect that a further start does not mend.
+/// So many starts in a row may be in vain: nothing came, or what came answered nothing. One more is of no use.
 const FAILURES_MAX: usize = 5;
-/// Within this time. Longer than all pauses and all [`START_PATIENCE`] together.
-const FAILURES_WITHIN: Duration = Duration::from_secs(300);
+/// So many deaths of daemons that had come and answered are borne: whoever kills one now and then, by hand or for lack of memory, loses nothing.
+const DEATHS_MAX: usize = 100;
+/// Within this time: in it a daemon that dies within seconds reaches the limit.
+const DEATHS_WITHIN: Duration = Duration::from_secs(600);
 /// How long a daemon may take to come: it comes before it opens any drive.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a daemon is asked whether it lives.
@@ -82,27 +85,30 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Supervision {
     state: State,
-    failures: VecDeque<Instant>,
+    /// Starts in a row that were in vain.
+    failures: usize,
+    deaths: VecDeque<Instant>,
 }
 
 impl Supervision {
     /// No daemon has come yet.
     pub(super) fn new() -> Self {
-        Self { state: State::Idle, failures: VecDeque::new() }
+        Self { state: State::Idle, failures: 0, deaths: VecDeque::new() }
     }
 
     /// What is to be done now.
     pub(super) fn apply(&mut self, now: Instant, event: Event) -> Option<Action> {
         match (event, self.state) {
             (Event::Came { ours: true }, _) => {
-                self.state = State::Watching { asked: now, unanswered: 0 };
-                None
+                self.state = State::Watching { asked: now, unanswered: 1 };
+                Some(Action::Ask)
             }
             (Event::Came { ours: false } | Event::Leaves, _) => {
-                self.state = State::Idle;
+                (self.state, self.failures) = (State::Idle, 0);
                 None
             }
             (Event::Answered, State::Watching { asked, .. }) => {
+                self.failures = 0;
                 self.state = State::Watching { asked, unanswered: 0 };
                 None
             }
@@ -152,14 +158,14 @@ impl Supervision {
     }
 
     fn failed(&mut self, now: Instant, why: Why) -> Option<Action> {
-        self.failures.push_back(now);
-        self.failures.retain(|failure| now.duration_since(*failure) < FAILURES_WITHIN);
-        if self.failures.len() > FAILURES_MAX {
-            self.failures.clear();
-            self.state = State::Idle;
+        self.failures += 1;
+        self.deaths.push_back(now);
+        self.deaths.retain(|death| now.duration_since(*death) < DEATHS_WITHIN);
+        if self.failures > FAILURES_MAX || self.deaths.len() > DEATHS_MAX {
+            *self = Self::new();
             return Some(Action::LetGo);
         }
-        let pause = PAUSES[(self.failures.len() - 1).min(PAUSES.len() - 1)];
+        let pause = PAUSES[(self.failures - 1).min(PAUSES.len() - 1)];
         self.state = State::Pausing { until: now + pause, why };
         None
     }
@@ -177,6 +183,12 @@ mod tests {
         supervision.apply(*now, Event::Tick)
     }
 
+    /// A daemon comes, and answers what it is asked at once.
+    fn comes(supervision: &mut Supervision, now: Instant) {
+        assert_eq!(supervision.apply(now, OURS), Some(Action::Ask));
+        supervision.apply(now, Event::Answered);
+    }
+
     #[test]
     fn a_daemon_that_dies_is_started_again_within_a_second() {
         let (mut supervision, begun) = (Supervision::new(), Instant::now());
@@ -185,7 +197,7 @@ mod tests {
         assert_eq!(supervision.apply(now, Event::Died), None);
         assert_eq!(wait(&mut supervision, &mut now), Some(Action::Start(Why::Died)));
         assert!(now - begun <= Duration::from_secs(1));
-        supervision.apply(now, OURS);
+        comes(&mut supervision, now);
         assert_eq!(wait(&mut supervision, &mut now), Some(Action::Ask));
     }
 
@@ -216,7 +228,7 @@ mod tests {
             }
         };
         assert_eq!((last, starts), (Action::LetGo, FAILURES_MAX));
-        assert!(now - begun < FAILURES_WITHIN, "the last failure counts the first");
+        assert!(now - begun < Duration::from_secs(300), "programs wait for it");
         assert_eq!(supervision.next(), None);
         // A daemon that a person starts afterwards is watched as ever.
         supervision.apply(now, OURS);
@@ -241,11 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_dies_again_and_again_is_given_up_and_one_that_dies_rarely_never() {
-        let deaths = |apart: Duration| {
+    fn one_that_comes_and_dies_again_and_again_is_given_up_and_one_that_is_killed_now_and_then_never() {
+        let deaths = |apart: Duration, answers: bool| {
             let (mut supervision, mut now) = (Supervision::new(), Instant::now());
-            for death in 1..=20 {
-                supervision.apply(now, OURS);
+            for death in 1..=300 {
+                match answers {
+                    true => comes(&mut supervision, now),
+                    false => drop(supervision.apply(now, OURS)),
+                }
                 now += apart;
                 if supervision.apply(now, Event::Died) == Some(Action::LetGo) {
                     return Some(death);
@@ -254,15 +269,16 @@ mod tests {
             }
             None
         };
-        assert_eq!(deaths(Duration::from_secs(2)), Some(FAILURES_MAX + 1));
-        assert_eq!(deaths(Duration::from_secs(120)), None);
+        assert_eq!(deaths(Duration::from_secs(1), false), Some(FAILURES_MAX + 1));
+        assert_eq!(deaths(Duration::from_secs(2), true), Some(DEATHS_MAX + 1));
+        assert_eq!(deaths(Duration::from_secs(10), true), None);
     }
 
     #[test]
     fn one_that_hangs_is_killed_within_a_bounded_time_and_started_again() {
         let (mut supervision, begun) = (Supervision::new(), Instant::now());
         let mut now = begun;
-        supervision.apply(now, OURS);
+        comes(&mut supervision, now);
         while wait(&mut supervision, &mut now) == Some(Action::Ask) {}
         assert_eq!(supervision.next(), None, "it was killed");
         assert!(now - begun <= Duration::from_secs(90));
@@ -273,7 +289,7 @@ mod tests {
     #[test]
     fn one_that_answers_late_is_left_alone_and_so_is_one_on_a_computer_that_slept() {
         let (mut supervision, mut now) = (Supervision::new(), Instant::now());
-        supervision.apply(now, OURS);
+        comes(&mut supervision, now);
         for _ in 0..10 {
             for _ in 0..UNANSWERED_MAX {
                 assert_eq!(wait(&mut supervision, &mut now), Some(Action::Ask));
