@@ -248,7 +248,9 @@ fn watched(site: &Site) -> Result<(), AttachError> {
 
 /// Tells the keeper that a former daemon left, if there is one, that its successor has come.
 pub fn come_to_keeper(site: &Site) {
-    keeper::be_watched(site);
+    if keeper::process(&site.dirs.keeper_socket()).is_some() {
+        keeper::be_watched(site);
+    }
 }
 
 impl Attached {

@@ -31,6 +31,10 @@ pub const SUBCOMMAND: &str = "keep";
 /// How long a keeper may take to listen.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often, and after what pause, a keeper is looked for that watches this process.
+const LOOKS: u32 = 4;
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
 /// What it says when it listens.
 const READY: &[u8] = b"ready\n";
 
@@ -66,23 +70,29 @@ fn keep(socket: &Path) -> io::Result<()> {
 /// Starts a keeper, unless there is one, and has it watch this process where that is wanted.
 pub(super) fn ensure(site: &Site) -> Result<(), AttachError> {
     let socket = site.dirs.keeper_socket();
-    if UnixStream::connect(&socket).is_err() {
-        start(site, &socket).map_err(|error| AttachError::Keeper { error })?;
+    for _ in 0..LOOKS {
+        if UnixStream::connect(&socket).is_err() {
+            start(site, &socket).map_err(|error| AttachError::Keeper { error })?;
+        }
+        if be_watched(site) {
+            return Ok(());
+        }
+        // A keeper that is being killed lets go of its daemon first, and takes connections for a moment longer.
+        std::thread::sleep(LOOK_PAUSE);
     }
-    be_watched(site);
     Ok(())
 }
 
-/// Has the keeper watch this process, if there is one. A keeper of a version that does not know how keeps drives all the same, and
-/// nothing better could be had without taking from it what it keeps.
-pub(super) fn be_watched(site: &Site) {
-    let socket = site.dirs.keeper_socket();
-    if let Some(watch) = &site.watch
-        && let Err(error) = watch.begin(&socket, &site.runtime)
-        && error.kind() != io::ErrorKind::NotFound
-        && error.kind() != io::ErrorKind::ConnectionRefused
-    {
-        tracing::warn!(%error, "the keeper does not watch this service");
+/// Has the keeper watch this process, if there is one; whether that is as it should be. A keeper of a version that does not know how keeps
+/// drives all the same, and nothing better could be had without taking from it what it keeps.
+pub(super) fn be_watched(site: &Site) -> bool {
+    let Some(watch) = &site.watch else { return true };
+    match watch.begin(&site.dirs.keeper_socket(), &site.runtime) {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::info!(%error, "no keeper watches this service");
+            false
+        }
     }
 }
 

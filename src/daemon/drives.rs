@@ -155,11 +155,17 @@ impl Drives {
         let Some(watch) = self.site.watch.clone() else { return };
         loop {
             watch.lost().await;
-            for drive in self.all() {
-                drive.keep_again().await;
+            loop {
+                let mut is_kept = true;
+                for drive in self.all() {
+                    is_kept &= drive.keep_again().await;
+                }
+                // A keeper that dies at once shall not keep us busy.
+                tokio::time::sleep(KEEPER_PAUSE).await;
+                if is_kept {
+                    break;
+                }
             }
-            // One that dies at once shall not keep us busy.
-            tokio::time::sleep(KEEPER_PAUSE).await;
         }
     }
 

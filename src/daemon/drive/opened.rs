@@ -130,13 +130,15 @@ impl OpenDrive {
 }
 
 impl Drive {
-    /// Gives a copy of its connection to the keeper, whose predecessor has died.
-    pub async fn keep_again(&self) {
+    /// Gives a copy of its connection to the keeper, whose predecessor has died; whether that is as it should be.
+    pub async fn keep_again(&self) -> bool {
         let open = self.open.lock().await;
-        let Some(at) = open.as_ref().and_then(|open| open.attachment.as_ref()) else { return };
-        if let Err(error) = tokio::task::block_in_place(|| at.attached.keep()) {
-            tracing::warn!(drive = self.name, %error, "no keeper has its connection: should this service die, programs get errors");
+        let Some(at) = open.as_ref().and_then(|open| open.attachment.as_ref()) else { return true };
+        let kept = tokio::task::block_in_place(|| at.attached.keep());
+        if let Err(error) = &kept {
+            tracing::warn!(drive = self.name, %error, "no keeper has its connection yet: should this service die, programs get errors");
         }
+        kept.is_ok()
     }
 }
 
