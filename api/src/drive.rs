@@ -76,6 +76,8 @@ pub struct Created {
     pub uuid: String,
     /// What the store can do.
     pub store_mode: StoreMode,
+    /// Whether the drive is encrypted. If not, anyone who can read the store can read the files.
+    pub encrypted: bool,
     /// The recovery key, told once, when an encrypted drive is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_key: Option<String>,

@@ -1,7 +1,7 @@
 //! Families: what one store prefix holds, and what unlocks it.
 
 use crate::format::FormatError;
-use crate::format::family::{Family, Mode, NAME};
+use crate::format::family::{Difference, Family, Mode, NAME};
 use crate::format::id::ObjectId;
 use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
 use crate::map::ReadError;
@@ -20,6 +20,8 @@ const TRIES: u32 = 5;
 /// How long whoever has begun to make a family may take until there is something in it: a key takes a moment to wrap, and
 /// each put may have to be repeated.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Wrapped keys that are tried. A family has two, and for a moment more while they are replaced; each costs time and memory.
+const KEYS_TRIED_MAX: usize = 32;
 /// How often it is looked for meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -52,6 +54,12 @@ pub enum FamilyError {
     /// What was given unlocks nothing.
     #[error("the passphrase or recovery key is wrong")]
     WrongSecret,
+    /// A passphrase or recovery key was given, and the store says that nothing is encrypted.
+    #[error("the store says that the drive is not encrypted, and something to unlock it was given")]
+    SecretUnused,
+    /// The store says something else of the family than is known of it.
+    #[error("the store has changed what it says of the drive: {0}")]
+    Changed(Difference),
     /// There is no passphrase or recovery key to change.
     #[error("the drive is not encrypted")]
     NotEncrypted,
@@ -67,8 +75,17 @@ impl From<StoreError> for FamilyError {
 }
 
 impl Unlocked {
-    /// A family whose data key is remembered.
-    pub fn with_key(family: Family, key: DataKey) -> Self {
+    /// A family whose data key is remembered. The key says whether the family is encrypted, whatever the store says: an encrypted
+    /// one's is random, and that of any other follows from its identity.
+    pub fn with_key(family: Family, key: DataKey) -> Result<Self, FamilyError> {
+        let is_public = *key.0 == *keys::public_data_key(family.family).0;
+        match is_public == (family.cipher == Cipher::None) {
+            true => Ok(Self::new(family, key)),
+            false => Err(FamilyError::Changed(Difference::Cipher { now: family.cipher })),
+        }
+    }
+
+    fn new(family: Family, key: DataKey) -> Self {
         let sealer = Arc::new(Sealer::new(family.cipher, &key));
         Self { family, key, sealer }
     }
@@ -91,13 +108,13 @@ pub async fn create(
     }
     let Some(passphrase) = passphrase else {
         let key = keys::public_data_key(family.family);
-        return Ok((Unlocked::with_key(family, key), None));
+        return Ok((Unlocked::new(family, key), None));
     };
     let key = keys::new_data_key();
     let recovery = RecoveryKey::generate();
     add_key(store, &family, &key, &Secret::Recovery(recovery.clone())).await?;
     add_key(store, &family, &key, &Secret::Passphrase(passphrase)).await?;
-    Ok((Unlocked::with_key(family, key), Some(recovery)))
+    Ok((Unlocked::new(family, key), Some(recovery)))
 }
 
 /// Goes on with a family that somebody has begun, and that has no drive after a while. Should its maker live after all, the
@@ -112,7 +129,7 @@ async fn go_on(
     if family.mode != mode || is_encrypted != passphrase.is_some() {
         return Err(FamilyError::Unfinished);
     }
-    let unlocked = match unlock(store, passphrase.map(Secret::Passphrase)).await {
+    let unlocked = match unlock_described(store, family, passphrase.map(Secret::Passphrase)).await {
         Err(FamilyError::WrongSecret) => return Err(FamilyError::Unfinished),
         unlocked => unlocked?,
     };
@@ -185,27 +202,45 @@ pub async fn describe(store: &dyn Store) -> Result<Family, FamilyError> {
     Ok(Family::decode(&bytes).map_err(|error| damaged(NAME, error))?)
 }
 
-/// Unlocks a family.
+/// Reads a family's description, and unlocks it.
 pub async fn unlock(store: &dyn Store, secret: Option<Secret>) -> Result<Unlocked, FamilyError> {
-    let family = describe(store).await?;
+    unlock_described(store, describe(store).await?, secret).await
+}
+
+/// Unlocks a family whose description was read before. It is not read again: a store that answers otherwise the second time decides
+/// nothing.
+///
+/// What opens a wrapped key proves that the family is encrypted, and which one it is. So a secret that is given must be used: else the
+/// store alone decides that everything is written in the clear.
+pub async fn unlock_described(
+    store: &dyn Store,
+    family: Family,
+    secret: Option<Secret>,
+) -> Result<Unlocked, FamilyError> {
     if family.cipher == Cipher::None {
+        if secret.is_some() {
+            return Err(FamilyError::SecretUnused);
+        }
         let key = keys::public_data_key(family.family);
-        return Ok(Unlocked::with_key(family, key));
+        return Ok(Unlocked::new(family, key));
     }
     let secret = secret.ok_or(FamilyError::SecretNeeded)?;
     let listed = store.list("keys/").await?;
     if listed.is_empty() {
         return Err(FamilyError::Unfinished);
     }
-    for listed in listed {
+    let mut odd = None;
+    for listed in listed.into_iter().take(KEYS_TRIED_MAX) {
         let wrapped = read_key(store, &listed.name).await?;
         let id = listed.name.trim_start_matches("keys/");
-        let key = wrapped.unwrap(&secret, family.family, id).map_err(|error| damaged(&listed.name, error))?;
-        if let Some(key) = key {
-            return Ok(Unlocked::with_key(family, key));
+        match wrapped.unwrap(&secret, family.family, id) {
+            Ok(Some(key)) => return Ok(Unlocked::new(family, key)),
+            Ok(None) => {}
+            Err(error) => odd = Some(damaged(&listed.name, error)),
         }
     }
-    Err(FamilyError::WrongSecret)
+    // One that nobody can have wrapped keeps none of the others from opening.
+    Err(odd.map_or(FamilyError::WrongSecret, FamilyError::Read))
 }
 
 /// Replaces the passphrase: the new one is there before the old ones go.

@@ -8,6 +8,7 @@ use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use data_encoding::{Encoding, Specification};
 
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -15,9 +16,11 @@ use zeroize::Zeroizing;
 /// Argon2id's memory: what RFC 9106 recommends where memory is scarce (64 MiB, three passes).
 const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
-/// A stored key that asks for more than this is not ours; it would only serve to exhaust the machine.
-const MEMORY_KIB_MAX: u32 = 1 << 20;
-const PASSES_MAX: u32 = 64;
+/// What a stored key may ask for. More would only serve to exhaust the machine, and nobody has ever wrapped a key with less: a store
+/// that says so has made it up. New keys are wrapped at [`MEMORY_KIB`] and [`PASSES`], whatever a store says.
+const MEMORY_KIB_ALLOWED: RangeInclusive<u32> = 19 << 10..=256 << 10;
+const PASSES_ALLOWED: RangeInclusive<u32> = 2..=8;
+const LANES_MAX: u32 = 4;
 const VERSION: u64 = 1;
 const CHECKSUM_BYTES: usize = 3;
 
@@ -81,8 +84,8 @@ impl WrappedKey {
             }
         };
         let nonce = random(24);
-        let wrapping_key =
-            wrapping.key(secret).expect("the kind is the secret's own, and the costs are ours");
+        let wrapping_key = wrapping.key(secret).ok().flatten();
+        let wrapping_key = wrapping_key.expect("the kind is the secret's own, and the costs are ours");
         let aad = associated(family, id);
         let wrapped = XChaCha20Poly1305::new(Key::from_slice(&*wrapping_key))
             .encrypt(XNonce::from_slice(&nonce), Payload { msg: &*key.0, aad: &aad })
@@ -92,7 +95,7 @@ impl WrappedKey {
 
     /// The data key, or `None` where the secret is not the one that wrapped it.
     pub fn unwrap(&self, secret: &Secret, family: Uuid, id: &str) -> Result<Option<DataKey>, FormatError> {
-        let Some(wrapping_key) = self.wrapping.key(secret) else {
+        let Some(wrapping_key) = self.wrapping.key(secret)? else {
             return Ok(None);
         };
         if self.nonce.len() != 24 {
@@ -130,25 +133,29 @@ impl WrappedKey {
 }
 
 impl Wrapping {
-    /// `None` where the secret is of another kind, or the costs are beyond reason.
-    fn key(&self, secret: &Secret) -> Option<Zeroizing<[u8; 32]>> {
+    /// `None` where the secret is of another kind. The costs are looked at before anything is computed.
+    fn key(&self, secret: &Secret) -> Result<Option<Zeroizing<[u8; 32]>>, FormatError> {
+        const ODD: FormatError = FormatError::Invalid("it asks for more or less work than Holdall ever uses");
         match (self, secret) {
             (Wrapping::Recovery, Secret::Recovery(key)) => {
-                Some(Zeroizing::new(blake3::derive_key("holdall v1 recovery", &*key.0)))
+                Ok(Some(Zeroizing::new(blake3::derive_key("holdall v1 recovery", &*key.0))))
             }
             (Wrapping::Passphrase { memory_kib, passes, lanes, salt }, Secret::Passphrase(passphrase)) => {
-                if *memory_kib > MEMORY_KIB_MAX || *passes > PASSES_MAX {
-                    return None;
+                let is_allowed = MEMORY_KIB_ALLOWED.contains(memory_kib)
+                    && PASSES_ALLOWED.contains(passes)
+                    && (1..=LANES_MAX).contains(lanes);
+                if !is_allowed {
+                    return Err(ODD);
                 }
-                let params = Params::new(*memory_kib, *passes, *lanes, Some(32)).ok()?;
+                let params = Params::new(*memory_kib, *passes, *lanes, Some(32)).map_err(|_| ODD)?;
                 let mut key = Zeroizing::new([0; 32]);
                 Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
                     .hash_password_into(passphrase.as_bytes(), salt, &mut *key)
-                    .ok()?;
-                Some(key)
+                    .map_err(|_| ODD)?;
+                Ok(Some(key))
             }
             (Wrapping::Recovery, Secret::Passphrase(_))
-            | (Wrapping::Passphrase { .. }, Secret::Recovery(_)) => None,
+            | (Wrapping::Passphrase { .. }, Secret::Recovery(_)) => Ok(None),
         }
     }
 }
@@ -235,6 +242,32 @@ mod tests {
         assert!(!opens(&stored, Secret::Recovery(recovery.clone()), family, "a"));
         let wrapped = WrappedKey::wrap(&key, &Secret::Recovery(recovery.clone()), family, "b");
         assert!(opens(&wrapped, Secret::Recovery(recovery), family, "b"));
+    }
+
+    #[test]
+    fn a_store_decides_neither_how_little_nor_how_much_work_a_key_is() {
+        let secret = Secret::Passphrase(Zeroizing::new("correct horse".to_owned()));
+        let (key, family) = (new_data_key(), Uuid::from_u128(1));
+        let wrapped: serde_json::Value =
+            serde_json::from_slice(&WrappedKey::wrap(&key, &secret, family, "a").encode()).unwrap();
+        let with = |change: (&str, u32)| {
+            let mut said = wrapped.clone();
+            said[change.0] = change.1.into();
+            WrappedKey::decode(said.to_string().as_bytes()).unwrap().unwrap(&secret, family, "a")
+        };
+        assert!(with(("passes", PASSES)).unwrap().is_some());
+        // It authenticates what it was wrapped with: another amount of work opens nothing.
+        assert!(with(("passes", PASSES + 1)).unwrap().is_none());
+        for odd in [
+            ("memory_kib", 8),
+            ("memory_kib", u32::MAX),
+            ("passes", 1),
+            ("passes", 9),
+            ("lanes", 0),
+            ("lanes", 5),
+        ] {
+            assert!(matches!(with(odd), Err(FormatError::Invalid(_))), "{odd:?}");
+        }
     }
 
     #[test]

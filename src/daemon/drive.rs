@@ -12,9 +12,10 @@ use crate::attach::doctor::{KnownDrive, Service};
 use crate::daemon::drives::Known;
 use crate::sizes::format_bytes;
 pub(super) use figures::forget as forget_figures;
-use holdall_core::family::Unlocked;
-use holdall_core::format::family::Mode;
+use holdall_core::family::{FamilyError, Unlocked};
+use holdall_core::format::family::{Family, Mode};
 use holdall_core::map::{Objects, PageCache};
+use holdall_core::seal::Cipher;
 use holdall_core::store::Store;
 use holdall_core::store::meter::Meter;
 use holdall_core::volume::{OpenError, Over, Volume};
@@ -224,14 +225,22 @@ impl Drive {
         let FamilyStore { reached, store, family } =
             self.stores.family_of(&url, &self.meter(), failure::known_family).await?;
         self.has_reached(reached);
-        let is_known = {
+        let (mode, known) = {
             let config = self.config.lock();
-            config.mode == family.mode && config.family.as_ref() == Some(&family)
+            (config.mode, config.family.clone())
         };
-        if !is_known {
-            self.remember(|config| (config.mode, config.family) = (family.mode, Some(family.clone())))?;
+        // Services before did not note all of it; the key says whether it is encrypted.
+        let before = known.as_ref().unwrap_or(&family);
+        let before = Family::new(before.family, before.cipher, mode);
+        let unlocked = match before.differs_from(&family) {
+            Some(difference) => Err(FamilyError::Changed(difference)),
+            None => Unlocked::with_key(family, key),
+        };
+        let unlocked = unlocked.map_err(|error| self.of_family(&error))?;
+        if known.as_ref() != Some(&unlocked.family) {
+            self.remember(|config| config.family = Some(unlocked.family.clone()))?;
         }
-        Ok((store, Unlocked::with_key(family, key)))
+        Ok((store, unlocked))
     }
 
     /// The same, by what is remembered: the store is not asked.
@@ -242,7 +251,36 @@ impl Drive {
         let FamilyStore { reached, store, family } =
             self.stores.known_family(&self.store_url(), &self.meter(), family).await?;
         self.has_reached(reached);
-        Ok((store, Unlocked::with_key(family, key)))
+        Ok((store, Unlocked::with_key(family, key).map_err(|error| self.of_family(&error))?))
+    }
+
+    /// Another of its stores, a replica or a former one, with the keys: it has to say the same of the drive. HEADs may change there in
+    /// another way: by `mode`, where that is known.
+    pub(super) async fn unlock_at(
+        &self,
+        url: &str,
+        mode: Option<Mode>,
+    ) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
+        let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
+        let there = self.stores.family(url, &self.meter()).await?;
+        let known = self.config.lock().family.clone();
+        let mode = mode.unwrap_or(there.family.mode);
+        let known = known.map(|known| Family::new(known.family, known.cipher, mode));
+        let unlocked = match known.and_then(|known| known.differs_from(&there.family)) {
+            Some(difference) => Err(FamilyError::Changed(difference)),
+            None => Unlocked::with_key(there.family, key),
+        };
+        let named = |error| failure::named(failure::family(&error), &self.name, url);
+        Ok((there.store, unlocked.map_err(named)?))
+    }
+
+    /// Whether it is encrypted, as far as it is known here.
+    pub fn is_encrypted(&self) -> bool {
+        self.config.lock().family.as_ref().is_none_or(|family| family.cipher != Cipher::None)
+    }
+
+    fn of_family(&self, error: &FamilyError) -> Failure {
+        failure::named(failure::family(error), &self.name, &self.store_url())
     }
 
     /// Objects of its family.

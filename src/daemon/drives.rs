@@ -16,10 +16,11 @@ use crate::attach::{Site, doctor};
 use crate::paths::Paths;
 use holdall_core::drive;
 use holdall_core::family;
-use holdall_core::format::family::Mode;
+use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::root::Geometry;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::push::Device;
+use holdall_core::seal::Cipher;
 use holdall_core::store::Store;
 use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
@@ -295,7 +296,8 @@ impl Drives {
     ) -> Result<api::Created, Failure> {
         let size = check_size(request.size_bytes)?;
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
-            (false, _) => None,
+            (false, Some(_)) => return Err(failure::unused_passphrase()),
+            (false, None) => None,
             (true, Some(passphrase)) if !passphrase.is_empty() => Some(check_passphrase(passphrase)?),
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
@@ -322,7 +324,7 @@ impl Drives {
             ActivityKind::Drive,
             format!("Made at {}.", url.readable()),
         );
-        Ok(created(drive, mode, recovery))
+        Ok(created(drive, &unlocked.family, recovery))
     }
 
     /// How a new family at `url` is to change HEADs. A directory of this computer swaps: nobody has to try that.
@@ -369,7 +371,9 @@ impl Drives {
         let there = self.stores.family_of(url, &Meter::default(), failure::new_family).await;
         let FamilyStore { store, family, .. } =
             there.map_err(|failure| failure::at_new_store(failure, url))?;
-        let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
+        let unlocked = family::unlock_described(&*store, family, secret).await;
+        let unlocked =
+            unlocked.map_err(|error| failure::at_store(failure::family(&error), &url.to_string()))?;
         let heads = found::drives_here(&store, &unlocked, &request.name).await?;
         let drive = match (&heads[..], &request.drive) {
             ([only], None) => only.drive,
@@ -381,7 +385,7 @@ impl Drives {
             ActivityKind::Drive,
             format!("Added from {}.", url.readable()),
         );
-        Ok(created(drive, family.mode, None))
+        Ok(created(drive, &unlocked.family, None))
     }
 
     /// Of several drives the one that is `asked` for, by its name there or its identity; else the one that has the name that it
@@ -443,7 +447,7 @@ impl Drives {
         let drive = cloned.map_err(|error| named(failure::drive(&error)))?;
         self.remember(&request.name, drive, &source.store_url(), &unlocked)?;
         self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Made from {name}."));
-        Ok(created(drive, unlocked.family.mode, None))
+        Ok(created(drive, &unlocked.family, None))
     }
 
     /// Forgets a drive, and deletes its data where that was asked for.
@@ -534,9 +538,13 @@ impl Drives {
     }
 }
 
-fn created(drive: Uuid, mode: Mode, recovery: Option<RecoveryKey>) -> api::Created {
-    let recovery_key = recovery.map(|key| key.to_text());
-    api::Created { uuid: drive.to_string(), store_mode: stores::told(mode), recovery_key }
+fn created(drive: Uuid, family: &Family, recovery: Option<RecoveryKey>) -> api::Created {
+    api::Created {
+        uuid: drive.to_string(),
+        store_mode: stores::told(family.mode),
+        encrypted: family.cipher != Cipher::None,
+        recovery_key: recovery.map(|key| key.to_text()),
+    }
 }
 
 /// What was given to unlock a drive.

@@ -51,6 +51,16 @@ pub fn short_passphrase(least: usize) -> Failure {
     failure(Code::Usage, message, NOTHING_CHANGED, "Choose one of four or more words that you can remember.")
 }
 
+/// A passphrase for a drive that is not to be encrypted.
+pub fn unused_passphrase() -> Failure {
+    failure(
+        Code::Usage,
+        "A passphrase was given for a drive that is to be stored without encryption.",
+        NOTHING_CHANGED,
+        "Leave out the passphrase, or leave out --no-encryption.",
+    )
+}
+
 /// A request that the API does not know.
 pub fn request(message: impl Into<String>) -> Failure {
     failure(Code::Usage, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")
@@ -224,6 +234,21 @@ pub fn family(error: &FamilyError) -> Failure {
             NOTHING_CHANGED,
             "Try again. Without one of the two nobody can read the drive.",
         ),
+        FamilyError::SecretUnused => failure(
+            Code::State,
+            "The store says that this drive is not encrypted, and a passphrase or recovery key was given.",
+            "Nothing was written. Files on such a drive could be read by anyone who can read the store.",
+            "If the drive was made with encryption, do not use this store: somebody has changed family.json at URL. If it was made with \
+             --no-encryption, leave the passphrase out.",
+        ),
+        FamilyError::Changed(difference) => failure(
+            Code::Corrupt,
+            format!("The store has changed what it says of the drive: {difference}."),
+            "Nothing was written. Your files are safe on this computer, and uploads wait.",
+            "That never changes by itself. Check that URL is the right store, and bring back family.json there from a backup; \
+             if somebody else can write to that store, ask who did.",
+        )
+        .by(Way::Emptied),
         FamilyError::NotEncrypted => failure(
             Code::State,
             "The drive is not encrypted, so that it has no passphrase.",

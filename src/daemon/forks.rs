@@ -39,6 +39,7 @@ impl Drives {
         Ok(api::Created {
             uuid: kept.uuid().to_string(),
             store_mode: super::stores::told(kept.store_mode()),
+            encrypted: kept.is_encrypted(),
             recovery_key: None,
         })
     }

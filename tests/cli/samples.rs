@@ -32,11 +32,11 @@ pub fn unsent() -> Value {
 }
 
 pub fn created() -> Value {
-    json!({"uuid": "0b7e", "store_mode": "swap"})
+    json!({"uuid": "0b7e", "store_mode": "swap", "encrypted": true})
 }
 
 pub fn created_with_key() -> Value {
-    json!({"uuid": "0b7e", "store_mode": "swap", "recovery_key": "ABCD-EFGH-IJKL"})
+    json!({"uuid": "0b7e", "store_mode": "swap", "encrypted": true, "recovery_key": "ABCD-EFGH-IJKL"})
 }
 
 pub fn opened() -> Value {

@@ -18,6 +18,7 @@ mod away;
 mod cost;
 mod everywhere;
 mod keyring;
+mod lies;
 mod limits;
 mod networks;
 mod pins;

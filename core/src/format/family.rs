@@ -29,6 +29,36 @@ pub struct Family {
     pub mode: Mode,
 }
 
+/// What a store says of a family that is not what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Difference {
+    /// It is another one.
+    #[error("it holds another drive than before")]
+    Family,
+    /// Its boxes are closed in another way.
+    #[error("it says that the drive is {}", match now { Cipher::None => "not encrypted", Cipher::XChaCha20Poly1305 => "encrypted" })]
+    Cipher {
+        /// How the store says they are.
+        now: Cipher,
+    },
+    /// Its HEADs change in another way.
+    #[error("it says that computers take turns by {} instead of {}", turns(*now), turns(*before))]
+    Mode {
+        /// How they did.
+        before: Mode,
+        /// How the store says they do.
+        now: Mode,
+    },
+}
+
+fn turns(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Swap => "compare-and-swap",
+        Mode::Claim => "claims",
+        Mode::None => "word of mouth",
+    }
+}
+
 fn swap() -> Mode {
     Mode::Swap
 }
@@ -42,6 +72,20 @@ impl Family {
     pub fn new(family: Uuid, cipher: Cipher, mode: Mode) -> Self {
         let format = if is_swap(&mode) { FORMAT } else { FORMAT_CLAIMS };
         Self { format, family, cipher, mode }
+    }
+
+    /// In what `now`, said later of the same family, differs from this, for people. None of it ever changes, and a store that says
+    /// otherwise would have this computer write something else than before.
+    pub fn differs_from(&self, now: &Self) -> Option<Difference> {
+        if self.family != now.family {
+            Some(Difference::Family)
+        } else if self.cipher != now.cipher {
+            Some(Difference::Cipher { now: now.cipher })
+        } else if self.mode != now.mode {
+            Some(Difference::Mode { before: self.mode, now: now.mode })
+        } else {
+            None
+        }
     }
 
     /// The object's bytes.
@@ -91,6 +135,23 @@ mod tests {
         for mode in [Mode::Swap, Mode::Claim, Mode::None] {
             let family = Family::new(Uuid::from_u128(1), Cipher::None, mode);
             assert_eq!(Family::decode(&family.encode()), Ok(family));
+        }
+    }
+
+    #[test]
+    fn each_field_that_decides_what_is_written_is_compared() {
+        let family = |id, cipher, mode| Family::new(Uuid::from_u128(id), cipher, mode);
+        let before = family(1, Cipher::XChaCha20Poly1305, Mode::Swap);
+        let difference = |now: &Family| before.differs_from(now);
+        assert_eq!(difference(&before.clone()), None);
+        assert_eq!(difference(&family(2, Cipher::XChaCha20Poly1305, Mode::Swap)), Some(Difference::Family));
+        assert!(matches!(
+            difference(&family(1, Cipher::None, Mode::Swap)),
+            Some(Difference::Cipher { now: Cipher::None })
+        ));
+        for now in [Mode::Claim, Mode::None] {
+            let told = difference(&family(1, Cipher::XChaCha20Poly1305, now));
+            assert_eq!(told, Some(Difference::Mode { before: Mode::Swap, now }));
         }
     }
 

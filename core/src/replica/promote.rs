@@ -67,7 +67,7 @@ pub async fn prepare(
         Ok(found) => {
             let found = Family::decode(&found.bytes);
             let found = found.map_err(|error| ReadError::Format { name: name.to_owned(), error })?;
-            if found.family != family.family {
+            if (found.family, found.cipher) != (family.family, family.cipher) {
                 return Err(ReplicaError::OtherFamily);
             }
             found

@@ -10,6 +10,7 @@ mod fixtures;
 mod forks;
 mod formats;
 mod journal;
+mod liar;
 mod mounted;
 mod paused;
 mod pins;

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What is said of a drive that is not encrypted, also to somebody who did not know: the store alone says so.
+const CLEAR: &str = "It is not encrypted: anyone who can read the store can read the files\n";
+
 /// `drive create`.
 pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliError> {
     // Everything that can be refused here is, before anybody has to think of a passphrase.
@@ -133,6 +136,9 @@ fn tell(
         let mut text = format!("{what}\n");
         if created.store_mode != StoreMode::Swap {
             text.push_str(&format!("{}\n", show::store::meaning(created.store_mode)));
+        }
+        if !created.encrypted {
+            text.push_str(CLEAR);
         }
         match (&created.recovery_key, &written) {
             (Some(_), Some(Ok(()))) => text.push_str("The recovery key is written; keep a copy elsewhere\n"),

@@ -9,7 +9,6 @@ use crate::api::{ActivityKind, Code, Failure};
 use crate::daemon::failure;
 use crate::daemon::registry::FormerStore;
 use holdall_core::drive::{self as core_drive, DriveError};
-use holdall_core::family::Unlocked;
 use holdall_core::format::head::Head;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::replica::{self, Left, Told};
@@ -138,10 +137,8 @@ impl Drive {
     }
 
     async fn tell(&self, former: &FormerStore) -> Result<(), Failure> {
-        let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let there = self.stores.family(&former.store, &self.meter()).await?;
-        let unlocked = Unlocked::with_key(there.family, key);
-        let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
+        let (store, unlocked) = self.unlock_at(&former.store, None).await?;
+        let objects = Objects::new(store, unlocked.sealer.clone(), PageCache::none());
         let (now, device) = (self.store_url(), self.registry.device());
         let (epoch, seq) = former.left_with;
         let left = Left { at: Epoch(former.left_at), with: (Epoch(epoch), seq) };

@@ -18,7 +18,7 @@ use crate::daemon::stores::{self, trial};
 use crate::daemon::work::Work;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive::{self as core_drive, DriveError};
-use holdall_core::family::{self, FamilyError, Unlocked};
+use holdall_core::family::{self, FamilyError};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache};
@@ -184,10 +184,8 @@ impl Drive {
             self.put_down(draining).await;
         }
         self.part_with_fork()?;
-        let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
-        let there = self.stores.family(&url, &self.meter()).await?;
-        let unlocked = Unlocked::with_key(there.family, key);
-        let objects = Objects::new(there.store, unlocked.sealer.clone(), PageCache::none());
+        let (store, unlocked) = self.unlock_at(&url, Some(config.mode)).await?;
+        let objects = Objects::new(store, unlocked.sealer.clone(), PageCache::none());
         let (drive, device) = (self.uuid(), self.registry.device());
         let at_replica = |error: ReplicaError| failure::replica(&error, &url);
         let newest = replica::candidate(&objects, drive, request.accept_loss).await.map_err(at_replica)?;
@@ -272,6 +270,9 @@ impl Drive {
         };
         self.remember(|all| {
             (all.store, all.mode, all.moving_to) = (url.clone(), config.mode, None);
+            if let Some(family) = &mut all.family {
+                *family = Family::new(family.family, family.cipher, config.mode);
+            }
             all.replicas.retain(|replica| replica.store != url);
             all.former.retain(|former| former.store != url && former.store != left.store);
             // Of what those before have, this one may lack more.

@@ -26,7 +26,9 @@ impl Drives {
         let described = family::describe(&*reached).await;
         let family = described.map_err(|error| failure::at_new_store(failure::new_family(&error), &url))?;
         let store = with_heads(reached, family.mode);
-        let unlocked = family::unlock(&*store, secret).await.map_err(|error| failure::family(&error))?;
+        let unlocked = family::unlock_described(&*store, family, secret).await;
+        let unlocked =
+            unlocked.map_err(|error| failure::at_store(failure::family(&error), &url.to_string()))?;
         let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
         let mut found = Vec::new();
         for head in drives_here(&store, &unlocked, "NAME").await? {

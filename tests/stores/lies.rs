@@ -1,0 +1,113 @@
+//! Stores that say something else of a drive than it is: nothing is written because of it, least of all in the clear.
+
+use crate::bench::{Bench, Machine, failure};
+use holdall_core::format::family::{Family, Mode};
+use holdall_core::seal::Cipher;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+fn encrypted(bench: &Bench) -> Machine {
+    let a = bench.machine("a");
+    let (store, passphrase) = (bench.store(), bench.text("passphrase"));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--passphrase-file", &passphrase]);
+    a
+}
+
+#[track_caller]
+fn refused(machine: &Machine, arguments: &[&str], exit: i32, code: &str) -> Value {
+    let output = machine.run(arguments);
+    let failure = failure(&output);
+    assert_eq!(
+        (output.status.code(), failure["code"].as_str()),
+        (Some(exit), Some(code)),
+        "{arguments:?}: {failure}"
+    );
+    failure
+}
+
+fn names(store: &Path) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut directories = vec![store.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => directories.push(entry.path()),
+                false => drop(names.insert(entry.path().display().to_string())),
+            }
+        }
+    }
+    names
+}
+
+/// Writes a family.json that says this.
+fn say(store: &Path, family: &Family) {
+    fs::write(store.join("family.json"), family.encode()).unwrap();
+}
+
+#[test]
+fn what_a_store_says_later_of_a_drive_changes_nothing_here() {
+    let bench = Bench::new();
+    let a = encrypted(&bench);
+    let store = bench.path("store");
+    let true_one = Family::decode(&fs::read(store.join("family.json")).unwrap()).unwrap();
+    let before = names(&store);
+    let open = ["drive", "open", "d", "--read-only", "--at", &bench.text("mnt")];
+    let said = |id, cipher, mode| Family::new(id, cipher, mode);
+    let Family { family, cipher, .. } = true_one.clone();
+    let another = "00000000-0000-4000-8000-000000000001".parse().unwrap();
+    for (lie, words) in [
+        (said(family, Cipher::None, Mode::Swap), "not encrypted"),
+        (said(family, cipher, Mode::Claim), "claims instead"),
+        (said(another, cipher, Mode::Swap), "another drive"),
+    ] {
+        say(&store, &lie);
+        for command in [
+            &open[..],
+            &["drive", "sync", "d"],
+            &["drive", "check", "d"],
+            &["drive", "snapshot", "list", "d"],
+        ] {
+            let output = a.run(command);
+            let failure = failure(&output);
+            let message = failure["message"].as_str().unwrap_or_default();
+            assert!(!output.status.success() && message.contains(words), "{command:?}: {failure}");
+            assert!(failure["consequence"].as_str().unwrap().contains("Nothing was written"), "{failure}");
+        }
+        assert_eq!(names(&store), before);
+    }
+    say(&store, &true_one);
+    assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
+    a.ok(&["daemon", "stop"]);
+}
+
+#[test]
+fn whoever_gives_a_secret_is_not_told_in_clear_that_it_is_not_needed() {
+    let bench = Bench::new();
+    let a = encrypted(&bench);
+    let store = bench.path("store");
+    let Family { family, mode, .. } = Family::decode(&fs::read(store.join("family.json")).unwrap()).unwrap();
+    say(&store, &Family::new(family, Cipher::None, mode));
+    let b = bench.machine("b");
+    let (address, passphrase) = (bench.store(), bench.text("passphrase"));
+    let add = ["drive", "add", "d", "--store", &address];
+    let failure = refused(&b, &[&add[..], &["--passphrase-file", &passphrase]].concat(), 1, "state");
+    assert!(failure["message"].as_str().unwrap().contains("not encrypted"), "{failure}");
+    assert!(b.ok(&["drive", "list"]).as_array().is_none_or(Vec::is_empty));
+    for machine in [a, b] {
+        machine.ok(&["daemon", "stop"]);
+    }
+}
+
+#[test]
+fn a_drive_in_the_clear_says_so_when_it_is_added() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let b = bench.machine("b");
+    let added = b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    assert_eq!(added["encrypted"], false, "{added}");
+    for machine in [a, b] {
+        machine.ok(&["daemon", "stop"]);
+    }
+}
