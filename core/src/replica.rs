@@ -220,6 +220,10 @@ impl Store for Replicated {
         self.primary.claim(name, nonce).await
     }
 
+    fn heeds_conditions(&self) -> bool {
+        self.primary.heeds_conditions()
+    }
+
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.primary.facts().await
     }

@@ -47,6 +47,11 @@ pub trait Store: Send + Sync + 'static {
             put => put.map(|_| true),
         }
     }
+    /// Whether conditions of puts are the server's to decide, as far as is known. Where they are not, a put looks before it writes,
+    /// which decides nothing between two computers.
+    fn heeds_conditions(&self) -> bool {
+        true
+    }
     /// What is known of the store and the way to it. May ask the server once.
     async fn facts(&self) -> Result<Facts, StoreError> {
         Ok(Facts::default())

@@ -354,6 +354,10 @@ impl Store for Claims {
         self.inner.claim(name, nonce).await
     }
 
+    fn heeds_conditions(&self) -> bool {
+        self.inner.heeds_conditions()
+    }
+
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.inner.facts().await
     }

@@ -84,6 +84,10 @@ impl Store for Heeding {
         self.ask(self.store.claim(name, nonce)).await
     }
 
+    fn heeds_conditions(&self) -> bool {
+        self.store.heeds_conditions()
+    }
+
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.ask(self.store.facts()).await
     }

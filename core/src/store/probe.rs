@@ -127,7 +127,9 @@ impl Area<'_> {
             self.look(effort, &facts, &mut report).await?;
         }
         let Report { rights, ranges_exact, seen, refused, .. } = report;
-        let found = Findings { rights, facts: &facts, ranges_exact, seen, refused, races: &report.races };
+        let conditions = self.are_conditions_heeded();
+        let races = &report.races;
+        let found = Findings { rights, facts: &facts, conditions, ranges_exact, seen, refused, races };
         (report.mode, report.reasons) = judge(&found);
         Ok(report)
     }
@@ -150,11 +152,19 @@ impl Area<'_> {
         Ok(())
     }
 
+    fn are_conditions_heeded(&self) -> bool {
+        self.connections.iter().all(|connection| connection.heeds_conditions())
+    }
+
     async fn races(&self, effort: Effort, swaps: bool) -> Result<Races, StoreError> {
         let course = effort.course;
         let mut races = Races::default();
         if swaps || !effort.hurry {
             races.absent = Some(self.race_absent(course).await?);
+        }
+        // It has just said that it knows none.
+        if !self.are_conditions_heeded() {
+            return Ok(races);
         }
         if swaps {
             races.matches = Some(self.race_matches(course).await?);

@@ -9,6 +9,7 @@ mod keys;
 mod limits;
 mod meaning;
 mod profile;
+mod put;
 mod setup;
 mod silence;
 mod transport;
@@ -19,6 +20,7 @@ pub use limits::Limits;
 use self::body::{Part, Unfit};
 use self::http::ServerClock;
 use self::meaning::{Asked, Refusal, Verb};
+use self::put::Way;
 use super::credentials::Credentials;
 use super::facts;
 use super::url::S3Url;
@@ -31,6 +33,9 @@ use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::{ByteStream, DateTime, DateTimeFormat, SdkBody};
 use bytes::{Bytes, BytesMut};
+use data_encoding::BASE64;
+use md5::{Digest, Md5};
+use parking_lot::Mutex;
 use std::error::Error;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,6 +51,8 @@ const RESERVED_BYTES_MAX: u64 = 8 << 20;
 pub struct S3Store {
     client: Client,
     clock: ServerClock,
+    /// How puts are asked for. Held to look or to note.
+    way: Mutex<Way>,
     bucket: String,
     /// With a `/` at its end, or empty.
     prefix: String,
@@ -74,6 +81,7 @@ impl S3Store {
         Ok(Self {
             client: setup::client(url, credentials, limits, (pacer, meter), clock.clone())?,
             clock,
+            way: Mutex::new(Way::USUAL),
             bucket: url.bucket.clone(),
             prefix,
             host,
@@ -187,6 +195,59 @@ impl S3Store {
         }
     }
 
+    /// One put in one way. The inner error is of this server, which may take it in another.
+    async fn put_once(
+        &self,
+        name: &str,
+        body: Bytes,
+        when: &When,
+        way: Way,
+    ) -> Result<Result<Etag, NotTaken>, StoreError> {
+        let len = body.len() as u64;
+        let mut request = self.client.put_object().bucket(&self.bucket).key(self.key(name));
+        request = match when {
+            When::Absent if way.condition => request.if_none_match("*"),
+            When::Matches(Etag(etag)) if way.condition => request.if_match(etag),
+            When::Absent | When::Matches(_) | When::Always => request,
+        };
+        if way.digest {
+            request = request.content_md5(BASE64.encode(&Md5::digest(&body)));
+        }
+        let body = ByteStream::new(SdkBody::from(body));
+        let request = request.content_type("application/octet-stream").body(body);
+        let conditional = *when != When::Always;
+        let error = match self.within(len, request.send()).await? {
+            Ok(answer) => return self.etag(answer.e_tag).map(Ok),
+            Err(error) => error,
+        };
+        let next = match &error {
+            SdkError::ServiceError(context) => {
+                let status = context.raw().status().as_u16();
+                way.next(conditional, status, context.err().code())
+            }
+            _ => None,
+        };
+        let verb = Verb::Put { conditional: conditional && way.condition };
+        Ok(Err(NotTaken { next, error: self.explain(verb, name, &error) }))
+    }
+
+    /// Stands in for a condition where the server knows none. It decides nothing between two who put at once.
+    async fn look_before(&self, name: &str, when: &When) -> Result<(), StoreError> {
+        match when {
+            When::Always => Ok(()),
+            When::Absent if !put::is_swapped(name) => match self.head(name).await {
+                Ok(_) => Err(StoreError::Precondition { name: name.to_owned() }),
+                Err(StoreError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            },
+            When::Absent | When::Matches(_) => Err(self.knows_no_conditions()),
+        }
+    }
+
+    fn knows_no_conditions(&self) -> StoreError {
+        StoreError::Denied { reason: format!("{} does not support conditional writes", self.host) }
+    }
+
     /// The answer to a HEAD says nothing but a status: asks again in a way that lets the server say more.
     async fn look(&self, name: &str) -> Result<u64, StoreError> {
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).range("bytes=0-0");
@@ -198,6 +259,13 @@ impl S3Store {
             }
         }
     }
+}
+
+/// A put that the server did not take.
+struct NotTaken {
+    /// How it may take it.
+    next: Option<Way>,
+    error: StoreError,
 }
 
 #[async_trait]
@@ -234,18 +302,30 @@ impl Store for S3Store {
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        let (len, conditional) = (body.len() as u64, when != When::Always);
-        let mut request = self.client.put_object().bucket(&self.bucket).key(self.key(name));
-        request = match when {
-            When::Always => request,
-            When::Absent => request.if_none_match("*"),
-            When::Matches(Etag(etag)) => request.if_match(etag),
-        };
-        let body = ByteStream::new(SdkBody::from(body));
-        let request = request.content_type("application/octet-stream").body(body);
-        let answer = self.within(len, request.send()).await?;
-        let answer = answer.map_err(|error| self.explain(Verb::Put { conditional }, name, &error))?;
-        self.etag(answer.e_tag)
+        let mut way = *self.way.lock();
+        loop {
+            if !way.condition {
+                self.look_before(name, &when).await?;
+            }
+            let refused = match self.put_once(name, body.clone(), &when, way).await? {
+                Ok(etag) => {
+                    *self.way.lock() = way;
+                    return Ok(etag);
+                }
+                Err(refused) => refused,
+            };
+            // A version that was to be replaced may be another one by the time that it is put over.
+            let is_version = matches!(when, When::Matches(_)) || put::is_swapped(name);
+            match refused.next {
+                Some(next) if next.condition || !is_version => way = next,
+                Some(_) => return Err(self.knows_no_conditions()),
+                None => return Err(refused.error),
+            }
+        }
+    }
+
+    fn heeds_conditions(&self) -> bool {
+        self.way.lock().condition
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {
@@ -293,7 +373,7 @@ impl Store for S3Store {
         let request = self.client.delete_object().bucket(&self.bucket).key(self.key(name));
         match self.within(0, request.send()).await? {
             Err(SdkError::ServiceError(context)) if context.err().code() == Some("NoSuchKey") => Ok(()),
-            deleted => deleted.map(drop).map_err(|error| self.explain(Verb::Other, name, &error)),
+            deleted => deleted.map(drop).map_err(|error| self.explain(Verb::Delete, name, &error)),
         }
     }
 

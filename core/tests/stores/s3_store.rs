@@ -1,6 +1,7 @@
 //! The S3 store against a real server, and against what may stand in its place.
 
 mod canned;
+mod habits;
 mod network;
 mod refusals;
 mod verbs;

@@ -203,6 +203,10 @@ impl Store for Renewable {
         self.written(self.store().claim(name, nonce).await)
     }
 
+    fn heeds_conditions(&self) -> bool {
+        self.store().heeds_conditions()
+    }
+
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.store().facts().await
     }

@@ -17,6 +17,16 @@ pub struct Asked {
     pub headers: String,
     /// The body's length.
     pub body_bytes: usize,
+    /// The body, while it is answered: what was asked is remembered without.
+    pub body: Vec<u8>,
+}
+
+impl Asked {
+    /// A header's value; names and values are in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.headers.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+    }
 }
 
 /// How it answers.
@@ -111,7 +121,9 @@ fn serve(
     let mut writer = stream;
     loop {
         let Some(request) = read(&mut reader)? else { return Ok(()) };
-        asked.lock().unwrap().push(request.clone());
+        let (method, path, headers) = (request.method.clone(), request.path.clone(), request.headers.clone());
+        let body_bytes = request.body_bytes;
+        asked.lock().unwrap().push(Asked { method, path, headers, body_bytes, body: Vec::new() });
         match answer(&request) {
             Reply::Answer(status, headers, body) => {
                 let mut head = format!("HTTP/1.1 {status} As Told\r\n");
@@ -163,5 +175,5 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Asked>> {
     let body_bytes = len.and_then(|len| len.trim().parse().ok()).unwrap_or(0);
     let mut body = vec![0; body_bytes];
     reader.read_exact(&mut body)?;
-    Ok(Some(Asked { method, path, headers, body_bytes }))
+    Ok(Some(Asked { method, path, headers, body_bytes, body }))
 }

@@ -63,6 +63,9 @@ impl Area<'_> {
         };
         let mut absent = refused(b.put(&name, second.clone(), When::Absent).await)?;
         absent &= self.shows(0, &name, &first).await?;
+        if !b.heeds_conditions() {
+            return Ok((false, false));
+        }
         let mut matches = false;
         if swaps && absent {
             let next = b.put(&name, second.clone(), When::Matches(old.clone())).await;

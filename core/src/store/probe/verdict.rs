@@ -10,6 +10,8 @@ pub struct Findings<'a> {
     pub rights: Rights,
     /// What the store says of itself.
     pub facts: &'a Facts,
+    /// Whether the server decides about conditions of puts.
+    pub conditions: bool,
     /// Whether parts of objects are what was asked for.
     pub ranges_exact: bool,
     /// What the second connection saw of what the first one did.
@@ -44,6 +46,9 @@ pub fn judge(found: &Findings) -> (Mode, Vec<String>) {
         must(created && replaced && (deleted || !delete), "what one connection stores, another sees late")
             & must(listed, "listings are late");
     if !(exact && current) {
+        return (Mode::None, reasons);
+    }
+    if !must(found.conditions, "the server does not support conditional writes") {
         return (Mode::None, reasons);
     }
     let Races { absent, matches, claim } = found.races;
@@ -107,6 +112,7 @@ mod tests {
         let mut found = Findings {
             rights: ALL,
             facts: &none,
+            conditions: true,
             ranges_exact: true,
             seen: SEEN,
             refused: REFUSED,
@@ -134,6 +140,11 @@ mod tests {
             verdict(|found, _, _| (found.refused.absent, found.refused.claim) = (false, false)),
             Mode::None
         );
+    }
+
+    #[test]
+    fn a_server_without_conditions_decides_nothing() {
+        assert_eq!(verdict(|found, _, _| found.conditions = false), Mode::None);
     }
 
     #[test]

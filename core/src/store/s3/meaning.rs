@@ -17,6 +17,7 @@ pub(super) enum Verb {
     Put {
         conditional: bool,
     },
+    Delete,
     Other,
 }
 
@@ -71,6 +72,9 @@ impl Asked<'_> {
             return StoreError::Full { reason: format!("{host} has no room left in {bucket} ({code})") };
         }
         match code {
+            _ if self.verb == Verb::Delete && is_kept(code) => StoreError::Denied {
+                reason: format!("{host} keeps objects in {bucket} until their retention ends ({code})"),
+            },
             "NoSuchBucket" => StoreError::NoPlace { place: format!("bucket {bucket} at {host}") },
             "InvalidRange" if self.verb == Verb::Read => {
                 let reason = "it is shorter than expected".to_owned();
@@ -114,9 +118,10 @@ impl Asked<'_> {
             ("PreconditionFailed", Verb::Put { conditional: true }) if status == 412 => {
                 Some(StoreError::Precondition { name })
             }
-            ("PreconditionFailed", Verb::Read | Verb::Put { conditional: false } | Verb::Other) => {
-                Some(unreachable(format!("{} refuses a condition that nobody made ({code})", self.host)))
-            }
+            (
+                "PreconditionFailed",
+                Verb::Read | Verb::Put { conditional: false } | Verb::Delete | Verb::Other,
+            ) => Some(unreachable(format!("{} refuses a condition that nobody made ({code})", self.host))),
             // Someone else is at it: whether the condition holds will be seen when they are done.
             ("ConditionalRequestConflict" | "OperationAborted", _) => Some(StoreError::Busy {
                 reason: "another computer is writing the same object".into(),
@@ -237,6 +242,11 @@ fn is_busy(code: &str, status: u16) -> bool {
         "Throttling",
     ];
     matches!(status, 429 | 503) || BUSY.iter().any(|busy| code.starts_with(busy))
+}
+
+/// Whether an object is kept by Object Lock, or what other servers call that.
+fn is_kept(code: &str) -> bool {
+    ["Lock", "Retention", "Immutable", "Worm", "WORM", "LegalHold"].iter().any(|word| code.contains(word))
 }
 
 fn is_full(code: &str, status: u16) -> bool {

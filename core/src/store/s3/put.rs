@@ -1,0 +1,91 @@
+//! How a put is asked for, and how else where a server does not take it so. Pure.
+//!
+//! Two habits of servers are in the way of the usual put. Some know no conditions and say so (Backblaze B2, Aliyun OSS): a
+//! new name is looked at and then put there, and a version is never replaced under a condition. Some buckets want a digest of
+//! their own in a header (Object Lock with a default retention): they get Content-MD5, which every server has known for
+//! longest. Each is tried only once the server has refused the usual way, and is remembered once it was taken.
+
+/// How a put is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// With the condition that it has, if it has one.
+    pub condition: bool,
+    /// With Content-MD5.
+    pub digest: bool,
+}
+
+impl Way {
+    /// As most servers take it.
+    pub(super) const USUAL: Self = Self { condition: true, digest: false };
+
+    /// What to try where a put with a condition, or without one, was refused with this status and code.
+    pub(super) fn next(self, conditional: bool, status: u16, code: Option<&str>) -> Option<Self> {
+        let conditional = conditional && self.condition;
+        let without_condition = || conditional.then_some(Self { condition: false, ..self });
+        let with_digest = || (!self.digest).then_some(Self { digest: true, ..self });
+        match (status, code.unwrap_or_default()) {
+            (501, _) | (400 | 405, "NotImplemented" | "NotSupported" | "UnsupportedOperation") => {
+                without_condition()
+            }
+            (400, "MissingContentMD5" | "MissingDigest" | "MissingChecksum") => with_digest(),
+            // Said of both.
+            (400, "InvalidRequest" | "InvalidArgument") => with_digest().or_else(without_condition),
+            (400, "" | "BadRequest" | "InvalidHeader" | "UnsupportedHeader") => without_condition(),
+            _ => None,
+        }
+    }
+}
+
+/// Whether it is the name of a HEAD that is swapped: the one object whose name is put more than once.
+pub(super) fn is_swapped(name: &str) -> bool {
+    name.strip_prefix("head/").is_some_and(|rest| !rest.contains('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_put_is_asked_for_in_the_way_that_may_be_taken() {
+        const PLAIN: Way = Way { condition: false, digest: false };
+        const DIGEST: Way = Way { condition: true, digest: true };
+        const BOTH: Way = Way { condition: false, digest: true };
+        let next = |way: Way, conditional, status, code: &str| {
+            way.next(conditional, status, Some(code).filter(|code| !code.is_empty()))
+        };
+        for (way, conditional, status, code, wanted) in [
+            (Way::USUAL, true, 501, "NotImplemented", Some(PLAIN)),
+            (Way::USUAL, true, 501, "", Some(PLAIN)),
+            (Way::USUAL, true, 400, "NotImplemented", Some(PLAIN)),
+            (Way::USUAL, true, 400, "", Some(PLAIN)),
+            (Way::USUAL, true, 400, "InvalidRequest", Some(DIGEST)),
+            (DIGEST, true, 400, "InvalidRequest", Some(BOTH)),
+            (DIGEST, true, 501, "NotImplemented", Some(BOTH)),
+            (BOTH, true, 400, "InvalidRequest", None),
+            (Way::USUAL, false, 400, "InvalidRequest", Some(DIGEST)),
+            (PLAIN, true, 400, "MissingContentMD5", Some(BOTH)),
+            // Nothing else can be tried, or it says something else.
+            (Way::USUAL, false, 501, "NotImplemented", None),
+            (PLAIN, true, 501, "NotImplemented", None),
+            (Way::USUAL, true, 412, "PreconditionFailed", None),
+            (Way::USUAL, true, 403, "AccessDenied", None),
+            (Way::USUAL, true, 400, "ExpiredToken", None),
+            (Way::USUAL, true, 400, "RequestTimeout", None),
+            (Way::USUAL, true, 409, "ConditionalRequestConflict", None),
+            (Way::USUAL, true, 503, "SlowDown", None),
+        ] {
+            assert_eq!(next(way, conditional, status, code), wanted, "{way:?} {conditional} {status} {code}");
+        }
+    }
+
+    #[test]
+    fn trying_ends() {
+        for code in ["InvalidRequest", "NotImplemented", "MissingContentMD5", ""] {
+            let mut way = Some(Way::USUAL);
+            for _ in 0..3 {
+                way = way.and_then(|way| way.next(true, 400, Some(code)));
+            }
+            assert_eq!(way, None, "{code}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Servers as people have them. A row is a habit, and what a store on such a server is.
+
+use super::{run, store};
+use bytes::Bytes;
+use holdall_core::store::probe::{Effort, Mode, probe};
+use holdall_core::store::{StoreError, When};
+use holdall_servers::odd_s3::{self, Habits};
+
+struct Row {
+    habits: Habits,
+    mode: Mode,
+    may_delete: bool,
+    /// What is said of it, if it is not as good as can be.
+    told: &'static str,
+}
+
+const NONE: Habits = Habits { refuses_conditions: None, wants_digest: None, keeps: None };
+const NO_CONDITIONS: &str = "does not support conditional writes";
+const NO_DELETES: &str = "may not delete";
+
+const fn row(habits: Habits, mode: Mode, may_delete: bool, told: &'static str) -> Row {
+    Row { habits, mode, may_delete, told }
+}
+
+const fn without_conditions(status: u16, code: &'static str) -> Row {
+    row(Habits { refuses_conditions: Some((status, code)), ..NONE }, Mode::None, true, NO_CONDITIONS)
+}
+
+const fn with_digests(status: u16, code: &'static str) -> Row {
+    row(Habits { wants_digest: Some((status, code)), ..NONE }, Mode::Swap, true, "")
+}
+
+const fn kept(status: u16, code: &'static str) -> Row {
+    row(Habits { keeps: Some((status, code)), ..NONE }, Mode::Swap, false, NO_DELETES)
+}
+
+const ROWS: &[Row] = &[
+    row(NONE, Mode::Swap, true, ""),
+    // As Backblaze B2 and Aliyun OSS are reported to answer, and what a gateway makes of that.
+    without_conditions(501, "NotImplemented"),
+    without_conditions(501, ""),
+    without_conditions(400, "NotImplemented"),
+    without_conditions(400, "InvalidArgument"),
+    without_conditions(400, "InvalidRequest"),
+    without_conditions(400, ""),
+    // Object Lock with a default retention.
+    with_digests(400, "InvalidRequest"),
+    with_digests(400, "MissingContentMD5"),
+    kept(403, "AccessDenied"),
+    kept(400, "ObjectLocked"),
+    kept(409, "FileImmutable"),
+    row(
+        Habits {
+            refuses_conditions: Some((501, "NotImplemented")),
+            wants_digest: Some((400, "InvalidRequest")),
+            keeps: Some((403, "AccessDenied")),
+        },
+        Mode::None,
+        false,
+        NO_CONDITIONS,
+    ),
+];
+
+#[test]
+fn each_kind_of_server_is_told_by_what_it_does() {
+    for Row { habits, mode, may_delete, told } in ROWS {
+        let fake = odd_s3::start(*habits);
+        let url = odd_s3::address(&fake);
+        for effort in [Effort::FULL, Effort::QUICK] {
+            let report = run(async { probe([&*store(&url), &*store(&url)], effort, &|| 0).await });
+            let report = report.unwrap_or_else(|error| panic!("{habits:?}: {error}"));
+            assert_eq!((report.mode, report.rights.delete), (*mode, *may_delete), "{habits:?}: {report:?}");
+            let reasons = report.reasons.join("; ");
+            assert!(reasons.contains(told) && reasons.is_empty() == told.is_empty(), "{habits:?}: {reasons}");
+        }
+    }
+}
+
+#[test]
+fn what_is_put_once_gets_there_on_every_kind_of_server() {
+    for Row { habits, .. } in ROWS {
+        let fake = odd_s3::start(*habits);
+        run(async {
+            let store = store(&odd_s3::address(&fake));
+            let body = || Bytes::from_static(b"some bytes");
+            for name in ["seg/00/a", "seg/00/b"] {
+                store
+                    .put(name, body(), When::Absent)
+                    .await
+                    .unwrap_or_else(|error| panic!("{habits:?}: {error}"));
+                assert_eq!(store.get(name, None).await.unwrap().bytes, body(), "{habits:?}");
+                let again = store.put(name, body(), When::Absent).await;
+                assert!(matches!(again, Err(StoreError::Precondition { .. })), "{habits:?}: {again:?}");
+            }
+        });
+        // What was learned by the first put is not asked again.
+        let puts =
+            fake.asked().into_iter().filter(|asked| asked.method == "PUT" && asked.path.contains("seg/00/b"));
+        assert!(puts.count() <= 2, "{habits:?}");
+    }
+}
+
+/// A look before a put decides nothing between two who swap.
+#[test]
+fn no_head_is_swapped_where_nobody_decides() {
+    for habits in ROWS.iter().map(|row| row.habits).filter(|habits| habits.refuses_conditions.is_some()) {
+        let fake = odd_s3::start(habits);
+        run(async {
+            let store = store(&odd_s3::address(&fake));
+            let body = Bytes::from_static(b"a version");
+            let etag = store.put("head/a", body.clone(), When::Always).await.unwrap();
+            for when in [When::Matches(etag), When::Absent] {
+                for name in ["head/a", "head/b"] {
+                    let put = store.put(name, body.clone(), when.clone()).await;
+                    assert!(
+                        matches!(put, Err(StoreError::Denied { .. })),
+                        "{habits:?} {name} {when:?}: {put:?}"
+                    );
+                }
+            }
+        });
+    }
+}
