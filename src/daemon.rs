@@ -33,6 +33,7 @@ mod endpoints;
 mod events;
 mod failure;
 mod forks;
+mod largest;
 mod limits;
 mod log;
 mod logins;

@@ -25,6 +25,7 @@ mod held;
 pub mod helper;
 pub mod holders;
 mod identifier;
+mod inodes;
 mod kernel;
 pub(crate) mod mountinfo;
 mod mounting;
@@ -234,6 +235,12 @@ pub struct Usage {
     pub used_bytes: u64,
     /// Bytes that a user may still take.
     pub available_bytes: u64,
+    /// Files, folders and links that it can hold.
+    #[serde(default)]
+    pub total_inodes: u64,
+    /// So many of them are left.
+    #[serde(default)]
+    pub free_inodes: u64,
 }
 
 impl Privileged {

@@ -113,7 +113,7 @@ pub async fn create(
     let key = keys::new_data_key();
     let recovery = RecoveryKey::generate();
     add_key(store, &family, &key, &Secret::Recovery(recovery.clone())).await?;
-    add_key(store, &family, &key, &Secret::Passphrase(passphrase)).await?;
+    add_key(store, &family, &key, &Secret::Passphrase(passphrase).normal()).await?;
     Ok((Unlocked::new(family, key), Some(recovery)))
 }
 
@@ -229,14 +229,18 @@ pub async fn unlock_described(
     if listed.is_empty() {
         return Err(FamilyError::Unfinished);
     }
-    let mut odd = None;
+    let mut wrapped = Vec::new();
     for listed in listed.into_iter().take(KEYS_TRIED_MAX) {
-        let wrapped = read_key(store, &listed.name).await?;
-        let id = listed.name.trim_start_matches("keys/");
-        match wrapped.unwrap(&secret, family.family, id) {
-            Ok(Some(key)) => return Ok(Unlocked::new(family, key)),
-            Ok(None) => {}
-            Err(error) => odd = Some(damaged(&listed.name, error)),
+        wrapped.push((read_key(store, &listed.name).await?, listed.name));
+    }
+    let mut odd = None;
+    for secret in secret.spellings() {
+        for (wrapped, name) in &wrapped {
+            match wrapped.unwrap(&secret, family.family, name.trim_start_matches("keys/")) {
+                Ok(Some(key)) => return Ok(Unlocked::new(family, key)),
+                Ok(None) => {}
+                Err(error) => odd = Some(damaged(name, error)),
+            }
         }
     }
     // One that nobody can have wrapped keeps none of the others from opening.
@@ -250,7 +254,7 @@ pub async fn change_passphrase(
     passphrase: Zeroizing<String>,
 ) -> Result<(), FamilyError> {
     let former = former_keys(store, unlocked, true).await?;
-    add_key(store, &unlocked.family, &unlocked.key, &Secret::Passphrase(passphrase)).await?;
+    add_key(store, &unlocked.family, &unlocked.key, &Secret::Passphrase(passphrase).normal()).await?;
     Ok(delete_keys(store, &former).await?)
 }
 

@@ -6,6 +6,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use data_encoding::{Encoding, Specification};
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -60,6 +61,39 @@ pub enum Secret {
 /// 32 random bytes that open the family when the passphrase is lost.
 #[derive(Clone)]
 pub struct RecoveryKey(Zeroizing<[u8; 32]>);
+
+impl Secret {
+    /// In the form in which new keys are wrapped. What a person types is one passphrase, however a keyboard, a system or an editor spells its
+    /// letters: it is composed (NFC), as by almost all of them.
+    pub fn normal(self) -> Self {
+        match self {
+            Secret::Passphrase(typed) => Secret::Passphrase(composed(&typed)),
+            recovery @ Secret::Recovery(_) => recovery,
+        }
+    }
+
+    /// What it may have been when a key was wrapped, likeliest first: as it was typed, composed, decomposed (NFD), and behind the mark at the
+    /// beginning of a file that was once taken for a part of it. Keys that were wrapped before there was a normal form still open so.
+    ///
+    /// That makes nothing easier for who guesses: each spelling costs a try of its own.
+    pub fn spellings(self) -> Vec<Self> {
+        let Secret::Passphrase(typed) = self else { return vec![self] };
+        let decomposed = DecomposingNormalizerBorrowed::new_nfd().normalize(&typed).into_owned();
+        let marked = format!("\u{feff}{}", typed.as_str());
+        let all = [composed(&typed), Zeroizing::new(decomposed), Zeroizing::new(marked)];
+        let mut spellings = vec![typed];
+        for spelling in all {
+            if !spellings.contains(&spelling) {
+                spellings.push(spelling);
+            }
+        }
+        spellings.into_iter().map(Secret::Passphrase).collect()
+    }
+}
+
+fn composed(typed: &str) -> Zeroizing<String> {
+    Zeroizing::new(ComposingNormalizerBorrowed::new_nfc().normalize(typed).into_owned())
+}
 
 /// A fresh data key.
 pub fn new_data_key() -> DataKey {
@@ -242,6 +276,31 @@ mod tests {
         assert!(!opens(&stored, Secret::Recovery(recovery.clone()), family, "a"));
         let wrapped = WrappedKey::wrap(&key, &Secret::Recovery(recovery.clone()), family, "b");
         assert!(opens(&wrapped, Secret::Recovery(recovery), family, "b"));
+    }
+
+    #[test]
+    fn a_passphrase_opens_however_its_letters_are_spelled() {
+        const COMPOSED: &str = "Stra\u{df}e nach Ko\u{308}ln \u{e9}t\u{e9}";
+        let typed = |text: &str| Secret::Passphrase(Zeroizing::new(text.to_owned()));
+        let texts = |secret: Secret| -> Vec<String> {
+            let text = |secret| match secret {
+                Secret::Passphrase(text) => text.to_string(),
+                Secret::Recovery(_) => panic!(),
+            };
+            secret.spellings().into_iter().map(text).collect()
+        };
+        let Secret::Passphrase(normal) = typed(COMPOSED).normal() else { panic!() };
+        assert!(normal.contains("K\u{f6}ln"));
+        for spelled in texts(typed(COMPOSED)) {
+            let again = texts(typed(&spelled));
+            assert!(
+                again.iter().any(|other| *other == *normal) || spelled.starts_with('\u{feff}'),
+                "{spelled}"
+            );
+        }
+        // What is written before there was a normal form is found, and plain letters have one spelling.
+        assert!(texts(typed(COMPOSED)).contains(&COMPOSED.to_owned()));
+        assert_eq!(texts(typed("plain")), ["plain", "\u{feff}plain"]);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub mod pace;
 pub mod probe;
 #[cfg(feature = "s3")]
 pub mod s3;
+#[cfg(any(feature = "dav", feature = "s3"))]
+mod trust;
 pub mod url;
 
 pub use facts::Facts;

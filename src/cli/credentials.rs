@@ -28,7 +28,7 @@ impl Given<'_> {
     /// Credentials, if any are given.
     pub fn read(&self, url: &str) -> Result<Option<StoreCredentials>, CliError> {
         // What credentials look like goes by what they are for.
-        StoreUrl::parse(url).map_err(|error| {
+        StoreUrl::read(url, std::env::home_dir().as_deref()).map_err(|error| {
             let (message, action) = address(&error);
             CliError::usage(message, action)
         })?;

@@ -10,15 +10,20 @@ use std::io::{self, Read, Write, stdin};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// U+FEFF, the byte order mark.
+const MARK: char = '\u{feff}';
+
 /// Longest passphrase or key. A file that has more was hardly meant.
 const SECRET_LIMIT_BYTES: u64 = 4096;
 
-/// The secret in `path`, or in standard input for `-`. One newline at its end is not part of it.
+/// The secret in `path`, or in standard input for `-`. One newline at its end is not part of it, nor is the mark at its beginning by which
+/// some editors say that it is UTF-8.
 pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
     let shown = shown(path);
     // Two more for the newline, one more to tell that it is too long.
-    let text = read_bounded(path, what, SECRET_LIMIT_BYTES + 3)?;
-    let secret = text.strip_suffix('\n').unwrap_or(&text);
+    let text = read_bounded(path, what, SECRET_LIMIT_BYTES + 3 + MARK.len_utf8() as u64)?;
+    let text = text.strip_prefix(MARK).unwrap_or(&text);
+    let secret = text.strip_suffix('\n').unwrap_or(text);
     let secret = secret.strip_suffix('\r').unwrap_or(secret);
     match secret.len() as u64 {
         0 => Err(CliError::usage(
@@ -139,9 +144,14 @@ mod tests {
 
     #[test]
     fn one_newline_is_stripped_and_everything_else_counts() {
-        for (content, secret) in
-            [("hunter2\n", "hunter2"), ("hunter2", "hunter2"), (" a b \r\n", " a b "), ("two\n\n", "two\n")]
-        {
+        for (content, secret) in [
+            ("hunter2\n", "hunter2"),
+            ("hunter2", "hunter2"),
+            (" a b \r\n", " a b "),
+            ("two\n\n", "two\n"),
+            ("\u{feff}hunter2\r\n", "hunter2"),
+            ("a\u{feff}b", "a\u{feff}b"),
+        ] {
             let (_dir, path) = holding(content.as_bytes());
             assert_eq!(read(&path, "passphrase").unwrap(), secret);
         }
@@ -150,7 +160,7 @@ mod tests {
     #[test]
     fn nothing_and_too_much_and_what_is_no_text_are_refused() {
         let long = vec![b'x'; SECRET_LIMIT_BYTES as usize + 1];
-        for content in [&b""[..], b"\n", &long, b"\xff\xfe"] {
+        for content in [&b""[..], b"\n", &long, b"\xff\xfe", b"\xef\xbb\xbf\n"] {
             let (_dir, path) = holding(content);
             let error = read(&path, "passphrase").unwrap_err();
             assert!(matches!(error, CliError::Failed(failure) if failure.code == Code::Usage));

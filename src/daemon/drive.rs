@@ -189,6 +189,20 @@ impl Drive {
         KnownDrive { uuid: self.uuid(), name: self.name.clone(), service }
     }
 
+    /// What a mounted drive has little left of, for who looks for problems.
+    pub async fn full_for_doctor(&self) -> Option<crate::api::Finding> {
+        let place = self.place.read().clone()?;
+        self.usage.used_bytes(&place).await;
+        let full = self.usage.full()?;
+        Some(crate::api::Finding {
+            subject: format!("drive {}", self.name),
+            ok: false,
+            detail: crate::words::sentence(&full.reason()),
+            action: Some(crate::words::sentence(&full.action(&self.name))),
+            repaired: false,
+        })
+    }
+
     /// Changes what is remembered: first on the disk, then in memory. Where the disk does not take it, both stay as they were, and what
     /// is shown and done goes on as it is saved.
     pub(super) fn remember(&self, change: impl FnOnce(&mut Config)) -> Result<(), Failure> {

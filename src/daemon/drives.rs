@@ -3,6 +3,7 @@
 use super::activity::Activity;
 use super::drive::Drive;
 use super::failure::{self, failure};
+use super::largest;
 use super::limits::Limits;
 use super::mounts;
 use super::overview::Overviews;
@@ -283,7 +284,7 @@ impl Drives {
     /// Makes a drive. What its store can do is tried first, and decides how the family changes HEADs for ever.
     pub async fn create(&self, mut request: api::Create, work: Work) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
-        let url = stores::parse(&request.store)?;
+        let url = stores::read(&request.store)?;
         let given = request.credentials.take();
         self.with_new_login(&url, given, self.create_at(&url, request, work)).await
     }
@@ -295,6 +296,7 @@ impl Drives {
         work: Work,
     ) -> Result<api::Created, Failure> {
         let size = check_size(request.size_bytes)?;
+        largest::check(&self.registry.paths().cache, request.size_bytes)?;
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, Some(_)) => return Err(failure::unused_passphrase()),
             (false, None) => None,
@@ -352,7 +354,7 @@ impl Drives {
         work: Work,
     ) -> Result<api::ReplicaStatus, Failure> {
         let drive = self.get(name)?;
-        let url = stores::parse(&request.store)?;
+        let url = stores::read(&request.store)?;
         let added =
             self.with_new_login(&url, request.credentials, drive.add_replica(url.clone(), work)).await;
         added.map_err(|failure| failure::named(failure, name, &url.to_string()))
@@ -361,7 +363,7 @@ impl Drives {
     /// Makes a drive known that is in a store already.
     pub async fn add(&self, mut request: api::Add) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
-        let url = stores::parse(&request.store)?;
+        let url = stores::read(&request.store)?;
         let given = request.credentials.take();
         self.with_new_login(&url, given, self.add_from(&url, request)).await
     }
@@ -477,7 +479,10 @@ impl Drives {
             false => doctor::diagnose(&site, &known),
         });
         let findings = findings.await.map_err(|error| failure::local(&io::Error::other(error)))?;
-        let findings = findings.map_err(|error| error.failure())?;
+        let mut findings = findings.map_err(|error| error.failure())?;
+        for drive in self.all() {
+            findings.extend(drive.full_for_doctor().await);
+        }
         let ok = findings.iter().all(|finding| finding.ok || finding.repaired);
         Ok(api::Diagnosis { ok, findings })
     }

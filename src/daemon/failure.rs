@@ -423,6 +423,10 @@ pub fn local(error: &io::Error) -> Failure {
             Code::Corrupt,
             "Check the local disk, and bring the file back if there is a backup. The uploaded version can be opened on another computer.",
         ),
+        io::ErrorKind::FileTooLarge => (
+            Code::Failed,
+            "The drive is larger than a file can be on the local disk. Keep Holdall's cache on XFS or Btrfs, or use the drive on another computer.",
+        ),
         _ => (Code::Failed, "Check the local disk and its permissions."),
     };
     let message = format!("This computer's files of the drive cannot be used: {}.", why(error));

@@ -18,7 +18,7 @@ use holdall_core::store::url::StoreUrl;
 impl Drives {
     /// Keeps credentials, after trying them where that was not declined.
     pub async fn log_in(&self, request: api::LogIn) -> Result<StoreLogin, Failure> {
-        let url = stores::parse(&request.store)?;
+        let url = stores::read(&request.store)?;
         let scope = stores::scope(&url)?;
         let credentials = stores::credentials(&url, request.credentials)?;
         if !request.unchecked {
@@ -32,7 +32,7 @@ impl Drives {
 
     /// Forgets credentials. What was kept is told, and the drives that used it.
     pub async fn log_out(&self, request: api::LogOut) -> Result<StoreLogin, Failure> {
-        let url = stores::parse(&request.store)?;
+        let url = stores::read(&request.store)?;
         let scope = stores::scope(&url)?;
         // Before they are gone: afterwards the drives use others, or none.
         let known = self.logins()?;
@@ -58,7 +58,7 @@ impl Drives {
 
     /// Tries what a store can do.
     pub async fn test_store(&self, request: api::TestStore, work: Work) -> Result<api::StoreTested, Failure> {
-        let url = stores::parse(&request.store)?;
+        let url = stores::read(&request.store)?;
         let credentials = match request.credentials {
             Some(given) => stores::credentials(&url, given)?,
             None => self.stores().credentials(&url).await?,

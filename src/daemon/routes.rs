@@ -331,7 +331,7 @@ pub async fn remove_replica(
     Asked(request): Asked<api::NamedReplica>,
 ) -> Response {
     on_drive((state, name), async move |drive, _| {
-        drive.remove_replica(&super::stores::parse(&request.store)?)?;
+        drive.remove_replica(&super::stores::read(&request.store)?)?;
         Ok(api::Nothing {})
     })
 }

@@ -179,6 +179,9 @@ impl Drive {
                 let waits = volume.as_ref().is_some_and(|volume| !volume.status().has_metadata);
                 let pins = self.pins.warning(volume.as_deref()).map(warned);
                 why = if waits { pins.or(why) } else { why.or(pins) };
+                let full = place.as_ref().and_then(|_| self.usage.full());
+                let full = full.map(|full| Why::and_do(full.reason(), full.action(&self.name), None));
+                why = why.or(full);
             }
             _ => {}
         }

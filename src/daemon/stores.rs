@@ -234,7 +234,13 @@ fn old_of(seen: &mut BTreeMap<String, Instant>, names: BTreeSet<String>, now: In
     old.map(|(_, name)| name).collect()
 }
 
-/// Reads an address.
+/// Reads the address or the path that a person gave.
+pub fn read(given: &str) -> Result<StoreUrl, Failure> {
+    let home = std::env::home_dir();
+    StoreUrl::read(given, home.as_deref()).map_err(|error| failure::url(&error))
+}
+
+/// Reads an address that is remembered.
 pub fn parse(url: &str) -> Result<StoreUrl, Failure> {
     StoreUrl::parse(url).map_err(|error| failure::url(&error))
 }

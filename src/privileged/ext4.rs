@@ -1,7 +1,7 @@
 //! The file system on the device, while it is not mounted (or, for growth, while it is).
 
 use super::superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES, SUPERBLOCK_END_BYTES};
-use super::{Refused, Target, frozen, mountinfo, tools};
+use super::{Refused, Target, frozen, inodes, mountinfo, tools};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -24,10 +24,6 @@ const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610_u32 as libc::Ioctl;
 /// From this size on the ext4 journal has its 128 MiB; below, mke2fs takes a part of the device that suits it, for it
 /// refuses a journal that leaves no room.
 const LARGE_JOURNAL_FROM_BYTES: u64 = 1 << 30;
-
-/// From this size on there is an inode for each 64 KiB, which is plenty, and keeps the tables of a large drive small.
-/// Below it is one for each 16 KiB, as mke2fs has it: else a source tree would not fit on a drive that is nearly empty.
-const FEW_INODES_FROM_BYTES: u64 = 64 << 30;
 
 /// Exit status bits of e2fsck(8) that mean success: 0, errors corrected (1), reboot wanted (2; for root's own disk).
 const E2FSCK_WELL: i32 = 1 | 2;
@@ -89,8 +85,8 @@ pub(super) fn make(
     // written, so inode tables need no zeroing, now or later.
     let extended = format!("packed_meta_blocks=1,root_owner={uid}:{gid},assume_storage_prezeroed=1");
     let size_bytes = target.size_bytes()?;
-    let bytes_per_inode = if size_bytes >= FEW_INODES_FROM_BYTES { "65536" } else { "16384" };
-    let mut args = vec!["-q", "-b", "4096", "-i", bytes_per_inode];
+    let bytes_per_inode = inodes::bytes_per_inode(size_bytes).to_string();
+    let mut args = vec!["-q", "-b", "4096", "-i", &bytes_per_inode];
     if size_bytes >= LARGE_JOURNAL_FROM_BYTES {
         args.extend(["-J", "size=128"]);
     }

@@ -189,6 +189,8 @@ fn perform_look(look: &Look) -> Result<(Outcome, Option<OwnedFd>), Refused> {
                 total_bytes: bytes(figures.f_blocks),
                 used_bytes: bytes(figures.f_blocks.saturating_sub(figures.f_bfree)),
                 available_bytes: bytes(figures.f_bavail),
+                total_inodes: figures.f_files,
+                free_inodes: figures.f_ffree,
             };
             Ok((Outcome::Usage(usage), None))
         }

@@ -34,6 +34,7 @@ mod progress;
 mod put;
 mod read;
 mod temporary;
+mod there;
 mod trouble;
 
 use super::connect::ConnectError;

@@ -13,7 +13,6 @@ mod put;
 mod setup;
 mod silence;
 mod transport;
-mod trust;
 
 pub use limits::Limits;
 
@@ -304,8 +303,14 @@ impl Store for S3Store {
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         let mut way = *self.way.lock();
         loop {
-            if !way.condition {
-                self.look_before(name, &when).await?;
+            if !way.condition
+                && let Err(error) = self.look_before(name, &when).await
+            {
+                // A server that knows conditions would have said that the name is taken.
+                if matches!(error, StoreError::Precondition { .. }) {
+                    *self.way.lock() = way;
+                }
+                return Err(error);
             }
             let refused = match self.put_once(name, body.clone(), &when, way).await? {
                 Ok(etag) => {

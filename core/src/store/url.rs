@@ -1,6 +1,6 @@
 //! Store URLs, as people write them.
 //!
-//! * `file:///path`: a directory.
+//! * `/path`, `~/path`, `file:///path`: a directory.
 //! * `s3://bucket/prefix?endpoint=https://host:port&region=eu-central-1&path_style=true&ca=/path/to/ca.pem`.
 //! * `https://host/path?ca=...`, `http://`, `davs://`, `dav://`: a collection on a WebDAV server.
 //!
@@ -8,7 +8,7 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use url::Url;
 
 /// Where a store is.
@@ -52,13 +52,19 @@ pub struct DavUrl {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// The scheme is unknown.
-    #[error("{url} is not a store: the address begins with s3://, https:// (WebDAV) or file:///")]
+    #[error(
+        "{} is not a store's address: that is s3://BUCKET, https://HOST/PATH (WebDAV), or a directory such as /mnt/disk/drive or ~/drive",
+        subject(url)
+    )]
     Scheme {
         /// What was given.
         url: String,
     },
-    /// A file URL without an absolute path.
-    #[error("{url} names no absolute path: write file:///path/to/directory")]
+    /// No absolute path of this computer.
+    #[error(
+        "{} is no directory of this computer: write its whole path, such as /mnt/disk/drive or ~/drive",
+        subject(url)
+    )]
     Relative {
         /// What was given.
         url: String,
@@ -76,7 +82,35 @@ pub enum UrlError {
     Secret,
 }
 
+/// What was given, as the subject of a sentence.
+fn subject(url: &str) -> &str {
+    if url.is_empty() { "what was given" } else { url }
+}
+
 impl StoreUrl {
+    /// Reads what a person gave: an address, or a directory's path as shells and file managers write it. `home` is what `~` stands for.
+    ///
+    /// What is remembered is read by [`Self::parse`], where a file's address means what it says letter by letter, as it always has.
+    pub fn read(text: &str, home: Option<&Path>) -> Result<Self, UrlError> {
+        let text = text.trim();
+        let relative = || UrlError::Relative { url: without_secrets(text) };
+        if let Some(rest) = text.strip_prefix('~') {
+            let rest =
+                rest.strip_prefix('/').or_else(|| rest.is_empty().then_some(rest)).ok_or_else(relative)?;
+            return directory(&home.ok_or_else(relative)?.join(rest));
+        }
+        if text.starts_with('/') {
+            return directory(Path::new(text));
+        }
+        if matches!(text, "." | "..") || text.starts_with("./") || text.starts_with("../") {
+            return Err(relative());
+        }
+        match text.get(..5) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("file:") => file(&text[5..]).ok_or_else(relative)?,
+            _ => Self::parse(text),
+        }
+    }
+
     /// As people read it: the bucket, the path or the directory, and the server where it is not Amazon's.
     pub fn readable(&self) -> String {
         match self {
@@ -94,7 +128,7 @@ impl StoreUrl {
         }
     }
 
-    /// Reads an address.
+    /// Reads an address as [`fmt::Display`] writes it.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if let Some(path) = text.strip_prefix("file://") {
             let absolute = path.starts_with('/') && path.len() > 1;
@@ -126,6 +160,35 @@ impl StoreUrl {
             StoreUrl::S3(s3) => s3.endpoint.as_ref().is_some_and(|endpoint| endpoint.scheme() == "http"),
             StoreUrl::Dav(dav) => dav.base.scheme() == "http",
         }
+    }
+}
+
+/// What follows `file:`; none where it is no absolute path of this computer (RFC 8089).
+fn file(rest: &str) -> Option<Result<StoreUrl, UrlError>> {
+    let path = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let (host, _) = rest.split_once('/')?;
+            let is_here = host.is_empty() || host.eq_ignore_ascii_case("localhost");
+            is_here.then(|| &rest[host.len()..])?
+        }
+        None => rest,
+    };
+    let is_absolute = path.starts_with('/') && !path.trim_matches('/').is_empty();
+    is_absolute.then(|| match percent_decoded(path) {
+        Ok(path) => directory(Path::new(&path)),
+        Err(reason) => Err(UrlError::Malformed { url: "the address of the directory".to_owned(), reason }),
+    })
+}
+
+/// A directory, of which the same is always written in the same way.
+fn directory(path: &Path) -> Result<StoreUrl, UrlError> {
+    let named: PathBuf = path.components().collect();
+    let is_strange = path.as_os_str().as_encoded_bytes().contains(&0)
+        || path.components().any(|part| part == Component::ParentDir);
+    match (is_strange, named.parent()) {
+        (false, Some(_)) => Ok(StoreUrl::File(named)),
+        // The root of all is nobody's store, and where a way up leads depends on links.
+        _ => Err(UrlError::Relative { url: String::new() }),
     }
 }
 
@@ -404,6 +467,70 @@ mod tests {
         assert_eq!(StoreUrl::parse("https://cloud.example.org//files//me//").unwrap(), long);
         let StoreUrl::S3(s3) = StoreUrl::parse("s3://b/p/?endpoint=https://h:1").unwrap() else { panic!() };
         assert_eq!((s3.prefix.as_str(), s3.path_style), ("p", true));
+    }
+
+    #[test]
+    fn directories_are_read_as_people_write_them() {
+        let home = Path::new("/home/ann");
+        for (text, path) in [
+            ("file:///x/New%20Folder", "/x/New Folder"),
+            ("file://localhost/p", "/p"),
+            ("file:/p", "/p"),
+            ("FILE:///p/", "/p"),
+            ("file:///x/100%", "/x/100%"),
+            ("file:///x/a%2520b", "/x/a%20b"),
+            ("file:///x/%C3%BC", "/x/ü"),
+            ("/p", "/p"),
+            ("/x/New Folder/", "/x/New Folder"),
+            // As it stands, where it is no address.
+            ("/x/New%20Folder", "/x/New%20Folder"),
+            ("//x//./y", "/x/y"),
+            ("~/x", "/home/ann/x"),
+            ("~", "/home/ann"),
+            ("  /p\n", "/p"),
+        ] {
+            let read = StoreUrl::read(text, Some(home));
+            assert_eq!(read, Ok(StoreUrl::File(path.into())), "{text}");
+            // It is remembered as one, and means the same then.
+            let remembered = read.unwrap().to_string();
+            assert_eq!(StoreUrl::parse(&remembered), Ok(StoreUrl::File(path.into())), "{remembered}");
+        }
+        for text in ["s3://b/p", "https://h/x/"] {
+            assert_eq!(StoreUrl::read(text, Some(home)), StoreUrl::parse(text));
+        }
+        for text in [
+            "./x",
+            "../x",
+            ".",
+            "~bob/x",
+            "file://here",
+            "file://server/share",
+            "file:x",
+            "file:",
+            "file:///",
+            "/",
+            "/a/../b",
+        ] {
+            let read = StoreUrl::read(text, Some(home));
+            assert!(matches!(read, Err(UrlError::Relative { .. })), "{text}: {read:?}");
+        }
+        assert!(StoreUrl::read("~/x", None).is_err());
+        assert!(StoreUrl::read("file:///a%00b", Some(home)).is_err());
+    }
+
+    #[test]
+    fn a_mistake_has_a_subject() {
+        for text in ["", "x", "photos", "./x", "~bob/x", "ftp://h", "file:x", "C:\\x", ":", "//"] {
+            let Err(error) = StoreUrl::read(text, None) else { continue };
+            let told = error.to_string();
+            assert!(!told.starts_with(' ') && !told.starts_with("is "), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_was_remembered_of_a_directory_is_taken_letter_by_letter() {
+        let path = |text: &str| StoreUrl::parse(text).unwrap();
+        assert_eq!(path("file:///x/New%20Folder"), StoreUrl::File("/x/New%20Folder".into()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod claims;
 mod faults;
+mod habits;
 mod network;
 mod puts;
 mod sign_in;

@@ -53,6 +53,7 @@ pub fn listing_seeds() -> Vec<Vec<u8>> {
 pub fn challenges(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     challenge::parameters(text);
+    challenge::parse_bytes(input);
     for challenge in challenge::parse(text) {
         let Some(ask) = Ask::new(&challenge) else { continue };
         let request = Request { user: "ann \"a\" \\", password: "p", method: "PUT", target: "/a%20b/x" };

@@ -7,6 +7,9 @@ use holdall_core::store::url::StoreUrl;
 /// All of them, on the same text.
 pub fn text(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
+    if let Ok(url) = StoreUrl::read(text, Some(std::path::Path::new("/home/ann"))) {
+        assert_eq!(StoreUrl::parse(&url.to_string()).as_ref(), Ok(&url), "{text}");
+    }
     if let Ok(url) = StoreUrl::parse(text) {
         // It is remembered as it is written.
         assert!(StoreUrl::parse(&url.to_string()).is_ok(), "{url}");

@@ -4,7 +4,7 @@ use super::Drive;
 use super::engine::lock;
 use super::opened::{OpenDrive, grow};
 use crate::api::{self, Failure};
-use crate::daemon::{drives, failure};
+use crate::daemon::{drives, failure, largest};
 use holdall_core::drive::DriveError;
 use holdall_core::family::Unlocked;
 use holdall_core::store::Store;
@@ -26,6 +26,7 @@ impl Drive {
     /// Grows the drive, mounted or not.
     pub async fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<(), Failure> {
         let size = drives::check_size(size_bytes)?;
+        largest::check(&self.registry.paths().cache, size_bytes)?;
         let mut open = self.open.lock().await;
         if let Some(open) = &mut *open {
             open.check_writable(&self.name)?;

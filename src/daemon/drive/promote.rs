@@ -167,7 +167,7 @@ impl Drive {
 
     /// Makes a replica the drive's store, for when that is lost, or to move. Nothing is deleted anywhere.
     pub async fn promote(self: &Arc<Self>, request: api::Promote) -> Result<api::Promoted, Failure> {
-        let url = StoreUrl::parse(&request.store).map_err(|error| failure::url(&error))?.to_string();
+        let url = crate::daemon::stores::read(&request.store)?.to_string();
         let mut open = self.open.lock().await;
         self.check_closed(&open)?;
         if self.store_url() == url {

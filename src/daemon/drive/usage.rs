@@ -14,6 +14,65 @@ const NEW: Duration = Duration::from_secs(1);
 /// So long whoever asks waits for a new figure before it takes the old one.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// From so much on a person is told: enough is left to do something about it.
+const FULL_FROM_PERCENT: u64 = 90;
+
+/// What a file system has little left of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::daemon) enum Full {
+    /// Room for bytes.
+    Bytes {
+        /// Of a hundred.
+        percent: u64,
+        /// Left for its user.
+        available: u64,
+    },
+    /// Inodes: each file, folder and link takes one, however small it is.
+    Inodes {
+        /// Of a hundred.
+        percent: u64,
+        /// All of them.
+        total: u64,
+    },
+}
+
+impl Full {
+    /// Inodes first: who has free bytes does not expect to be without room.
+    pub(in crate::daemon) fn of(usage: &crate::privileged::Usage) -> Option<Self> {
+        let percent = |used: u64, total: u64| {
+            let percent = u128::from(used) * 100 / u128::from(total.max(1));
+            Some(percent as u64).filter(|percent| total > 0 && *percent >= FULL_FROM_PERCENT)
+        };
+        let total = usage.total_inodes;
+        let inodes = percent(total.saturating_sub(usage.free_inodes), total);
+        let available = usage.available_bytes;
+        let bytes = percent(usage.used_bytes, usage.used_bytes.saturating_add(available));
+        inodes
+            .map(|percent| Full::Inodes { percent, total })
+            .or_else(|| bytes.map(|percent| Full::Bytes { percent, available }))
+    }
+
+    /// As a part of a sentence.
+    pub(in crate::daemon) fn reason(self) -> String {
+        match self {
+            Full::Bytes { percent, available } => {
+                format!("the drive is {percent} % full: {} are left", crate::sizes::format_bytes(available))
+            }
+            Full::Inodes { percent, total } => format!(
+                "the drive is {percent} % full: it can hold {total} files and folders, however small, and few more fit"
+            ),
+        }
+    }
+
+    /// What to do about it.
+    pub(in crate::daemon) fn action(self, name: &str) -> String {
+        format!(
+            "delete files, or make it larger with holdall drive resize {} SIZE",
+            crate::daemon::failure::quoted(name)
+        )
+    }
+}
+
 /// The last figure of a drive.
 #[derive(Default)]
 pub(in crate::daemon) struct Usage(Mutex<Known>);
@@ -21,6 +80,7 @@ pub(in crate::daemon) struct Usage(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     used_bytes: u64,
+    full: Option<Full>,
     /// When it was asked for.
     at: Option<Instant>,
     asking: bool,
@@ -36,7 +96,7 @@ impl Usage {
                 let mut known = usage.0.lock();
                 (known.asking, known.at) = (false, Some(Instant::now()));
                 match answer {
-                    Ok(answer) => known.used_bytes = answer.used_bytes,
+                    Ok(answer) => (known.used_bytes, known.full) = (answer.used_bytes, Full::of(&answer)),
                     Err(error) => tracing::debug!(%error, "it is not known how full a drive is"),
                 }
             });
@@ -46,11 +106,39 @@ impl Usage {
         self.0.lock().used_bytes
     }
 
+    /// What there is little left of, by the last figure.
+    pub(in crate::daemon) fn full(&self) -> Option<Full> {
+        self.0.lock().full
+    }
+
     /// Whether the caller is to ask.
     fn begin(&self) -> bool {
         let mut known = self.0.lock();
         let asks = !known.asking && known.at.is_none_or(|at| at.elapsed() >= NEW);
         known.asking |= asks;
         asks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_told_from_ninety_per_cent_on() {
+        let usage = |used_bytes, available_bytes, total_inodes, free_inodes| crate::privileged::Usage {
+            total_bytes: used_bytes + available_bytes,
+            used_bytes,
+            available_bytes,
+            total_inodes,
+            free_inodes,
+        };
+        assert_eq!(Full::of(&usage(89, 11, 100, 11)), None);
+        assert_eq!(Full::of(&usage(90, 10, 100, 50)), Some(Full::Bytes { percent: 90, available: 10 }));
+        assert_eq!(Full::of(&usage(1, 99, 100, 10)), Some(Full::Inodes { percent: 90, total: 100 }));
+        assert_eq!(Full::of(&usage(100, 0, 100, 0)), Some(Full::Inodes { percent: 100, total: 100 }));
+        // An answer of a service before, or of a file system that counts no inodes.
+        assert_eq!(Full::of(&usage(0, 0, 0, 0)), None);
+        assert!(Full::of(&usage(u64::MAX - 1, 1, u64::MAX, 0)).is_some());
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Drives {
     /// The drives in a store, those that are no forks first. Nothing is kept and nothing is changed.
     pub async fn find_drives(&self, request: api::FindDrives) -> Result<Vec<StoreDrive>, Failure> {
-        let url = stores::parse(&request.store)?;
+        let url = stores::read(&request.store)?;
         let secret = secret(request.secrets)?;
         let credentials = match request.credentials {
             Some(given) => stores::credentials(&url, given)?,

@@ -65,6 +65,13 @@ impl DavServer {
         Self::start_apache(sign_in, Some((authority, certificate)))
     }
 
+    /// Apache with a certificate that signs itself, for `host`.
+    pub fn apache_self_signed(host: &str, days: i32) -> Self {
+        let authority = Authority::of_server(host, days);
+        let certificate = authority.as_server();
+        Self::start_apache(SignIn::None, Some((authority, certificate)))
+    }
+
     /// nginx, with what it has of WebDAV in libnginx-mod-http-dav-ext; whom it knows may do all.
     pub fn nginx(sign_in: SignIn) -> Self {
         let (dir, address) = (directories(), free_address());

@@ -79,6 +79,16 @@ pub struct Fake {
 impl Fake {
     /// Answers each request by `answer`.
     pub fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_keeping(true, answer)
+    }
+
+    /// The same, but no connection is kept that was promised to be: each is closed when it is used for the second time, before
+    /// anything is done or answered.
+    pub fn start_forgetful(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_keeping(false, answer)
+    }
+
+    fn start_keeping(keeps: bool, answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let fake = Self { address, asked: Arc::default(), connections: Arc::default() };
@@ -89,7 +99,7 @@ impl Fake {
                 let (asked, answer) = (asked.clone(), answer.clone());
                 std::thread::spawn(move || {
                     // A client that goes away is what a test wants.
-                    let _ = serve(&stream.unwrap(), &asked, &*answer);
+                    let _ = serve(&stream.unwrap(), keeps, &asked, &*answer);
                 });
             }
         });
@@ -114,13 +124,19 @@ impl Fake {
 
 fn serve(
     stream: &TcpStream,
+    keeps: bool,
     asked: &Mutex<Vec<Asked>>,
     answer: &dyn Fn(&Asked) -> Reply,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut writer = stream;
+    let mut served = 0;
     loop {
         let Some(request) = read(&mut reader)? else { return Ok(()) };
+        if served > 0 && !keeps {
+            return stream.shutdown(std::net::Shutdown::Both);
+        }
+        served += 1;
         let (method, path, headers) = (request.method.clone(), request.path.clone(), request.headers.clone());
         let body_bytes = request.body_bytes;
         asked.lock().unwrap().push(Asked { method, path, headers, body_bytes, body: Vec::new() });

@@ -16,6 +16,8 @@ pub struct Habits {
     pub wants_digest: Option<(u16, &'static str)>,
     /// How it refuses deletes.
     pub keeps: Option<(u16, &'static str)>,
+    /// It closes each connection when it is used again.
+    pub forgets_connections: bool,
 }
 
 /// Objects: what they hold, and how often anything was put before them.
@@ -24,10 +26,14 @@ type Objects = BTreeMap<String, (Vec<u8>, u64)>;
 /// Starts one, for the bucket of [`crate::s3`].
 pub fn start(habits: Habits) -> Fake {
     let objects = Mutex::new((Objects::new(), 0));
-    Fake::start(move |asked| {
+    let answer = move |asked: &Asked| {
         let (objects, puts) = &mut *objects.lock().unwrap();
         answer(habits, asked, objects, puts)
-    })
+    };
+    match habits.forgets_connections {
+        true => Fake::start_forgetful(answer),
+        false => Fake::start(answer),
+    }
 }
 
 /// Its bucket as a store's address.

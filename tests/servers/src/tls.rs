@@ -32,6 +32,28 @@ impl Authority {
         authority
     }
 
+    /// One that is nothing but a server: its certificate signs itself, and says that it is an authority, as `openssl req -x509` makes
+    /// them. For fewer days than none it has expired.
+    pub fn of_server(host: &str, days: i32) -> Self {
+        let authority = Self { directory: tempfile::tempdir().unwrap() };
+        let mut command = authority.openssl("req");
+        command.args(KEY).args(["-keyout", "ca.key", "-out", "ca.csr", "-subj", &format!("/CN={host}")]);
+        run(&mut command);
+        let kind = if host.parse::<IpAddr>().is_ok() { "IP" } else { "DNS" };
+        let extensions = format!("subjectAltName={kind}:{host}\nbasicConstraints=critical,CA:TRUE\n");
+        std::fs::write(authority.path("ca.ext"), extensions).unwrap();
+        let mut command = authority.openssl("x509");
+        command.args(["-req", "-in", "ca.csr", "-signkey", "ca.key", "-extfile", "ca.ext"]);
+        command.args(["-days", &days.to_string(), "-out", "ca.pem"]);
+        run(&mut command);
+        authority
+    }
+
+    /// Its own certificate as a server's.
+    pub fn as_server(&self) -> Certificate {
+        Certificate { chain: self.pem(), key: self.path("ca.key") }
+    }
+
     /// Its own certificate, which makes those trusted that it issues.
     pub fn pem(&self) -> PathBuf {
         self.path("ca.pem")

@@ -124,7 +124,8 @@ impl Auth {
                     let client_nonce = format!("{:032x}", crate::entropy::u128());
                     let value = session.ask.answer(&request, session.count, &client_nonce);
                     let nonce = session.ask.nonce.clone();
-                    (secret(&value), Sent::Digest { nonce, proven: session.taken.is_some() })
+                    let value = Zeroizing::new(session.ask.wire(&value));
+                    (secret_bytes(&value), Sent::Digest { nonce, proven: session.taken.is_some() })
                 }
             },
         }
@@ -205,13 +206,17 @@ impl Auth {
 }
 
 fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
-    let values = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(challenge::parse).collect()
+    let values = headers.get_all(WWW_AUTHENTICATE).iter();
+    values.flat_map(|value| challenge::parse_bytes(value.as_bytes())).collect()
 }
 
 /// A header that is never printed.
 fn secret(value: &str) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+    secret_bytes(value.as_bytes())
+}
+
+fn secret_bytes(value: &[u8]) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(value).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
@@ -313,6 +318,26 @@ mod tests {
         assert!(auth.refused(&sent, &ask("Digest realm=\"x\", nonce=\"d\", qop=\"auth\"")).is_err());
         // Another request has got a new nonce meanwhile.
         auth.refused(&used, &ask("Digest realm=\"x\", nonce=\"d\", qop=\"auth\"")).unwrap();
+    }
+
+    #[test]
+    fn a_realm_outside_ascii_is_answered_as_it_came() {
+        for realm in ["Wölkchen".as_bytes(), &b"W\xf6lkchen"[..]] {
+            for scheme in ["Basic", "Digest"] {
+                let auth = auth("http://127.0.0.1/", &me()).unwrap();
+                let asked =
+                    [format!("{scheme} realm=\"").as_bytes(), realm, b"\", nonce=\"n\", qop=\"auth\""]
+                        .concat();
+                let asks =
+                    HeaderMap::from_iter([(WWW_AUTHENTICATE, HeaderValue::from_bytes(&asked).unwrap())]);
+                auth.refused(&Sent::Nothing, &asks).unwrap();
+                let (value, _) = auth.header("GET", &Url::parse("http://127.0.0.1/x").unwrap());
+                let value = value.unwrap();
+                let echoes = value.as_bytes().windows(realm.len()).any(|part| part == realm);
+                assert!(value.as_bytes().starts_with(scheme.as_bytes()), "{scheme} {realm:?}");
+                assert_eq!(echoes, scheme == "Digest", "{scheme} {realm:?}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 pub struct Challenge {
     /// In lower case: `basic`, `digest` ...
     pub scheme: String,
+    /// Whether it came in Latin-1, in which the server then also wants to be answered.
+    pub latin1: bool,
     /// Names in lower case, values without their quotes.
     parameters: Vec<(String, String)>,
 }
@@ -16,6 +18,17 @@ impl Challenge {
     }
 }
 
+/// The challenges of one header as it came. A realm may be in any language: in UTF-8, or as servers of old write it.
+pub fn parse_bytes(header: &[u8]) -> Vec<Challenge> {
+    match std::str::from_utf8(header) {
+        Ok(text) => parse(text),
+        Err(_) => {
+            let text: String = header.iter().map(|byte| char::from(*byte)).collect();
+            parse(&text).into_iter().map(|challenge| Challenge { latin1: true, ..challenge }).collect()
+        }
+    }
+}
+
 /// The challenges of one header. What cannot be read is left out.
 pub fn parse(header: &str) -> Vec<Challenge> {
     let mut challenges: Vec<Challenge> = Vec::new();
@@ -24,7 +37,9 @@ pub fn parse(header: &str) -> Vec<Challenge> {
         match (rest.value(), challenges.last_mut()) {
             (Some(value), Some(challenge)) => challenge.parameters.push((token, value)),
             (Some(_), None) => {}
-            (None, _) => challenges.push(Challenge { scheme: token, parameters: Vec::new() }),
+            (None, _) => {
+                challenges.push(Challenge { scheme: token, latin1: false, parameters: Vec::new() });
+            }
         }
     }
     challenges
@@ -33,7 +48,7 @@ pub fn parse(header: &str) -> Vec<Challenge> {
 /// The parameters of a header that has no schemes, as `Authentication-Info`.
 pub fn parameters(header: &str) -> Challenge {
     let parsed = parse(&format!("info {header}")).into_iter().next();
-    parsed.unwrap_or(Challenge { scheme: String::new(), parameters: Vec::new() })
+    parsed.unwrap_or(Challenge { scheme: String::new(), latin1: false, parameters: Vec::new() })
 }
 
 struct Rest<'a>(&'a str);
@@ -98,6 +113,18 @@ mod tests {
         assert_eq!((digest.get("nonce"), digest.get("realm")), (Some("n=="), Some("x")));
         assert_eq!((digest.get("qop"), digest.get("algorithm")), (Some("auth,auth-int"), Some("SHA-256")));
         assert_eq!(digest.get("stale"), Some("TRUE"));
+    }
+
+    #[test]
+    fn a_realm_may_be_in_any_language() {
+        for (header, latin1) in
+            [("Basic realm=\"Wölkchen\"".as_bytes(), false), (&b"Basic realm=\"W\xf6lkchen\""[..], true)]
+        {
+            let parsed = parse_bytes(header);
+            assert_eq!(parsed.len(), 1, "{header:?}");
+            assert_eq!((parsed[0].get("realm"), parsed[0].latin1), (Some("Wölkchen"), latin1));
+        }
+        assert_eq!(parse_bytes(&[0xff; 9]), []);
     }
 
     #[test]

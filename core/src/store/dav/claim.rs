@@ -8,11 +8,11 @@ use bytes::Bytes;
 impl DavStore {
     pub(super) async fn claim_collection(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         self.make_parent(name).await?;
-        let mut made = self.mkcol(name).await?;
+        let mut made = self.mkcol(name, false).await?;
         if made == Made::NoParent {
             self.collections.forget(name);
             self.make_parent(name).await?;
-            made = self.mkcol(name).await?;
+            made = self.mkcol(name, true).await?;
         }
         let nonce = format!("{nonce:032x}");
         match made {

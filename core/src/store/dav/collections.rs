@@ -1,6 +1,7 @@
 //! Collections: made when they are first needed, and remembered.
 
 use super::http::Request;
+use super::there::{There, Verdict, verdict};
 use super::{DavStore, names};
 use crate::format::family;
 use crate::store::{StoreError, probe};
@@ -74,11 +75,19 @@ impl DavStore {
         // The last is what is asked for next.
         let mut open = vec![collection];
         let mut made = Made::Before;
+        let mut has_parent = false;
         for _ in 0..STEPS_MAX {
             let Some(&next) = open.last() else { return Ok(made) };
-            made = self.mkcol(next).await?;
+            made = self.mkcol(next, has_parent).await?;
+            has_parent = made != Made::NoParent;
             if made == Made::NoParent {
                 match names::parent(next) {
+                    // Said of what is there, too.
+                    Some("") if !may_begin && self.there(next).await == There::Collection => {
+                        (made, has_parent) = (Made::Before, true);
+                        self.collections.remember(next);
+                        open.pop();
+                    }
                     Some("") if !may_begin => return Err(self.no_store()),
                     Some(parent) => open.push(parent),
                     None => {
@@ -97,21 +106,40 @@ impl DavStore {
         }
     }
 
-    /// One MKCOL.
-    pub(super) async fn mkcol(&self, collection: &str) -> Result<Made, StoreError> {
+    /// One MKCOL. Where its status leaves open what is there, that is looked at before anything is refused; that what should hold it is
+    /// missing is believed, unless it is known to be there.
+    pub(super) async fn mkcol(&self, collection: &str, has_parent: bool) -> Result<Made, StoreError> {
         let url = names::collection(self.http.base(), collection);
         let method = Method::from_bytes(b"MKCOL").expect("it is a token");
         let answer = self.http.send(&Request::new(method, url)).await?;
-        let made = match answer.status {
-            StatusCode::CREATED => Made::New,
-            StatusCode::METHOD_NOT_ALLOWED => Made::Before,
-            StatusCode::CONFLICT | StatusCode::NOT_FOUND => Made::NoParent,
-            // Apache's word to some of those who make it at the same time.
-            StatusCode::FORBIDDEN if self.children(collection).await?.is_some() => Made::Before,
-            _ => return Err(answer.refusal(collection)),
+        let status = answer.status.as_u16();
+        let said = match verdict(status, has_parent, None) {
+            Verdict::Look => verdict(status, has_parent, Some(self.there(collection).await)),
+            said => said,
+        };
+        let made = match said {
+            Verdict::New => Made::New,
+            Verdict::Before => Made::Before,
+            Verdict::NoParent => Made::NoParent,
+            Verdict::Refused | Verdict::Look => return Err(answer.refusal(collection)),
         };
         answer.drain().await;
         Ok(made)
+    }
+
+    /// What is at a collection's address, as far as the server says it in one way or the other.
+    async fn there(&self, collection: &str) -> There {
+        match self.children(collection).await {
+            Ok(Some(_)) => return There::Collection,
+            Ok(None) => return There::Nothing,
+            Err(_) => {}
+        }
+        let url = names::collection(self.http.base(), collection);
+        match self.http.send(&Request::new(Method::HEAD, url)).await {
+            Ok(answer) if answer.status.is_success() => There::Collection,
+            Ok(answer) if answer.status == StatusCode::NOT_FOUND => There::Nothing,
+            Ok(_) | Err(_) => There::Unknown,
+        }
     }
 }
 

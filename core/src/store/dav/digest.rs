@@ -22,6 +22,7 @@ pub struct Ask {
     /// Whether the user's hash is made anew for each nonce.
     session: bool,
     qop: bool,
+    latin1: bool,
     /// Whether only the nonce was too old.
     pub stale: bool,
 }
@@ -36,7 +37,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    fn hex(self, text: &str) -> String {
+    fn hex(self, text: &[u8]) -> String {
         match self {
             Hash::Md5 => HEXLOWER.encode(&Md5::digest(text)),
             Hash::Sha256 => HEXLOWER.encode(&Sha256::digest(text)),
@@ -85,6 +86,7 @@ impl Ask {
             algorithm: algorithm.map(str::to_owned),
             session,
             qop,
+            latin1: challenge.latin1,
             stale: challenge.get("stale").is_some_and(|stale| stale.eq_ignore_ascii_case("true")),
         })
     }
@@ -94,10 +96,22 @@ impl Ask {
         self.hash
     }
 
+    /// A text as it goes over the wire to this server, and into hashes.
+    pub fn wire(&self, text: &str) -> Vec<u8> {
+        let byte = |c: char| u8::try_from(u32::from(c)).ok();
+        match self.latin1 {
+            false => text.as_bytes().to_vec(),
+            true => text
+                .chars()
+                .flat_map(|c| byte(c).map_or_else(|| c.to_string().into_bytes(), |byte| vec![byte]))
+                .collect(),
+        }
+    }
+
     /// The value of `Authorization`. `count` is how often the nonce was used with this request, from 1 on.
     pub fn answer(&self, request: &Request<'_>, count: u32, client_nonce: &str) -> String {
         let Request { user, password, method, target } = request;
-        let hex = |text: String| self.hash.hex(&text);
+        let hex = |text: String| self.hash.hex(&self.wire(&text));
         let Self { realm, nonce, .. } = self;
         let mut secret = hex(format!("{user}:{realm}:{password}"));
         if self.session {

@@ -1,5 +1,10 @@
 //! Requests to one server: credentials, time limits, redirects. Nothing is tried twice, but for a server that asks who
-//! it is.
+//! it is, and one that closed a connection which it had promised to keep.
+//!
+//! Such a server has closed the connection while the request was on its way, so that no byte of an answer came. The request is
+//! sent once more over a new one. That is safe even if the first had been done: nothing here has another effect the second time.
+//! A PUT writes the same bytes to a name that nobody else writes; a MKCOL, a MOVE without overwriting and a PUT under a
+//! condition are refused then, and whoever asked looks at what is there, as after any refusal.
 //!
 //! A redirect is followed on the same server only. One to elsewhere is what a network does that wants its guests to sign
 //! in; it would get neither data nor credentials.
@@ -13,11 +18,13 @@ use crate::store::connect::ConnectError;
 use crate::store::credentials::Credentials;
 use crate::store::meter::{Kind, Meter};
 use crate::store::pace::{Gate, HeldUp, Pacer, Way};
+use crate::store::trust;
 use crate::store::url::DavUrl;
 use bytes::{Bytes, BytesMut};
 use parking_lot::RwLock;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Body, Certificate, Client, Method, StatusCode, redirect};
+use reqwest::{Body, Client, Method, StatusCode, redirect};
+use rustls::ClientConfig;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -68,8 +75,8 @@ pub struct Http {
 struct Setup {
     connect: Duration,
     idle: Duration,
-    /// Beside those of the system.
-    trusted: Vec<Certificate>,
+    /// Who is trusted, where that is not the system's alone.
+    trusted: Option<ClientConfig>,
     is_plain: bool,
 }
 
@@ -84,10 +91,10 @@ impl Setup {
             .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX)
             // Nothing is taken from the daemon's environment.
             .no_proxy();
-        if !self.trusted.is_empty() {
-            client = client.tls_certs_merge(self.trusted.iter().cloned());
+        if let Some(trusted) = &self.trusted {
+            client = client.tls_backend_preconfigured(trusted.clone());
         }
-        if self.is_plain {
+        if self.is_plain && self.trusted.is_none() {
             client = client.tls_certs_only([]);
         }
         client.build()
@@ -151,17 +158,7 @@ impl Http {
         let setup = |reason: String| ConnectError::Setup { reason };
         // Another part of the program may have been first: it is the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut trusted = Vec::new();
-        if let Some(path) = &url.ca {
-            let unreadable = |error: &dyn std::fmt::Display| {
-                setup(format!("The certificates in {} cannot be read: {error}.", path.display()))
-            };
-            let pem = std::fs::read(path).map_err(|error| unreadable(&error))?;
-            trusted = Certificate::from_pem_bundle(&pem).map_err(|_| unreadable(&"it is not PEM"))?;
-            if trusted.is_empty() {
-                return Err(unreadable(&"there is none in it"));
-            }
-        }
+        let trusted = url.ca.as_deref().map(|ca| trust::config(Some(ca))).transpose().map_err(setup)?;
         let is_plain = url.base.scheme() == "http";
         let made_of = Setup { connect: limits.connect, idle: limits.idle, trusted, is_plain };
         let client = made_of.client().map_err(|_| {
@@ -278,6 +275,22 @@ impl Http {
         url: &Url,
         auth: Option<HeaderValue>,
     ) -> Result<Answer, StoreError> {
+        match self.over_any_connection(request, url, auth.clone()).await {
+            Err(Unanswered { was_closed: true, .. }) => {
+                self.leave_connections();
+                self.over_any_connection(request, url, auth).await.map_err(|unanswered| unanswered.error)
+            }
+            answer => answer.map_err(|unanswered| unanswered.error),
+        }
+    }
+
+    /// Over a connection that may have been used before.
+    async fn over_any_connection(
+        &self,
+        request: &Request,
+        url: &Url,
+        auth: Option<HeaderValue>,
+    ) -> Result<Answer, Unanswered> {
         let begun = Instant::now();
         let kind = kind(&request.method);
         let counted = (self.meter.clone(), kind);
@@ -297,7 +310,9 @@ impl Http {
         }
         let limits = self.limits;
         let deadline = begun + limits.with_body(request.body.len() as u64);
-        let unreachable = |reason: String| StoreError::Unreachable { reason };
+        let unanswered =
+            |reason: String, was_closed| Unanswered { was_closed, error: StoreError::Unreachable { reason } };
+        let unreachable = |reason: String| unanswered(reason, false);
         let sending = self.meter.sending(kind);
         let response = tokio::select! {
             response = builder.send() => response,
@@ -316,7 +331,8 @@ impl Http {
                 if error.is_connect() {
                     sending.was_not_sent();
                 }
-                return Err(unreachable(trouble::reason(&error, &self.host, https)));
+                let was_closed = !error.is_connect() && trouble::was_closed(&error);
+                return Err(unanswered(trouble::reason(&error, &self.host, https), was_closed));
             }
         };
         Ok(Answer {
@@ -333,6 +349,13 @@ impl Http {
             host: self.host.clone(),
         })
     }
+}
+
+/// A request that got no answer.
+struct Unanswered {
+    /// The server closed the connection before a byte of it came.
+    was_closed: bool,
+    error: StoreError,
 }
 
 /// What a request counts as.

@@ -30,6 +30,21 @@ pub fn reason(error: &reqwest::Error, host: &str, https: bool) -> String {
     format!("the connection to {host} failed")
 }
 
+/// Whether the server closed the connection before a byte of an answer came.
+pub fn was_closed(error: &reqwest::Error) -> bool {
+    let causes = || std::iter::successors(Some(error as &dyn Error), |error| inner(*error));
+    let is_incomplete = |error: &hyper::Error| error.is_incomplete_message() || error.is_canceled();
+    let is_broken = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe
+        )
+    };
+    causes().any(|cause| {
+        cause.downcast_ref().is_some_and(is_incomplete) || cause.downcast_ref().is_some_and(is_broken)
+    })
+}
+
 /// The next error inside, also where an I/O error wraps another.
 fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

@@ -23,7 +23,9 @@ use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::RwLock;
 use rustls::ClientConfig;
+use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -69,9 +71,24 @@ impl Http {
         Self { limits, pacer, meter, clock, trust, pool }
     }
 
+    /// Asks, and once more where the server closed a connection that it had promised to keep while the request was on its way, so that no
+    /// byte of an answer came. Should the first one have been done after all, then a put under a condition is refused now, and whoever
+    /// asked looks at what is there; anything else has the same effect twice.
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        let again = request.try_clone();
+        match (self.ask_once(request).await, again) {
+            (Err(Unanswered { was_closed: true, .. }), Some(again)) => {
+                *self.pool.write() = pool(&self.trust, self.limits);
+                self.ask_once(again).await.map_err(|unanswered| unanswered.error)
+            }
+            (answer, _) => answer.map_err(|unanswered| unanswered.error),
+        }
+    }
+
+    async fn ask_once(&self, request: HttpRequest) -> Result<HttpResponse, Unanswered> {
         let pulse = Pulse::new(self.limits);
-        let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
+        let request = request.try_into_http1x();
+        let request = request.map_err(|error| Unanswered::from(ConnectorError::user(error.into())))?;
         let kind = kind(request.method(), request.uri().query().unwrap_or_default());
         let sending = self.meter.sending(kind);
         let way = (self.pacer.gate(Way::Up), self.meter.clone(), kind);
@@ -84,25 +101,54 @@ impl Http {
                     if error.is_connect() {
                         sending.was_not_sent();
                     }
-                    return Err(ConnectorError::io(error.into()));
+                    let was_closed = !error.is_connect() && was_closed(&error);
+                    return Err(Unanswered { was_closed, error: ConnectorError::io(error.into()) });
                 }
             },
             silent = pulse.stopped() => {
                 // After a suspend or a change of network its idle siblings are as dead: none of them is used again.
                 *self.pool.write() = pool(&self.trust, self.limits);
-                return Err(ConnectorError::timeout(silent.into()));
+                return Err(ConnectorError::timeout(silent.into()).into());
             }
         };
         if let Some(date_ms) = date_ms(answer.headers()) {
             self.clock.store(date_ms, Relaxed);
         }
         if is_web_page(&answer) {
-            return Err(ConnectorError::other(WebPage.into(), None));
+            return Err(ConnectorError::other(WebPage.into(), None).into());
         }
         let way = (self.pacer.gate(Way::Down), self.meter.clone(), kind);
         let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, way)));
-        HttpResponse::try_from(answer).map_err(|error| ConnectorError::other(BoxError::from(error), None))
+        HttpResponse::try_from(answer)
+            .map_err(|error| ConnectorError::other(BoxError::from(error), None).into())
     }
+}
+
+/// A request that got no answer.
+struct Unanswered {
+    /// The server closed the connection before a byte of it came.
+    was_closed: bool,
+    error: ConnectorError,
+}
+
+impl From<ConnectorError> for Unanswered {
+    fn from(error: ConnectorError) -> Self {
+        Self { was_closed: false, error }
+    }
+}
+
+fn was_closed(error: &hyper_util::client::legacy::Error) -> bool {
+    let mut causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
+    let is_closed = |error: &hyper::Error| error.is_incomplete_message() || error.is_canceled();
+    let is_broken = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe
+        )
+    };
+    causes.any(|cause| {
+        cause.downcast_ref().is_some_and(is_closed) || cause.downcast_ref().is_some_and(is_broken)
+    })
 }
 
 /// What a request counts as.

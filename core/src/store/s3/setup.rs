@@ -4,10 +4,10 @@
 use super::http::{Http, ServerClock};
 use super::keys::ProfileKeys;
 use super::limits::Limits;
-use super::trust;
 use crate::store::credentials::Credentials;
 use crate::store::meter::Meter;
 use crate::store::pace::Pacer;
+use crate::store::trust;
 use crate::store::url::S3Url;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;

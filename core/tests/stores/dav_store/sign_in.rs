@@ -3,6 +3,7 @@
 use super::*;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
+use holdall_servers::tls::Authority;
 
 #[tokio::test]
 async fn basic_and_digest_over_http_and_tls() {
@@ -61,11 +62,28 @@ async fn a_certificate_is_trusted_only_if_its_authority_is() {
     assert!(reason.contains("127.0.0.2"), "{reason}");
 }
 
+/// As people make them for a server at home.
+#[tokio::test]
+async fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
+    let server = DavServer::apache_self_signed("127.0.0.1", 2);
+    let ca = server.ca().unwrap().display().to_string();
+    assert!(store(&server.url(&format!("/s/?ca={ca}"))).claim("claim/family", 1).await.unwrap());
+    assert!(unreachable(store(&server.url("/s/")).get("family.json", None).await).contains("?ca="));
+    let another = Authority::of_server("127.0.0.1", 2).pem().display().to_string();
+    unreachable(store(&server.url(&format!("/s/?ca={another}"))).get("family.json", None).await);
+    for (host, days, words) in [("dav.example.org", 2, "not that of"), ("127.0.0.1", -1, "expired")] {
+        let server = DavServer::apache_self_signed(host, days);
+        let url = server.url(&format!("/s/?ca={}", server.ca().unwrap().display()));
+        let reason = unreachable(store(&url).get("family.json", None).await);
+        assert!(reason.contains(words), "{host} {days}: {reason}");
+    }
+}
+
 #[test]
 fn certificates_that_cannot_be_read_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ca.pem");
-    for (content, told) in [(None, "No such file"), (Some("x"), "none in it")] {
+    for (content, told) in [(None, "No such file"), (Some("x"), "holds no certificate")] {
         if let Some(content) = content {
             std::fs::write(&file, content).unwrap();
         }

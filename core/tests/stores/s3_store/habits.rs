@@ -14,7 +14,8 @@ struct Row {
     told: &'static str,
 }
 
-const NONE: Habits = Habits { refuses_conditions: None, wants_digest: None, keeps: None };
+const NONE: Habits =
+    Habits { refuses_conditions: None, wants_digest: None, keeps: None, forgets_connections: false };
 const NO_CONDITIONS: &str = "does not support conditional writes";
 const NO_DELETES: &str = "may not delete";
 
@@ -46,6 +47,7 @@ const ROWS: &[Row] = &[
     // Object Lock with a default retention.
     with_digests(400, "InvalidRequest"),
     with_digests(400, "MissingContentMD5"),
+    row(Habits { forgets_connections: true, ..NONE }, Mode::Swap, true, ""),
     kept(403, "AccessDenied"),
     kept(400, "ObjectLocked"),
     kept(409, "FileImmutable"),
@@ -54,6 +56,7 @@ const ROWS: &[Row] = &[
             refuses_conditions: Some((501, "NotImplemented")),
             wants_digest: Some((400, "InvalidRequest")),
             keeps: Some((403, "AccessDenied")),
+            ..NONE
         },
         Mode::None,
         false,

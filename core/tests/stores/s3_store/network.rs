@@ -46,6 +46,30 @@ fn a_server_with_a_private_authority_is_trusted_when_that_is_said() {
     });
 }
 
+/// As people make them for a server at home.
+#[test]
+fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
+    let authority = Authority::of_server("127.0.0.1", 2);
+    run(async {
+        let server = S3Server::start_tls(&authority.as_server());
+        let url = server.url("p");
+        let trusting_store = |ca: &Authority| store(&trusting(&url, &ca.pem()));
+        trusting_store(&authority).put("a", Bytes::from_static(b"x"), When::Absent).await.unwrap();
+        assert!(unreachable(store(&url).list("").await).contains("ca="));
+        // Another one for the same name is not that one.
+        unreachable(trusting_store(&Authority::of_server("127.0.0.1", 2)).list("").await);
+
+        for (host, days, words) in
+            [("store.example.org", 2, "another name"), ("127.0.0.1", -1, "has expired")]
+        {
+            let authority = Authority::of_server(host, days);
+            let server = S3Server::start_tls(&authority.as_server());
+            let reason = unreachable(store(&trusting(&server.url("p"), &authority.pem())).list("").await);
+            assert!(reason.contains(words), "{host} {days}: {reason}");
+        }
+    });
+}
+
 #[test]
 fn certificates_that_do_not_hold_are_explained() {
     let authority = Authority::new();
