@@ -30,6 +30,63 @@ pub struct Limits {
     /// Whether it is such an hour now.
     #[serde(default)]
     pub quiet_now: bool,
+    /// Whether stores are asked through an HTTP proxy.
+    #[serde(default)]
+    pub proxy: ProxyUse,
+    /// The proxy that is used now, as host and port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_address: Option<String>,
+    /// Hosts that are asked directly all the same, where that is set here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_except: Option<String>,
+}
+
+/// Whether stores are asked through an HTTP proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyUse {
+    /// They are asked directly, whatever the service's environment says.
+    #[default]
+    Off,
+    /// As `HTTPS_PROXY` (or `ALL_PROXY`) and `NO_PROXY` of the service's environment say.
+    Environment,
+    /// Through the one that is set here.
+    Server,
+}
+
+/// Sets the proxy.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "use", deny_unknown_fields)]
+pub enum SetProxy {
+    /// None.
+    Off,
+    /// What the service's environment says.
+    Environment,
+    /// This one.
+    Server {
+        /// `http://HOST:PORT`, without a login.
+        address: String,
+        /// Hosts that are asked directly, separated by commas: names with all that is below them, addresses, `10.0.0.0/8`, `*`.
+        #[serde(default)]
+        except: String,
+        /// Who asks it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<String>,
+        /// That one's password. It is never told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        password: Option<String>,
+    },
+}
+
+impl std::fmt::Debug for SetProxy {
+    /// Says no secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SetProxy::Off => "no proxy",
+            SetProxy::Environment => "the environment's proxy",
+            SetProxy::Server { .. } => "a proxy",
+        })
+    }
 }
 
 /// Hours in which uploads and background downloads wait, by this computer's clock. What is read is still fetched.
@@ -67,7 +124,7 @@ pub enum Indexers {
 }
 
 /// Changes of limits. What is left out stays as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetLimits {
     /// Bytes per second to stores; 0 takes the limit away.
@@ -91,4 +148,7 @@ pub struct SetLimits {
     /// Hours in which uploads and background downloads wait; without any day there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet: Option<QuietHours>,
+    /// The HTTP proxy through which stores are asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<SetProxy>,
 }

@@ -144,6 +144,9 @@ pub struct DriveStatus {
     pub mountpoint: Option<String>,
     /// Where its data lives.
     pub store: String,
+    /// The HTTP proxy through which the store is asked, as host and port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
     /// What the store can do.
     pub store_mode: StoreMode,
     /// Who has it.

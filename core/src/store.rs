@@ -20,6 +20,7 @@ pub mod immutable;
 pub mod meter;
 pub mod pace;
 pub mod probe;
+pub mod proxy;
 #[cfg(feature = "s3")]
 pub mod s3;
 #[cfg(any(feature = "dav", feature = "s3"))]

@@ -178,10 +178,11 @@ Examples:
   holdall limits --quiet \"mon-fri 08:00-18:00\"
   holdall limits --on-metered go-on
   holdall limits --indexers full
-  holdall limits --pause 1h";
+  holdall limits --pause 1h
+  holdall limits --proxy http://proxy.example.org:3128 --proxy-except nas.lan";
 
 /// `limits`.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct LimitsArguments {
     /// Bytes in a second to stores, such as 500K or 2M; off is no limit
     #[arg(long, value_name = "RATE")]
@@ -204,6 +205,15 @@ pub struct LimitsArguments {
     /// Hours in which they wait, such as 08:00-18:00 or "mon-fri 22:00-06:00"; off is none
     #[arg(long, value_name = "HOURS")]
     pub quiet: Option<quiet::Quiet>,
+    /// The HTTP proxy for stores: http://HOST:PORT, environment (HTTPS_PROXY and NO_PROXY of the service), or off
+    #[arg(long, value_name = "PROXY")]
+    pub proxy: Option<String>,
+    /// Hosts that are asked without it, such as nas.lan,10.0.0.0/8
+    #[arg(long, value_name = "HOSTS", requires = "proxy")]
+    pub proxy_except: Option<String>,
+    /// A file with USER:PASSWORD for the proxy; - is standard input
+    #[arg(long, value_name = "FILE", requires = "proxy")]
+    pub proxy_login_file: Option<PathBuf>,
 }
 
 /// How long a pause is, in ms; 0 ends it.

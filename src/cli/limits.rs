@@ -1,16 +1,17 @@
 //! `holdall limits`.
 
-use crate::api::{Indexers, Limits, OnMetered, SetLimits};
+use crate::api::{Indexers, Limits, OnMetered, ProxyUse, SetLimits, SetProxy};
 use crate::cli::args::LimitsArguments;
 use crate::cli::args::quiet::Quiet;
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
+use crate::cli::secrets;
 use crate::sizes::format_bytes;
 
 /// Shows the limits, after changing those that were given.
 pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
-    let LimitsArguments { up, down, cache, indexers, on_metered, pause, quiet } = *arguments;
+    let LimitsArguments { up, down, cache, indexers, on_metered, pause, quiet, .. } = arguments;
     let changes = SetLimits {
         up_bytes_per_s: up.map(|rate| rate.0),
         down_bytes_per_s: down.map(|rate| rate.0),
@@ -19,12 +20,53 @@ pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(
         on_metered: on_metered.map(Into::into),
         pause_for_ms: pause.map(|pause| pause.0),
         quiet: quiet.map(|quiet| quiet.0),
+        proxy: proxy(arguments)?,
     };
     let value = match changes == SetLimits::default() {
         true => client.get("/v1/limits").await?,
         false => client.post("/v1/limits", &changes).await?,
     };
     output.result(&value, |limits: &Limits, _| shown(limits)).map(drop)
+}
+
+/// The proxy that was given. A login comes from a file: a command line is no place for it.
+fn proxy(arguments: &LimitsArguments) -> Result<Option<SetProxy>, CliError> {
+    let Some(given) = &arguments.proxy else { return Ok(None) };
+    let login =
+        arguments.proxy_login_file.as_deref().map(|file| secrets::read(file, "proxy login")).transpose()?;
+    let login = match login.as_deref().map(|login| login.split_once(':')) {
+        None => None,
+        Some(Some((user, password))) => Some((user.to_owned(), password.to_owned())),
+        Some(None) => {
+            let message = "The login for a proxy is one line, USER:PASSWORD.";
+            return Err(CliError::usage(message, "Correct the file."));
+        }
+    };
+    Ok(Some(match &**given {
+        "off" => SetProxy::Off,
+        "environment" => SetProxy::Environment,
+        address => SetProxy::Server {
+            address: address.to_owned(),
+            except: arguments.proxy_except.clone().unwrap_or_default(),
+            user: login.as_ref().map(|(user, _)| user.clone()),
+            password: login.map(|(_, password)| password),
+        },
+    }))
+}
+
+/// What is said of the proxy.
+fn shown_proxy(limits: &Limits) -> String {
+    let address = limits.proxy_address.as_deref();
+    match (limits.proxy, address) {
+        (ProxyUse::Off, _) => "off".to_owned(),
+        (ProxyUse::Environment, None) => "environment (the service's sets none)".to_owned(),
+        (ProxyUse::Environment, Some(address)) => format!("environment ({address})"),
+        (ProxyUse::Server, address) => {
+            let address = address.unwrap_or("unusable");
+            let except = limits.proxy_except.as_ref().map(|hosts| format!(", not for {hosts}"));
+            format!("{address}{}", except.unwrap_or_default())
+        }
+    }
 }
 
 fn shown(limits: &Limits) -> String {
@@ -52,6 +94,7 @@ fn shown(limits: &Limits) -> String {
         ("indexers", indexers.to_owned()),
         ("on metered networks", metered.to_owned()),
         ("quiet hours", quiet),
+        ("proxy", shown_proxy(limits)),
         ("pause", limits.paused_until.as_ref().map_or("off".to_owned(), |until| format!("until {until}"))),
     ];
     rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
@@ -74,11 +117,15 @@ mod tests {
             paused_until: None,
             quiet: Some("mon-fri 08:00-18:00".parse::<Quiet>().expect("hours").0),
             quiet_now: true,
+            proxy: ProxyUse::Server,
+            proxy_address: Some("p:3128".to_owned()),
+            proxy_except: Some("nas".to_owned()),
         };
         let text = shown(&limits);
         assert!(text.contains("2.0 MiB/s") || text.contains("2 MiB/s"), "{text}");
         assert!(text.contains("20 GiB") || text.contains("20.0 GiB"), "{text}");
         assert!(text.contains("no limit") && text.contains("wait for another one"), "{text}");
+        assert!(text.contains("p:3128, not for nas"), "{text}");
         assert!(text.contains("mon-fri 08:00-18:00 (now: uploads wait)"), "{text}");
     }
 }

@@ -116,13 +116,19 @@ impl Drives {
     }
 
     /// Changes limits. A cache that could not hold what has to stay in it is refused.
-    pub fn set_limits(&self, changes: SetLimits) -> Result<api::Limits, Failure> {
+    pub async fn set_limits(&self, changes: SetLimits) -> Result<api::Limits, Failure> {
         let all = self.all();
         if let Some(bytes) = changes.cache_bytes.filter(|bytes| *bytes > 0) {
             all.iter().try_for_each(|drive| drive.fits_cache(bytes))?;
         }
+        let of_drives = changes.cache_bytes.is_some() || changes.indexers.is_some();
+        let of_stores = changes.proxy.is_some();
         let limits = self.limits().set(changes)?;
-        if changes.cache_bytes.is_some() || changes.indexers.is_some() {
+        if of_stores {
+            // What is under way goes on as it began.
+            self.stores.renew().await;
+        }
+        if of_drives {
             all.iter().for_each(|drive| drive.apply_limits());
         }
         Ok(limits)

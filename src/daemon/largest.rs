@@ -22,10 +22,9 @@ pub fn check(directory: &Path, size_bytes: u64) -> Result<(), Failure> {
     Err(failure(
         Code::Usage,
         format!(
-            "A drive of {} is too large for this computer: the file system of {} holds files of at most {largest} bytes ({}).",
+            "A drive of {} is too large for this computer: the file system of {} holds files of at most {largest} bytes.",
             format_bytes(size_bytes),
             directory.display(),
-            format_bytes(largest)
         ),
         failure::NOTHING_CHANGED,
         "Choose a smaller size, or keep Holdall's cache on XFS or Btrfs (XDG_CACHE_HOME).",

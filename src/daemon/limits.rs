@@ -3,8 +3,9 @@
 use super::failure::{self, failure};
 use super::registry;
 use super::status::{now_ms, time};
-use crate::api::{self, Code, Failure, Indexers, OnMetered, QuietHours, SetLimits};
+use crate::api::{self, Code, Failure, Indexers, OnMetered, ProxyUse, QuietHours, SetLimits, SetProxy};
 use holdall_core::store::pace::{Pacer, RATE_MIN, Way};
+use holdall_core::store::proxy::ProxyError;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
@@ -14,10 +15,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 mod metered;
+mod proxy;
 mod quiet;
 
 /// What is remembered (`limits.json`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
     #[serde(default)]
     up: Option<u64>,
@@ -34,6 +36,8 @@ struct Saved {
     paused_until: Option<u64>,
     #[serde(default)]
     quiet: Option<QuietHours>,
+    #[serde(default)]
+    proxy: Option<SetProxy>,
 }
 
 impl Saved {
@@ -83,15 +87,22 @@ impl Limits {
             tracing::error!(%error, "limits.json cannot be read: there are no limits until some are set");
             Saved::default()
         });
+        let login = proxy::Login::load(state).unwrap_or_else(|error| {
+            tracing::error!(%error, "the login for the proxy cannot be read: it is asked without one");
+            None
+        });
         let limits = Self {
             path,
             pacer: Pacer::new(),
-            saved: Mutex::new(saved),
+            saved: Mutex::new(saved.clone()),
             metered: watch::Sender::new(None),
             waiting: watch::Sender::new(None),
             clocked: Notify::new(),
         };
-        limits.apply(saved);
+        if let Err(error) = limits.apply_proxy(saved.proxy.as_ref(), login.as_ref()) {
+            tracing::error!(%error, "the proxy cannot be used: stores are asked directly");
+        }
+        limits.apply(&saved);
         Arc::new(limits)
     }
 
@@ -117,7 +128,7 @@ impl Limits {
 
     /// As they are now.
     pub fn shown(&self) -> api::Limits {
-        let saved = *self.saved.lock();
+        let saved = self.saved.lock().clone();
         api::Limits {
             up_bytes_per_s: saved.up,
             down_bytes_per_s: saved.down,
@@ -129,12 +140,23 @@ impl Limits {
             paused_until: saved.paused_until.filter(|until| *until > now_ms()).map(time),
             quiet: saved.quiet,
             quiet_now: saved.is_quiet(),
+            proxy: match &saved.proxy {
+                None | Some(SetProxy::Off) => ProxyUse::Off,
+                Some(SetProxy::Environment) => ProxyUse::Environment,
+                Some(SetProxy::Server { .. }) => ProxyUse::Server,
+            },
+            proxy_address: self.pacer.proxy().map(|proxy| proxy.address()),
+            proxy_except: match saved.proxy {
+                Some(SetProxy::Server { except, .. }) if !except.is_empty() => Some(except),
+                _ => None,
+            },
         }
     }
 
     /// Changes them. What is under way goes on at the new rate.
     pub fn set(&self, changes: SetLimits) -> Result<api::Limits, Failure> {
         {
+            let proxied = changes.proxy.map(proxy::split);
             let mut saved = self.saved.lock();
             let changed = Saved {
                 up: changed(saved.up, changes.up_bytes_per_s)?,
@@ -144,12 +166,23 @@ impl Limits {
                 on_metered: changes.on_metered.unwrap_or(saved.on_metered),
                 paused_until: changed_pause(saved.paused_until, changes.pause_for_ms)?,
                 quiet: quiet::changed(saved.quiet, changes.quiet)?,
+                proxy: proxied.as_ref().map(|(set, _)| set.clone()).or_else(|| saved.proxy.clone()),
             };
+            if let Some((set, login)) = &proxied {
+                // One that cannot be used is not remembered. Its login first: a proxy that is asked without it only refuses.
+                proxy::of(Some(set), login.as_ref()).map_err(|error| proxy::failure(&error))?;
+                let state = self.path.parent().expect("a file lies in a directory");
+                proxy::Login::save(login.as_ref(), state).map_err(|error| failure::local(&error))?;
+            }
             let bytes =
                 serde_json::to_vec_pretty(&changed).expect("a structure of plain fields becomes JSON");
             registry::replace(&self.path, &bytes).map_err(|error| failure::local(&error))?;
+            self.apply(&changed);
+            if let Some((set, login)) = &proxied {
+                // It was looked at just now.
+                let _ = self.apply_proxy(Some(set), login.as_ref());
+            }
             *saved = changed;
-            self.apply(changed);
             self.clocked.notify_one();
         }
         Ok(self.shown())
@@ -159,7 +192,8 @@ impl Limits {
     pub async fn follow_network(self: Arc<Self>) {
         metered::follow(|metered| {
             self.metered.send_replace(metered);
-            self.apply(*self.saved.lock());
+            let saved = self.saved.lock().clone();
+            self.apply(&saved);
         })
         .await;
     }
@@ -167,8 +201,8 @@ impl Limits {
     /// Begins and ends what goes by the clock, for as long as the daemon runs.
     pub async fn follow_clock(self: Arc<Self>) {
         loop {
-            let saved = *self.saved.lock();
-            self.apply(saved);
+            let saved = self.saved.lock().clone();
+            self.apply(&saved);
             let left = saved.paused_until.map(|until| Duration::from_millis(until.saturating_sub(now_ms())));
             let left = left.filter(|left| !left.is_zero()).or(saved.quiet.map(|_| CLOCK_EVERY));
             match left {
@@ -181,7 +215,13 @@ impl Limits {
         }
     }
 
-    fn apply(&self, saved: Saved) {
+    fn apply_proxy(&self, set: Option<&SetProxy>, login: Option<&proxy::Login>) -> Result<(), ProxyError> {
+        let used = proxy::of(set, login);
+        self.pacer.set_proxy(used.clone().ok().flatten());
+        used.map(drop)
+    }
+
+    fn apply(&self, saved: &Saved) {
         self.pacer.set(Way::Up, saved.up);
         self.pacer.set(Way::Down, saved.down);
         let is_metered = saved.on_metered == OnMetered::Pause && *self.metered.borrow() == Some(true);
@@ -279,7 +319,7 @@ mod tests {
         let waiting = limits.waiting();
         assert!(waiting.borrow().is_none(), "nobody says that it is metered");
         limits.metered.send_replace(Some(true));
-        limits.apply(*limits.saved.lock());
+        limits.apply(&limits.saved.lock().clone());
         assert_eq!(*waiting.borrow(), Some(Waits::Metered));
         let change = SetLimits { on_metered: Some(OnMetered::GoOn), ..SetLimits::default() };
         limits.set(change).expect("it is saved");

@@ -134,7 +134,7 @@ pub async fn limits(State(drives): State<Shared>) -> Response {
 }
 
 pub async fn set_limits(State(drives): State<Shared>, Asked(request): Asked<api::SetLimits>) -> Response {
-    work(drives, |drives, _| async move { drives.set_limits(request) })
+    work(drives, |drives, _| async move { drives.set_limits(request).await })
 }
 
 pub async fn logins(State(drives): State<Shared>) -> Response {

@@ -211,6 +211,7 @@ impl Drive {
         status.since = time(shown.since_ms);
         status.paused = config.paused;
         status.used_bytes = used_bytes;
+        status.proxy = stores::proxy_to(self.stores.limits(), &config.store);
         status.pins = pins;
         status.replicas = replicas;
         if let (Some(last), true) = (&mut shown.last, volume.is_some()) {
@@ -272,6 +273,7 @@ impl Drive {
             attach: None,
             mountpoint: None,
             store: config.store.clone(),
+            proxy: stores::proxy_to(self.stores.limits(), &config.store),
             store_mode: stores::told(mode),
             holder: None,
             last_commit_at: None,

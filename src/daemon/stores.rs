@@ -240,6 +240,12 @@ pub fn read(given: &str) -> Result<StoreUrl, Failure> {
     StoreUrl::read(given, home.as_deref()).map_err(|error| failure::url(&error))
 }
 
+/// The proxy through which a store is asked, as host and port.
+pub fn proxy_to(limits: &Limits, store: &str) -> Option<String> {
+    let server = StoreUrl::parse(store).ok()?.server()?;
+    limits.pacer().proxy().filter(|proxy| proxy.serves(&server)).map(|proxy| proxy.address())
+}
+
 /// Reads an address that is remembered.
 pub fn parse(url: &str) -> Result<StoreUrl, Failure> {
     StoreUrl::parse(url).map_err(|error| failure::url(&error))

@@ -13,7 +13,7 @@ pub(super) fn bytes_per_inode(size_bytes: u64) -> u64 {
     // Eight times as many bytes for each at 1,024 times the size.
     const GROWTH: f64 = 0.3;
     let times = (size_bytes as f64 / DENSE_UP_TO).max(1.0);
-    (DENSEST * times.powf(GROWTH)).clamp(DENSEST, THINNEST) as u64
+    (DENSEST * times.powf(GROWTH)).clamp(DENSEST, THINNEST).round() as u64
 }
 
 #[cfg(test)]

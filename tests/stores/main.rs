@@ -22,6 +22,7 @@ mod lies;
 mod limits;
 mod networks;
 mod pins;
+mod proxies;
 mod refusals;
 mod replicas;
 mod requests;

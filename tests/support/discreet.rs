@@ -64,7 +64,7 @@ pub fn assert_discreet(places: &[(String, Vec<u8>)], secrets: &[String]) {
     }
 }
 
-/// Files below `directory`, apart from the one that is there for credentials; larger ones are data.
+/// Files below `directory`, apart from those that are there for credentials; larger ones are data.
 pub fn files_below(directory: &Path, largest_bytes: u64, places: &mut Vec<(String, Vec<u8>)>) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -72,7 +72,9 @@ pub fn files_below(directory: &Path, largest_bytes: u64, places: &mut Vec<(Strin
         if kind.is_dir() {
             files_below(&path, largest_bytes, places);
         } else if kind.is_file()
-            && path.file_name() != Some(OsStr::new("logins.json"))
+            && !["logins.json", "proxy-login.json"]
+                .iter()
+                .any(|name| path.file_name() == Some(OsStr::new(name)))
             && path.metadata().is_ok_and(|it| it.len() <= largest_bytes)
         {
             places.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()));

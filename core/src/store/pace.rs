@@ -3,6 +3,7 @@
 //! A body goes in small pieces, each of which waits for its turn here, so that a limit is a steady rate and not a burst
 //! with a rest behind it. What a reader waits for goes first: work that was begun [`in_background`] gets what is left.
 
+use super::proxy::Proxy;
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -128,9 +129,11 @@ pub enum Way {
     Down,
 }
 
-/// The limits of both ways. Cloned, it is the same.
+/// The limits of both ways, and the proxy on the way, if there is one. Cloned, it is the same.
 #[derive(Clone, Debug, Default)]
 pub struct Pacer {
+    // Held for a clone or an assignment.
+    proxy: Arc<Mutex<Option<Proxy>>>,
     // Held for arithmetic only.
     lanes: Arc<[Mutex<Lane>; 2]>,
 }
@@ -144,6 +147,16 @@ impl Pacer {
     /// Sets a limit in bytes per second, at least [`RATE_MIN`]; `None` is none. It holds for what is under way too.
     pub fn set(&self, way: Way, rate: Option<u64>) {
         self.lane(way).lock().rate = rate.map(|rate| rate.max(RATE_MIN));
+    }
+
+    /// Has stores that are connected from now on asked through this proxy.
+    pub fn set_proxy(&self, proxy: Option<Proxy>) {
+        *self.proxy.lock() = proxy;
+    }
+
+    /// The proxy that stores are asked through.
+    pub fn proxy(&self) -> Option<Proxy> {
+        self.proxy.lock().clone()
     }
 
     /// The limit in bytes per second.

@@ -10,6 +10,7 @@ mod limits;
 mod meaning;
 mod profile;
 mod put;
+mod road;
 mod setup;
 mod silence;
 mod transport;

@@ -83,8 +83,8 @@ pub enum UrlError {
 }
 
 /// What was given, as the subject of a sentence.
-fn subject(url: &str) -> &str {
-    if url.is_empty() { "what was given" } else { url }
+fn subject(url: &str) -> String {
+    if url.is_empty() { "what was given".to_owned() } else { format!("the address {url}") }
 }
 
 impl StoreUrl {
@@ -103,7 +103,7 @@ impl StoreUrl {
             return directory(Path::new(text));
         }
         if matches!(text, "." | "..") || text.starts_with("./") || text.starts_with("../") {
-            return Err(relative());
+            return Err(UrlError::Relative { url: String::new() });
         }
         match text.get(..5) {
             Some(scheme) if scheme.eq_ignore_ascii_case("file:") => file(&text[5..]).ok_or_else(relative)?,
@@ -150,6 +150,18 @@ impl StoreUrl {
             "s3" => s3(&url).map(StoreUrl::S3).map_err(malformed),
             "http" | "https" | "dav" | "davs" => dav(text, &url).map(StoreUrl::Dav).map_err(malformed),
             _ => Err(UrlError::Scheme { url: without_secrets(text) }),
+        }
+    }
+
+    /// The host that is asked; a directory has none.
+    pub fn server(&self) -> Option<String> {
+        match self {
+            StoreUrl::File(_) => None,
+            StoreUrl::S3(s3) => match &s3.endpoint {
+                Some(endpoint) => endpoint.host_str().map(str::to_owned),
+                None => Some("amazonaws.com".to_owned()),
+            },
+            StoreUrl::Dav(dav) => dav.base.host_str().map(str::to_owned),
         }
     }
 

@@ -110,9 +110,10 @@ pub async fn is_what_the_server_is_sent(place: Place) {
 /// What goes wrong has been sent; what finds nobody has not.
 async fn after_trouble(counted: &Counted) {
     let Counted { proxy, store, meter } = counted;
-    for fault in [Fault::LostAnswer, Fault::come_back(503, 0), Fault::CutInBody] {
+    // A connection that ends without a word is tried once more.
+    for (times, fault) in [(2, Fault::LostAnswer), (1, Fault::come_back(503, 0)), (2, Fault::CutInBody)] {
         let before = (meter.requests(), meter.sent_bytes());
-        proxy.plan(faults::first(1, fault.clone(), |_| true));
+        proxy.plan(faults::first(times, fault.clone(), |_| true));
         assert!(store.get("family.json", None).await.is_err(), "{fault:?}");
         store.get("family.json", None).await.unwrap();
         counted.is_right(&format!("{fault:?}"), before);

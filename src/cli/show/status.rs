@@ -68,6 +68,7 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
         rows.push(("fetched", format!("{fetched} since it was opened, {share} % of it was read")));
     }
     rows.push(("store", format!("{} ({})", drive.store, mode(drive.store_mode))));
+    rows.extend(drive.proxy.as_ref().map(|proxy| ("through", format!("the proxy {proxy}"))));
     rows.extend(asked(drive).map(|asked| ("asked", asked)));
     if let Some(holder) = &drive.holder {
         let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));

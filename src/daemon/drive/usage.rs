@@ -59,7 +59,7 @@ impl Full {
                 format!("the drive is {percent} % full: {} are left", crate::sizes::format_bytes(available))
             }
             Full::Inodes { percent, total } => format!(
-                "the drive is {percent} % full: it can hold {total} files and folders, however small, and few more fit"
+                "{percent} % of the {total} files and folders that the drive can hold, however small, are used"
             ),
         }
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod acceptor;
+pub mod connect;
 pub mod dav;
 pub mod delay;
 pub mod fake;

@@ -1268,6 +1268,8 @@ export interface components {
         };
         /** @description A drive that is known now. */
         Created: {
+            /** @description Whether the drive is encrypted. If not, anyone who can read the store can read the files. */
+            encrypted: boolean;
             /** @description The recovery key, told once, when an encrypted drive is made. */
             recovery_key?: string | null;
             /** @description What the store can do. */
@@ -1457,6 +1459,8 @@ export interface components {
              * @default []
              */
             pins: components["schemas"]["Pin"][];
+            /** @description The HTTP proxy through which the store is asked, as host and port. */
+            proxy?: string | null;
             /** @description Why it is in that state, for people; null where there is nothing to say. */
             reason: string | null;
             /**
@@ -1763,6 +1767,15 @@ export interface components {
              */
             paused_until: string | null;
             /**
+             * @description Whether stores are asked through an HTTP proxy.
+             * @default off
+             */
+            proxy: components["schemas"]["ProxyUse"];
+            /** @description The proxy that is used now, as host and port. */
+            proxy_address?: string | null;
+            /** @description Hosts that are asked directly all the same, where that is set here. */
+            proxy_except?: string | null;
+            /**
              * @description The hours in which uploads and background downloads wait; `null` where there are none.
              * @default null
              */
@@ -2027,6 +2040,8 @@ export interface components {
             /** @description The drive's store from now on. */
             store: string;
         };
+        /** @description Whether stores are asked through an HTTP proxy. */
+        ProxyUse: "off" | "environment" | "server";
         /** @description An object that waits to be uploaded, or is on its way. */
         Queued: {
             /**
@@ -2173,6 +2188,8 @@ export interface components {
              * @description For how long uploads and background downloads of all drives are paused from now on, a month at most; 0 ends the pause.
              */
             pause_for_ms?: number | null;
+            /** @description The HTTP proxy through which stores are asked. */
+            proxy?: components["schemas"]["SetProxy"] | null;
             /** @description Hours in which uploads and background downloads wait; without any day there are none. */
             quiet?: components["schemas"]["QuietHours"] | null;
             /**
@@ -2180,6 +2197,28 @@ export interface components {
              * @description Bytes per second to stores; 0 takes the limit away.
              */
             up_bytes_per_s?: number | null;
+        };
+        /** @description Sets the proxy. */
+        SetProxy: {
+            /** @constant */
+            use: "off";
+        } | {
+            /** @constant */
+            use: "environment";
+        } | {
+            /** @description `http://HOST:PORT`, without a login. */
+            address: string;
+            /**
+             * @description Hosts that are asked directly, separated by commas: names with all that is below them, addresses, `10.0.0.0/8`, `*`.
+             * @default
+             */
+            except: string;
+            /** @description That one's password. It is never told. */
+            password?: string | null;
+            /** @constant */
+            use: "server";
+            /** @description Who asks it. */
+            user?: string | null;
         };
         /** @description A version that is kept. */
         Snapshot: {

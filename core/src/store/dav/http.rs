@@ -18,6 +18,7 @@ use crate::store::connect::ConnectError;
 use crate::store::credentials::Credentials;
 use crate::store::meter::{Kind, Meter};
 use crate::store::pace::{Gate, HeldUp, Pacer, Way};
+use crate::store::proxy::Proxy;
 use crate::store::trust;
 use crate::store::url::DavUrl;
 use bytes::{Bytes, BytesMut};
@@ -78,6 +79,8 @@ struct Setup {
     /// Who is trusted, where that is not the system's alone.
     trusted: Option<ClientConfig>,
     is_plain: bool,
+    /// On the way to this server.
+    proxy: Option<Proxy>,
 }
 
 impl Setup {
@@ -89,8 +92,17 @@ impl Setup {
             .connect_timeout(self.connect)
             .tcp_user_timeout(self.idle)
             .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX)
-            // Nothing is taken from the daemon's environment.
+            // Nothing is taken from this process's environment by itself.
             .no_proxy();
+        if let Some(proxy) = &self.proxy {
+            let mut through = reqwest::Proxy::all(proxy.url())?;
+            let login = proxy.authorization().and_then(|login| HeaderValue::from_str(&login).ok());
+            if let Some(mut login) = login {
+                login.set_sensitive(true);
+                through = through.custom_http_auth(login);
+            }
+            client = client.proxy(through);
+        }
         if let Some(trusted) = &self.trusted {
             client = client.tls_backend_preconfigured(trusted.clone());
         }
@@ -160,7 +172,8 @@ impl Http {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let trusted = url.ca.as_deref().map(|ca| trust::config(Some(ca))).transpose().map_err(setup)?;
         let is_plain = url.base.scheme() == "http";
-        let made_of = Setup { connect: limits.connect, idle: limits.idle, trusted, is_plain };
+        let proxy = pacer.proxy().filter(|proxy| proxy.serves_url(&url.base));
+        let made_of = Setup { connect: limits.connect, idle: limits.idle, trusted, is_plain, proxy };
         let client = made_of.client().map_err(|_| {
             setup(
                 "This computer trusts no certificates at all: install the package ca-certificates."
@@ -215,7 +228,12 @@ impl Http {
             self.auth.taken(&sent, &answer.headers);
             let location = answer.headers.get(LOCATION).filter(|_| answer.status.is_redirection());
             let Some(location) = location else { return Ok(answer) };
-            url = self.follow(&url, location)?;
+            let to = self.follow(&url, location)?;
+            // That it is there already, as some servers say it.
+            if to == url && request.method.as_str() == "MKCOL" {
+                return Ok(answer);
+            }
+            url = to;
             answer.drain().await;
         }
         let reason = format!("{} sends requests round in a circle", self.host);
@@ -275,18 +293,22 @@ impl Http {
         url: &Url,
         auth: Option<HeaderValue>,
     ) -> Result<Answer, StoreError> {
-        match self.over_any_connection(request, url, auth.clone()).await {
-            Err(Unanswered { was_closed: true, .. }) => {
+        let client = self.client.read().clone();
+        match self.once_by(&client, request, url, auth.clone()).await {
+            Err(Unanswered { was_closed: true, error }) => {
                 self.leave_connections();
-                self.over_any_connection(request, url, auth).await.map_err(|unanswered| unanswered.error)
+                // Over a connection of its own: others may have used the next one already.
+                let Ok(own) = self.setup.client() else { return Err(error) };
+                self.once_by(&own, request, url, auth).await.map_err(|unanswered| unanswered.error)
             }
             answer => answer.map_err(|unanswered| unanswered.error),
         }
     }
 
-    /// Over a connection that may have been used before.
-    async fn over_any_connection(
+    /// Over a connection of this client, which may have been used before.
+    async fn once_by(
         &self,
+        client: &Client,
         request: &Request,
         url: &Url,
         auth: Option<HeaderValue>,
@@ -297,7 +319,6 @@ impl Http {
         let held_up = HeldUp::default();
         let gate = self.pacer.gate_of(Way::Up, held_up.clone());
         let (body, progress) = Progress::watch(request.body.clone(), gate, counted);
-        let client = self.client.read().clone();
         let mut builder = client
             .request(request.method.clone(), url.clone())
             .headers(request.headers.clone())
@@ -332,7 +353,9 @@ impl Http {
                     sending.was_not_sent();
                 }
                 let was_closed = !error.is_connect() && trouble::was_closed(&error);
-                return Err(unanswered(trouble::reason(&error, &self.host, https), was_closed));
+                let proxy = self.setup.proxy.as_ref().map(Proxy::address);
+                let reason = trouble::reason(&error, &self.host, proxy.as_deref(), https);
+                return Err(unanswered(reason, was_closed));
             }
         };
         Ok(Answer {

@@ -1,14 +1,19 @@
 //! Why no answer came, in words for a person: the cause, without a secret and without a debug dump.
 
+use crate::store::proxy::through_proxy;
 use rustls::{CertificateError, Error as Tls};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// What kept a request to `host` from being answered. `https` is whether TLS was spoken.
-pub fn reason(error: &reqwest::Error, host: &str, https: bool) -> String {
+/// What kept a request to `host` from being answered, through a proxy where there is one. `https` is whether TLS was spoken.
+pub fn reason(error: &reqwest::Error, host: &str, proxy: Option<&str>, https: bool) -> String {
     let causes = || std::iter::successors(Some(error as &dyn Error), |error| inner(*error));
     if let Some(error) = causes().find_map(|error| error.downcast_ref::<Tls>()) {
         return tls(error, host);
+    }
+    if let (Some(proxy), true) = (proxy, error.is_connect()) {
+        let why = causes().last().map(|cause| cause.to_string()).unwrap_or_default();
+        return through_proxy(proxy, &why);
     }
     if error.is_connect() && causes().any(|cause| cause.to_string().starts_with("dns error")) {
         return format!("the name {host} is not known (DNS), or there is no network");
@@ -81,9 +86,12 @@ fn tls(error: &Tls, host: &str) -> String {
                 format!("the certificate of {host} is not valid yet, or this computer's clock is wrong")
             }
             // One of the same name, with another key, may be trusted.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
-                "the certificate of {host} is from an authority that this computer does not trust; add ?ca=/path/to/its.pem to the address"
-            ),
+            // Or it signs itself, and says that it is an authority.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
+                format!(
+                    "the certificate of {host} is from an authority that this computer does not trust; add ?ca=/path/to/its.pem to the address"
+                )
+            }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 format!("the certificate is not that of {host}")
             }

@@ -4,6 +4,7 @@
 //! here reads the environment, not even for a proxy.
 
 use super::limits::Limits;
+use super::road::Road;
 use super::silence::{Pulse, Receiving, Sending};
 use crate::store::meter::{Kind, Meter};
 use crate::store::pace::{Pacer, Way};
@@ -19,7 +20,6 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::RwLock;
 use rustls::ClientConfig;
@@ -34,15 +34,13 @@ use std::time::Duration;
 const IDLE_CONNECTIONS: usize = 32;
 /// For how long. Many servers close after a minute or less; a request on such a connection is lost.
 const IDLE_FOR: Duration = Duration::from_secs(30);
-/// When an unused connection is looked after, so that a dead one is not used again.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// It answered with a web page where no web page can be.
 #[derive(Debug, thiserror::Error)]
 #[error("a web page came back")]
 pub(super) struct WebPage;
 
-type Pool = Client<HttpsConnector<TcpConnector>, Sending>;
+type Pool = Client<HttpsConnector<Road>, Sending>;
 
 /// The server's clock in its last answer: Unix time in ms, or 0 before there is one.
 pub(super) type ServerClock = Arc<AtomicU64>;
@@ -55,6 +53,7 @@ pub(super) struct Http {
     meter: Meter,
     clock: ServerClock,
     trust: ClientConfig,
+    road: Road,
     /// Replaced when a connection fell silent. Held for a clone or an assignment.
     pool: Arc<RwLock<Pool>>,
 }
@@ -67,8 +66,9 @@ impl Http {
         (pacer, meter): (Pacer, Meter),
         clock: ServerClock,
     ) -> Self {
-        let pool = Arc::new(RwLock::new(pool(&trust, limits)));
-        Self { limits, pacer, meter, clock, trust, pool }
+        let road = Road::new(limits, pacer.proxy());
+        let pool = Arc::new(RwLock::new(pool(&trust, road.clone())));
+        Self { limits, pacer, meter, clock, trust, road, pool }
     }
 
     /// Asks, and once more where the server closed a connection that it had promised to keep while the request was on its way, so that no
@@ -76,16 +76,19 @@ impl Http {
     /// asked looks at what is there; anything else has the same effect twice.
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let again = request.try_clone();
-        match (self.ask_once(request).await, again) {
+        let pool_now = self.pool.read().clone();
+        match (self.ask_over(&pool_now, request).await, again) {
             (Err(Unanswered { was_closed: true, .. }), Some(again)) => {
-                *self.pool.write() = pool(&self.trust, self.limits);
-                self.ask_once(again).await.map_err(|unanswered| unanswered.error)
+                *self.pool.write() = pool(&self.trust, self.road.clone());
+                // Over a connection of its own: others may have used the next one already.
+                let own = pool(&self.trust, self.road.clone());
+                self.ask_over(&own, again).await.map_err(|unanswered| unanswered.error)
             }
             (answer, _) => answer.map_err(|unanswered| unanswered.error),
         }
     }
 
-    async fn ask_once(&self, request: HttpRequest) -> Result<HttpResponse, Unanswered> {
+    async fn ask_over(&self, client: &Pool, request: HttpRequest) -> Result<HttpResponse, Unanswered> {
         let pulse = Pulse::new(self.limits);
         let request = request.try_into_http1x();
         let request = request.map_err(|error| Unanswered::from(ConnectorError::user(error.into())))?;
@@ -93,7 +96,6 @@ impl Http {
         let sending = self.meter.sending(kind);
         let way = (self.pacer.gate(Way::Up), self.meter.clone(), kind);
         let request = request.map(|body| Sending::new(body, pulse.clone(), way));
-        let client = self.pool.read().clone();
         let answer = tokio::select! {
             answer = client.request(request) => match answer {
                 Ok(answer) => answer,
@@ -107,7 +109,7 @@ impl Http {
             },
             silent = pulse.stopped() => {
                 // After a suspend or a change of network its idle siblings are as dead: none of them is used again.
-                *self.pool.write() = pool(&self.trust, self.limits);
+                *self.pool.write() = pool(&self.trust, self.road.clone());
                 return Err(ConnectorError::timeout(silent.into()).into());
             }
         };
@@ -162,19 +164,12 @@ fn kind(method: &Method, query: &str) -> Kind {
     }
 }
 
-fn pool(trust: &ClientConfig, limits: Limits) -> Pool {
-    let mut tcp = TcpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(limits.connect));
-    tcp.set_keepalive(Some(KEEP_ALIVE));
-    tcp.set_keepalive_interval(Some(KEEP_ALIVE));
-    tcp.set_keepalive_retries(Some(2));
+fn pool(trust: &ClientConfig, road: Road) -> Pool {
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(trust.clone())
         .https_or_http()
         .enable_http1()
-        .wrap_connector(tcp);
+        .wrap_connector(road);
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_FOR)

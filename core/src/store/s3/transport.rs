@@ -2,7 +2,9 @@
 
 use super::http::WebPage;
 use super::meaning::web_page;
+use super::road::NoTunnel;
 use super::silence::Silent;
+use crate::store::proxy::through_proxy;
 use rustls::CertificateError;
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -21,12 +23,17 @@ pub(super) fn known(error: &(dyn Error + 'static), host: &str, is_right_scheme: 
     let known = links.iter().find_map(|link| {
         let silent = link.downcast_ref::<Silent>().map(|Silent(limit)| silent(host, *limit));
         let page = || link.downcast_ref::<WebPage>().map(|_| web_page(host));
+        let proxy = || link.downcast_ref::<NoTunnel>().map(no_tunnel);
         let tls = || link.downcast_ref::<rustls::Error>().map(|error| tls(error, host));
-        silent.or_else(page).or_else(tls)
+        silent.or_else(page).or_else(proxy).or_else(tls)
     });
     let known =
         known.or_else(|| links.iter().find_map(|link| http(link.downcast_ref()?, host, is_right_scheme)));
     known.or_else(|| links.iter().rev().find_map(|link| network(link.downcast_ref()?, host, is_right_scheme)))
+}
+
+fn no_tunnel(NoTunnel { proxy, why }: &NoTunnel) -> String {
+    through_proxy(proxy, why)
 }
 
 fn silent(host: &str, limit: std::time::Duration) -> String {
@@ -44,7 +51,8 @@ fn tls(error: &rustls::Error, host: &str) -> String {
                 format!("the certificate of {host} is not valid yet: the clock of this computer may be wrong")
             }
             // One of the same name, with another key, may be trusted.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            // Or it signs itself, and says that it is an authority.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
                 format!(
                     "nobody whom this computer trusts has signed the certificate of {host}: if it is your own \
                      server, give its authority with ca=/path/to/ca.pem in the address"

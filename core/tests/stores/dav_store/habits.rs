@@ -26,6 +26,7 @@ const ROWS: &[Habits] = &[
     says_of_what_is_there(409),
     says_of_what_is_there(423),
     says_of_what_is_there(500),
+    Habits { made_before: Some(301), redirects: true, ..NONE },
     Habits { made_before: Some(403), refuses_propfind: true, ..NONE },
     Habits { realm: Some("Wölkchen für alle".as_bytes()), ..NONE },
     Habits { realm: Some(b"W\xf6lkchen"), ..NONE },

@@ -3,6 +3,8 @@
 use super::*;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
+use holdall_core::store::proxy::Proxy;
+use holdall_servers::connect::{self, ConnectProxy};
 use holdall_servers::tls::Authority;
 
 #[tokio::test]
@@ -62,6 +64,35 @@ async fn a_certificate_is_trusted_only_if_its_authority_is() {
     assert!(reason.contains("127.0.0.2"), "{reason}");
 }
 
+/// The proxy alone knows where the name is.
+#[tokio::test]
+async fn a_collection_is_asked_through_a_proxy_where_that_is_set() {
+    let server = DavServer::apache_self_signed("dav.example.org", 2);
+    let proxy = ConnectProxy::start(server.address());
+    let url = format!(
+        "https://dav.example.org:{}/s/?ca={}",
+        server.address().port(),
+        server.ca().unwrap().display()
+    );
+    let through = |proxy: Proxy| {
+        let pacer = Pacer::new();
+        pacer.set_proxy(Some(proxy));
+        paced_store(&url, &Credentials::None, Limits::default(), &pacer)
+    };
+    let address = Proxy::parse(&proxy.address().to_string()).unwrap();
+    let known = |password: &str| address.clone().with_login(connect::USER.into(), password.to_owned().into());
+    assert!(through(known(connect::PASSWORD)).claim("claim/family", 1).await.unwrap());
+    let asked = proxy.asked();
+    assert!(!asked.is_empty() && asked.iter().all(|to| to.starts_with("dav.example.org:")), "{asked:?}");
+    for stranger in [address.clone(), known("hunter2")] {
+        let reason = unreachable(through(stranger).get("family.json", None).await);
+        assert!(reason.contains("asks for a login") && !reason.contains("hunter2"), "{reason}");
+    }
+    let before = proxy.asked().len();
+    unreachable(through(known(connect::PASSWORD).except("*")).get("family.json", None).await);
+    assert_eq!(proxy.asked().len(), before, "what is excepted is asked directly");
+}
+
 /// As people make them for a server at home.
 #[tokio::test]
 async fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
@@ -69,8 +100,9 @@ async fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
     let ca = server.ca().unwrap().display().to_string();
     assert!(store(&server.url(&format!("/s/?ca={ca}"))).claim("claim/family", 1).await.unwrap());
     assert!(unreachable(store(&server.url("/s/")).get("family.json", None).await).contains("?ca="));
-    let another = Authority::of_server("127.0.0.1", 2).pem().display().to_string();
-    unreachable(store(&server.url(&format!("/s/?ca={another}"))).get("family.json", None).await);
+    let another = Authority::of_server("127.0.0.1", 2);
+    let trusting_another = server.url(&format!("/s/?ca={}", another.pem().display()));
+    unreachable(store(&trusting_another).get("family.json", None).await);
     for (host, days, words) in [("dav.example.org", 2, "not that of"), ("127.0.0.1", -1, "expired")] {
         let server = DavServer::apache_self_signed(host, days);
         let url = server.url(&format!("/s/?ca={}", server.ca().unwrap().display()));

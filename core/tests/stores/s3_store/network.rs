@@ -5,9 +5,11 @@ use super::{credentials, impatient, parsed, run, store, unreachable};
 use bytes::Bytes;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::{Pacer, Way};
+use holdall_core::store::proxy::Proxy;
 use holdall_core::store::s3::Limits;
 use holdall_core::store::s3::S3Store;
 use holdall_core::store::{Store, When};
+use holdall_servers::connect::{self, ConnectProxy};
 use holdall_servers::process::free_address;
 use holdall_servers::s3::{S3Server, url};
 use holdall_servers::tls::Authority;
@@ -43,6 +45,44 @@ fn a_server_with_a_private_authority_is_trusted_when_that_is_said() {
             &Meter::default(),
         );
         assert!(missing.err().unwrap().contains("/no/ca.pem"));
+    });
+}
+
+/// The proxy alone knows where the name is.
+#[test]
+fn a_bucket_is_asked_through_a_proxy_where_that_is_set() {
+    let authority = Authority::new();
+    let server = S3Server::start_tls(&authority.issue("store.example.org", 2));
+    let proxy = ConnectProxy::start(server.address());
+    let url = trusting(&server.url("p").replace("127.0.0.1", "store.example.org"), &authority.pem());
+    let through = |proxy: Proxy| {
+        let pacer = Pacer::new();
+        pacer.set_proxy(Some(proxy));
+        S3Store::new(&parsed(&url), &credentials(), Limits::default(), &pacer, &Meter::default()).unwrap()
+    };
+    let address = Proxy::parse(&proxy.address().to_string()).unwrap();
+    let known = |password: &str| address.clone().with_login(connect::USER.into(), password.to_owned().into());
+    run(async {
+        let store = through(known(connect::PASSWORD));
+        let body = Bytes::from(vec![7; 300_000]);
+        store.put("a", body.clone(), When::Absent).await.unwrap();
+        assert_eq!(store.get("a", None).await.unwrap().bytes, body);
+        let asked = proxy.asked();
+        let port = server.address().port();
+        assert!(
+            !asked.is_empty() && asked.iter().all(|to| *to == format!("store.example.org:{port}")),
+            "{asked:?}"
+        );
+
+        for stranger in [address.clone(), known("hunter2")] {
+            let reason = unreachable(through(stranger).list("").await);
+            assert!(reason.contains("asks for a login") && !reason.contains("hunter2"), "{reason}");
+        }
+        let before = proxy.asked().len();
+        unreachable(through(known(connect::PASSWORD).except("example.org")).list("").await);
+        assert_eq!(proxy.asked().len(), before, "what is excepted is asked directly");
+        let nobody = Proxy::parse(&free_address().to_string()).unwrap();
+        assert!(unreachable(through(nobody).list("").await).contains("the proxy 127.0.0.1:"));
     });
 }
 
