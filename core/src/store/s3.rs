@@ -309,13 +309,13 @@ impl Store for S3Store {
             {
                 // A server that knows conditions would have said that the name is taken.
                 if matches!(error, StoreError::Precondition { .. }) {
-                    *self.way.lock() = way;
+                    self.way.lock().learn(way);
                 }
                 return Err(error);
             }
             let refused = match self.put_once(name, body.clone(), &when, way).await? {
                 Ok(etag) => {
-                    *self.way.lock() = way;
+                    self.way.lock().learn(way);
                     return Ok(etag);
                 }
                 Err(refused) => refused,

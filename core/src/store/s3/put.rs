@@ -18,6 +18,12 @@ impl Way {
     /// As most servers take it.
     pub(super) const USUAL: Self = Self { condition: true, digest: false };
 
+    /// Notes a way that was taken. One that began before something was learned takes nothing of it back.
+    pub(super) fn learn(&mut self, taken: Self) {
+        self.condition &= taken.condition;
+        self.digest |= taken.digest;
+    }
+
     /// What to try where a put with a condition, or without one, was refused with this status and code.
     pub(super) fn next(self, conditional: bool, status: u16, code: Option<&str>) -> Option<Self> {
         let conditional = conditional && self.condition;
@@ -76,6 +82,20 @@ mod tests {
         ] {
             assert_eq!(next(way, conditional, status, code), wanted, "{way:?} {conditional} {status} {code}");
         }
+    }
+
+    #[test]
+    fn what_was_learned_is_not_taken_back_by_a_put_that_began_before() {
+        let mut way = Way::USUAL;
+        for taken in [
+            Way { condition: false, digest: false },
+            Way::USUAL,
+            Way { condition: true, digest: true },
+            Way::USUAL,
+        ] {
+            way.learn(taken);
+        }
+        assert_eq!(way, Way { condition: false, digest: true });
     }
 
     #[test]
