@@ -43,6 +43,9 @@ pub struct Create {
     /// The weakest promise of a store that will do.
     #[serde(default = "claim_will_do")]
     pub weakest: StoreMode,
+    /// Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive.
+    #[serde(default)]
+    pub in_synced_folder: bool,
 }
 
 /// Of two devices that write at once never two win, which is what a drive promises.

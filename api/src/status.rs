@@ -285,6 +285,9 @@ pub struct Checked {
     pub objects: u64,
     /// What is wrong, one sentence each.
     pub errors: Vec<String>,
+    /// Names of objects in the store that are not Holdall's. They do no harm.
+    #[serde(default)]
+    pub foreign: Vec<String>,
 }
 
 /// What a collection did.

@@ -127,7 +127,7 @@ pub async fn heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, Read
 /// The HEADs of all drives that a family has or had in this store.
 pub async fn all_heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
     let mut heads = Vec::new();
-    for listed in store.list("head/").await? {
+    for listed in store.list("head/").await?.iter().filter(|listed| head::is_name_of_drive(&listed.name)) {
         let decode = |bytes: &[u8]| Head::decode(sealer, bytes);
         heads.push(map::read(store, &listed.name, None, decode).await?.0);
     }

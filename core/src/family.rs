@@ -229,11 +229,15 @@ pub async fn unlock_described(
     if listed.is_empty() {
         return Err(FamilyError::Unfinished);
     }
-    let mut wrapped = Vec::new();
+    // One key that cannot be read keeps no other from opening the family.
+    let (mut wrapped, mut odd) = (Vec::new(), None);
     for listed in listed.into_iter().take(KEYS_TRIED_MAX) {
-        wrapped.push((read_key(store, &listed.name).await?, listed.name));
+        match read_key(store, &listed.name).await {
+            Ok(key) => wrapped.push((key, listed.name)),
+            Err(FamilyError::Read(error @ ReadError::Format { .. })) => odd = Some(error),
+            Err(error) => return Err(error),
+        }
     }
-    let mut odd = None;
     for secret in secret.spellings() {
         for (wrapped, name) in &wrapped {
             match wrapped.unwrap(&secret, family.family, name.trim_start_matches("keys/")) {
@@ -243,7 +247,6 @@ pub async fn unlock_described(
             }
         }
     }
-    // One that nobody can have wrapped keeps none of the others from opening.
     Err(odd.map_or(FamilyError::WrongSecret, FamilyError::Read))
 }
 
@@ -281,8 +284,14 @@ async fn former_keys(
     }
     let mut names = Vec::new();
     for listed in store.list("keys/").await? {
-        if read_key(store, &listed.name).await?.is_passphrase() == of_passphrases {
-            names.push(listed.name);
+        match read_key(store, &listed.name).await {
+            Ok(wrapped) if wrapped.is_passphrase() == of_passphrases => names.push(listed.name),
+            Ok(_) => {}
+            // It opens nothing, and is not ours to delete.
+            Err(FamilyError::Read(error @ ReadError::Format { .. })) => {
+                tracing::warn!(%error, "a wrapped key cannot be read: it is left as it is");
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(names)

@@ -227,4 +227,8 @@ impl Store for Replicated {
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.primary.facts().await
     }
+
+    fn foreign(&self) -> Vec<String> {
+        self.primary.foreign()
+    }
 }

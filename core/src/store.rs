@@ -18,6 +18,8 @@ pub mod file;
 pub mod heed;
 pub mod immutable;
 pub mod meter;
+pub mod names;
+pub mod ours;
 pub mod pace;
 pub mod probe;
 pub mod proxy;
@@ -58,6 +60,10 @@ pub trait Store: Send + Sync + 'static {
     /// What is known of the store and the way to it. May ask the server once.
     async fn facts(&self) -> Result<Facts, StoreError> {
         Ok(Facts::default())
+    }
+    /// Foreign names that the last listings showed, in order and bounded: nobody reads these objects, and people are told of them.
+    fn foreign(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

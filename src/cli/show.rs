@@ -88,14 +88,23 @@ pub fn synced(name: &str, synced: &Synced) -> String {
 /// What a check found.
 pub fn checked(name: &str, checked: &Checked, paint: Paint) -> String {
     let objects = count(checked.objects, "object");
+    let mut foreign = String::new();
+    if !checked.foreign.is_empty() {
+        foreign
+            .push_str("\nThe store holds objects that are not Holdall's. They were skipped and do no harm:");
+        for name in &checked.foreign {
+            foreign.push_str(&format!("\n  {name}"));
+        }
+    }
     if checked.ok {
-        return format!("{} {name} is intact: {objects} checked", paint.hue(Hue::Good, "✓"));
+        return format!("{} {name} is intact: {objects} checked{foreign}", paint.hue(Hue::Good, "✓"));
     }
     let errors = count(checked.errors.len() as u64, "error");
     let mut text = format!("{} {name} is damaged: {errors}, {objects} checked\n", paint.hue(Hue::Bad, "!"));
     for error in &checked.errors {
         text.push_str(&format!("  {error}\n"));
     }
+    text.push_str(foreign.trim_start());
     text
 }
 
@@ -216,9 +225,14 @@ mod tests {
 
     #[test]
     fn a_check_lists_what_is_wrong() {
-        let well = Checked { ok: true, objects: 1, errors: Vec::new() };
+        let well = Checked { ok: true, objects: 1, errors: Vec::new(), foreign: Vec::new() };
         assert_eq!(checked("work", &well, PLAIN), "✓ work is intact: 1 object checked");
-        let bad = Checked { ok: false, objects: 12, errors: vec!["seg/ab is missing".to_owned()] };
+        let bad = Checked {
+            ok: false,
+            objects: 12,
+            errors: vec!["seg/ab is missing".to_owned()],
+            foreign: Vec::new(),
+        };
         let text = checked("work", &bad, PLAIN);
         assert_eq!(text, "! work is damaged: 1 error, 12 objects checked\n  seg/ab is missing\n");
     }

@@ -310,6 +310,9 @@ impl Drives {
             (true, _) => return Err(failure::usage("An encrypted drive needs a passphrase.")),
         };
         let reached = self.stores.connect(url, &Meter::default()).await?;
+        if !request.in_synced_folder {
+            stores::check_not_synced(url).await?;
+        }
         if let StoreUrl::File(path) = url {
             let made = FileStore::new(path.clone()).prepare().await;
             made.map_err(|error| failure::no_directory(path, &error))?;
@@ -335,9 +338,9 @@ impl Drives {
         Ok(created(drive, &unlocked.family, recovery))
     }
 
-    /// How a new family at `url` is to change HEADs. A directory of this computer swaps: nobody has to try that.
+    /// How a new family at `url` is to change HEADs. A directory that only this computer changes swaps: nobody has to try that.
     async fn mode_of(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
-        if matches!(url, StoreUrl::File(_)) {
+        if stores::is_local_directory(url).await {
             return Ok(Mode::Swap);
         }
         let credentials = self.stores.credentials(url).await?;

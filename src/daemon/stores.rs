@@ -11,6 +11,7 @@ use holdall_core::format::family::{Family, Mode};
 use holdall_core::store::Store;
 use holdall_core::store::connect::{self, ConnectError, with_heads};
 use holdall_core::store::credentials::Credentials;
+use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::probe;
 use holdall_core::store::url::StoreUrl;
@@ -27,6 +28,8 @@ pub mod later;
 pub mod renewable;
 pub mod trial;
 
+/// How long a directory may take to say what file system it is on: one that takes longer is not a disk of this computer that works.
+const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a trial counts: commands that each open a drive for a moment do not each try its store.
 const PROVED_FOR: Duration = Duration::from_secs(600);
 
@@ -286,6 +289,28 @@ pub fn credentials(url: &StoreUrl, given: StoreCredentials) -> Result<Credential
         (false, StoreUrl::Dav(_)) => {
             Err(failure::usage(format!("{url} takes a user and a password, or a bearer token.")))
         }
+    }
+}
+
+/// Whether it is a directory that only this computer changes. One that cannot be looked at is none.
+pub async fn is_local_directory(url: &StoreUrl) -> bool {
+    match url {
+        StoreUrl::File(path) => {
+            let store = FileStore::new(path.clone());
+            let looked = tokio::time::timeout(LOOK_PATIENCE, store.is_local()).await;
+            looked.is_ok_and(|is_local| is_local.unwrap_or(false))
+        }
+        StoreUrl::S3(_) | StoreUrl::Dav(_) => false,
+    }
+}
+
+/// Refuses a directory that a tool keeps in sync with other computers.
+pub async fn check_not_synced(url: &StoreUrl) -> Result<(), Failure> {
+    let StoreUrl::File(path) = url else { return Ok(()) };
+    let tool = FileStore::new(path.clone()).sync_tool().await;
+    match tool.ok().flatten() {
+        Some(tool) => Err(failure::synced_directory(path, tool)),
+        None => Ok(()),
     }
 }
 

@@ -20,7 +20,12 @@ pub struct Checked {
     pub objects: u64,
     /// What is wrong, one sentence each.
     pub errors: Vec<String>,
+    /// Objects among the drive's own that are not Holdall's. They do no harm, and nothing reads them.
+    pub foreign: Vec<String>,
 }
+
+/// Areas of a store in which one foreign object would meet every drive of the family.
+const SHARED_AREAS: [&str; 4] = ["keys/", "head/", "ref/", "replica/"];
 
 /// Errors that are told; more would only bury them.
 const ERRORS_MAX: usize = 100;
@@ -63,10 +68,19 @@ pub async fn check(
         check.frames().await?;
         let is_over = !check.misses || looks == LOOKS_MAX;
         if is_over || current(objects, drive).await?.0.root == head.root {
-            return Ok(check.checked);
+            return Ok(Checked { foreign: foreign(objects).await?, ..check.checked });
         }
         tracing::info!("what was checked is not the current version any more: it is checked anew");
     }
+}
+
+/// What lies in the areas that all drives of the family share and is not Holdall's.
+async fn foreign(objects: &Objects) -> Result<Vec<String>, StoreError> {
+    let store = objects.store();
+    for area in SHARED_AREAS {
+        store.list(area).await?;
+    }
+    Ok(store.foreign())
 }
 
 impl Check<'_> {

@@ -4,6 +4,7 @@ use super::FormatError;
 use super::id::{ObjectId, possible};
 use super::wire::{Reader, Writer};
 use crate::seal::{Purpose, Sealer};
+use crate::store::names;
 use crate::units::Epoch;
 use uuid::Uuid;
 
@@ -69,6 +70,11 @@ pub const ALL: &str = "head/";
 /// The name of a drive's HEAD.
 pub fn name(drive: Uuid) -> String {
     format!("{ALL}{}", drive.simple())
+}
+
+/// Whether it is exactly a name that [`name`] makes.
+pub fn is_name_of_drive(text: &str) -> bool {
+    names::kind(text) == Some(names::Kind::Head)
 }
 
 /// Whether [`name`] may have made it.

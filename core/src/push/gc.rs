@@ -23,6 +23,7 @@ use crate::format::segment::{Directory, SegmentBuilder};
 use crate::map::{self, Content, Frame, Objects, ReadError};
 use crate::planted::{self, Bug};
 use crate::store::StoreError;
+use crate::store::names::{Kind, kind};
 use crate::units::BlockRange;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -340,7 +341,9 @@ pub(crate) async fn reached_from_elsewhere(
     let store = objects.store();
     let mut reached = BTreeSet::new();
     // Refs first: who makes a clone puts its HEAD before taking its ref away, so that one of the two is seen.
-    for listed in store.list("ref/").await? {
+    let references = store.list("ref/").await?;
+    // A foreign name is no ref: whoever holds a version has put one under a name of its own.
+    for listed in references.iter().filter(|listed| kind(&listed.name) == Some(Kind::Reference)) {
         let bytes = match store.get(&listed.name, None).await {
             // It was withdrawn since the listing.
             Err(StoreError::NotFound { .. }) => continue,
@@ -363,7 +366,7 @@ pub(crate) async fn reached_from_elsewhere(
         }
     }
     for listed in store.list("head/").await? {
-        if listed.name == head::name(drive) {
+        if listed.name == head::name(drive) || !head::is_name_of_drive(&listed.name) {
             continue;
         }
         let decode = |bytes: &[u8]| Head::decode(objects.sealer(), bytes);

@@ -30,7 +30,8 @@ use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, immutable};
 use crate::format::head;
 use async_trait::async_trait;
 use bytes::Bytes;
-use names::{NUMBER_MAX, Place};
+use names::NUMBER_MAX;
+pub(super) use names::{Place, claimed};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -360,6 +361,10 @@ impl Store for Claims {
 
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.inner.facts().await
+    }
+
+    fn foreign(&self) -> Vec<String> {
+        self.inner.foreign()
     }
 }
 

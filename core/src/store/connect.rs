@@ -7,6 +7,7 @@ use super::file::FileStore;
 #[cfg(any(feature = "dav", feature = "s3"))]
 use super::heed::Heeding;
 use super::meter::Meter;
+use super::ours::Ours;
 use super::pace::Pacer;
 use super::probe::Mode;
 use super::url::{StoreUrl, UrlError};
@@ -26,9 +27,19 @@ pub enum ConnectError {
     },
 }
 
-/// The store at `url`, as it is, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Nothing is contacted
-/// yet.
+/// The store at `url`, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Only Holdall's own names are seen in it.
+/// Nothing is contacted yet.
 pub fn connect(
+    url: &StoreUrl,
+    credentials: &Credentials,
+    pacer: &Pacer,
+    meter: &Meter,
+) -> Result<Arc<dyn Store>, ConnectError> {
+    Ok(Arc::new(Ours::new(raw(url, credentials, pacer, meter)?)))
+}
+
+/// The same store with whatever names it lists: for tests of what a server does.
+pub fn raw(
     url: &StoreUrl,
     credentials: &Credentials,
     pacer: &Pacer,
@@ -68,4 +79,32 @@ pub fn with_heads(store: Arc<dyn Store>, mode: Mode) -> Arc<dyn Store> {
 fn unknown(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
     let reason = format!("{url} cannot be reached by this build with {credentials:?}");
     Err(ConnectError::Setup { reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a console, a sync tool or a person may have left them.
+    const FOREIGN: [&str; 3] = ["keys/notes (conflicted copy)", "head/desktop.ini", "ref/readme.txt"];
+
+    #[tokio::test]
+    async fn every_store_is_seen_through_the_grammar_of_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        };
+        put("family.json");
+        put("keys/00112233445566778899aabbccddeeff");
+        FOREIGN.into_iter().for_each(put);
+        let url = StoreUrl::File(dir.path().to_owned());
+        let store = connect(&url, &Credentials::None, &Pacer::new(), &Meter::default()).unwrap();
+        let names: Vec<_> = store.list("").await.unwrap().into_iter().map(|listed| listed.name).collect();
+        assert_eq!(names, ["family.json", "keys/00112233445566778899aabbccddeeff"]);
+        let mut foreign = FOREIGN;
+        foreign.sort_unstable();
+        assert_eq!(with_heads(store, Mode::Claim).foreign(), foreign, "wrappers hand it on");
+    }
 }

@@ -1,5 +1,8 @@
 //! The embedded store: a directory. It has true compare-and-swap between processes, and its puts survive a crash.
 //!
+//! Names never lead out of the directory (`beneath`), and links in it are not followed. Where other computers may reach it over a network
+//! file system, locks and renames decide nothing there (`kinds`): such a store changes HEADs by claims, which mkdir makes exclusive.
+//!
 //! A put writes a temporary file, syncs it, gives it its name and syncs the directory: a reader sees the old object
 //! or the new one, whole, and an acknowledged put is on the disk. "Absent" is decided by the file system itself
 //! (rename without replacing). "Matches" is read, compared and renamed under an flock that every process takes.
@@ -8,6 +11,9 @@
 //! where a disk was unmounted under us the bare mount point is told from the store by its family.json. One that hangs, as a
 //! network file system does whose server is gone, is unreachable too.
 
+mod beneath;
+mod claim;
+pub mod kinds;
 mod patience;
 
 pub use patience::Limits;
@@ -16,15 +22,16 @@ use super::pace::{Pacer, Way};
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
 use async_trait::async_trait;
+use beneath::{Entry, Spot};
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use patience::{NoAnswer, Patience, Pulse};
-use rustix::fs::{Access, FlockOperation, RenameFlags};
+use rustix::fs::{Access, FlockOperation};
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,9 +56,9 @@ pub struct FileStore {
 #[derive(Default)]
 struct Directories {
     /// Their names are durable.
-    known: BTreeSet<PathBuf>,
+    known: BTreeSet<String>,
     /// A sync of them failed: a name that is seen in them may be gone after a power cut.
-    unsynced: BTreeSet<PathBuf>,
+    unsynced: BTreeSet<String>,
 }
 
 impl FileStore {
@@ -112,13 +119,51 @@ impl FileStore {
         })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
+    /// Whether only this computer changes the directory; an error where that cannot be told.
+    pub async fn is_local(&self) -> Result<bool, StoreError> {
+        let magic =
+            |store: &Self, name: &str, _: &Pulse| store.magic().map_err(|error| store.explain(name, &error));
+        self.run(probe::AREA, 0, magic).await.map(kinds::is_local)
+    }
+
+    /// The tool that keeps the directory in sync with other computers, as its own files in it or above it show.
+    pub async fn sync_tool(&self) -> Result<Option<&'static str>, StoreError> {
+        self.run(probe::AREA, 0, |store, _, _| Ok(store.sync_tool_now())).await
+    }
+
+    fn sync_tool_now(&self) -> Option<&'static str> {
+        let root = std::path::absolute(&self.root).ok()?;
+        let root = std::fs::canonicalize(&root).unwrap_or(root);
+        root.ancestors().find_map(|directory| {
+            // One that may not be listed shows nothing.
+            let mut entries = std::fs::read_dir(directory).ok()?.filter_map(Result::ok);
+            entries.find_map(|entry| kinds::sync_tool(entry.file_name().to_str()?))
+        })
+    }
+
+    fn magic(&self) -> io::Result<u64> {
+        // The number has 32 bits; some architectures have it signed.
+        Ok(u64::from(rustix::fs::statfs(&self.root)?.f_type as u32))
+    }
+
+    fn spot(&self, name: &str) -> io::Result<Spot> {
+        beneath::spot(&self.root, name)
+    }
+
+    fn directory(&self, name: &str) -> io::Result<OwnedFd> {
+        beneath::directory(&self.root, name)
     }
 
     /// What an I/O error on `name` means: nothing is "not found" while the store itself is not there.
     fn explain(&self, name: &str, error: &io::Error) -> StoreError {
         let reason = format!("{}: {error}", self.root.display());
+        if beneath::leaves_the_store(error) {
+            let reason = format!(
+                "{name} in {} is or lies behind a symbolic link or leaves the store, and such names are not used",
+                self.root.display()
+            );
+            return StoreError::Unreachable { reason };
+        }
         match error.kind() {
             ErrorKind::NotFound if !self.may_have(name) => {
                 StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) }
@@ -140,7 +185,7 @@ impl FileStore {
 
     /// Whether the store is there: the family's own object answers for all others.
     fn is_here(&self) -> bool {
-        self.path(family::NAME).exists()
+        self.root.join(family::NAME).exists()
     }
 
     /// Whether `name` can be there: before there is a family, its own object and a probe's.
@@ -149,10 +194,17 @@ impl FileStore {
         self.is_here() || comes_first && self.root.is_dir()
     }
 
+    fn expect_here(&self, name: &str) -> Result<(), StoreError> {
+        match self.may_have(name) {
+            true => Ok(()),
+            false => Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) }),
+        }
+    }
+
     fn get_now(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         let explain = |error| self.explain(name, &error);
         self.settle(name).map_err(explain)?;
-        let file = File::open(self.path(name)).map_err(explain)?;
+        let file = self.spot(name).and_then(|spot| spot.open()).map_err(explain)?;
         let len = file.metadata().map_err(explain)?.len();
         let whole = range.is_none();
         let range = range.unwrap_or(0..len);
@@ -168,16 +220,16 @@ impl FileStore {
 
     fn put_now(&self, name: &str, body: &[u8], when: &When) -> Result<Etag, StoreError> {
         let explain = |error| self.explain(name, &error);
-        if name != family::NAME && !self.may_have(name) {
-            return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
+        if name != family::NAME {
+            self.expect_here(name)?;
         }
-        let target = self.path(name);
-        let parent = target.parent().expect("an object lies in the store's directory").to_owned();
+        let parent = parent_of(name).to_owned();
         self.make_directory(&parent).map_err(explain)?;
+        let target = self.spot(name).map_err(explain)?;
         let temporary = self.write_temporary(body).map_err(explain)?;
         let named = match when {
-            When::Always => std::fs::rename(&temporary, &target).map_err(explain),
-            When::Absent => rename_new(&temporary, &target).map_err(|error| match error.kind() {
+            When::Always => temporary.rename(&target).map_err(explain),
+            When::Absent => temporary.rename_new(&target).map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => StoreError::Precondition { name: name.to_owned() },
                 _ => explain(error),
             }),
@@ -185,10 +237,10 @@ impl FileStore {
         };
         if named.is_err() {
             // It may be gone with the whole store; then there is nothing to tidy up.
-            let _ = std::fs::remove_file(&temporary);
+            let _ = temporary.remove();
         }
         // Also where the name was taken: it may have been by an earlier try of this very put.
-        let synced = sync_directory(&parent);
+        let synced = beneath::sync(&target.directory);
         if synced.is_err() {
             self.directories.lock().unsynced.insert(parent);
         }
@@ -199,92 +251,112 @@ impl FileStore {
 
     /// Sees to it that what is read of a directory is durable, where a sync of it has failed.
     fn settle(&self, name: &str) -> io::Result<()> {
-        let mut path = self.path(name);
-        path.pop();
-        if self.directories.lock().unsynced.contains(&path) {
-            sync_directory(&path)?;
-            self.directories.lock().unsynced.remove(&path);
+        let parent = parent_of(name);
+        if self.directories.lock().unsynced.contains(parent) {
+            beneath::sync(&self.directory(parent)?)?;
+            self.directories.lock().unsynced.remove(parent);
         }
         Ok(())
     }
 
     /// Makes `directory` below the root, which itself must be there. One that is there may have been made a moment
     /// ago by another process, so its name is made durable once by each.
-    fn make_directory(&self, directory: &Path) -> io::Result<()> {
-        if directory == self.root || self.directories.lock().known.contains(directory) && directory.is_dir() {
+    fn make_directory(&self, directory: &str) -> io::Result<()> {
+        let is_known = || self.directories.lock().known.contains(directory);
+        if directory.is_empty() || is_known() && self.directory(directory).is_ok() {
             return Ok(());
         }
-        let parent = directory.parent().expect("it lies below the root");
-        self.make_directory(parent)?;
-        match std::fs::create_dir(directory) {
+        self.make_directory(parent_of(directory))?;
+        let spot = self.spot(directory)?;
+        match spot.make_directory() {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => sync_directory(parent)?,
+            _ => beneath::sync(&spot.directory)?,
         }
-        if directory.file_name().is_some_and(|name| name == TEMPORARY) {
-            remove_old_files(directory)?;
+        if directory == TEMPORARY {
+            beneath::remove_old_files(&self.directory(directory)?, TEMPORARY_AGE_MAX)?;
         }
         self.directories.lock().known.insert(directory.to_owned());
         Ok(())
     }
 
-    fn swap(&self, name: &str, temporary: &Path, target: &Path, expected: &Etag) -> Result<(), StoreError> {
+    fn swap(&self, name: &str, temporary: &Spot, target: &Spot, expected: &Etag) -> Result<(), StoreError> {
         let explain = |error| self.explain(name, &error);
         // Opened anew for each swap: an flock belongs to the open file, so threads of one process exclude each
         // other too. It is never removed, or two processes could lock two files of the same name.
-        let lock = OpenOptions::new().create(true).append(true).open(self.path(LOCK)).map_err(explain)?;
+        let lock = self.spot(LOCK).and_then(|spot| spot.open_lock()).map_err(explain)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|errno| explain(errno.into()))?;
-        let current = std::fs::read(target).map_err(explain)?;
+        let mut current = Vec::new();
+        target.open().and_then(|mut file| file.read_to_end(&mut current)).map_err(explain)?;
         if etag(&current) != *expected {
             return Err(StoreError::Precondition { name: name.to_owned() });
         }
-        std::fs::rename(temporary, target).map_err(explain)
+        temporary.rename(target).map_err(explain)
     }
 
-    fn write_temporary(&self, body: &[u8]) -> io::Result<PathBuf> {
-        let directory = self.root.join(TEMPORARY);
-        self.make_directory(&directory)?;
-        let path = directory.join(format!("{:032x}", crate::entropy::u128()));
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+    fn write_temporary(&self, body: &[u8]) -> io::Result<Spot> {
+        self.make_directory(TEMPORARY)?;
+        let spot = self.spot(&format!("{TEMPORARY}/{:032x}", crate::entropy::u128()))?;
+        let mut file = spot.create()?;
         let written = file.write_all(body).and_then(|()| file.sync_all());
         if written.is_err() {
-            let _ = std::fs::remove_file(&path);
+            let _ = spot.remove();
         }
-        written.map(|()| path)
+        written.map(|()| spot)
     }
 
     fn list_now(&self, prefix: &str, pulse: &Pulse) -> Result<Vec<Listed>, StoreError> {
-        if !self.may_have(prefix) {
-            return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
-        }
-        let directory = prefix.rsplit_once('/').map_or("", |(directory, _)| directory);
+        self.expect_here(prefix)?;
+        let directory = parent_of(prefix);
         let mut found = Vec::new();
-        self.walk(directory, pulse, &mut found).map_err(|error| self.explain(prefix, &error))?;
+        let walked = self.refresh_listing(prefix, directory);
+        let walked = walked.and_then(|()| self.walk(directory, pulse, &mut found));
+        walked.map_err(|error| self.explain(prefix, &error))?;
         found.retain(|listed| listed.name.starts_with(prefix));
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
 
+    /// Sees to it that a listing that decides shows what other computers have done before.
+    fn refresh_listing(&self, prefix: &str, directory: &str) -> io::Result<()> {
+        if !claim::decides(prefix) || kinds::is_local(self.magic()?) {
+            return Ok(());
+        }
+        match self.directory(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(directory) => match Self::refresh(&directory) {
+                // Who may not write takes no turn, and decides nothing.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+                    ) =>
+                {
+                    Ok(())
+                }
+                // A full store can still be read; a turn is taken only behind a fresh listing of the claims.
+                Err(_) if !prefix.starts_with("claim/") => Ok(()),
+                refreshed => refreshed,
+            },
+        }
+    }
+
     fn walk(&self, directory: &str, pulse: &Pulse, found: &mut Vec<Listed>) -> io::Result<()> {
-        let entries = match std::fs::read_dir(self.path(directory)) {
+        let at = match self.directory(directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
+            at => at?,
         };
-        for entry in entries {
-            let entry = entry?;
+        for Entry { name: leaf, is_directory } in beneath::entries(&at, || pulse.beat())? {
             pulse.beat();
-            let Ok(file_name) = entry.file_name().into_string() else {
-                continue;
-            };
-            if file_name.starts_with('.') {
-                continue;
-            }
-            let name = if directory.is_empty() { file_name } else { format!("{directory}/{file_name}") };
-            if entry.file_type()?.is_dir() {
+            let name = if directory.is_empty() { leaf.clone() } else { format!("{directory}/{leaf}") };
+            if is_directory && claim::is_claim(&name) {
+                found.push(Self::listed_claim(name));
+            } else if is_directory {
                 self.walk(&name, pulse, found)?;
             } else {
                 // An object that was deleted since is simply not there.
-                match entry.metadata() {
-                    Ok(metadata) => found.push(Listed { name, len: metadata.len() }),
+                match beneath::len(&at, &leaf) {
+                    Ok(len) => found.push(Listed { name, len }),
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
@@ -294,10 +366,14 @@ impl FileStore {
     }
 
     fn delete_now(&self, name: &str) -> Result<(), StoreError> {
-        if !self.may_have(name) {
-            return Err(StoreError::Unreachable { reason: format!("{} is not there", self.root.display()) });
-        }
-        match std::fs::remove_file(self.path(name)) {
+        self.expect_here(name)?;
+        let removed = self.spot(name).and_then(|spot| match spot.remove() {
+            Err(error) if error.kind() == ErrorKind::IsADirectory && claim::is_claim(name) => {
+                self.remove_claim(name, &spot)
+            }
+            removed => removed,
+        });
+        match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.explain(name, &error)),
             _ => Ok(()),
         }
@@ -328,9 +404,9 @@ impl Store for FileStore {
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        let len = |store: &Self, name: &str, _: &Pulse| match std::fs::metadata(store.path(name)) {
-            Ok(metadata) => Ok(metadata.len()),
-            Err(error) => Err(store.explain(name, &error)),
+        let len = |store: &Self, name: &str, _: &Pulse| {
+            let len = store.spot(name).and_then(|spot| spot.len());
+            len.map_err(|error| store.explain(name, &error))
         };
         self.run(name, 0, len).await
     }
@@ -343,11 +419,17 @@ impl Store for FileStore {
         self.run(name, 0, |store, name, _| store.delete_now(name)).await
     }
 
+    async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.run(name, 0, move |store, name, _| store.claim_now(name, nonce)).await
+    }
+
     async fn facts(&self) -> Result<Facts, StoreError> {
         let space = |store: &Self, name: &str, _: &Pulse| {
             let stat =
                 rustix::fs::statvfs(&store.root).map_err(|errno| store.explain(name, &errno.into()))?;
-            Ok(Facts { free_bytes: Some(stat.f_bavail * stat.f_frsize), ..Facts::default() })
+            let magic = store.magic().map_err(|error| store.explain(name, &error))?;
+            let free_bytes = Some(stat.f_bavail * stat.f_frsize);
+            Ok(Facts { free_bytes, never_swaps: !kinds::is_local(magic), ..Facts::default() })
         };
         self.run(probe::AREA, 0, space).await
     }
@@ -367,31 +449,7 @@ fn make_new(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what killed processes left behind.
-fn remove_old_files(directory: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        let age = entry.metadata().and_then(|metadata| metadata.modified()).map(|time| time.elapsed());
-        if age.is_ok_and(|age| age.is_ok_and(|age| age > TEMPORARY_AGE_MAX)) {
-            // Another process may have been faster.
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
-    Ok(())
-}
-
-/// Renames only if nothing has the name yet.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, RenameFlags::NOREPLACE) {
-        // Some file systems cannot; a hard link is as exclusive.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
-        }
-        result => Ok(result?),
-    }
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+/// The directory that holds `name`; "" is the root.
+fn parent_of(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(parent, _)| parent)
 }

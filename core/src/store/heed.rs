@@ -91,6 +91,10 @@ impl Store for Heeding {
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.ask(self.store.facts()).await
     }
+
+    fn foreign(&self) -> Vec<String> {
+        self.store.foreign()
+    }
 }
 
 #[cfg(test)]

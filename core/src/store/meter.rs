@@ -194,6 +194,10 @@ impl Store for Metered {
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.inner.facts().await
     }
+
+    fn foreign(&self) -> Vec<String> {
+        self.inner.foreign()
+    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ const PURE: &[&str] = &[
     "retry.rs",
     "runs.rs",
     "store/claims/names.rs",
+    "store/file/kinds.rs",
+    "store/names.rs",
     "store/s3/body.rs",
     "store/s3/limits.rs",
     "store/s3/meaning.rs",

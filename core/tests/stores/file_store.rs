@@ -176,3 +176,71 @@ async fn a_store_is_made_in_a_directory_that_is_there() {
     std::fs::write(dir.path().join("file"), "").unwrap();
     assert_eq!(prepare("file").await.unwrap_err().kind(), ErrorKind::AlreadyExists);
 }
+
+#[tokio::test]
+async fn no_name_and_no_link_leads_out_of_the_directory() {
+    let (dir, store) = store().await;
+    let outside = dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "before").unwrap();
+    std::os::unix::fs::symlink(&outside, dir.path().join("store/keys")).unwrap();
+    std::os::unix::fs::symlink(outside.join("secret"), dir.path().join("store/link")).unwrap();
+    let absolute = outside.join("secret").to_str().unwrap().to_owned();
+    for name in [
+        "keys/secret",
+        "keys/new",
+        "keys/../../outside/secret",
+        "../outside/new",
+        "seg/../../outside/new",
+        &absolute,
+        "link",
+    ] {
+        assert!(store.get(name, None).await.is_err(), "{name}");
+        assert!(store.head(name).await.is_err() || name == "link", "{name}");
+        let _ = store.delete(name).await;
+        if name != "link" {
+            assert!(store.put(name, Bytes::from_static(b"x"), When::Always).await.is_err(), "{name}");
+            assert!(store.put(name, Bytes::from_static(b"x"), When::Absent).await.is_err(), "{name}");
+            assert!(store.claim(&format!("{name}-claim"), 1).await.is_err(), "{name}");
+        }
+    }
+    assert!(store.list("keys/").await.is_err() || store.list("keys/").await.unwrap().is_empty());
+    assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "before");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1, "nothing was made outside");
+}
+
+#[tokio::test]
+async fn a_claim_has_one_owner_and_is_listed_and_deleted_as_one_name() {
+    let (dir, store) = store().await;
+    let other = FileStore::new(dir.path().join("store"));
+    let name = |turn: u64| format!("claim/family/{turn:016x}");
+    for turn in 0..50 {
+        let (a, b) = (name(turn), name(turn));
+        let (a, b) = tokio::join!(store.claim(&a, 1), other.claim(&b, 2));
+        assert!(a.unwrap() != b.unwrap(), "turn {turn}");
+    }
+    let again = [store.claim(&name(0), 1).await.unwrap(), other.claim(&name(0), 2).await.unwrap()];
+    assert!(again[0] != again[1], "its owner may ask again");
+    // Cut off between its two steps.
+    std::fs::create_dir(dir.path().join("store").join(name(50))).unwrap();
+    assert_eq!(store.claim(&name(50), 1).await, Ok(false));
+    assert_eq!(store.list("claim/").await.unwrap().len(), 51);
+    let probed = format!("probe/{:032x}-claim-0", 7);
+    assert_eq!(store.claim(&probed, 1).await, Ok(true));
+    store.delete(&probed).await.unwrap();
+    assert!(store.list("probe/").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_synced_folder_is_known_from_any_directory_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("a/b");
+    std::fs::create_dir_all(&inner).unwrap();
+    let store = FileStore::new(inner.join("store"));
+    assert_eq!(store.sync_tool().await, Ok(None));
+    std::fs::create_dir(dir.path().join(".stfolder")).unwrap();
+    assert_eq!(store.sync_tool().await, Ok(Some("Syncthing")), "the store itself need not be there yet");
+    store.prepare().await.unwrap();
+    assert_eq!(store.sync_tool().await, Ok(Some("Syncthing")));
+    assert_eq!(store.is_local().await, Ok(true), "tests run on a disk");
+}

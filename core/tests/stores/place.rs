@@ -10,7 +10,7 @@ use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::Device;
 use holdall_core::seal::Sealer;
 use holdall_core::store::Store;
-use holdall_core::store::connect::{connect, with_heads};
+use holdall_core::store::connect::{raw, with_heads};
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
@@ -132,7 +132,7 @@ impl Place {
     /// The store as it is, by way of `server`; `meter` counts.
     pub fn connect_counted(&self, server: Option<SocketAddr>, meter: &Meter) -> Arc<dyn Store> {
         let url = StoreUrl::parse(&(self.url)(server)).unwrap();
-        connect(&url, &self.credentials, &Pacer::new(), meter).unwrap()
+        raw(&url, &self.credentials, &Pacer::new(), meter).unwrap()
     }
 
     /// The store as it is, by way of `server`.

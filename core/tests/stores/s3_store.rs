@@ -6,7 +6,7 @@ mod network;
 mod refusals;
 mod verbs;
 
-use holdall_core::store::connect::connect;
+use holdall_core::store::connect::raw;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::pace::Pacer;
@@ -22,13 +22,13 @@ fn credentials() -> Credentials {
     serde_json::from_str(&json()).unwrap()
 }
 
-/// The store at an address, as the product connects to it.
+/// The store at an address, whatever names it lists.
 fn store(url: &str) -> Arc<dyn Store> {
     store_as(url, &credentials())
 }
 
 fn store_as(url: &str, credentials: &Credentials) -> Arc<dyn Store> {
-    connect(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new(), &Meter::default()).unwrap()
+    raw(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new(), &Meter::default()).unwrap()
 }
 
 /// The same with time-outs for a test that waits for them.

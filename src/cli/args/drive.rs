@@ -272,6 +272,9 @@ pub struct Create {
     /// Do not ask where the store is good for one computer at a time only
     #[arg(long, short)]
     pub yes: bool,
+    /// Use a directory that Syncthing, Dropbox or Nextcloud keeps in sync; only one computer may ever use the drive
+    #[arg(long)]
+    pub in_synced_folder: bool,
 }
 
 /// `drive add`.

@@ -36,6 +36,7 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
         secrets: Secrets { passphrase, recovery_key: None },
         credentials,
         weakest: if create.yes { StoreMode::None } else { StoreMode::Claim },
+        in_synced_folder: create.in_synced_folder,
     };
     let value = match session.client.post("/v1/drives", &request).await {
         Err(CliError::Failed(failure)) if failure.code == Code::WeakStore && terminal::is_there() => {

@@ -1,7 +1,7 @@
 //! Looking at a drive, without changing anything.
 
 use super::Drive;
-use crate::api::{self, Failure, Unit};
+use crate::api::{self, ActivityKind, Failure, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
 use holdall_core::drive::check;
@@ -61,7 +61,24 @@ impl Drive {
         let checked = work.unless_interrupted("Nothing was changed; the check is not complete.", checking);
         let checked = checked.await?.map_err(|error| failure::drive(&error))?;
         let ok = checked.errors.is_empty();
-        Ok(api::Checked { ok, objects: checked.objects, errors: checked.errors })
+        self.note_foreign(&checked.foreign);
+        Ok(api::Checked { ok, objects: checked.objects, errors: checked.errors, foreign: checked.foreign })
+    }
+}
+
+impl Drive {
+    /// Tells of objects in the store that are not Holdall's.
+    fn note_foreign(&self, foreign: &[String]) {
+        let Some(first) = foreign.first() else { return };
+        let others = match foreign.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let message = format!(
+            "The store holds objects that are not Holdall's: {first}{others}. They were skipped, and your files are not affected. \
+             Delete them with the tool that put them there."
+        );
+        self.note(ActivityKind::Attention, message);
     }
 }
 

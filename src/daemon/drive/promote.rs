@@ -111,7 +111,9 @@ impl Drive {
         if let StoreUrl::File(path) = url {
             let made = holdall_core::store::file::FileStore::new(path.clone()).prepare().await;
             made.map_err(|error| failure::no_directory(path, &error))?;
-            return Ok(Mode::Swap);
+            if stores::is_local_directory(url).await {
+                return Ok(Mode::Swap);
+            }
         }
         let credentials = self.stores.credentials(url).await?;
         let report =

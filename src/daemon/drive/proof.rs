@@ -4,7 +4,7 @@
 use super::Drive;
 use crate::api::Failure;
 use crate::daemon::failure;
-use crate::daemon::stores::trial;
+use crate::daemon::stores::{self, trial};
 use holdall_core::format::family::Mode;
 use holdall_core::store::probe::{Effort, Report};
 use holdall_core::store::url::StoreUrl;
@@ -14,11 +14,11 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Drive {
-    /// Tries the store, unless it is a directory of this computer or was tried a moment ago. A store that cannot be tried
+    /// Tries the store, unless it is a directory that only this computer changes, or was tried a moment ago. A store that cannot be tried
     /// is not judged: whatever keeps it from answering keeps the opening from it as well.
     pub(super) async fn try_store(&self) -> Option<Report> {
         let url = StoreUrl::parse(&self.store_url()).ok()?;
-        if matches!(url, StoreUrl::File(_)) || self.stores.is_proved(&url) {
+        if stores::is_local_directory(&url).await || self.stores.is_proved(&url) {
             return None;
         }
         let credentials = self.stores.credentials(&url).await.ok()?;
@@ -56,6 +56,9 @@ impl Drive {
         let now = family.min(report.mode);
         *self.mode_now.lock() = Some(now);
         if family == Mode::Swap && now < Mode::Swap {
+            if let Ok(StoreUrl::File(path)) = StoreUrl::parse(&self.store_url()) {
+                return Err(failure::shared_directory(&self.name, &path));
+            }
             let why = report.reasons.join("; ");
             return Err(failure::store_demoted(&self.name, &why));
         }

@@ -79,6 +79,18 @@ pub fn no_directory(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
+/// A directory that a tool keeps in sync with other computers.
+pub fn synced_directory(path: &Path, tool: &str) -> Failure {
+    failure(
+        Code::WeakStore,
+        format!("{} is in a folder that {tool} keeps in sync.", path.display()),
+        "Nothing was changed. Each computer has a copy of its own there, so two computers could take the drive at the same moment, and files \
+         of one would be missing from it.",
+        "Choose a directory outside of that folder, a WebDAV server or an S3 bucket. If only one computer ever uses the drive, give \
+         --in-synced-folder.",
+    )
+}
+
 /// A store's directory that cannot be looked at.
 pub fn no_store_directory(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
@@ -184,6 +196,20 @@ pub fn store_demoted(name: &str, why: &str) -> Failure {
         format!(
             "Look at it with holdall drive open {name} --read-only, and ask who runs the store, or what stands in \
              front of it. holdall store test URL shows more."
+        ),
+    )
+    .by(Way::Demoted)
+}
+
+/// A directory that other computers may change, of a drive that relies on locks of this one.
+pub fn shared_directory(name: &str, path: &Path) -> Failure {
+    failure(
+        Code::WeakStore,
+        format!("{} is on a network or FUSE file system, where locks may not hold between computers. {name} relies on them.", path.display()),
+        "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
+        format!(
+            "Open it with holdall drive open {name} --read-only. To write again, open it where the directory is on a local disk, add a new \
+             store with holdall drive replica add, and promote that."
         ),
     )
     .by(Way::Demoted)

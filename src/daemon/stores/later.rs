@@ -84,4 +84,8 @@ impl Store for Later {
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.store().await?.facts().await
     }
+
+    fn foreign(&self) -> Vec<String> {
+        self.reached.get().map(|store| store.foreign()).unwrap_or_default()
+    }
 }

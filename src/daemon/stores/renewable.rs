@@ -210,6 +210,10 @@ impl Store for Renewable {
     async fn facts(&self) -> Result<Facts, StoreError> {
         self.store().facts().await
     }
+
+    fn foreign(&self) -> Vec<String> {
+        self.store().foreign()
+    }
 }
 
 /// A store that is logged out of.

@@ -1171,6 +1171,11 @@ export interface components {
             /** @description What is wrong, one sentence each. */
             errors: string[];
             /**
+             * @description Names of objects in the store that are not Holdall's. They do no harm.
+             * @default []
+             */
+            foreign: string[];
+            /**
              * Format: uint64
              * @description Objects that were read.
              */
@@ -1246,6 +1251,11 @@ export interface components {
             credentials?: components["schemas"]["StoreCredentials"] | null;
             /** @description Whether what is stored is encrypted; then a passphrase is needed. */
             encrypt: boolean;
+            /**
+             * @description Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive.
+             * @default false
+             */
+            in_synced_folder: boolean;
             /** @description Its name on this device. */
             name: string;
             /**

@@ -221,6 +221,7 @@ export class Wizard {
           encrypt: draft.encrypt,
           secrets: draft.encrypt ? { passphrase: typed.passphrase } : {},
           weakest: draft.acceptWeak ? 'none' : 'claim',
+          in_synced_folder: false,
           ...(given && { credentials: given }),
         },
         { onProgress },

@@ -52,10 +52,12 @@ pub fn judge(found: &Findings) -> (Mode, Vec<String>) {
         return (Mode::None, reasons);
     }
     let Races { absent, matches, claim } = found.races;
-    let swaps = must(!found.facts.never_swaps, "conditional puts are not relied upon over WebDAV")
-        && must(found.refused.absent && found.refused.matches, "conditions of puts are not heeded")
-            & must(holds(absent), &lost("a new name was won", absent))
-            & must(holds(matches), &lost("one version was replaced", matches));
+    let swaps = must(
+        !found.facts.never_swaps,
+        "conditional puts are not relied upon over WebDAV or a network file system",
+    ) && must(found.refused.absent && found.refused.matches, "conditions of puts are not heeded")
+        & must(holds(absent), &lost("a new name was won", absent))
+        & must(holds(matches), &lost("one version was replaced", matches));
     if swaps {
         return (Mode::Swap, reasons);
     }

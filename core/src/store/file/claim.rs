@@ -1,0 +1,82 @@
+//! Claims in a directory: a claim is a directory of that name, and in it lies one file whose name is the nonce.
+//!
+//! mkdir is exclusive wherever the directory is stored: a network file system has its server decide, while renames without replacing and
+//! locks may be the client's own affair. A crash between the two steps leaves a claim that is nobody's; whoever made it takes the next
+//! turn, as on a WebDAV server.
+
+use super::FileStore;
+use super::beneath::{self, Spot};
+use crate::store::{Listed, StoreError, probe};
+use rustix::fs::{AtFlags, Mode};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
+
+/// Whether a directory of this name is a claim, which is listed and not looked into.
+pub fn is_claim(name: &str) -> bool {
+    name.starts_with("claim/") && name.split('/').count() == 3 || probe::is_claim(name)
+}
+
+/// Whether others' changes decide under this prefix, so that a listing must not come from a client's cache.
+pub fn decides(prefix: &str) -> bool {
+    prefix.starts_with("claim/") || prefix.starts_with("head/") || prefix.starts_with(probe::AREA)
+}
+
+impl FileStore {
+    pub(super) fn claim_now(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
+        self.expect_here(name)?;
+        self.make_claim(name, nonce).map_err(|error| self.explain(name, &error))
+    }
+
+    fn make_claim(&self, name: &str, nonce: u128) -> io::Result<bool> {
+        let parent = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+        self.make_directory(parent)?;
+        let spot = self.spot(name)?;
+        let nonce = format!("{nonce:032x}");
+        match spot.make_directory() {
+            Ok(()) => {
+                let inside = Spot { directory: self.directory(name)?, leaf: nonce.clone() };
+                let mut file = inside.create()?;
+                file.write_all(nonce.as_bytes())?;
+                file.sync_all()?;
+                beneath::sync(&inside.directory)?;
+                beneath::sync(&spot.directory)?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.holds(name, &spot, &nonce),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a claim that is there was made under this nonce.
+    fn holds(&self, name: &str, spot: &Spot, nonce: &str) -> io::Result<bool> {
+        match self.directory(name) {
+            Ok(claim) => Ok(beneath::entries(&claim, || ())?.iter().any(|entry| entry.name == nonce)),
+            // A file, as earlier versions made claims.
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                Ok(io::read_to_string(spot.open()?)? == nonce)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a claim with what lies in it.
+    pub(super) fn remove_claim(&self, name: &str, spot: &Spot) -> io::Result<()> {
+        let claim = self.directory(name)?;
+        for entry in beneath::entries(&claim, || ())? {
+            rustix::fs::unlinkat(&claim, &*entry.name, AtFlags::empty())?;
+        }
+        Ok(rustix::fs::unlinkat(&spot.directory, &*spot.leaf, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Has a network file system's client read the directory anew: a change of one's own tells it that what it remembers is old.
+    pub(super) fn refresh(directory: &OwnedFd) -> io::Result<()> {
+        let name = format!(".look-{:032x}", crate::entropy::u128());
+        rustix::fs::mkdirat(directory, &*name, Mode::from_raw_mode(0o700))?;
+        Ok(rustix::fs::unlinkat(directory, &*name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// A claim as a listing shows it.
+    pub(super) fn listed_claim(name: String) -> Listed {
+        Listed { name, len: 0 }
+    }
+}

@@ -1,0 +1,197 @@
+//! The grammar of names: the one place that decides which names in a store are Holdall's. Pure.
+//!
+//! A name counts only if it is byte for byte one that Holdall writes (`core/FORMAT.md`, section 1). Everything else is foreign: a
+//! console's folder marker, a sync tool's conflicted copy, or a name that a hostile store lists to be used as a path.
+
+use super::claims::{self, Place};
+use super::probe;
+use crate::format::family;
+use crate::format::id::ObjectId;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The description of the family.
+    Family,
+    /// A wrapped key.
+    Key,
+    /// The HEAD of a drive, where the store swaps it.
+    Head,
+    /// A record of a HEAD or of a family, where claims decide.
+    Record,
+    /// A claim, or the nonce that lies in one.
+    Claim,
+    /// A root or a segment.
+    Object,
+    /// A ref.
+    Reference,
+    /// A record of what a replica has.
+    Replica,
+    /// An object or a claim of a probe.
+    Probe,
+}
+
+/// What `name` stands for; `None` for a foreign name.
+pub fn kind(name: &str) -> Option<Kind> {
+    if name == family::NAME {
+        return Some(Kind::Family);
+    }
+    let (area, rest) = name.split_once('/')?;
+    match area {
+        "keys" => is_id(rest).then_some(Kind::Key),
+        "head" if is_id(rest) => Some(Kind::Head),
+        "head" => record(name).then_some(Kind::Record),
+        "claim" if record(name) => Some(Kind::Record),
+        "claim" => claim(rest).then_some(Kind::Claim),
+        "root" | "seg" => ObjectId::parse(name).map(|_| Kind::Object),
+        "ref" => reference(rest).then_some(Kind::Reference),
+        "replica" => replica(rest).then_some(Kind::Replica),
+        "probe" => is_probe(rest).then_some(Kind::Probe),
+        _ => None,
+    }
+}
+
+/// Whether a path made of `name` stays below the root that it is joined to, on any kind of store.
+pub fn stays_below(name: &str) -> bool {
+    name.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']))
+}
+
+fn record(name: &str) -> bool {
+    name.rsplit_once('/').is_some_and(|(drive, _)| {
+        let owner = drive.strip_prefix("head/").is_some_and(is_id) || drive == "claim/family";
+        owner && Place::parse(drive, name).is_some()
+    })
+}
+
+/// `<drive>/<turn>`, perhaps with the nonce that lies in it.
+fn claim(rest: &str) -> bool {
+    let Some((owner, turn)) = rest.split_once('/') else { return false };
+    let is_whole = turn.split_once('/').is_none_or(|(_, nonce)| is_id(nonce));
+    (is_id(owner) || owner == "family") && is_whole && claims::claimed(owner, rest).is_some()
+}
+
+/// Of a reader or a clone: `<id>`. Of a fork: `<drive>-<id>`.
+fn reference(rest: &str) -> bool {
+    is_id(rest) || rest.split_once('-').is_some_and(|(fork, id)| is_id(fork) && is_id(id))
+}
+
+/// `<drive>/<epoch>-<seq>-<unique>`.
+fn replica(rest: &str) -> bool {
+    let Some((drive, version)) = rest.split_once('/') else { return false };
+    let mut parts = version.split('-');
+    let mut part = |digits| parts.next().is_some_and(|part| is_hex(part, digits));
+    is_id(drive) && part(16) && part(16) && part(32) && parts.next().is_none()
+}
+
+/// `<id>-<what>-<number>`, perhaps with the nonce that lies in a claim.
+fn is_probe(rest: &str) -> bool {
+    let (own, nonce) = rest.split_once('/').map_or((rest, None), |(own, nonce)| (own, Some(nonce)));
+    let mut parts = own.split('-');
+    let id = parts.next().is_some_and(is_id);
+    let what =
+        parts.next().is_some_and(|what| !what.is_empty() && what.bytes().all(|b| b.is_ascii_lowercase()));
+    let number = parts.next().is_some_and(|number| {
+        number.len() <= 10 && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+    });
+    let of_claim =
+        nonce.is_none_or(|nonce| is_id(nonce) && probe::is_claim(&format!("{}{own}", probe::AREA)));
+    id && what && number && parts.next().is_none() && of_claim
+}
+
+fn is_id(text: &str) -> bool {
+    is_hex(text, 32)
+}
+
+/// So many digits, in lower case.
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::id::ObjectKind;
+    use crate::units::Epoch;
+    use uuid::Uuid;
+
+    const ID: &str = "00112233445566778899aabbccddeeff";
+    const TURN: &str = "000000000000000a";
+
+    fn ours() -> Vec<(String, Kind)> {
+        let object = ObjectId { drive: Uuid::from_u128(7), epoch: Epoch(3), seq: 4, unique: 0xff << 120 };
+        let record = format!("{TURN}-{TURN}-{TURN}-{ID}");
+        vec![
+            ("family.json".into(), Kind::Family),
+            (format!("keys/{ID}"), Kind::Key),
+            (format!("head/{ID}"), Kind::Head),
+            (format!("head/{ID}/{record}"), Kind::Record),
+            (format!("claim/family/{record}"), Kind::Record),
+            (format!("claim/family/{TURN}"), Kind::Claim),
+            (format!("claim/{ID}/{TURN}"), Kind::Claim),
+            (format!("claim/{ID}/{TURN}/{ID}"), Kind::Claim),
+            (object.name(ObjectKind::Root), Kind::Object),
+            (object.name(ObjectKind::Segment), Kind::Object),
+            (format!("ref/{ID}"), Kind::Reference),
+            (format!("ref/{ID}-{ID}"), Kind::Reference),
+            (format!("replica/{ID}/{TURN}-{TURN}-{ID}"), Kind::Replica),
+            (format!("probe/{ID}-rights-0"), Kind::Probe),
+            (format!("probe/{ID}-claim-4294967295"), Kind::Probe),
+            (format!("probe/{ID}-claim-1/{ID}"), Kind::Probe),
+        ]
+    }
+
+    #[test]
+    fn knows_every_name_that_holdall_writes() {
+        for (name, expected) in ours() {
+            assert_eq!(kind(&name), Some(expected), "{name}");
+            assert!(stays_below(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn takes_nothing_else_for_its_own() {
+        for (name, _) in ours() {
+            for foreign in [
+                format!("{name}/"),
+                format!("/{name}"),
+                format!("{name} (conflicted copy)"),
+                format!("{name}.tmp"),
+                format!("{name}\0"),
+                format!("../{name}"),
+                format!("{name}/.."),
+                format!("./{name}"),
+                name.replacen('/', "//", 1) + "x",
+                name.replacen('/', "/../", 1) + "x",
+                name.to_uppercase(),
+            ] {
+                assert_eq!(kind(&foreign), None, "{foreign}");
+            }
+        }
+        for name in
+            ["", "/", ".", "..", "keys/", "head/", "ref/", "keys/../../../x", "claim/x", ".stfolder/a"]
+        {
+            assert_eq!(kind(name), None, "{name}");
+        }
+        assert_eq!(kind(&format!("probe/{ID}-rights-0/{ID}")), None, "only a claim holds a nonce");
+    }
+
+    #[test]
+    fn refuses_paths_that_climb() {
+        for name in ["", "..", "a/..", "../a", "a//b", "/a", "a/", "./a", "a/./b", "a\0b", "a\\b"] {
+            assert!(!stays_below(name), "{name:?}");
+        }
+        assert!(stays_below("a/..b/.c"), "dots in a name are no way up");
+    }
+
+    #[test]
+    fn a_name_with_one_changed_character_never_climbs() {
+        for (name, _) in ours() {
+            for at in 0..name.len() {
+                for to in ["/", ".", "..", "/../", "//", "\\", "\0", "-", "A", "ß", ""] {
+                    let changed = format!("{}{to}{}", &name[..at], &name[at + 1..]);
+                    assert!(kind(&changed).is_none() || stays_below(&changed), "{changed:?}");
+                }
+            }
+        }
+    }
+}
