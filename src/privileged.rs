@@ -25,6 +25,7 @@ mod held;
 pub mod helper;
 pub mod holders;
 mod identifier;
+mod ids;
 mod inodes;
 mod kernel;
 pub(crate) mod mountinfo;

@@ -6,7 +6,7 @@
 //! is killed while it waits never gets there, and the kernel drops what it had opened.
 
 use super::mountinfo::{self, Mount};
-use super::{DeviceNumber, Refused, Target, elsewhere, holders};
+use super::{DeviceNumber, Refused, Target, elsewhere, holders, ids};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
@@ -23,8 +23,13 @@ use std::time::{Duration, Instant};
 const BUSY_PATIENCE: Duration = Duration::from_millis(500);
 const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Mounts the target's ext4 on the open directory `at`.
-pub(super) fn mount(target: &Target, at: BorrowedFd<'_>, read_only: bool) -> Result<(), Refused> {
+/// Mounts the target's ext4 on the open directory `at`. Files of the drive's owner belong to `caller` there.
+pub(super) fn mount(
+    target: &Target,
+    at: BorrowedFd<'_>,
+    read_only: bool,
+    caller: Option<u32>,
+) -> Result<(), Refused> {
     target.verify()?;
     let device = &target.device;
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(Refused::system("fsopen", device))?;
@@ -44,6 +49,7 @@ pub(super) fn mount(target: &Target, at: BorrowedFd<'_>, read_only: bool) -> Res
     fsconfig_create(context.as_fd()).map_err(|errno| refused("mount", errno))?;
     let mounted = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(read_only))
         .map_err(|errno| refused("fsmount", errno))?;
+    ids::give_to(&mounted, caller, at)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mounted.as_fd(), "", at, "", flags).map_err(|errno| refused("move_mount", errno))
 }

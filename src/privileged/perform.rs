@@ -160,7 +160,7 @@ fn perform(operation: &Privileged, fds: &[OwnedFd], caller: Option<u32>) -> Resu
         Privileged::Check { target } => done(ext4::check(target, caller)),
         Privileged::Mount { target, read_only } => {
             let at = fds.first().ok_or(Refused::NoDescriptor)?;
-            done(mounting::mount(target, at.as_fd(), *read_only))
+            done(mounting::mount(target, at.as_fd(), *read_only, caller))
         }
         Privileged::Unmount { number, mountpoint, lazy } => {
             done(mounting::unmount(*number, mountpoint, *lazy))
