@@ -10,6 +10,7 @@ use super::recover::{End, find_end, walk};
 use super::{Journal, JournalError, JournalFile};
 use crate::disk::Disk;
 use crate::units::Lsn;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -59,28 +60,26 @@ async fn read(
 
 /// Of files with one sequence number that with the most records, and the rest.
 async fn one_of_each(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
-    let (mut kept, mut copies): (Vec<(Headed, Option<(Lsn, bool)>)>, _) = (Vec::new(), Vec::new());
-    for (file, header) in files {
-        let Some((last, rank_of_last)) = kept.last_mut().filter(|((_, last), _)| last.seq == header.seq)
-        else {
-            kept.push(((file, header), None));
-            continue;
-        };
-        let before = match *rank_of_last {
-            Some(rank) => rank,
-            None => rank(last, uuid).await,
-        };
-        let mut other = (file, header);
-        let mut better = rank(&other, uuid).await;
-        if better > before {
-            std::mem::swap(last, &mut other);
-        } else {
-            better = before;
-        }
-        *rank_of_last = Some(better);
-        copies.push(other.0);
+    let mut by_seq: BTreeMap<u64, Vec<Headed>> = BTreeMap::new();
+    for headed in files {
+        by_seq.entry(headed.1.seq).or_default().push(headed);
     }
-    (kept.into_iter().map(|(headed, _)| headed).collect(), copies)
+    let (mut kept, mut copies) = (Vec::new(), Vec::new());
+    for mut same in by_seq.into_values() {
+        let mut best = 0;
+        if same.len() > 1 {
+            let mut highest = (Lsn(0), false);
+            for (at, headed) in same.iter().enumerate() {
+                let rank = rank(headed, uuid).await;
+                if rank > highest {
+                    (best, highest) = (at, rank);
+                }
+            }
+        }
+        kept.push(same.swap_remove(best));
+        copies.extend(same.into_iter().map(|(file, _)| file));
+    }
+    (kept, copies)
 }
 
 /// How much a file holds; of files that hold as much, the one with the journal's own name is more.
