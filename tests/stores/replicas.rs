@@ -8,6 +8,8 @@ use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{S3Server, SECRET_KEY, credentials};
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
+use std::process::Command;
 
 /// Writes a file, and comes back when it is safe on this computer.
 pub fn save(person: &Person, name: &str, bytes: &[u8]) {
@@ -18,6 +20,10 @@ pub fn save(person: &Person, name: &str, bytes: &[u8]) {
 
 pub fn read(person: &Person, name: &str) -> Vec<u8> {
     std::fs::read(person.machine.mountpoint().join(name)).unwrap()
+}
+
+fn mount(arguments: &[&str], at: &Path) {
+    assert!(Command::new("mount").args(arguments).arg(at).status().unwrap().success());
 }
 
 fn up_to_date(person: &Person) {
@@ -254,10 +260,10 @@ fn what_waits_to_be_uploaded_while_a_promotion_is_cut_off_goes_on_in_the_replica
     a.ok(&["drive", "pause", "d"]);
     save(&a, "only here", b"2");
     a.ok(&["drive", "close", "d"]);
-    // No HEAD can be put there, as far as it comes.
+    // No HEAD can be put there: nothing can be renamed into another file system.
     let head = bench.path("second/head");
-    let _ = std::fs::remove_dir(&head);
-    std::os::unix::fs::symlink("nowhere", &head).unwrap();
+    std::fs::create_dir_all(&head).unwrap();
+    mount(&["-t", "tmpfs", "none"], &head);
     let promote = ["drive", "replica", "promote", "d", &second, "--yes"];
     a.refused(&promote, 5, "offline");
     a.ok(&["drive", "resume", "d"]);
@@ -268,7 +274,7 @@ fn what_waits_to_be_uploaded_while_a_promotion_is_cut_off_goes_on_in_the_replica
     assert!(failure["action"].as_str().unwrap().contains(&second), "{failure}");
     a.refused(&["drive", "sync", "d"], 1, "state");
     assert_eq!(a.ok(&["drive", "forks", "d"]), serde_json::json!([]));
-    std::fs::remove_file(&head).unwrap();
+    assert!(Command::new("umount").arg(&head).status().unwrap().success());
     let promoted = a.ok(&promote);
     assert_eq!(promoted["lost_versions"], false, "{promoted}");
     a.open();
