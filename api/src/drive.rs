@@ -44,7 +44,7 @@ pub struct Create {
     #[serde(default = "claim_will_do")]
     pub weakest: StoreMode,
     /// Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_synced_folder: bool,
 }
 

@@ -1251,11 +1251,8 @@ export interface components {
             credentials?: components["schemas"]["StoreCredentials"] | null;
             /** @description Whether what is stored is encrypted; then a passphrase is needed. */
             encrypt: boolean;
-            /**
-             * @description Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive.
-             * @default false
-             */
-            in_synced_folder: boolean;
+            /** @description Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive. */
+            in_synced_folder?: boolean;
             /** @description Its name on this device. */
             name: string;
             /**
