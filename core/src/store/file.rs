@@ -188,9 +188,10 @@ impl FileStore {
         self.root.join(family::NAME).exists()
     }
 
-    /// Whether `name` can be there: before there is a family, its own object and a probe's.
+    /// Whether `name` can be there: before there is a family, its own object, a probe's, and what settles who makes it.
     fn may_have(&self, name: &str) -> bool {
-        let comes_first = name == family::NAME || name.starts_with(probe::AREA);
+        let comes_first =
+            name == family::NAME || name.starts_with(probe::AREA) || name.starts_with(claim::FAMILY);
         self.is_here() || comes_first && self.root.is_dir()
     }
 

@@ -1,6 +1,7 @@
 //! The file store's promises, as the engine relies on them.
 
 use bytes::Bytes;
+use holdall_core::store::claims::Claims;
 use holdall_core::store::file::{FileStore, Limits};
 use holdall_core::store::pace::{Pacer, Way};
 use holdall_core::store::{Store, StoreError, When};
@@ -256,4 +257,17 @@ async fn a_synced_folder_is_known_from_any_directory_in_it() {
     store.prepare().await.unwrap();
     assert_eq!(store.sync_tool().await, Ok(Some("Syncthing")));
     assert_eq!(store.is_local().await, Ok(true), "tests run on a disk");
+}
+
+#[tokio::test]
+async fn a_family_that_takes_turns_by_claims_is_made_in_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(FileStore::new(dir.path().join("store")));
+    store.prepare().await.unwrap();
+    let claims = Claims::new(store.clone());
+    claims.put("family.json", Bytes::from_static(b"first"), When::Absent).await.unwrap();
+    let second = Claims::new(store.clone());
+    let refused = second.put("family.json", Bytes::from_static(b"second"), When::Absent).await;
+    assert!(matches!(refused, Err(StoreError::Precondition { .. })), "{refused:?}");
+    assert_eq!(&store.get("family.json", None).await.unwrap().bytes[..], b"first");
 }

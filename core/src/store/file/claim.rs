@@ -11,6 +11,9 @@ use rustix::fs::{AtFlags, Mode};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 
+/// Claims and records of who makes the family: they come before it (`store/claims/family.rs`).
+pub const FAMILY: &str = "claim/family/";
+
 /// Whether a directory of this name is a claim, which is listed and not looked into.
 pub fn is_claim(name: &str) -> bool {
     name.starts_with("claim/") && name.split('/').count() == 3 || probe::is_claim(name)
