@@ -145,7 +145,12 @@ impl Claims {
             if !self.unconfirmed.lock().contains_key(&place.nonce) {
                 return Ok(Fetched { bytes, etag: etag(drive, place) });
             }
-            // Ours, and its put or what follows it got no answer.
+            // Ours, and its put or what follows it got no answer. To confirm it may put it once more: what was damaged on its way must
+            // not become the current version.
+            let again = self.inner.get(&place.name(drive), None).await?.bytes;
+            if again != bytes {
+                continue;
+            }
             match self.confirm(drive, place, &bytes).await {
                 Ok(etag) => return Ok(Fetched { bytes, etag }),
                 Err(StoreError::Precondition { .. }) => {}
