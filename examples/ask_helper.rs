@@ -5,7 +5,7 @@
 //!
 //! Prints the outcome, or fails with what a person would be told.
 
-use holdall::privileged::{self, Deputy, Privileged};
+use holdall_helper::{Deputy, Privileged};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -15,8 +15,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.first().is_some_and(|argument| argument == privileged::SUBCOMMAND) {
-        return privileged::main();
+    if arguments.first().is_some_and(|argument| argument == holdall_helper::SUBCOMMAND) {
+        return holdall_helper::main();
     }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

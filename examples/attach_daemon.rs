@@ -9,7 +9,7 @@
 use holdall::api::AttachMode;
 use holdall::attach::filesystem::{self, MountOptions};
 use holdall::attach::{self, Attached, Dirs, Identity, Site, Step, keeper};
-use holdall::privileged::{self, Deputy};
+use holdall_helper::Deputy;
 use holdall_nbd::testing::FileDevice;
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        [privileged::SUBCOMMAND] => return privileged::main(),
+        [holdall_helper::SUBCOMMAND] => return holdall_helper::main(),
         [keeper::SUBCOMMAND, socket] => return keeper::main(Path::new(socket)),
         _ => {}
     }

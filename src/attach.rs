@@ -15,8 +15,8 @@
 //! directory, and it sees to it that nobody else does.
 
 use crate::api::AttachMode;
-use crate::privileged::{Deputy, Outcome, Privileged, PrivilegedError, Refused, Target, Tuned};
 use holdall_core::device::BlockDevice;
+use holdall_helper::{Deputy, Outcome, Privileged, PrivilegedError, Refused, Target, Tuned};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};

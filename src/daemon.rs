@@ -10,9 +10,9 @@ use crate::api::ActivityKind;
 use crate::attach::keeper::{Restart, Watch};
 use crate::attach::{self, Dirs, Site, keep_memory_private, prepare_process};
 use crate::paths::{Holding, Paths};
-use crate::privileged::{self, Deputy};
 use crate::scanner;
 use drives::Drives;
+use holdall_helper::Deputy;
 use registry::Registry;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -81,7 +81,7 @@ enum Ending {
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     match arguments.first().map(|argument| argument.to_string_lossy().into_owned()).as_deref() {
-        Some(privileged::SUBCOMMAND) => privileged::main(),
+        Some(holdall_helper::SUBCOMMAND) => holdall_helper::main(),
         Some(scanner::SUBCOMMAND) => scanner::main(),
         Some(attach::keeper::SUBCOMMAND) => match arguments.get(1) {
             Some(socket) => attach::keeper::main(Path::new(socket)),

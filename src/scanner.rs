@@ -8,7 +8,7 @@
 //! Both sides talk over the socket that is its standard input, in lines of JSON: an [`Order`] each way in, a [`Told`] each
 //! way out. Files are told in pieces, so that neither side holds more than a piece beyond what it wants to remember.
 
-use crate::privileged::Target;
+use holdall_helper::Target;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

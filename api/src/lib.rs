@@ -27,6 +27,7 @@ mod status;
 mod stores;
 mod versions;
 mod web;
+pub mod words;
 
 pub use activity::*;
 pub use diagnostics::*;

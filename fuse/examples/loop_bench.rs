@@ -11,8 +11,8 @@
 mod file_device;
 
 use file_device::FileDevice;
-use holdall_fuse::loopdev;
 use holdall_fuse::onefile::{OneFileDisk, Options};
+use holdall_kernel::loopdev;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;

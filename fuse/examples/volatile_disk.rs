@@ -5,7 +5,7 @@
 //! Says `ready` once it serves. The cut is `kill -9`, or the line `cut` on standard input (answered `cut N`: so many
 //! sectors were lost), after which it serves on, but nothing reaches the file any more. Other lines: `unsynced`
 //! (answered `unsynced N`), `unmount` (answered `unmounted`, then it exits). Attach with
-//! `holdall_fuse::loopdev::attach_path`, or `losetup --show -f --direct-io=on -b 4096 DIR/disk`. After a kill, in this
+//! `holdall_kernel::loopdev::attach_path`, or `losetup --show -f --direct-io=on -b 4096 DIR/disk`. After a kill, in this
 //! order: unmount what is on the loop device, detach it, `umount -l DIR`; then begin again with the same FILE.
 
 use holdall_fuse::onefile::{OneFileDisk, Options};

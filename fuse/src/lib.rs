@@ -3,12 +3,11 @@
 //!
 //! One read, from the kernel to the engine and back: [`onefile`]'s reader thread takes a request from /dev/fuse,
 //! [`wire`] decodes it, the session's `serve` turns it into one call of a `BlockDevice` and its answer into one
-//! reply. [`mount`] and [`loopdev`] are what surrounds that path: they run once per attach, and in another process
-//! where they need privileges. [`handover`] and [`keeper`] carry a mounted disk from one daemon to the next.
+//! reply. [`mount`] and the loop device ([`holdall_kernel::loopdev`]) surround that path: they run once per attach, and in another
+//! process where they need privileges. [`handover`] and [`keeper`] carry a mounted disk from one daemon to the next.
 
 pub mod handover;
 pub mod keeper;
-pub mod loopdev;
 pub mod mount;
 pub mod onefile;
 pub mod volatile;

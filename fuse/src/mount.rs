@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The type that our mounts have in /proc/thread-self/mountinfo.
-pub const FS_TYPE: &str = "fuse.holdall";
+pub use holdall_kernel::DISK_FS_TYPE as FS_TYPE;
 
 /// A fresh connection, whose INIT nobody has answered.
 #[derive(Debug)]

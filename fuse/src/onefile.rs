@@ -46,7 +46,7 @@ use readers::Readers;
 use session::Session;
 
 /// The file's name in the mounted directory.
-pub const FILE_NAME: &str = "disk";
+pub use holdall_kernel::DISK_FILE_NAME as FILE_NAME;
 
 /// How long the kernel may take to tell that a connection ended with its mount.
 const ENDED_PATIENCE: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@
 
 mod support;
 
-use holdall_fuse::loopdev::{self, LoopError};
+use holdall_kernel::loopdev::{self, LoopError};
 use rustix::fs::{FileType, Mode};
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use std::fs::{File, Permissions};

@@ -10,7 +10,7 @@
 use super::take_down::Left;
 use super::{AttachError, Record, Site, keeper, onefile, take_down};
 use crate::api::Finding;
-use crate::privileged::Holder;
+use holdall_helper::Holder;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -128,7 +128,7 @@ fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, 
     }
     let socket = site.dirs.keeper_socket();
     let disks = site.dirs.disks();
-    let mounts = crate::privileged::mountinfo::read()?;
+    let mounts = holdall_helper::mountinfo::read()?;
     let mounted = mounts.iter().any(|mount| mount.point.starts_with(&disks));
     let stale = socket.symlink_metadata().is_ok();
     let told = |ok, detail: String, action: Option<&str>| {

@@ -2,10 +2,10 @@
 
 use super::Unfit;
 use crate::api::{Code, Failure, Way};
-use crate::privileged::{PrivilegedError, Refused};
 use crate::words::sentence;
 use holdall_fuse::mount::MountError;
 use holdall_fuse::onefile::OneFileError;
+use holdall_helper::{PrivilegedError, Refused};
 use holdall_nbd::server::ServeError;
 use std::io;
 use std::path::{Path, PathBuf};

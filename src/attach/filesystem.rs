@@ -5,11 +5,11 @@
 use super::mountpoint::{self, MountPoint};
 use super::{AttachError, Attached, Record, Site, Step};
 use crate::api::AttachMode;
-use crate::privileged::{
+use holdall_core::units::BLOCK_BYTES;
+use holdall_helper::{
     Content, FreezeEnded, Frozen, Look, Outcome, Privileged, PrivilegedError, Superblock, Target, Usage,
     mountinfo,
 };
-use holdall_core::units::BLOCK_BYTES;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const FORMAT_DEADLINE: Duration = Duration::from_secs(120);
 const MOUNT_DEADLINE: Duration = Duration::from_secs(300);
 /// A check reads all metadata, most of it through the store.
 const CHECK_DEADLINE: Duration = Duration::from_secs(4 * 3600);
-/// An unmount writes back what is dirty: [`crate::privileged::DIRTY_LIMIT_BYTES`] where the kernel limits it.
+/// An unmount writes back what is dirty: [`holdall_helper::DIRTY_LIMIT_BYTES`] where the kernel limits it.
 const UNMOUNT_DEADLINE: Duration = Duration::from_secs(300);
 /// The same at open, where somebody waits, and a file system that stays small does no harm.
 const FILL_DEADLINE: Duration = Duration::from_secs(60);

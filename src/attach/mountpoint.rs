@@ -5,7 +5,7 @@
 //! not held up by modes.) The mode that it had is noted before ([`super::Record`]), so that it is given back after a crash, too.
 
 use super::AttachError;
-use crate::privileged::mountinfo;
+use holdall_helper::mountinfo;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -1,9 +1,9 @@
 //! A drive as an nbd device: one connection to the kernel, over a socket pair.
 
 use super::{AttachError, DEVICE_DEADLINE, MODULE_DEADLINE, Served, Site, Step};
-use crate::privileged::{Identifier, Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
 use holdall_core::device::BlockDevice;
-use holdall_nbd::kernel;
+use holdall_helper::{Identifier, Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
+use holdall_kernel::nbd;
 use holdall_nbd::server::{Export, Server, Session};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -32,22 +32,22 @@ fn identifier(uuid: Uuid) -> String {
 
 /// Whether the kernel has nbd, or gets it by loading the module.
 pub(super) fn is_available(site: &Site) -> bool {
-    if kernel::is_loaded() {
+    if nbd::is_loaded() {
         return true;
     }
     // That it is not there is no error: there is another way to attach.
     let loaded = site.perform(&Privileged::LoadNbd, MODULE_DEADLINE);
-    loaded.is_ok() && kernel::is_loaded()
+    loaded.is_ok() && nbd::is_loaded()
 }
 
 /// The drive's devices. Of several one may be alive: the others were taken down under an open file, and the kernel keeps
 /// their names until it is closed.
 pub(super) fn find(uuid: Uuid) -> Result<Vec<Target>, AttachError> {
     let identifier = identifier(uuid);
-    let devices = kernel::attached_devices()
+    let devices = nbd::attached_devices()
         .map_err(|error| AttachError::io("look into", Path::new("/sys/block"), error))?;
     let ours = devices.iter().filter(|device| device.identifier.as_deref() == Some(&identifier));
-    let target = |index: kernel::DeviceIndex| Target {
+    let target = |index: nbd::DeviceIndex| Target {
         device: index.path(),
         proof: Proof::Identifier(identifier.clone()),
     };
@@ -130,7 +130,7 @@ impl Connections {
     /// Begins to serve new connections; the second part is for the kernel.
     fn open(&self) -> Result<(Session, Vec<OwnedFd>), AttachError> {
         let failed = |error| AttachError::io("make", Path::new("a socket pair"), error);
-        let (ours, kernels) = kernel::socket_pairs(kernel::SOCKETS).map_err(failed)?;
+        let (ours, kernels) = nbd::socket_pairs(nbd::SOCKETS).map_err(failed)?;
         let session = self.server.serve_kernel(&self.export, ours).map_err(AttachError::Serve)?;
         Ok((session, kernels))
     }

@@ -1,14 +1,13 @@
 //! A drive as a loop device over a one-file FUSE disk, with a keeper.
 
 use super::{AttachError, DEVICE_DEADLINE, Record, Served, Site, Step, keeper};
-use crate::privileged::{
-    DeviceNumber, Outcome, Privileged, PrivilegedError, Proof, Refused, Target, mountinfo,
-};
 use holdall_core::device::BlockDevice;
 use holdall_fuse::handover::Handover;
 use holdall_fuse::mount::MountError;
 use holdall_fuse::onefile::{OneFileDisk, OneFileError, Options};
-use holdall_fuse::{keeper as kept, loopdev, mount};
+use holdall_fuse::{keeper as kept, mount};
+use holdall_helper::{DeviceNumber, Outcome, Privileged, PrivilegedError, Proof, Refused, Target, mountinfo};
+use holdall_kernel::loopdev;
 use parking_lot::Mutex;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;

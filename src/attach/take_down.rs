@@ -6,9 +6,9 @@
 //! repeated after it was cut short.
 
 use super::{AttachError, DEVICE_DEADLINE, Record, Site, keeper, mountpoint, nbd, onefile};
-use crate::privileged::mountinfo::{self, Mount};
-use crate::privileged::{DeviceNumber, Holder, Privileged, PrivilegedError, Refused, Target};
 use holdall_fuse::mount as fuse;
+use holdall_helper::mountinfo::{self, Mount};
+use holdall_helper::{DeviceNumber, Holder, Privileged, PrivilegedError, Refused, Target};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use super::Blind;
 use super::walk::walk;
 use super::watch::Watches;
 use super::{Order, Scan, Told, Unscannable};
-use crate::privileged::{Target, open_mounted};
+use holdall_helper::{Target, open_mounted};
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;

@@ -3,7 +3,7 @@
 use super::serve::{list, scan_below, serve_on};
 use super::watch::Watches;
 use super::{Blind, Order, Run, Scan, Told, Unscannable, walk};
-use crate::privileged::{Proof, Target};
+use holdall_helper::{Proof, Target};
 use rustix::fs::FallocateFlags;
 use std::collections::BTreeSet;
 use std::fs::File;

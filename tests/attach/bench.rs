@@ -4,8 +4,8 @@ pub use crate::writer::{Writer, pattern, verify};
 
 use holdall::attach::doctor::{KnownDrive, Service};
 use holdall::attach::{self, Dirs, Identity, Site};
-use holdall::privileged::Deputy;
 use holdall_core::device::{Allocation, Answer, BlockDevice, DeviceGeometry, Durability, ReadLease, Zeroing};
+use holdall_helper::Deputy;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;

@@ -4,8 +4,8 @@ use crate::bench::{Bench, DRIVE_BYTES, PATIENCE, Writer};
 use holdall::api::AttachMode;
 use holdall::attach::filesystem::{self, MountOptions};
 use holdall::attach::{self, AttachError, Attached, Identity, Unfit};
-use holdall::privileged::{Content, FreezeEnded, Holder, Outcome, Privileged, PrivilegedError, Refused};
 use holdall_core::device::{BlockDevice, Durability};
+use holdall_helper::{Content, FreezeEnded, Holder, Outcome, Privileged, PrivilegedError, Refused};
 use holdall_nbd::testing::{MemoryDevice, Policy};
 use std::fs;
 use std::io::BufRead;
@@ -389,7 +389,7 @@ fn a_device_that_has_become_somebody_elses_is_not_touched() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
     let mut target = attached.target().clone();
-    target.proof = holdall::privileged::Proof::Backing("/somebody/elses".into());
+    target.proof = holdall_helper::Proof::Backing("/somebody/elses".into());
     for operation in [
         Privileged::LoopDetach { target: target.clone() },
         Privileged::Check { target: target.clone() },
@@ -519,7 +519,7 @@ fn a_mount_does_not_appear_after_who_asked_for_it_is_gone() {
 
     let (here, there) = UnixStream::pair().unwrap();
     let mut command = std::process::Command::new(crate::bench::daemon());
-    command.arg(holdall::privileged::SUBCOMMAND).stdin(OwnedFd::from(there));
+    command.arg(holdall_helper::SUBCOMMAND).stdin(OwnedFd::from(there));
     let mut process = command.spawn().unwrap();
     drop(command);
     let mount = Privileged::Mount { target: attached.target().clone(), read_only: false };

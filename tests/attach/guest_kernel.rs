@@ -7,9 +7,9 @@ use holdall::api::AttachMode;
 use holdall::attach;
 use holdall::attach::doctor::{self, Service};
 use holdall::attach::filesystem::{self, MountOptions};
-use holdall::privileged::{Outcome, Privileged, PrivilegedError, Proof, Target};
 use holdall_core::device::BlockDevice;
-use holdall_nbd::kernel;
+use holdall_helper::{Outcome, Privileged, PrivilegedError, Proof, Target};
+use holdall_kernel::nbd;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn close(bench: &Bench, mut daemon: Daemon) {
     daemon.hear("closed");
     daemon.finished();
     bench.assert_nothing_left();
-    assert_eq!(kernel::attached_devices().unwrap(), []);
+    assert_eq!(nbd::attached_devices().unwrap(), []);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn guest_doctor() {
         let drives = || findings.iter().filter(|finding| finding.subject.starts_with("drive "));
         assert!(drives().all(|finding| finding.repaired), "{step}: {findings:#?}");
         bench.assert_nothing_left();
-        assert_eq!(kernel::attached_devices().unwrap(), [], "{step}");
+        assert_eq!(nbd::attached_devices().unwrap(), [], "{step}");
         let daemon = start(&bench, "attached");
         close(&bench, daemon);
     }
@@ -185,7 +185,7 @@ fn guest_open_file() {
     drop(daemon);
     daemon = start(&bench, "resumed");
     drop(open);
-    while kernel::attached_devices().unwrap().len() > 1 {
+    while nbd::attached_devices().unwrap().len() > 1 {
         std::thread::yield_now();
     }
     close(&bench, daemon);
@@ -198,7 +198,7 @@ fn guest_held_by_force() {
     assert_guest();
     let bench = Bench::new();
     drop(start(&bench, "attached"));
-    let attached = kernel::attached_devices().unwrap();
+    let attached = nbd::attached_devices().unwrap();
     let [device] = attached.as_slice() else { panic!("{attached:?}") };
     let proof = Proof::Identifier(device.identifier.clone().unwrap());
     let target = Target { device: device.index.path(), proof };
@@ -206,12 +206,12 @@ fn guest_held_by_force() {
     let perform = || bench.site.deputy.perform(&detach, &[], Duration::from_secs(60));
     rustix::mount::mount_bind("/dev/null", &target.device).unwrap();
     assert!(matches!(perform(), Err(PrivilegedError::Refused(_))));
-    assert_eq!(kernel::attached_devices().unwrap(), attached);
+    assert_eq!(nbd::attached_devices().unwrap(), attached);
     rustix::mount::unmount(&target.device, rustix::mount::UnmountFlags::empty()).unwrap();
     assert!(matches!(perform(), Ok(Outcome::Done)));
     doctor::repair(&bench.site, &bench.known(Service::Rests)).unwrap();
     bench.assert_nothing_left();
-    assert_eq!(kernel::attached_devices().unwrap(), []);
+    assert_eq!(nbd::attached_devices().unwrap(), []);
 }
 
 #[test]

@@ -11,7 +11,8 @@
 use crate::bench::{Bench, Machine, assert_ext4_clean, kill, run, wait_until};
 use crate::guest::{self, assert_guest};
 use crate::guest_drive::copy_drive;
-use holdall_fuse::{loopdev, mount};
+use holdall_fuse::mount;
+use holdall_kernel::loopdev;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

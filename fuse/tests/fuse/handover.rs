@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use holdall_fuse::{keeper, loopdev};
+use holdall_fuse::keeper;
+use holdall_kernel::loopdev;
 
 const RECORD: usize = 8192;
 const RECORDS: u64 = 512;

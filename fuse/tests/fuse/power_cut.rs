@@ -2,7 +2,8 @@
 
 use crate::support::child::Program;
 use crate::support::{Bench, EXT4, PATIENCE, example, pattern, require};
-use holdall_fuse::{loopdev, mount};
+use holdall_fuse::mount;
+use holdall_kernel::loopdev;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

@@ -6,7 +6,8 @@ pub mod child;
 pub mod memory_device;
 pub mod slow_disk;
 
-use holdall_fuse::{loopdev, mount};
+use holdall_fuse::mount;
+use holdall_kernel::loopdev;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

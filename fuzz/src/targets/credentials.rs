@@ -13,7 +13,7 @@ use holdall_core::store::credentials::Credentials;
 /// not is not repeated by the error.
 pub fn credentials(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let json = |value: &holdall::api::StoreCredentials| serde_json::to_value(value).expect("plain fields");
+    let json = |value: &holdall_api::StoreCredentials| serde_json::to_value(value).expect("plain fields");
     for kind in [Kind::S3, Kind::WebDav] {
         for profile in [None, Some("work")] {
             if let Ok(read) = forms::parse(text, kind, profile) {

@@ -1,12 +1,7 @@
 //! What is read by processes that have root's rights: operations that anyone may ask for, and devices that anyone may have
 //! written to.
 
-#[allow(dead_code, reason = "not all of it is asked")]
-#[path = "../../../src/privileged/superblock.rs"]
-mod superblock;
-
-use holdall::privileged::{DeviceNumber, Identifier, Privileged};
-use superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES};
+use holdall_helper::{Content, DeviceNumber, Identifier, LABEL_BYTES_MAX, LOOKED_AT_BYTES, Privileged};
 
 /// An operation, and the names of devices in it.
 pub fn operation(input: &[u8]) {

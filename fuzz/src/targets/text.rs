@@ -1,6 +1,6 @@
 //! What people write: addresses of stores, sizes, durations; and names of objects.
 
-use holdall::sizes::{format_bytes, format_duration, parse_duration, parse_size};
+use holdall_api::sizes::{format_bytes, format_duration, parse_duration, parse_size};
 use holdall_core::format::id::ObjectId;
 use holdall_core::store::url::StoreUrl;
 

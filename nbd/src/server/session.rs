@@ -26,7 +26,7 @@ impl Session {
         self.connections.iter().all(|connection| connection.is_finished())
     }
 
-    /// Connections whose other end is still open. After [`crate::kernel::Nbd::reconfigure`], when the caller has
+    /// Connections whose other end is still open. After `holdall_kernel::nbd::Nbd::reconfigure`, when the caller has
     /// closed its copies of the kernel's ends, these are the ones that the kernel has taken.
     pub fn live(&self) -> usize {
         self.connections

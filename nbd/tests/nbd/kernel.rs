@@ -1,7 +1,7 @@
 //! The kernel's own client, in User Mode Linux. Tests named `guest_` are ignored where they are listed: the others
 //! start a guest kernel and run them there.
 
-use holdall_nbd::kernel::{self, Attachment, DeviceIndex, Nbd};
+use holdall_kernel::nbd::{self, Attachment, DeviceIndex, Nbd};
 use holdall_nbd::server::{Server, Session};
 use holdall_nbd::testing::{FileDevice, MemoryDevice, Policy};
 use std::fs;
@@ -84,7 +84,7 @@ fn attach(device: Arc<dyn holdall_core::device::BlockDevice>, connections: usize
     let server_flags = export.transmission_flags(false);
     let mut nbd = Nbd::open().unwrap();
     loop {
-        let (ours, kernels) = kernel::socket_pairs(connections).unwrap();
+        let (ours, kernels) = nbd::socket_pairs(connections).unwrap();
         let session = server.serve_kernel(&export, ours).unwrap();
         let sockets: Vec<_> = kernels.iter().map(|socket| socket.as_fd()).collect();
         let attachment = Attachment { sockets: &sockets, size_bytes, server_flags, identifier: IDENTIFIER };
@@ -100,7 +100,7 @@ fn connect(nbd: &mut Nbd, attachment: &Attachment<'_>, again: bool) -> DeviceInd
     if !again {
         return nbd.connect(attachment, None).unwrap();
     }
-    let devices = kernel::attached_devices().unwrap();
+    let devices = nbd::attached_devices().unwrap();
     let ours = devices.iter().find(|device| device.identifier.as_deref() == Some(IDENTIFIER));
     let index = ours.expect("the device is found by its identifier").index;
     nbd.reconfigure(index, attachment).unwrap();
@@ -128,10 +128,10 @@ fn drop_caches() {
 #[ignore = "runs in a guest kernel"]
 fn guest_file_system() {
     assert_guest();
-    assert!(kernel::is_loaded());
+    assert!(nbd::is_loaded());
     let device = MemoryDevice::new(DISK_BYTES);
     let Attached { server, session, mut nbd, index } = attach(device.clone(), 4, false);
-    let devices = kernel::attached_devices().unwrap();
+    let devices = nbd::attached_devices().unwrap();
     assert_eq!(devices.len(), 1);
     assert_eq!((devices[0].index, devices[0].size_bytes), (index, DISK_BYTES));
     assert_eq!(devices[0].identifier.as_deref(), Some(IDENTIFIER));
@@ -159,7 +159,7 @@ fn guest_file_system() {
     nbd.disconnect(index).unwrap();
     session.wait();
     assert!(!nbd.is_connected(index).unwrap());
-    assert_eq!(kernel::attached_devices().unwrap(), []);
+    assert_eq!(nbd::attached_devices().unwrap(), []);
     server.shutdown(GRACE);
     assert_eq!(server.connections(), 0);
 }
@@ -206,7 +206,7 @@ fn kill_under_load(connections: usize) {
     fs::File::create(DISK).unwrap().set_len(DISK_BYTES).unwrap();
     let ready = UnixListener::bind(READY).unwrap();
     let mut server = serve_in_a_process(&ready, connections, false);
-    let device = kernel::attached_devices().unwrap().remove(0);
+    let device = nbd::attached_devices().unwrap().remove(0);
     let node = device.index.path();
     let node = node.to_str().unwrap();
     run("mkfs.ext4", &["-q", "-b", "4096", node]);
@@ -255,7 +255,7 @@ fn kill_under_load(connections: usize) {
 }
 
 /// With one connection the kernel only logs that a request takes long. (With several it would take the connection
-/// for dead: see `kernel::Attachment::sockets`.)
+/// for dead: see `nbd::Attachment::sockets`.)
 #[test]
 #[ignore = "runs in a guest kernel"]
 fn guest_long_wait() {

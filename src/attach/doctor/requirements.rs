@@ -2,7 +2,7 @@
 
 use super::Site;
 use crate::api::Finding;
-use crate::privileged::{TOOLS, find_tool};
+use holdall_helper::{TOOLS, find_tool};
 use std::path::Path;
 
 /// All of them, present or not.
@@ -10,7 +10,7 @@ pub(super) fn check(site: &Site) -> Vec<Finding> {
     let root = site.deputy.is_root();
     let mut findings: Vec<_> = TOOLS.iter().map(|&tool| self::tool(tool, root)).collect();
     let (fuse, loops) = (exists("/dev/fuse"), exists("/dev/loop-control"));
-    let nbd = holdall_nbd::kernel::is_loaded() || is_loadable("nbd");
+    let nbd = holdall_kernel::nbd::is_loaded() || is_loadable("nbd");
     findings.push(nbd_finding(nbd, fuse && loops));
     findings.push(feature("fuse", fuse, nbd, "/dev/fuse is missing: drives cannot be attached by loop."));
     findings.push(feature(

@@ -12,7 +12,7 @@ use crate::attach::filesystem::Mounted;
 use crate::daemon::failure::failure;
 use crate::daemon::shutdown;
 use crate::daemon::status::Phase;
-use crate::privileged::mountinfo;
+use holdall_helper::mountinfo;
 use std::sync::Arc;
 use std::time::Duration;
 

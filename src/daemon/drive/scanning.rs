@@ -2,8 +2,8 @@
 //! the drive is unmounted. It is told where nobody waits any more for what it looks at, so that others have their turn.
 
 use crate::attach::filesystem::Mounted;
-use crate::privileged::{Target, ended, reap};
 use crate::scanner::{self, Blind, Named, Order, Run, Scan, Told, Unscannable};
+use holdall_helper::{Target, ended, reap};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use std::collections::HashMap;
@@ -297,7 +297,7 @@ fn hear(told: Told, state: &Mutex<State>, heard: &mpsc::UnboundedSender<Heard>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privileged::Proof;
+    use holdall_helper::Proof;
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 

@@ -38,7 +38,7 @@ pub(in crate::daemon) enum Full {
 
 impl Full {
     /// Inodes first: who has free bytes does not expect to be without room.
-    pub(in crate::daemon) fn of(usage: &crate::privileged::Usage) -> Option<Self> {
+    pub(in crate::daemon) fn of(usage: &holdall_helper::Usage) -> Option<Self> {
         let percent = |used: u64, total: u64| {
             let percent = u128::from(used) * 100 / u128::from(total.max(1));
             Some(percent as u64).filter(|percent| total > 0 && *percent >= FULL_FROM_PERCENT)
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_person_is_told_from_ninety_per_cent_on() {
-        let usage = |used_bytes, available_bytes, total_inodes, free_inodes| crate::privileged::Usage {
+        let usage = |used_bytes, available_bytes, total_inodes, free_inodes| holdall_helper::Usage {
             total_bytes: used_bytes + available_bytes,
             used_bytes,
             available_bytes,

@@ -112,7 +112,7 @@ pub enum Refused {
 
 impl Refused {
     /// For `map_err` after a system call.
-    pub(crate) fn system<E: Into<io::Error>>(call: &str, path: &Path) -> impl FnOnce(E) -> Refused {
+    pub fn system<E: Into<io::Error>>(call: &str, path: &Path) -> impl FnOnce(E) -> Refused {
         let (call, path) = (call.to_owned(), path.to_owned());
         move |error| {
             let error = error.into();

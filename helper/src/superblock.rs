@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// So much is looked at. It covers where every common file system, partition table and volume manager has its mark: the
 /// last is btrfs, at 64 KiB.
-pub(super) const LOOKED_AT_BYTES: usize = 128 << 10;
+pub const LOOKED_AT_BYTES: usize = 128 << 10;
 
 /// A block, which holds ext4's superblock.
 pub(super) const SUPERBLOCK_END_BYTES: usize = 4096;
@@ -25,7 +25,7 @@ const LOG_BLOCK_SIZE_AT: usize = 0x18;
 const UUID_AT: usize = 0x68;
 const LABEL_AT: usize = 0x78;
 /// The longest label that ext4 holds.
-pub(super) const LABEL_BYTES_MAX: usize = 16;
+pub const LABEL_BYTES_MAX: usize = 16;
 
 /// What is on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Superblock {
 
 impl Content {
     /// Reads it from the beginning of a device.
-    pub(super) fn of(bytes: &[u8]) -> Content {
+    pub fn of(bytes: &[u8]) -> Content {
         if let Some(superblock) = Superblock::parse(bytes) {
             return Content::Ext4(superblock);
         }

@@ -3,10 +3,10 @@
 use super::not_yours;
 use super::owner::disk;
 use super::place;
-use crate::privileged::Refused;
-use crate::privileged::mountinfo::{self, FuseUser, Mount};
-use crate::privileged::procfs::{self, Process};
-use holdall_fuse::loopdev;
+use crate::Refused;
+use crate::mountinfo::{self, FuseUser, Mount};
+use crate::procfs::{self, Process};
+use holdall_kernel::loopdev;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -84,7 +84,7 @@ fn become_it(user: FuseUser) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privileged::DeviceNumber;
+    use crate::DeviceNumber;
     use std::fs::File;
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 /// The programs that are used, with the Debian package of each and what it is for.
-pub(crate) const TOOLS: [(&str, &str, &str); 4] = [
+pub const TOOLS: [(&str, &str, &str); 4] = [
     ("mkfs.ext4", "e2fsprogs", "drives cannot be created"),
     ("e2fsck", "e2fsprogs", "a damaged drive cannot be repaired"),
     ("resize2fs", "e2fsprogs", "drives cannot be grown"),
@@ -21,7 +21,7 @@ const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 const SAID_BYTES_MAX: usize = 4096;
 
 /// Where a program is.
-pub(crate) fn find(tool: &str) -> Option<PathBuf> {
+pub fn find(tool: &str) -> Option<PathBuf> {
     DIRECTORIES.iter().map(|directory| Path::new(directory).join(tool)).find(|path| path.exists())
 }
 

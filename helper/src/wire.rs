@@ -18,7 +18,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// The most descriptors that come with a message: the sockets of an nbd device.
-const FDS_MAX: usize = holdall_nbd::kernel::SOCKETS_MAX;
+const FDS_MAX: usize = holdall_kernel::nbd::SOCKETS_MAX;
 
 /// The longest message: paths, and a page or two of what a tool printed.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;

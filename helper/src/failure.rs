@@ -2,8 +2,8 @@
 
 use super::Refused;
 use super::holders::list;
-use crate::api::{Code, Failure, Way};
-use crate::words::sentence;
+use holdall_api::words::sentence;
+use holdall_api::{Code, Failure, Way};
 use std::io;
 use std::time::Duration;
 

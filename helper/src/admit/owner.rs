@@ -1,9 +1,9 @@
 //! Whose a block device is, decided from what the kernel has said.
 
-use crate::privileged::mountinfo::{self, FuseUser, Mount};
-use crate::privileged::{Identifier, Proof};
-use holdall_fuse::mount::FS_TYPE;
-use holdall_fuse::onefile;
+use crate::mountinfo::{self, FuseUser, Mount};
+use crate::{Identifier, Proof};
+use holdall_kernel::DISK_FILE_NAME;
+use holdall_kernel::DISK_FS_TYPE;
 use std::path::Path;
 
 /// The user whose an nbd device with this identifier is, if it is one of ours.
@@ -13,8 +13,8 @@ pub(super) fn user_of(identifier: &str) -> Option<u32> {
 
 /// The mount of the one-file disk whose file is `backing`, and who mounted it.
 pub(super) fn disk<'a>(backing: &Path, mounts: &'a [Mount]) -> Option<(&'a Mount, FuseUser)> {
-    let directory = backing.parent().filter(|_| backing.ends_with(onefile::FILE_NAME))?;
-    let mount = mountinfo::at(mounts, directory).filter(|mount| mount.fs_type == FS_TYPE)?;
+    let directory = backing.parent().filter(|_| backing.ends_with(DISK_FILE_NAME))?;
+    let mount = mountinfo::at(mounts, directory).filter(|mount| mount.fs_type == DISK_FS_TYPE)?;
     Some((mount, mount.fuse_user?))
 }
 
@@ -31,7 +31,7 @@ pub(super) fn owner(proof: &Proof, mounts: &[Mount]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privileged::DeviceNumber;
+    use crate::DeviceNumber;
 
     fn mount(point: &str, fs_type: &str, uid: Option<u32>) -> Mount {
         Mount {

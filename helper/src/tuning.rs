@@ -10,7 +10,7 @@ use std::path::Path;
 pub const DIRTY_LIMIT_BYTES: u64 = 256 << 20;
 
 /// As for the loop device: two requests of the largest size; the engine, which sees the stream, reads further ahead.
-const READ_AHEAD_KB: u64 = holdall_fuse::loopdev::READ_AHEAD_BYTES >> 10;
+const READ_AHEAD_KB: u64 = holdall_kernel::loopdev::READ_AHEAD_BYTES >> 10;
 
 /// What could be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Which action of polkit's an operation is, and whether polkit allows it.
 
-use crate::privileged::Privileged;
+use crate::Privileged;
 use std::collections::HashMap;
 use zbus::zvariant::Value;
 use zbus::{Connection, Proxy};
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn every_action_is_described_to_administrators() {
-        let policy = include_str!("../../packaging/polkit/org.holdall.policy");
+        let policy = include_str!("../../../packaging/polkit/org.holdall.policy");
         for action in [Action::Attach, Action::Mount, Action::Manage] {
             assert!(policy.contains(&format!("<action id=\"{}\">", action.id())), "{action:?}");
         }

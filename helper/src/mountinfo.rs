@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub struct Mount {
     /// Its identity, as fdinfo's `mnt_id` gives it.
     pub id: u64,
     /// What is mounted.
@@ -26,7 +26,7 @@ pub(crate) struct Mount {
 
 /// Who mounted a FUSE file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FuseUser {
+pub struct FuseUser {
     /// The user.
     pub uid: u32,
     /// The group.
@@ -34,7 +34,7 @@ pub(crate) struct FuseUser {
 }
 
 /// All mounts that this process sees, in the order in which they were made.
-pub(crate) fn read() -> Result<Vec<Mount>, Refused> {
+pub fn read() -> Result<Vec<Mount>, Refused> {
     let own = Process::own().and_then(|own| of(&own));
     own.map_err(Refused::system("read", Path::new("/proc/thread-self/mountinfo")))
 }
@@ -46,12 +46,12 @@ pub(super) fn of(process: &Process) -> io::Result<Vec<Mount>> {
 }
 
 /// What one sees at `point`: the last mount there.
-pub(crate) fn at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
+pub fn at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == point)
 }
 
 /// The identity of the mount on which something is open.
-pub(crate) fn mount_of(fd: impl AsRawFd) -> Option<u64> {
+pub fn mount_of(fd: impl AsRawFd) -> Option<u64> {
     let facts = Process::own().ok()?.read(format!("fdinfo/{}", fd.as_raw_fd())).ok()?;
     id_in(&facts)
 }
@@ -64,7 +64,7 @@ pub(super) fn id_in(facts: &[u8]) -> Option<u64> {
 
 /// Whether a look at `path` asks only this computer's own disks: not another drive of ours, which may wait for us (nbd,
 /// loop), nor FUSE or the network.
-pub(crate) fn is_safe_to_look_at(mounts: &[Mount], path: &Path) -> bool {
+pub fn is_safe_to_look_at(mounts: &[Mount], path: &Path) -> bool {
     const LOOP_MAJOR: u32 = 7;
     const NBD_MAJOR: u32 = 43;
     const REMOTE: [&str; 6] = ["fuse", "nfs", "cifs", "smb", "9p", "ceph"];

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! It is a program of its own, so that what runs with root's rights is little: no store, no network, no file format. It
-//! starts a process for each operation ([`crate::privileged::main`]), which decides once more, by what the kernel says,
+//! starts a process for each operation ([`crate::main`]), which decides once more, by what the kernel says,
 //! whether the device, the file and the directory are the caller's, and does the one thing. The helper itself touches no device, so
 //! that nothing it does can hang. It remembers nothing: it may end, be replaced or be killed at any time, and what
 //! its processes do goes on. After a minute without work, and with no drive attached, it ends; the bus starts it again. While a drive is
 //! attached it stays, for a computer that shuts down starts nothing any more, and drives have to be closed then.
 
-use crate::privileged::{self, helper::NAME, helper::PATH};
+use crate::helper::{NAME, PATH};
 use callers::Callers;
 use perform::Perform;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ const LAST_CALLS: Duration = Duration::from_secs(1);
 /// The program.
 pub fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
-        Some(argument) if argument == privileged::SUBCOMMAND => privileged::main(),
+        Some(argument) if argument == crate::SUBCOMMAND => crate::main(),
         Some(_) => {
             eprintln!("usage: holdall-helper    the system bus starts it");
             ExitCode::from(2)
@@ -58,7 +58,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             .await?;
         callers.idle(IDLE_LIMIT).await;
         // A look at /sys: it waits for no device.
-        while privileged::is_anything_attached() {
+        while crate::is_anything_attached() {
             callers.idle(IDLE_LIMIT).await;
         }
         // From now on the bus starts another one for whoever comes; who came before is served.

@@ -150,8 +150,8 @@ mod tests {
             let forged = "36 35 259:77 / /forged rw - ext4 /dev/forged rw\n";
             std::fs::write(path("mountinfo"), forged).unwrap();
             std::fs::write(path("fdinfo/3"), "mnt_id:\t36\n").unwrap();
-            let number = crate::privileged::DeviceNumber { major: 259, minor: 77 };
-            let mount = crate::privileged::mountinfo::Mount {
+            let number = crate::DeviceNumber { major: 259, minor: 77 };
+            let mount = crate::mountinfo::Mount {
                 id: 36,
                 number,
                 point: "/forged".into(),
@@ -159,8 +159,8 @@ mod tests {
                 fuse_user: None,
             };
             let seen = processes().any(|(other, _)| other == pid);
-            let found = crate::privileged::elsewhere::find(number).len();
-            (seen, found, crate::privileged::holders::of(&mount, &[]))
+            let found = crate::elsewhere::find(number).len();
+            (seen, found, crate::holders::of(&mount, &[]))
         };
         let (seen, found, holders) = std::thread::spawn(look).join().unwrap();
         assert_eq!((seen, found, holders), (false, 0, Vec::new()));

@@ -2,8 +2,8 @@
 
 use super::callers::{Callers, Share};
 use super::permission::{self, Action};
-use crate::privileged::helper::NAME;
-use crate::privileged::{self, Privileged, SUBCOMMAND};
+use crate::helper::NAME;
+use crate::{Privileged, SUBCOMMAND};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use zbus::{Connection, zvariant};
 const OPERATION_BYTES_MAX: usize = 32 << 10;
 
 /// The most descriptors of an operation: an nbd device's sockets.
-const FDS_MAX: usize = holdall_nbd::kernel::SOCKETS_MAX;
+const FDS_MAX: usize = holdall_kernel::nbd::SOCKETS_MAX;
 
 /// The longest that an operation may take: a check of a large file system.
 const DEADLINE_MS_MAX: u64 = 12 * 3600 * 1000;
@@ -116,7 +116,7 @@ fn begin(
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     tokio::spawn(collect(child, share));
     let fds: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-    privileged::begin(&socket, operation, uid, &fds, deadline_ms)?;
+    crate::begin(&socket, operation, uid, &fds, deadline_ms)?;
     Ok((socket, process))
 }
 

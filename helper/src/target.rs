@@ -1,8 +1,8 @@
 //! A block device, and the proof that it is the drive's.
 
 use super::Refused;
-use holdall_fuse::loopdev;
-use holdall_fuse::onefile::FILE_NAME;
+use holdall_kernel::DISK_FILE_NAME;
+use holdall_kernel::loopdev;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -113,7 +113,7 @@ impl Target {
 
 /// How the kernel names the file of a one-file disk that is mounted nowhere: as its own root has it.
 pub(super) fn unmounted_file() -> PathBuf {
-    Path::new("/").join(FILE_NAME)
+    Path::new("/").join(DISK_FILE_NAME)
 }
 
 impl FromStr for DeviceNumber {

@@ -69,12 +69,12 @@ impl Deputy {
     }
 
     /// Under which name this process starts the program for other subcommands.
-    pub(crate) fn own_program(&self) -> &Path {
+    pub fn own_program(&self) -> &Path {
         &self.own
     }
 
     /// The program by the name under which it is installed: after an upgrade that is the new one.
-    pub(crate) fn installed_program(&self) -> &Path {
+    pub fn installed_program(&self) -> &Path {
         &self.program
     }
 
@@ -349,7 +349,7 @@ fn printed(pipe: std::process::ChildStderr, otherwise: &str) -> String {
 }
 
 /// Waits until the process has ended.
-pub(crate) fn ended(child: &Child, patience: Duration) -> bool {
+pub fn ended(child: &Child, patience: Duration) -> bool {
     let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return false };
     let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
     has_ended(&process, patience)
@@ -373,7 +373,7 @@ fn has_ended(process: &OwnedFd, patience: Duration) -> bool {
 static UNREAPED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// Collects the process, now or when the next one is done with, and those that have ended since.
-pub(crate) fn reap(child: Child) {
+pub fn reap(child: Child) {
     let mut unreaped = UNREAPED.lock();
     unreaped.push(child);
     unreaped.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -382,7 +382,7 @@ pub(crate) fn reap(child: Child) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privileged::{Proof, Target};
+    use crate::{Proof, Target};
     use std::os::unix::fs::PermissionsExt;
 
     /// A deputy whose sudo is a script.
@@ -426,7 +426,7 @@ mod tests {
         let error = perform(&with_sudo(directory.path(), Some(script)));
         assert!(matches!(error, PrivilegedError::SudoRefused { .. }), "{error}");
         assert!(error.to_string().contains("a password is required"));
-        assert_eq!(error.failure().code, crate::api::Code::Privileges);
+        assert_eq!(error.failure().code, holdall_api::Code::Privileges);
     }
 
     #[test]

@@ -42,7 +42,7 @@ const STRANDED_REQUESTS_RETRIED_EVERY: Duration = Duration::from_secs(5);
 /// How long the kernel may take to show a device's size after it said yes.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
-const BLOCK_SIZE_BYTES: u64 = holdall_core::units::BLOCK_BYTES;
+const BLOCK_SIZE_BYTES: u64 = 4096;
 
 /// The number N of `/dev/nbdN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,7 +93,7 @@ pub struct Attachment<'a> {
     pub sockets: &'a [BorrowedFd<'a>],
     /// Size, a multiple of 4096.
     pub size_bytes: u64,
-    /// See [`crate::codec::transmission::flags`]; [`crate::server::Export::transmission_flags`] gives them.
+    /// The transmission flags of the NBD protocol, as the server at the other end of the sockets means them.
     pub server_flags: u16,
     /// By what to know the device again after a restart. Anyone can read it.
     pub identifier: &'a str,
@@ -151,7 +151,7 @@ impl Nbd {
     /// Gives the device at `index` new connections for its dead ones, and `attachment.size_bytes` as its size. The
     /// kernel compares the identifier. It takes no more sockets than it has dead ones, and says nothing of the
     /// rest; and it may notice a moment late that its old ones are dead. So close the caller's copies of `sockets`
-    /// afterwards, look at [`crate::server::Session::live`], and where it is 0 try again with new sockets.
+    /// afterwards, look at how many of the sessions live, and where none does try again with new sockets.
     pub fn reconfigure(
         &mut self,
         index: DeviceIndex,

@@ -28,11 +28,12 @@ mod identifier;
 mod ids;
 mod inodes;
 mod kernel;
-pub(crate) mod mountinfo;
+pub mod mountinfo;
 mod mounting;
 mod perform;
 mod procfs;
 mod refused;
+pub mod service;
 mod superblock;
 mod target;
 mod tools;
@@ -41,17 +42,17 @@ mod wire;
 
 pub(crate) use admit::is_anything_attached;
 pub use deputy::Deputy;
-pub(crate) use deputy::{ended, reap};
+pub use deputy::{ended, reap};
 pub use failure::PrivilegedError;
-pub(crate) use frozen::open as open_mounted;
+pub use frozen::open as open_mounted;
 pub use frozen::{FreezeEnded, Frozen};
 pub use holders::Holder;
 pub use identifier::Identifier;
 pub use perform::{begin, main};
 pub use refused::Refused;
-pub use superblock::{Content, Superblock};
+pub use superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES, Superblock};
 pub use target::{DeviceNumber, Proof, Target};
-pub(crate) use tools::{TOOLS, find as find_tool};
+pub use tools::{TOOLS, find as find_tool};
 pub use tuning::{DIRTY_LIMIT_BYTES, Tuned};
 
 /// The hidden subcommand of the daemon's program under which it performs one operation: it calls [`main`].

@@ -13,7 +13,7 @@ use super::held::Held;
 use super::mountinfo::{self, Mount};
 use super::{DeviceNumber, Holder, Privileged, Proof, Refused, Target};
 use evidence::{become_user, is_on, is_stream, one_file_disk, own_directory};
-use holdall_fuse::loopdev;
+use holdall_kernel::loopdev;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use std::path::Path;
@@ -186,8 +186,8 @@ fn proof_of(device: &Path) -> Option<Proof> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privileged::Identifier;
-    use holdall_fuse::onefile;
+    use crate::Identifier;
+    use holdall_kernel::DISK_FILE_NAME;
     use std::fs::File;
     use std::os::unix::net::UnixStream;
     use uuid::Uuid;
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_one_file_disk_gets_no_loop_device() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(onefile::FILE_NAME);
+        let path = directory.path().join(DISK_FILE_NAME);
         let file = OwnedFd::from(File::create(&path).unwrap());
         let attach = Privileged::LoopAttach { backing: path, read_only: false };
         assert!(is_refused(&attach, &[file]));

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holdall::helper::main()
+    holdall_helper::service::main()
 }

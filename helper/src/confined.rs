@@ -91,8 +91,8 @@ impl Confined {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privileged::Proof;
-    use holdall_fuse::loopdev;
+    use crate::Proof;
+    use holdall_kernel::loopdev;
     use std::process::Stdio;
     use std::time::Duration;
 

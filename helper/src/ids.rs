@@ -115,8 +115,8 @@ fn map_ids(mounted: BorrowedFd<'_>, namespace: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privileged::{Proof, Target, mounting};
-    use holdall_fuse::loopdev;
+    use crate::{Proof, Target, mounting};
+    use holdall_kernel::loopdev;
     use std::os::unix::fs::{MetadataExt, chown};
 
     /// Where a number of the file system goes.

@@ -3,8 +3,8 @@
 use super::held::Held;
 use super::target::unmounted_file;
 use super::{Proof, Refused, Target, elsewhere, mountinfo, tools};
-use holdall_fuse::loopdev::{self, LoopError};
-use holdall_nbd::kernel::{Attachment, DeviceIndex, KernelError, Nbd};
+use holdall_kernel::loopdev::{self, LoopError};
+use holdall_kernel::nbd::{Attachment, DeviceIndex, KernelError, Nbd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;

@@ -168,7 +168,7 @@ pub(super) fn shut_down(target: &Target, mountpoint: &Path) -> Result<(), Refuse
 }
 
 /// The root directory of the target's file system at `mountpoint`.
-pub(crate) fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
+pub fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     target.verify()?;
     let not_ours = || Refused::NotOurs { what: mountpoint.to_owned() };
