@@ -14,11 +14,10 @@
 
 use crate::bitmap::Bitmap;
 use crate::disk::{Disk, DiskFile};
-use crate::ext4::coalesce;
 use crate::journal::{Operation, Place, Record};
 use crate::planted::{self, Bug};
 use crate::runs::RunMap;
-use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex};
+use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex, coalesce};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
@@ -68,8 +67,18 @@ impl Cache {
     /// Opens the cache of `drive`, of at most `capacity` blocks. Its bitmap counts only if it carries one of the
     /// `generations`; else everything is absent.
     pub fn open(disk: &dyn Disk, drive: Uuid, capacity: u64, generations: &[u128]) -> io::Result<Arc<Self>> {
-        let file = disk.open("blocks", true)?;
-        let bitmap_file = disk.open("bitmap", true)?;
+        Self::open_on(disk.open("blocks", true)?, disk.open("bitmap", true)?, drive, capacity, generations)
+    }
+
+    /// Opens the cache whose blocks lie in `file`, which may be more than one file of the local disk, and whose bitmap in
+    /// `bitmap_file`; see [`open`](Self::open).
+    pub fn open_on(
+        file: Arc<dyn DiskFile>,
+        bitmap_file: Arc<dyn DiskFile>,
+        drive: Uuid,
+        capacity: u64,
+        generations: &[u128],
+    ) -> io::Result<Arc<Self>> {
         let mut valid = Bitmap::new(capacity);
         let mut persisted = persist::load(&*bitmap_file, drive, generations, &valid)?;
         // The file is as long as the drive. A shorter one was deleted or cut short apart from its bitmap: what is made

@@ -45,7 +45,6 @@ mod nodes;
 mod superblock;
 mod tree;
 
-pub use agenda::coalesce;
 pub use kind::Kind;
 pub use limits::Limits;
 pub use superblock::Ext4Error;
@@ -92,17 +91,6 @@ pub struct Walk {
     doubts: BTreeSet<u64>,
     /// What the caller was asked for last, and so has.
     asked: Vec<BlockRange>,
-}
-
-/// A place in a regular file, in blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileAt {
-    /// The file.
-    pub file: InodeNumber,
-    /// Which of its blocks.
-    pub at: u64,
-    /// How many it has.
-    pub end: u64,
 }
 
 impl Walk {
@@ -277,15 +265,13 @@ impl Walk {
         is_all_known && self.claims.has_forgotten() && self.kind_of(block).is_none()
     }
 
-    /// What [`owner_of`](Self::owner_of) says, with where the file ends.
-    pub fn file_at(&self, block: u64) -> Option<FileAt> {
-        let (file, at) = self.owner_of(block)?;
-        let end = self.size_of(file)?.div_ceil(BLOCK_BYTES);
-        Some(FileAt { file, at, end })
+    /// How many blocks a regular file has, holes included. None where it is not kept.
+    pub fn blocks_in(&self, file: InodeNumber) -> Option<u64> {
+        Some(self.size_of(file)?.div_ceil(BLOCK_BYTES))
     }
 
     /// The blocks on the drive of a part of a file, in the order of the file, holes aside.
-    pub fn blocks_of(&self, file: InodeNumber, part: BlockRange) -> Vec<BlockRange> {
+    pub fn blocks_within(&self, file: InodeNumber, part: BlockRange) -> Vec<BlockRange> {
         let block = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
         self.claims.blocks_within(file.0, block(part.start)..block(part.end))
     }

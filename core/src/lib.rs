@@ -22,8 +22,10 @@ pub mod map;
 pub mod planted;
 pub mod pull;
 pub mod push;
+mod read_error;
 pub mod replica;
 pub mod retry;
+pub mod room;
 pub mod runs;
 pub mod seal;
 #[cfg(feature = "sim")]

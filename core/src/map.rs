@@ -18,10 +18,11 @@ mod checkpoint;
 mod diff;
 mod pages;
 
+pub use crate::read_error::ReadError;
 pub use checkpoint::Checkpoint;
 pub use diff::differing;
 pub(crate) use pages::read;
-pub use pages::{Objects, PageCache, ReadError};
+pub use pages::{Objects, PageCache};
 
 /// What a run of blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,19 +1,17 @@
 //! Pulling: from the store into the cache, by priority.
 //!
 //! A reader that waits, and whoever else wants blocks, tells the queue (`queue`, pure). A pull looks its blocks up in
-//! the map, fetches the frames (neighbours in one ranged request), opens them, and fills what is still absent (`fetch`); what
+//! the source ([`Source`]: a drive or a folder), fetches the parts that hold them, and fills what is still absent (`fetch`); what
 //! fails on the way is tried again (`tries`). What readers will want next is wanted ahead of them (`ahead`).
 
 use crate::cache::Cache;
-use crate::ext4::Walk;
-use crate::journal::Journal;
-use crate::map::{Content, Map, ReadError};
+use crate::read_error::ReadError;
+use crate::room::{NoRoom, Room};
 use crate::units::{BlockRange, portions};
-use crate::volume::room::{NoRoom, Room};
 use ahead::Patterns;
 use flights::Flights;
 use futures_util::FutureExt;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use sink::ForReaders;
 use stalls::Stalls;
 use std::panic::AssertUnwindSafe;
@@ -28,10 +26,12 @@ use underway::Underway;
 mod ahead;
 mod fetch;
 mod flights;
+pub(crate) mod foresight;
 mod neighbours;
 mod queue;
 mod scans;
 mod sink;
+mod source;
 mod stalls;
 mod streams;
 mod strides;
@@ -42,6 +42,7 @@ mod window;
 pub use queue::{Class, Ending, Job, Queue};
 pub use scans::Scans;
 pub use sink::Fetched;
+pub use source::{Content, FileNumber, FilePlace, Files, Found, Source};
 pub use tries::Health;
 use tries::Persistence;
 
@@ -69,20 +70,17 @@ const LOSSES_MAX: u32 = 3;
 const TRIES_AHEAD: u32 = 4;
 
 /// Brings blocks into the cache.
-pub struct Puller {
-    map: Arc<Map>,
+pub struct Puller<S: Source> {
+    source: Arc<S>,
     cache: Arc<Cache>,
-    journal: Arc<Journal>,
     room: Arc<Room>,
     // Held to decide, never while pulling.
     queue: Mutex<Queue>,
     // Held to decide; taken before the queue's.
     patterns: Mutex<Patterns>,
-    /// Which file has which blocks, as far as that is known.
-    files: Arc<RwLock<Walk>>,
     /// Whether reads of what is local matter to a stream.
     is_streaming: AtomicBool,
-    flights: Flights,
+    flights: Flights<S::Part>,
     underway: Underway,
     /// Readers come on threads of their own.
     runtime: Handle,
@@ -98,36 +96,27 @@ pub struct Puller {
 }
 
 /// A reader waits for blocks.
-struct Awaited {
-    puller: Arc<Puller>,
+struct Awaited<S: Source> {
+    puller: Arc<Puller<S>>,
     range: BlockRange,
 }
 
-impl Drop for Awaited {
+impl<S: Source> Drop for Awaited<S> {
     fn drop(&mut self) {
         self.puller.queue.lock().wait_no_more(self.range);
         self.puller.reader_left.notify_waiters();
     }
 }
 
-impl Puller {
-    /// Pulls blocks of `map` into `cache`, on the runtime that it is called on. `files` is whatever is known of the drive's
-    /// files by the time somebody reads.
-    pub fn new(
-        map: Arc<Map>,
-        cache: Arc<Cache>,
-        journal: Arc<Journal>,
-        room: Arc<Room>,
-        files: Arc<RwLock<Walk>>,
-    ) -> Arc<Self> {
+impl<S: Source> Puller<S> {
+    /// Pulls blocks of `source` into `cache`, on the runtime that it is called on.
+    pub fn new(source: S, cache: Arc<Cache>, room: Arc<Room>) -> Arc<Self> {
         let puller = Arc::new(Self {
-            map,
+            source: Arc::new(source),
             cache,
-            journal,
             room,
             queue: Mutex::new(Queue::new()),
             patterns: Mutex::default(),
-            files,
             is_streaming: AtomicBool::new(false),
             flights: Flights::default(),
             underway: Underway::default(),
@@ -221,7 +210,7 @@ impl Puller {
     }
 
     /// For as long as it lives a reader waits for these blocks.
-    fn wait_for(self: &Arc<Self>, range: BlockRange) -> Awaited {
+    fn wait_for(self: &Arc<Self>, range: BlockRange) -> Awaited<S> {
         self.queue.lock().wait_for(range);
         self.underway.are_awaited(range);
         self.reader_came.notify_waiters();
@@ -288,31 +277,24 @@ impl Puller {
         outcome
     }
 
-    /// Makes what the map knows to be zero of `range` local without asking for it, however much it is. Returns how many
+    /// Makes what the source knows to be zero of `range` local without asking for it, however much it is. Returns how many
     /// blocks are data.
     pub(crate) async fn settle_zeros(&self, range: BlockRange) -> Result<u64, PullError> {
         let _stays = self.cache.begin_pull(range);
         let mut data = 0;
-        for (run, content) in self.map.look_up(range).await? {
+        for (run, content) in self.source.look_up(range).await? {
             match content {
                 Content::Zero => self.cache.fill_zero(run).map_err(cache_failed)?,
-                Content::Frame(_) => data += run.count(),
+                Content::Part(_) => data += run.count(),
             }
         }
         Ok(data)
     }
 
-    /// What is neither in the cache nor in the journal.
+    /// What is not here: neither in the cache, nor written here and on its way to it.
     pub fn missing(&self, range: BlockRange) -> Vec<BlockRange> {
-        let mut missing = self.cache.absent(range);
-        if self.journal.holds_any(range) {
-            missing = missing
-                .into_iter()
-                .flat_map(|run| self.journal.look_up(run))
-                .filter_map(|(run, entry)| entry.is_none().then_some(run))
-                .collect();
-        }
-        missing
+        let absent = self.cache.absent(range);
+        absent.into_iter().flat_map(|run| self.source.not_written_here(run)).collect()
     }
 
     fn pump(self: &Arc<Self>) {

@@ -1,6 +1,6 @@
 //! When to try again. Pure but for the jitter, which is drawn from the engine's own entropy.
 
-use crate::map::ReadError;
+use crate::read_error::ReadError;
 use crate::store::StoreError;
 use std::time::Duration;
 

@@ -198,6 +198,21 @@ impl fmt::Display for BlockRange {
     }
 }
 
+/// The ranges in order, and as one where less than `gap` blocks lie between them.
+pub fn coalesce(mut ranges: Vec<BlockRange>, gap: u64) -> Vec<BlockRange> {
+    ranges.sort_unstable();
+    let mut joined: Vec<BlockRange> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap.saturating_sub(1)) => {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@ use crate::journal::{Journal, JournalError};
 use crate::map::Map;
 use crate::pull::Puller;
 use crate::push::Pusher;
+use crate::room::Room;
 use crate::store::meter::Meter;
 use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex, Lsn};
 use parking_lot::Mutex;
@@ -21,7 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 mod access;
 mod assemble;
 mod close;
-mod foresight;
 mod keeper;
 mod kept;
 mod local;
@@ -31,9 +31,9 @@ mod pins;
 mod read;
 mod reconcile;
 mod remember;
-pub(crate) mod room;
 mod scanning;
 mod seen;
+mod source;
 mod status;
 mod survey;
 mod take;
@@ -45,6 +45,7 @@ pub use close::VolumeDevice;
 pub use local::{Base, Fork, Local};
 pub use open::{fork, open, open_pinned};
 pub use pins::{Held, Pinned, PinsStatus};
+pub use source::MapSource;
 pub use status::VolumeStatus;
 
 /// An open drive.
@@ -52,8 +53,8 @@ pub struct Volume {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
     map: Arc<Map>,
-    puller: Arc<Puller>,
-    room: Arc<room::Room>,
+    puller: Arc<Puller<MapSource>>,
+    room: Arc<Room>,
     survey: survey::Survey,
     scanning: scanning::Scanning,
     trace: trace::Trace,
@@ -131,7 +132,7 @@ impl Volume {
     }
 
     /// Who pulls.
-    pub fn puller(&self) -> &Arc<Puller> {
+    pub fn puller(&self) -> &Arc<Puller<MapSource>> {
         &self.puller
     }
 

@@ -47,7 +47,8 @@ pub(super) fn load(
             && generations.contains(&generation)
     };
     if trusted {
-        for index in 0..(len / PAGE_BYTES as u64 - 1).min(valid.capacity().div_ceil(PAGE_BLOCKS)) {
+        let pages = (len / PAGE_BYTES as u64 - 1).min(valid.capacity().div_ceil(PAGE_BLOCKS));
+        for index in written_pages(file, pages)? {
             file.read_at(&mut page, (index + 1) * PAGE_BYTES as u64)?;
             if checks(&page)
                 && page[..4] == (index as u32).to_le_bytes()
@@ -62,6 +63,19 @@ pub(super) fn load(
         file.set_len(0)?;
     }
     Ok(Persisted { bits, stale: BTreeSet::new() })
+}
+
+/// The first `pages` pages of bits, without those that were never written: the file is as sparse as the cache that it tells of.
+fn written_pages(file: &dyn DiskFile, pages: u64) -> io::Result<Vec<u64>> {
+    let (mut written, mut from) = (Vec::new(), PAGE_BYTES as u64);
+    while let Some(data) = file.next_data(from)? {
+        from = data.end;
+        let end = (data.end.div_ceil(PAGE_BYTES as u64) - 1).min(pages);
+        // A run of data may begin in the page that the last one ended in.
+        let first = (data.start / PAGE_BYTES as u64 - 1).max(written.last().map_or(0, |last| last + 1));
+        written.extend(first..end);
+    }
+    Ok(written)
 }
 
 impl Cache {

@@ -2,7 +2,7 @@
 
 use super::Kind;
 use crate::runs::{Run, RunMap};
-use crate::units::BlockRange;
+use crate::units::{BlockRange, coalesce};
 
 /// A set is a map to nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,21 +72,6 @@ impl Agenda {
     pub fn take_doubt(&mut self) -> bool {
         std::mem::take(&mut self.doubts)
     }
-}
-
-/// The ranges in order, and as one where less than `gap` blocks lie between them.
-pub fn coalesce(mut ranges: Vec<BlockRange>, gap: u64) -> Vec<BlockRange> {
-    ranges.sort_unstable();
-    let mut joined: Vec<BlockRange> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(gap.saturating_sub(1)) => {
-                last.end = last.end.max(range.end);
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 #[cfg(test)]

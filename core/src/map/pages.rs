@@ -8,8 +8,9 @@ use crate::format::page::{Page, PageRun};
 use crate::format::root::{BoxRef, Root, TailSegment};
 use crate::format::segment::{self, Directory, HEADER_BYTES, PAGE_BYTES_MAX};
 use crate::format::usage::{self, Usage};
+use crate::read_error::ReadError;
 use crate::seal::{Purpose, Sealer};
-use crate::store::{Fetched, Store, StoreError};
+use crate::store::{Fetched, Store};
 use crate::units::BlockRange;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,42 +21,6 @@ use tokio::sync::OnceCell;
 
 /// Runs of pages in memory: 48 bytes each, so about 48 MiB.
 const RUNS_IN_MEMORY_MAX: usize = 1 << 20;
-
-/// Why an object could not be read.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The store did not give it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// It is not what it should be.
-    #[error("{name} is damaged: {error}")]
-    Format {
-        /// The object.
-        name: String,
-        /// What is wrong with it.
-        error: FormatError,
-    },
-}
-
-impl ReadError {
-    /// Whether it says nothing about the object itself: see [`StoreError::is_transient`].
-    pub fn is_transient(&self) -> bool {
-        match self {
-            ReadError::Store(error) => error.is_transient(),
-            ReadError::Format { .. } => false,
-        }
-    }
-
-    /// Whether the store could not be asked.
-    pub fn is_unreachable(&self) -> bool {
-        matches!(self, ReadError::Store(StoreError::Unreachable { .. }))
-    }
-
-    /// Whether the object is not there, perhaps because it was collected since its name was read.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, ReadError::Store(StoreError::NotFound { .. }))
-    }
-}
 
 /// Map pages and directories of the tail on the local disk, sealed as they are in the store. Whatever is in here can be fetched again, and may
 /// vanish or rot at any time: what does not open is fetched.

@@ -3,9 +3,9 @@
 use super::Puller;
 use super::neighbours::Neighbours;
 use super::queue::Class;
+use super::source::{FileNumber, Files, Source};
 use super::streams::{Part, Space, Streams};
 use super::strides::Strides;
-use crate::ext4::{InodeNumber, Walk};
 use crate::units::BlockRange;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -20,9 +20,9 @@ pub(super) struct Patterns {
     neighbours: Neighbours,
 }
 
-impl Puller {
+impl<S: Source> Puller<S> {
     /// Programs jump in the file, and read on from there.
-    pub fn note_played(&self, file: InodeNumber) {
+    pub fn note_played(&self, file: FileNumber) {
         self.patterns.lock().streams.note_played(file);
     }
 
@@ -32,10 +32,10 @@ impl Puller {
             return;
         }
         // While files are being learnt about nobody can say whose these are, and the next read comes soon.
-        let Some(files) = self.files.try_read() else { return };
+        let Some(files) = self.source.files().try_read() else { return };
         let place = files.file_at(blocks.start);
         let most = self.blocks_ahead();
-        let drive = BlockRange::new(0, self.map.size_blocks());
+        let drive = BlockRange::new(0, self.source.size_blocks());
         let (absent, no_more) = {
             let Patterns { streams, strides, neighbours } = &mut *self.patterns.lock();
             let (space, part) = match place {
@@ -47,7 +47,7 @@ impl Puller {
             let step = streams.read(space, part, missed, most, Instant::now().into_std());
             let mut absent = Vec::new();
             if let Some(want) = step.want {
-                absent = on_drive(&files, want).into_iter().flat_map(|run| self.missing(run)).collect();
+                absent = on_drive(&*files, want).into_iter().flat_map(|run| self.missing(run)).collect();
                 streams.was_missing(want.blocks.count(), absent.iter().map(BlockRange::count).sum());
             }
             let mut next = if step.want.is_none() { strides.read(blocks) } else { Vec::new() };
@@ -55,7 +55,7 @@ impl Puller {
             let around = place.filter(|_| missed).and_then(|place| neighbours.missed(place, blocks));
             next.extend(around.filter(|around| around.count() <= most));
             absent.extend(next.into_iter().flat_map(|next| self.missing(next.intersect(&drive))));
-            let no_more: Vec<_> = step.no_more.into_iter().flat_map(|part| on_drive(&files, part)).collect();
+            let no_more: Vec<_> = step.no_more.into_iter().flat_map(|part| on_drive(&*files, part)).collect();
             (absent, no_more)
         };
         drop(files);
@@ -74,10 +74,10 @@ impl Puller {
 
     /// What waits for readers that have stopped is not pulled.
     pub(super) fn leave_idle(&self) {
-        let Some(files) = self.files.try_read() else { return };
+        let Some(files) = self.source.files().try_read() else { return };
         self.patterns.lock().streams.leave_idle(Instant::now().into_std(), |part| {
             let mut queue = self.queue.lock();
-            on_drive(&files, part).into_iter().fold(false, |any, run| queue.want_no_more(run) | any)
+            on_drive(&*files, part).into_iter().fold(false, |any, run| queue.want_no_more(run) | any)
         });
     }
 
@@ -91,7 +91,7 @@ impl Puller {
 }
 
 /// Leaves readers that have stopped, also while nothing is pulled whose end would be looked at.
-pub(super) async fn leave_idle_readers(puller: Weak<Puller>) {
+pub(super) async fn leave_idle_readers<S: Source>(puller: Weak<Puller<S>>) {
     const LOOK_EVERY: Duration = Duration::from_secs(5);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -101,7 +101,7 @@ pub(super) async fn leave_idle_readers(puller: Weak<Puller>) {
 }
 
 /// Where a part lies.
-fn on_drive(files: &Walk, part: Part) -> Vec<BlockRange> {
+fn on_drive(files: &impl Files, part: Part) -> Vec<BlockRange> {
     match part.file {
         None => vec![part.blocks],
         Some(file) => files.blocks_of(file, part.blocks),

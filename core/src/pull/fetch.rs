@@ -1,20 +1,19 @@
-//! One pull: blocks are looked up in the map, the frames that hold them fetched, each once for all who want it, and opened.
+//! One pull: blocks are looked up in the source, the parts that hold them fetched, each once for all who want it.
 
 use super::flights::landed;
 use super::sink::{Fetched, Sink};
+use super::source::{Content, Source};
 use super::tries::Persistence;
 use super::{PullError, Puller, cache_failed};
-use crate::map::{self, Content, Frame};
 use crate::store::pace::is_background;
 use crate::units::BlockRange;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::ops::Range;
 
 /// Whether somebody else was fetching some of what was wanted, and has ended. That it is here then is no news of the store: it may
 /// have been written meanwhile.
 pub(super) struct Waited(pub bool);
 
-impl Puller {
+impl<S: Source> Puller<S> {
     /// Fetches what is missing of `range` for one reader, past a cache that has no room for it.
     pub async fn fetch_past_cache(&self, range: BlockRange) -> Result<Fetched, PullError> {
         let fetched = Fetched::default();
@@ -27,11 +26,11 @@ impl Puller {
     pub(super) async fn pull(&self, blocks: BlockRange, sink: &impl Sink) -> Result<Waited, PullError> {
         let _stays = self.cache.begin_pull(blocks);
         loop {
-            let found = self.map.look_up(blocks).await?;
+            let found = self.source.look_up(blocks).await?;
             match self.pull_found(&found, sink).await {
                 // A collection has moved the blocks since they were looked up.
                 Err(PullError::Read(error))
-                    if error.is_missing() && self.map.look_up(blocks).await? != found => {}
+                    if error.is_missing() && self.source.look_up(blocks).await? != found => {}
                 // Whoever was fetching some of it has not got it.
                 Ok(Waited(true)) if !self.missing(blocks).is_empty() => {}
                 result => return result,
@@ -41,27 +40,27 @@ impl Puller {
 
     async fn pull_found(
         &self,
-        found: &[(BlockRange, Content)],
+        found: &[(BlockRange, Content<S::Part>)],
         sink: &impl Sink,
     ) -> Result<Waited, PullError> {
-        let mut frames: Vec<Frame> = Vec::new();
+        let mut parts: Vec<S::Part> = Vec::new();
         for (run, content) in found {
             match content {
                 Content::Zero => sink.zero(*run).map_err(cache_failed)?,
-                Content::Frame(frame) if frames.last() != Some(frame) => frames.push(*frame),
-                Content::Frame(_) => {}
+                Content::Part(part) if parts.last() != Some(part) => parts.push(*part),
+                Content::Part(_) => {}
             }
         }
-        frames.sort_unstable();
-        frames.dedup();
-        let (flight, frames, theirs) = match sink.is_everybodys() {
+        parts.sort_unstable();
+        parts.dedup();
+        let (flight, parts, theirs) = match sink.is_everybodys() {
             true => {
-                let (flight, ours, theirs) = self.flights.begin(frames, is_background());
+                let (flight, ours, theirs) = self.flights.begin(parts, is_background());
                 (Some(flight), ours, theirs)
             }
-            false => (None, frames, Vec::new()),
+            false => (None, parts, Vec::new()),
         };
-        let fetched = self.fetch_all(requests(frames), sink).await;
+        let fetched = self.fetch_all(self.source.requests(parts), sink).await;
         // Before others are waited for: they may wait for these.
         drop(flight);
         let waited = Waited(!theirs.is_empty());
@@ -70,8 +69,8 @@ impl Puller {
     }
 
     /// Fetches what a job takes, some requests at once. A reader that waits for a part of it waits for no more of the others than the one
-    /// that makes room for its own: data that was written here and there has a request for each frame.
-    async fn fetch_all(&self, mut waiting: Vec<Vec<Frame>>, sink: &impl Sink) -> Result<(), PullError> {
+    /// that makes room for its own: data that was written here and there has a request for each part.
+    async fn fetch_all(&self, mut waiting: Vec<Vec<S::Part>>, sink: &impl Sink) -> Result<(), PullError> {
         /// Ranged requests of one job at once.
         const REQUESTS: usize = 8;
         let mut underway = FuturesUnordered::new();
@@ -84,9 +83,9 @@ impl Puller {
                     (next, fetched)
                 });
             }
-            let Some((frames, fetched)) = underway.next().await else { break };
+            let Some((parts, fetched)) = underway.next().await else { break };
             lost = lost.or(fetched?);
-            if self.is_awaited(&frames) {
+            if self.is_awaited(&parts) {
                 self.ended.send_modify(|count| *count += 1);
             }
         }
@@ -94,28 +93,28 @@ impl Puller {
     }
 
     /// Of requests that wait, the first that a reader waits for; else the first.
-    fn most_urgent(&self, requests: &[Vec<Frame>]) -> usize {
-        requests.iter().position(|frames| self.is_awaited(frames)).unwrap_or(0)
+    fn most_urgent(&self, requests: &[Vec<S::Part>]) -> usize {
+        requests.iter().position(|parts| self.is_awaited(parts)).unwrap_or(0)
     }
 
-    fn is_awaited(&self, frames: &[Frame]) -> bool {
+    fn is_awaited(&self, parts: &[S::Part]) -> bool {
         let queue = self.queue.lock();
-        frames.iter().any(|frame| queue.is_awaited(frame.blocks))
+        parts.iter().any(|part| queue.is_awaited(self.source.blocks_of(part)))
     }
 
-    /// Fetches frames that lie side by side in one segment, in one ranged request. What of them is damaged keeps nothing else from coming:
+    /// Fetches the parts of one request. What of them is damaged keeps nothing else from coming:
     /// that is what the answer holds, and whatever may come if it is asked for again is an error.
-    async fn fetch(&self, frames: &[Frame], sink: &impl Sink) -> Result<Option<PullError>, PullError> {
-        let lost = match self.fetch_at_once(frames, sink).await {
+    async fn fetch(&self, parts: &[S::Part], sink: &impl Sink) -> Result<Option<PullError>, PullError> {
+        let lost = match self.fetch_at_once(parts, sink).await {
             Ok(()) => return Ok(None),
             Err(PullError::Read(error)) if !error.is_transient() && !error.is_missing() => error.into(),
             Err(error) => return Err(error),
         };
-        if let [_] = frames {
+        if let [_] = parts {
             return Ok(Some(lost));
         }
-        for frame in frames {
-            match self.fetch_at_once(&[*frame], sink).await {
+        for part in parts {
+            match self.fetch_at_once(&[*part], sink).await {
                 Err(PullError::Read(error)) if error.is_transient() => return Err(error.into()),
                 _ => {}
             }
@@ -123,64 +122,26 @@ impl Puller {
         Ok(Some(lost))
     }
 
-    async fn fetch_at_once(&self, frames: &[Frame], sink: &impl Sink) -> Result<(), PullError> {
-        let objects = self.map.objects();
-        let range = extent(frames);
-        let name = frames[0].segment.name(crate::format::id::ObjectKind::Segment);
-        let open = |body: &[u8]| {
-            let open = |frame: &Frame| {
-                let at = (u64::from(frame.offset) - range.start) as usize;
-                objects.open_frame(frame, body.get(at..at + frame.stored_len as usize).unwrap_or_default())
-            };
-            frames.iter().map(open).collect::<Result<Vec<_>, _>>()
-        };
-        let (opened, _) = map::read(objects.store().as_ref(), &name, Some(range.clone()), open).await?;
+    async fn fetch_at_once(&self, parts: &[S::Part], sink: &impl Sink) -> Result<(), PullError> {
+        let opened = self.source.fetch(parts).await?;
         self.is_well();
-        for (frame, data) in frames.iter().zip(opened) {
-            self.fill(frame, &data, sink).await?;
+        for (part, data) in parts.iter().zip(opened) {
+            self.fill(part, &data, sink).await?;
         }
         Ok(())
     }
 
-    /// Fills from a frame what the map still takes from it: other blocks of it may have been committed since. The
+    /// Fills from a part what the source still takes from it: other blocks of it may have been committed since. The
     /// chunk is protected from eviction, so a block that was written since is not absent.
-    async fn fill(&self, frame: &Frame, data: &[u8], sink: &impl Sink) -> Result<(), PullError> {
-        for (run, content) in self.map.look_up(frame.blocks).await? {
-            if content == Content::Frame(*frame) {
-                let from = ((run.start - frame.blocks.start) * crate::units::BLOCK_BYTES) as usize;
+    async fn fill(&self, part: &S::Part, data: &[u8], sink: &impl Sink) -> Result<(), PullError> {
+        let blocks = self.source.blocks_of(part);
+        for (run, content) in self.source.look_up(blocks).await? {
+            if content == Content::Part(*part) {
+                let from = ((run.start - blocks.start) * crate::units::BLOCK_BYTES) as usize;
                 let bytes = &data[from..from + run.byte_len() as usize];
                 sink.data(run, bytes).map_err(cache_failed)?;
             }
         }
         Ok(())
     }
-}
-
-/// Frames, in order, grouped so that each group is one ranged request: same segment, side by side or nearly.
-fn requests(frames: Vec<Frame>) -> Vec<Vec<Frame>> {
-    /// Fetching so many bytes for nothing is cheaper than another request.
-    const GAP_BYTES: u64 = 16 << 10;
-    /// One request carries at most so much, so that it can be spread and retried.
-    const REQUEST_BYTES_MAX: u64 = 1 << 20;
-    let mut groups: Vec<Vec<Frame>> = Vec::new();
-    for frame in frames {
-        if let Some(group) = groups.last_mut() {
-            let extent = extent(group);
-            let end = u64::from(frame.offset) + u64::from(frame.stored_len);
-            let near = u64::from(frame.offset) <= extent.end + GAP_BYTES;
-            if group[0].segment == frame.segment && near && end - extent.start <= REQUEST_BYTES_MAX {
-                group.push(frame);
-                continue;
-            }
-        }
-        groups.push(vec![frame]);
-    }
-    groups
-}
-
-fn extent(frames: &[Frame]) -> Range<u64> {
-    let start = frames.iter().map(|frame| u64::from(frame.offset)).min().unwrap_or(0);
-    let end =
-        frames.iter().map(|frame| u64::from(frame.offset) + u64::from(frame.stored_len)).max().unwrap_or(0);
-    start..end
 }

@@ -5,7 +5,7 @@
 //! file systems put the files of one folder side by side, and list them in another order. Looks at heads alone are none
 //! of it ([`super::Scans`]).
 
-use crate::ext4::FileAt;
+use super::source::FilePlace;
 use crate::units::BlockRange;
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ pub struct Neighbours {
 impl Neighbours {
     /// A reader waits for `blocks` of the drive, the first of which is `place`: what lies around them that will be read too, if
     /// they are a small file among others. It may reach beyond the end of the drive.
-    pub fn missed(&mut self, place: FileAt, blocks: BlockRange) -> Option<BlockRange> {
+    pub fn missed(&mut self, place: FilePlace, blocks: BlockRange) -> Option<BlockRange> {
         let is_whole = place.at == 0 && blocks.count() >= place.end;
         if !is_whole || place.end > SMALL_MAX {
             return None;
@@ -53,8 +53,8 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::FileNumber;
     use super::*;
-    use crate::ext4::InodeNumber;
     use rand::rngs::StdRng;
     use rand::seq::SliceRandom;
     use rand::{Rng, SeedableRng};
@@ -70,7 +70,7 @@ mod tests {
             }
             trips += 1;
             local.extend(blocks.iter());
-            let place = FileAt { file: InodeNumber(start as u32), at: 0, end: len };
+            let place = FilePlace { file: FileNumber(start as u32), at: 0, end: len };
             local.extend(neighbours.missed(place, blocks).into_iter().flat_map(|around| around.iter()));
         }
         (trips, local.len())
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!((trips, fetched), (500, 2500));
         let mut neighbours = Neighbours::default();
         for number in 0..100 {
-            let place = |end| FileAt { file: InodeNumber(number as u32 + 20), at: 0, end };
+            let place = |end| FilePlace { file: FileNumber(number as u32 + 20), at: 0, end };
             assert_eq!(neighbours.missed(place(40), BlockRange::new(number * 40, 4)), None);
             assert_eq!(neighbours.missed(place(100), BlockRange::new(number * 100, 100)), None);
         }

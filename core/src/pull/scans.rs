@@ -4,7 +4,7 @@
 //! was read, at whatever places. Then nothing is pulled ahead of the reads that fit, and few of them are under way at once. Who reads
 //! files to their ends, as a copy does, or comes back to some of them, does not look like that.
 
-use crate::ext4::{FileAt, InodeNumber};
+use super::source::{FileNumber, FilePlace};
 use std::collections::VecDeque;
 
 /// Files that are looked back at.
@@ -32,7 +32,7 @@ pub struct Scans {
 /// What has missed of one file.
 #[derive(Clone, Copy, Debug)]
 struct Missed {
-    file: InodeNumber,
+    file: FileNumber,
     /// Whether something near its beginning did first.
     is_from_head: bool,
     blocks: u64,
@@ -49,7 +49,7 @@ impl Missed {
 
 impl Scans {
     /// A reader waits for so many blocks of a file, at a second. Whether that is part of a scan.
-    pub fn missed(&mut self, place: FileAt, blocks: u64, second: u64) -> bool {
+    pub fn missed(&mut self, place: FilePlace, blocks: u64, second: u64) -> bool {
         if second.saturating_sub(self.last) > IDLE_SECONDS {
             self.recent.clear();
         }
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
 
     /// A place in one of many files of 40 MB.
-    fn file(number: u64, at: u64) -> FileAt {
-        FileAt { file: InodeNumber(number as u32 + 100), at, end: 10_000 }
+    fn file(number: u64, at: u64) -> FilePlace {
+        FilePlace { file: FileNumber(number as u32 + 100), at, end: 10_000 }
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         let mut scans = Scans::default();
         assert!(!(0..500).any(|number| scans.missed(file(number % 10, 0), 4, 0)));
         let mut scans = Scans::default();
-        let small = |number| FileAt { end: 5, ..file(number, 0) };
+        let small = |number| FilePlace { end: 5, ..file(number, 0) };
         assert!(!(0..500).any(|number| scans.missed(small(number), 5, 0)), "small ones in one read");
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Who plays a film jumps in it and reads on from there: of a file that is known to be one, each jump opens a stream at once.
 
-use crate::ext4::InodeNumber;
+use super::source::FileNumber;
 use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ const TOP: u64 = DRIVE_BYTES_MAX / BLOCK_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// A file; the drive where none is known.
-    pub file: Option<InodeNumber>,
+    pub file: Option<FileNumber>,
     /// How many blocks it has.
     pub end: u64,
 }
@@ -58,7 +58,7 @@ pub struct Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The file; the drive where none is known.
-    pub file: Option<InodeNumber>,
+    pub file: Option<FileNumber>,
     /// Its blocks.
     pub blocks: BlockRange,
 }
@@ -78,7 +78,7 @@ pub struct Streams {
     /// The one read last is the last.
     streams: Vec<Stream>,
     /// Files that are films or the like. The newest is the last.
-    played: VecDeque<InodeNumber>,
+    played: VecDeque<FileNumber>,
     /// Beginnings of files that were read since anybody read on behind one.
     looks: u32,
     reads: u64,
@@ -127,7 +127,7 @@ impl Streams {
     }
 
     /// Programs jump in the file, and read on from there.
-    pub fn note_played(&mut self, file: InodeNumber) {
+    pub fn note_played(&mut self, file: FileNumber) {
         self.played.retain(|played| *played != file);
         if self.played.len() == PLAYED_MAX {
             self.played.pop_front();
@@ -375,12 +375,12 @@ mod tests {
     #[test]
     fn a_jump_in_a_film_is_gone_on_from_at_once() {
         let mut streams = Streams::default();
-        let film = Space { file: Some(InodeNumber(12)), end: 100_000 };
+        let film = Space { file: Some(FileNumber(12)), end: 100_000 };
         let jump = |streams: &mut Streams, to: u64| {
             streams.read(film, BlockRange::new(to, 8), true, MOST, Instant::now()).want
         };
         assert_eq!(jump(&mut streams, 40_000), None, "nobody has said that it is one");
-        streams.note_played(InodeNumber(12));
+        streams.note_played(FileNumber(12));
         let want = jump(&mut streams, 80_000).unwrap();
         assert_eq!((want.file, want.blocks.start), (film.file, 80_008));
         assert!((JUMP * 3 / 4..=JUMP).contains(&want.blocks.count()), "{want:?}");
@@ -388,7 +388,7 @@ mod tests {
         assert!((80_008..80_256).step_by(8).any(|at| jump(&mut streams, at).is_some()));
         assert_eq!(jump(&mut streams, 99_990).unwrap().blocks, BlockRange { start: 99_998, end: 100_000 });
         for other in 100..100 + PLAYED_MAX as u32 {
-            streams.note_played(InodeNumber(other));
+            streams.note_played(FileNumber(other));
         }
         assert_eq!(jump(&mut streams, 20_000), None, "it is forgotten");
     }
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn a_stream_ends_with_its_file_and_a_large_read_of_a_beginning_opens_one() {
         let mut streams = Streams::default();
-        let film = Space { file: Some(InodeNumber(12)), end: 1000 };
+        let film = Space { file: Some(FileNumber(12)), end: 1000 };
         let mut read = |space, start, len| {
             streams
                 .read(space, BlockRange::new(start, len), true, MOST, Instant::now())
@@ -505,7 +505,7 @@ mod tests {
         let (file, first) = read(film, 0, 64).unwrap();
         assert_eq!((file, first.start), (film.file, 64));
         // What another file or the drive has at the same number is nothing of it.
-        assert_eq!(read(Space { file: Some(InodeNumber(13)), ..film }, 64, 1), None);
+        assert_eq!(read(Space { file: Some(FileNumber(13)), ..film }, 64, 1), None);
         assert_eq!(read(WHOLE, 65, 1), None);
         let mut ahead = first.end;
         for start in (64..1000).step_by(32) {
@@ -515,14 +515,14 @@ mod tests {
             }
         }
         assert_eq!(ahead, 1000, "all of it and no more");
-        assert_eq!(read(Space { file: Some(InodeNumber(14)), ..film }, 0, 4), None, "a look at a head");
+        assert_eq!(read(Space { file: Some(FileNumber(14)), ..film }, 0, 4), None, "a look at a head");
     }
 
     #[test]
     fn who_looks_at_the_beginnings_of_files_has_nothing_pulled_behind_them_until_somebody_reads_on() {
         let mut streams = Streams::default();
         let mut read = |file, start| {
-            let space = Space { file: Some(InodeNumber(file)), end: 1000 };
+            let space = Space { file: Some(FileNumber(file)), end: 1000 };
             streams
                 .read(space, BlockRange::new(start, BEGINNING_MIN), true, MOST, Instant::now())
                 .want
@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn a_file_that_has_shrunk_under_its_stream_ends_it() {
         let mut streams = Streams::default();
-        let space = |end| Space { file: Some(InodeNumber(12)), end };
+        let space = |end| Space { file: Some(FileNumber(12)), end };
         assert!(streams.read(space(1000), BlockRange::new(0, 64), true, MOST, Instant::now()).want.is_some());
         assert_eq!(streams.read(space(80), BlockRange::new(64, 16), true, MOST, Instant::now()).want, None);
     }

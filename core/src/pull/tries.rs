@@ -2,11 +2,10 @@
 
 use super::fetch::Waited;
 use super::sink::Sink;
+use super::source::Source;
 use super::{PullError, Puller};
-use crate::format::family;
-use crate::map::ReadError;
+use crate::read_error::ReadError;
 use crate::retry::Backoff;
-use crate::store::StoreError;
 use crate::units::BlockRange;
 use std::sync::Weak;
 use std::time::Duration;
@@ -88,7 +87,10 @@ enum Wish {
 
 /// Asks the store, as long as pulls have trouble, whether it answers again: whoever has waited for it may have gone, and who comes next is
 /// to find it as it is by then.
-pub(super) async fn look_whether_back(puller: Weak<Puller>, mut health: watch::Receiver<Health>) {
+pub(super) async fn look_whether_back<S: Source>(
+    puller: Weak<Puller<S>>,
+    mut health: watch::Receiver<Health>,
+) {
     loop {
         if health.wait_for(|health| health.trouble.is_some()).await.is_err() {
             return;
@@ -98,14 +100,14 @@ pub(super) async fn look_whether_back(puller: Weak<Puller>, mut health: watch::R
             let mut hint = None;
             loop {
                 tokio::time::sleep(backoff.next(hint.take())).await;
-                let store = match puller.upgrade() {
+                let source = match puller.upgrade() {
                     None => return,
                     // Who pulls finds out, unless the store keeps just that to itself.
                     Some(puller) if !puller.queue.lock().is_idle() && !puller.is_away() => continue,
-                    Some(puller) => puller.map.objects().store().clone(),
+                    Some(puller) => puller.source.clone(),
                 };
-                match store.get(family::NAME, None).await {
-                    Ok(_) | Err(StoreError::NotFound { .. }) => {
+                match source.ask().await {
+                    Ok(()) => {
                         if let Some(puller) = puller.upgrade() {
                             puller.is_well();
                         }
@@ -121,7 +123,7 @@ pub(super) async fn look_whether_back(puller: Weak<Puller>, mut health: watch::R
     }
 }
 
-impl Puller {
+impl<S: Source> Puller<S> {
     /// Ready once nobody waits for the blocks any more while the store does not answer. What it is answering comes, wanted or not.
     pub(super) async fn left_while_away(&self, blocks: BlockRange) {
         let mut health = self.health.subscribe();

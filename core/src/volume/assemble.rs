@@ -3,8 +3,8 @@
 use super::keeper::Keeper;
 use super::pins::Pins;
 use super::remember::Rememberer;
-use super::room::Room;
 use super::scanning::Scanning;
+use super::source::MapSource;
 use super::survey::Survey;
 use super::trace::Trace;
 use super::{Pinned, Volume, VolumeLimits};
@@ -16,6 +16,7 @@ use crate::journal::Journal;
 use crate::map::Map;
 use crate::pull::Puller;
 use crate::push::Pusher;
+use crate::room::Room;
 use crate::store::meter::Meter;
 use crate::units::Lsn;
 use parking_lot::Mutex;
@@ -64,7 +65,8 @@ pub(super) fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     };
     let trace = Trace::start(disk.clone(), cache.valid().capacity());
     let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
-    let puller = Puller::new(map.clone(), cache.clone(), journal.clone(), room.clone(), survey.files());
+    let source = MapSource::new(map.clone(), journal.clone(), survey.files());
+    let puller = Puller::new(source, cache.clone(), room.clone());
     puller.set_background(!limits.pull_paused);
     let (pusher, rememberer) = writer.unzip();
     let remembered = rememberer.clone();

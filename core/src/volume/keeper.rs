@@ -1,10 +1,10 @@
 //! The keeper: syncs the journal every so often, applies durable records to the cache, makes the cache durable, and
 //! gives journal space back.
 
-use super::room::{NoRoom, Room};
 use crate::cache::Cache;
 use crate::journal::{Journal, Operation, Progress, Record};
 use crate::planted::{self, Bug};
+use crate::room::{NoRoom, Room};
 use crate::units::Lsn;
 use parking_lot::Mutex;
 use std::sync::Arc;

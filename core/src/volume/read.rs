@@ -123,11 +123,6 @@ impl Volume {
         }
     }
 
-    /// Fills `bytes` with blocks that are local; false where some are not.
-    pub(super) fn read_local(&self, blocks: BlockRange, bytes: &mut [u8]) -> bool {
-        self.lease(&blocks.bytes()).is_some_and(|lease| lease.copy_to(bytes).is_ok())
-    }
-
     /// A lease over `range`, if every block of it is local.
     pub(super) fn lease(&self, range: &Range<u64>) -> Option<ReadLease> {
         self.lease_with(range, None)

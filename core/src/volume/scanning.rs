@@ -1,7 +1,6 @@
 //! Readers that scan a drive: what is done about them ([`crate::pull::Scans`] tells who they are).
 
-use crate::ext4::FileAt;
-use crate::pull::Scans;
+use crate::pull::{FilePlace, Scans};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -41,7 +40,7 @@ impl Scanning {
     }
 
     /// A reader waits for so many blocks of a file. If it scans, its turn, for which it has waited.
-    pub async fn turn(&self, place: FileAt, blocks: u64) -> Option<SemaphorePermit<'_>> {
+    pub async fn turn(&self, place: FilePlace, blocks: u64) -> Option<SemaphorePermit<'_>> {
         let is_scan = self.scans.lock().missed(place, blocks, self.second());
         match is_scan && self.is_slowed.load(Relaxed) {
             true => self.turns.acquire().await.ok(),

@@ -2,13 +2,14 @@
 //! requests, and stays. Then listings need no store, and offline only data of files can be missing.
 
 use super::Volume;
-use super::room::NoRoom;
-use super::{foresight, kept};
+use super::kept;
 use crate::bitmap::Bitmap;
 use crate::cache::Cache;
 use crate::disk::Disk;
-use crate::ext4::{FileAt, InodeNumber, Kind, Limits, Walk};
-use crate::pull::{Class, PullError};
+use crate::ext4::{InodeNumber, Kind, Limits, Walk};
+use crate::pull::foresight::{self, LocalBlocks};
+use crate::pull::{Class, FileNumber, FilePlace, Files, PullError};
+use crate::room::NoRoom;
 use crate::units::{BLOCK_BYTES, BlockRange, portions};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -146,7 +147,7 @@ impl Survey {
     }
 
     /// The file that a block is data of, and which block of it, as far as that is known at once.
-    pub fn file_at(&self, block: u64) -> Option<FileAt> {
+    pub fn file_at(&self, block: u64) -> Option<FilePlace> {
         self.walk.try_read()?.file_at(block)
     }
 
@@ -510,7 +511,7 @@ impl Running {
         }
         let (Some(runs), Some(len)) = (walk.runs_of(inode), walk.size_of(inode)) else { return };
         let layout = foresight::Layout { len, runs };
-        let is_begun = || self.volume.upgrade().is_some_and(|volume| foresight::is_begun(&volume, &layout));
+        let is_begun = || self.volume.upgrade().is_some_and(|volume| foresight::is_begun(&*volume, &layout));
         if at * BLOCK_BYTES >= crate::formats::HEAD_BYTES && !is_begun() {
             return;
         }
@@ -521,7 +522,7 @@ impl Running {
         self.seen.push_back((inode, Instant::now()));
         let volume = self.volume.clone();
         self.foreseeing.spawn(async move {
-            if let Err(error) = foresight::foresee(volume, inode, layout).await {
+            if let Err(error) = foresight::foresee(volume, FileNumber(inode.0), layout).await {
                 tracing::debug!(%error, "what a program will read next of a file is not here yet");
             }
         });

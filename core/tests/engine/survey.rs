@@ -3,6 +3,7 @@
 use crate::bench::world::{BLOCKS, ROUND_TRIP, World, are_local, read, until};
 use crate::bench::{close, run};
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
+use holdall_core::pull::Files;
 use holdall_core::store::{Store, When};
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{Access, OpenError, Pinned, Volume, VolumeDevice};

@@ -1,27 +1,40 @@
 //! What a program will read next of a file that it has opened, by the file's format ([`crate::formats`]).
 
-use super::Volume;
-use crate::ext4::InodeNumber;
+use super::{Class, FileNumber, PullError, Puller, Source};
 use crate::formats::{self, HEAD_BYTES, Peek};
-use crate::pull::{Class, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// How often what has come is looked at for what it names in its turn: of a database, pages of its schema, what has no room in
 /// them, roots, and two levels below.
 const ROUNDS_MAX: usize = 6;
 
+/// What is here of a drive or a folder, and how more comes.
+pub(crate) trait LocalBlocks: Send + Sync + 'static {
+    /// Where more comes from.
+    type Source: Source;
+
+    /// Fills `bytes` with blocks that are here; false where some are not.
+    fn read_local(&self, blocks: BlockRange, bytes: &mut [u8]) -> bool;
+
+    /// Brings more.
+    fn puller(&self) -> &Arc<Puller<Self::Source>>;
+
+    /// Bytes that the cache stays below.
+    fn limit_bytes(&self) -> u64;
+}
+
 /// Where a file's bytes are.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Its length in bytes.
     pub len: u64,
-    /// Where in the file each run begins, in blocks, and its blocks on the drive, in order.
+    /// Where in the file each run begins, in blocks, and its blocks, in order.
     pub runs: Vec<(u64, BlockRange)>,
 }
 
 impl Layout {
-    /// The blocks of the drive that hold the bytes of the file, holes aside.
+    /// The blocks that hold the bytes of the file, holes aside.
     fn blocks(&self, bytes: &Range<u64>) -> Vec<BlockRange> {
         let wanted = BlockRange::covering(bytes);
         let part = |(at, run): &(u64, BlockRange)| {
@@ -33,13 +46,13 @@ impl Layout {
     }
 }
 
-/// A file of an open drive, as far as it is local.
-struct File<'a> {
-    volume: &'a Volume,
+/// A file, as far as it is here.
+struct File<'a, L> {
+    here: &'a L,
     layout: &'a Layout,
 }
 
-impl Peek for File<'_> {
+impl<L: LocalBlocks> Peek for File<'_, L> {
     fn len(&self) -> u64 {
         self.layout.len
     }
@@ -56,7 +69,7 @@ impl Peek for File<'_> {
             let on_drive = BlockRange::new(run.start + inside.start - at, inside.count());
             let from = ((inside.start - covering.start) * BLOCK_BYTES) as usize;
             let part = &mut bytes[from..from + inside.byte_len() as usize];
-            if !self.volume.read_local(on_drive, part) {
+            if !self.here.read_local(on_drive, part) {
                 return None;
             }
         }
@@ -66,43 +79,47 @@ impl Peek for File<'_> {
 }
 
 /// Whether the beginning of the file is here.
-pub(super) fn is_begun(volume: &Volume, layout: &Layout) -> bool {
+pub(crate) fn is_begun(here: &impl LocalBlocks, layout: &Layout) -> bool {
     let head = layout.blocks(&(0..HEAD_BYTES.min(layout.len)));
-    volume.missing_blocks(&head) == 0
+    head.iter().all(|run| here.puller().missing(*run).is_empty())
 }
 
 /// Pulls the beginning of the file, and what its format asks for then.
-pub(super) async fn foresee(
-    volume: Weak<Volume>,
-    inode: InodeNumber,
+pub(crate) async fn foresee<L: LocalBlocks>(
+    here: Weak<L>,
+    file: FileNumber,
     layout: Layout,
 ) -> Result<(), PullError> {
     let head = 0..HEAD_BYTES.min(layout.len);
-    pull(&volume, &layout, &[head]).await?;
+    pull(&here, &layout, &[head]).await?;
     for _ in 0..ROUNDS_MAX {
-        let Some(opened) = volume.upgrade() else { break };
-        let file = File { volume: &opened, layout: &layout };
-        let Some(format) = formats::recognise(&file) else { break };
+        let Some(opened) = here.upgrade() else { break };
+        let peek = File { here: &*opened, layout: &layout };
+        let Some(format) = formats::recognise(&peek) else { break };
         if format.is_played {
-            opened.puller.note_played(inode);
+            opened.puller().note_played(file);
         }
-        let wants = format.wants(&file);
-        let is_here = |want: &Range<u64>| file.bytes(want.clone()).is_some();
+        let wants = format.wants(&peek);
+        let is_here = |want: &Range<u64>| peek.bytes(want.clone()).is_some();
         if wants.iter().all(is_here) {
             break;
         }
         drop(opened);
-        pull(&volume, &layout, &wants).await?;
+        pull(&here, &layout, &wants).await?;
     }
     Ok(())
 }
 
-/// As much as may be wanted ahead in a cache of this size; nothing, where the drive is closed.
-async fn pull(volume: &Weak<Volume>, layout: &Layout, wants: &[Range<u64>]) -> Result<(), PullError> {
+/// As much as may be wanted ahead in a cache of this size; nothing, where it was closed.
+async fn pull<L: LocalBlocks>(
+    here: &Weak<L>,
+    layout: &Layout,
+    wants: &[Range<u64>],
+) -> Result<(), PullError> {
     /// Of the cache's limit: one part in so many.
     const SHARE: u64 = 16;
-    let Some(opened) = volume.upgrade() else { return Ok(()) };
-    let (puller, mut left) = (opened.puller.clone(), opened.room.limit() / BLOCK_BYTES / SHARE);
+    let Some(opened) = here.upgrade() else { return Ok(()) };
+    let (puller, mut left) = (opened.puller().clone(), opened.limit_bytes() / BLOCK_BYTES / SHARE);
     drop(opened);
     let mut blocks: Vec<_> = wants.iter().flat_map(|want| layout.blocks(want)).collect();
     blocks.retain_mut(|run| {

@@ -114,7 +114,7 @@ impl Drop for Room {
 
 impl Room {
     /// Keeps `cache`, whose files lie on `disk`, at `limit` bytes.
-    pub(super) fn start(
+    pub(crate) fn start(
         cache: Arc<Cache>,
         disk: Arc<dyn Disk>,
         limit: u64,
@@ -168,7 +168,7 @@ impl Room {
     }
 
     /// Ends its work: from here on nothing goes, and who waits is refused.
-    pub(super) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
             task.abort();
