@@ -18,6 +18,7 @@ pub mod format;
 pub mod formats;
 pub mod journal;
 pub mod keys;
+pub mod log;
 pub mod map;
 pub mod planted;
 pub mod pull;

@@ -224,7 +224,7 @@ pub(super) async fn apply(
 ) -> Result<Lsn, String> {
     /// Of a cache's limit, what is let in at once.
     const SHARE: u64 = 16;
-    let _turn = journal.applying.lock().await;
+    let _turn = journal.records.applying.lock().await;
     loop {
         let mut records = journal.unapplied(upto, room.limit() / SHARE);
         if records.is_empty() {
@@ -295,7 +295,7 @@ pub(super) async fn persist(journal: &Journal, cache: &Cache) -> Result<(), Stri
         return Err(format!("the cache's bitmap cannot be written: {error}"));
     }
     tracing::error!(%error, "the cache could not be made durable: it is filled anew");
-    let _turn = journal.applying.lock().await;
+    let _turn = journal.records.applying.lock().await;
     // The index first: from here on the journal's blocks are read from the journal again. If this fails, the cache
     // stays suspect, nothing of it is made durable, and no journal space is given back.
     journal.unapply().await.map_err(|error| error.to_string())?;

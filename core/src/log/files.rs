@@ -1,8 +1,8 @@
-//! The journal's files: live ones in order, spare ones to go on with, and retired ones that a reader still holds.
+//! A log's files: live ones in order, spare ones to go on with, and retired ones that a reader still holds.
 
 use super::marks::Marks;
 use super::record::{FILE_HEADER_BYTES, FileHeader, Group};
-use super::{Journal, JournalError};
+use super::{Appender, Log, LogError, Records};
 use crate::disk::{Disk, DiskFile};
 use crate::units::Lsn;
 use std::collections::VecDeque;
@@ -16,15 +16,15 @@ const SPARE_FILES_MAX: usize = 16;
 /// Zeros are written in pieces of this size.
 const FILL_BYTES: usize = 1 << 20;
 
-/// One file of the journal.
-pub struct JournalFile {
+/// One file of a log.
+pub struct LogFile {
     pub(super) name: String,
     pub(super) file: Arc<dyn DiskFile>,
 }
 
 /// A file whose records are still needed.
 pub(super) struct LiveFile {
-    pub file: Arc<JournalFile>,
+    pub file: Arc<LogFile>,
     pub seq: u64,
     /// The incarnation that began it and wrote its records.
     pub incarnation: u32,
@@ -48,7 +48,7 @@ pub(super) struct LiveFile {
 #[derive(Default)]
 pub(super) struct FileSet {
     live: VecDeque<LiveFile>,
-    spare: Vec<Arc<JournalFile>>,
+    spare: Vec<Arc<LogFile>>,
     /// No longer needed, oldest first, but perhaps still read from.
     retired: VecDeque<Retired>,
     last_seq: u64,
@@ -56,11 +56,11 @@ pub(super) struct FileSet {
 }
 
 struct Retired {
-    file: Arc<JournalFile>,
+    file: Arc<LogFile>,
     erased: bool,
 }
 
-/// How full the journal is.
+/// How full a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceUse {
     /// Bytes of files that hold records which are still needed.
@@ -78,7 +78,7 @@ impl SpaceUse {
 
 impl FileSet {
     pub fn current(&mut self) -> &mut LiveFile {
-        self.live.back_mut().expect("an open journal has a file to append to")
+        self.live.back_mut().expect("an open log has a file to append to")
     }
 
     /// The first record that is still here.
@@ -107,12 +107,12 @@ impl FileSet {
         self.live.push_back(live);
     }
 
-    pub fn add_spare(&mut self, file: Arc<JournalFile>) {
+    pub fn add_spare(&mut self, file: Arc<LogFile>) {
         self.spare.push(file);
     }
 
     /// A spare file, if no more than `allowed` files would then be live.
-    pub fn take_spare(&mut self, allowed: usize) -> Option<Arc<JournalFile>> {
+    pub fn take_spare(&mut self, allowed: usize) -> Option<Arc<LogFile>> {
         if self.live.len() >= allowed {
             return None;
         }
@@ -156,11 +156,11 @@ impl FileSet {
         self.spare.extend(free.into_iter().map(|retired| retired.file));
     }
 
-    fn next_to_erase(&self) -> Option<Arc<JournalFile>> {
+    fn next_to_erase(&self) -> Option<Arc<LogFile>> {
         self.retired.iter().find(|retired| !retired.erased).map(|retired| retired.file.clone())
     }
 
-    fn set_erased(&mut self, file: &Arc<JournalFile>) {
+    fn set_erased(&mut self, file: &Arc<LogFile>) {
         for retired in self.retired.iter_mut().filter(|retired| Arc::ptr_eq(&retired.file, file)) {
             retired.erased = true;
         }
@@ -177,7 +177,7 @@ impl FileSet {
     }
 }
 
-impl Journal {
+impl<R: Records> Log<R> {
     /// How full it is.
     pub fn space(&self) -> SpaceUse {
         let appender = self.appender.lock();
@@ -197,7 +197,7 @@ impl Journal {
         appender.files.live().map(bytes).sum()
     }
 
-    /// Records up to `upto` are no longer needed: they are in the store, and durable in the cache.
+    /// Records up to `upto` are no longer needed.
     pub fn free(&self, upto: Lsn) {
         let mut appender = self.appender.lock();
         appender.files.retire(upto);
@@ -206,7 +206,7 @@ impl Journal {
         self.room.notify_waiters();
     }
 
-    fn next_to_erase(&self) -> Option<Arc<JournalFile>> {
+    fn next_to_erase(&self) -> Option<Arc<LogFile>> {
         self.appender.lock().files.next_to_erase()
     }
 
@@ -226,12 +226,12 @@ impl Journal {
     ///
     /// A retired file's header is erased before the file is written again, the oldest file first: so the files that
     /// a recovery finds are always a log without a gap. (Readers may still hold the file; they read its data.)
-    pub async fn keep_spare(self: &Arc<Self>) -> Result<(), JournalError> {
+    pub async fn keep_spare(self: &Arc<Self>) -> Result<(), LogError> {
         self.keep(SPARE_FILES).await
     }
 
     /// Keeps at least so many files ready, while the limit allows.
-    pub(super) async fn keep(self: &Arc<Self>, at_least: usize) -> Result<(), JournalError> {
+    pub(super) async fn keep(self: &Arc<Self>, at_least: usize) -> Result<(), LogError> {
         if self.next_to_erase().is_some() {
             // The header of the file that follows may still be in memory only: without either, a power cut would
             // leave a journal that has no beginning.
@@ -246,7 +246,7 @@ impl Journal {
     }
 
     /// Whether a file was made.
-    async fn keep_one_more(&self, at_least: usize) -> Result<bool, JournalError> {
+    async fn keep_one_more(&self, at_least: usize) -> Result<bool, LogError> {
         let (name, surplus) = {
             let mut appender = self.appender.lock();
             appender.files.reclaim();
@@ -280,13 +280,13 @@ impl Journal {
     }
 
     /// Files that may be live now.
-    pub(super) fn files_allowed(&self, appender: &super::append::Appender) -> usize {
+    pub(super) fn files_allowed(&self, appender: &Appender<R::Pending>) -> usize {
         self.limits.files + if appender.reserve_open { self.limits.reserve_files } else { 0 }
     }
 }
 
 /// A new file, zero-filled to its whole length and synced: from then on an fdatasync has only data to write.
-pub(super) async fn create(disk: &dyn Disk, name: &str, len: u64) -> io::Result<Arc<JournalFile>> {
+pub(super) async fn create(disk: &dyn Disk, name: &str, len: u64) -> io::Result<Arc<LogFile>> {
     // Before anything is written: a file that does not fit would take the last room from others, for a moment. (Where there is none
     // there is nothing to take, and some file systems say so who do not know.)
     if disk.free_bytes().is_ok_and(|free| (1..len).contains(&free)) {
@@ -300,7 +300,7 @@ pub(super) async fn create(disk: &dyn Disk, name: &str, len: u64) -> io::Result<
         return Err(error);
     }
     disk.sync_names().await?;
-    Ok(Arc::new(JournalFile { name: name.to_owned(), file }))
+    Ok(Arc::new(LogFile { name: name.to_owned(), file }))
 }
 
 async fn fill(file: &Arc<dyn DiskFile>, len: u64) -> io::Result<()> {

@@ -1,6 +1,7 @@
-//! The bytes of journal files and records (`core/FORMAT.md`, section 2).
+//! The bytes of log files and records (`core/FORMAT.md`, section 2).
 
-use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX, Lsn};
+use super::{Body, Encoded};
+use crate::units::Lsn;
 use uuid::Uuid;
 
 /// Bytes before the first record of a file.
@@ -11,19 +12,17 @@ pub const HEADER_BYTES: u64 = 64;
 pub const RECORD_ALIGN: u64 = 64;
 /// After a sync the next record begins at a multiple of this: a page with durable bytes is not written again.
 pub const SYNC_ALIGN: u64 = 4096;
-/// Blocks of data in one record at most: 1 MiB keeps a torn record cheap, and the scratch buffer small.
-pub const RECORD_BLOCKS_MAX: u64 = 256;
 
 const FILE_MAGIC: &[u8; 8] = b"HLDJRNL\x01";
 const GROUP_MAGIC: &[u8; 8] = b"HLDJCMP\x01";
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"HREC");
 
-/// The start of a journal file.
+/// The start of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// The journal.
-    pub journal: Uuid,
-    /// Place of the file in the journal's order.
+    /// The log.
+    pub log: Uuid,
+    /// Place of the file in the log's order.
     pub seq: u64,
     /// The incarnation that began it.
     pub incarnation: u32,
@@ -56,7 +55,7 @@ impl FileHeader {
     pub fn encode(&self) -> [u8; FILE_HEADER_BYTES as usize] {
         let mut page = [0; FILE_HEADER_BYTES as usize];
         page[..8].copy_from_slice(if self.group.is_some() { GROUP_MAGIC } else { FILE_MAGIC });
-        page[8..24].copy_from_slice(self.journal.as_bytes());
+        page[8..24].copy_from_slice(self.log.as_bytes());
         page[24..32].copy_from_slice(&self.seq.to_le_bytes());
         page[32..36].copy_from_slice(&self.incarnation.to_le_bytes());
         page[36..40].copy_from_slice(&self.prev_crc.to_le_bytes());
@@ -84,7 +83,7 @@ impl FileHeader {
         let header = Self {
             file_bytes: u64_at(bytes, 72),
             group: is_group.then_some(Group { last, last_crc, records }),
-            journal: Uuid::from_bytes(*bytes[8..].first_chunk()?),
+            log: Uuid::from_bytes(*bytes[8..].first_chunk()?),
             seq: u64_at(bytes, 24),
             incarnation: u32_at(bytes, 32),
             prev_crc: u32_at(bytes, 36),
@@ -97,26 +96,15 @@ impl FileHeader {
     }
 }
 
-/// What a record does to the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// The blocks hold the data that follows.
-    Data(BlockRange),
-    /// The blocks read as zeros.
-    Zero(BlockRange),
-    /// The drive has so many blocks.
-    Resize(u64),
-}
-
 /// A record without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct Header<B> {
     /// Its place in the order.
     pub lsn: Lsn,
     /// What was durable when it was written.
     pub durable: Lsn,
     /// What it does.
-    pub operation: Operation,
+    pub operation: B,
     /// CRC-32C of its data.
     pub data_crc: u32,
     /// The incarnation that wrote it.
@@ -125,58 +113,44 @@ pub struct Header {
     pub prev_crc: u32,
 }
 
-impl Header {
+impl<B: Body> Header<B> {
+    /// Its length. The record's data lies behind it.
+    pub const BYTES: u64 = HEADER_BYTES;
+
     /// Bytes of data behind the header.
     pub fn data_len(&self) -> u64 {
-        match self.operation {
-            Operation::Data(blocks) => blocks.byte_len(),
-            Operation::Zero(_) | Operation::Resize(_) => 0,
-        }
+        self.operation.data_len()
     }
 
     /// The bytes, and the record's own CRC, which the next record repeats.
-    pub fn encode(&self, journal: Uuid) -> ([u8; HEADER_BYTES as usize], u32) {
-        let (kind, first, blocks) = match self.operation {
-            Operation::Data(blocks) => (1, blocks.start, blocks.count()),
-            // A run of zeros may be as long as a drive: the length has 40 bits.
-            Operation::Zero(blocks) => (2, blocks.start, blocks.count()),
-            Operation::Resize(size) => (3, size, 0),
-        };
+    pub fn encode(&self, log: Uuid) -> ([u8; HEADER_BYTES as usize], u32) {
+        let Encoded { kind, first, second } = self.operation.encode();
         let mut bytes = [0; HEADER_BYTES as usize];
         bytes[0..4].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
         bytes[4] = kind;
         bytes[8..16].copy_from_slice(&self.lsn.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.durable.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&first.to_le_bytes());
-        bytes[32..40].copy_from_slice(&blocks.to_le_bytes());
+        bytes[32..40].copy_from_slice(&second.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.data_crc.to_le_bytes());
         bytes[44..48].copy_from_slice(&self.incarnation.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.prev_crc.to_le_bytes());
-        bytes[52..60].copy_from_slice(&journal.as_bytes()[..8]);
+        bytes[52..60].copy_from_slice(&log.as_bytes()[..8]);
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&crc.to_le_bytes());
         (bytes, crc)
     }
 
-    /// Reads a header of `journal` and its own CRC; `None` where there is none, or a damaged one.
-    pub fn decode(bytes: &[u8], journal: Uuid) -> Option<(Self, u32)> {
+    /// Reads a header of `log` and its own CRC; `None` where there is none, or a damaged one.
+    pub fn decode(bytes: &[u8], log: Uuid) -> Option<(Self, u32)> {
         let bytes: &[u8; HEADER_BYTES as usize] = bytes.first_chunk()?;
         let crc = u32_at(bytes, 60);
-        let ours = u32_at(bytes, 0) == RECORD_MAGIC && bytes[52..60] == journal.as_bytes()[..8];
+        let ours = u32_at(bytes, 0) == RECORD_MAGIC && bytes[52..60] == log.as_bytes()[..8];
         if !ours || crc32c::crc32c(&bytes[..60]) != crc {
             return None;
         }
-        let (first, blocks) = (u64_at(bytes, 24), u64_at(bytes, 32));
-        let range = BlockRange { start: first, end: first.checked_add(blocks)? };
-        if range.end > DRIVE_BYTES_MAX / BLOCK_BYTES {
-            return None;
-        }
-        let operation = match bytes[4] {
-            1 if blocks <= RECORD_BLOCKS_MAX && blocks > 0 => Operation::Data(range),
-            2 => Operation::Zero(range),
-            3 => Operation::Resize(first),
-            _ => return None,
-        };
+        let encoded = Encoded { kind: bytes[4], first: u64_at(bytes, 24), second: u64_at(bytes, 32) };
+        let operation = B::decode(encoded)?;
         let header = Self {
             lsn: Lsn(u64_at(bytes, 8)),
             durable: Lsn(u64_at(bytes, 16)),
@@ -199,9 +173,6 @@ pub fn record_len(data_len: u64) -> u64 {
     (HEADER_BYTES + data_len).next_multiple_of(RECORD_ALIGN)
 }
 
-/// The longest record.
-pub const RECORD_BYTES_MAX: u64 = HEADER_BYTES + RECORD_BLOCKS_MAX * BLOCK_BYTES;
-
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is a constant inside the header"))
 }
@@ -213,6 +184,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::Operation;
+    use crate::units::BlockRange;
 
     #[test]
     fn headers_survive_the_round_trip_and_no_bit_may_flip() {
@@ -226,18 +199,22 @@ mod tests {
                 Header { lsn: Lsn(9), durable: Lsn(8), operation, data_crc: 7, incarnation: 6, prev_crc: 5 };
             let (bytes, crc) = header.encode(journal);
             assert_eq!(Header::decode(&bytes, journal), Some((header, crc)));
-            assert_eq!(Header::decode(&bytes, Uuid::nil()), None, "another journal's record is none of ours");
+            assert_eq!(
+                Header::<Operation>::decode(&bytes, Uuid::nil()),
+                None,
+                "another journal's record is none of ours"
+            );
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = bytes;
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Header::decode(&damaged, journal), None, "bit {bit}");
+                assert_eq!(Header::<Operation>::decode(&damaged, journal), None, "bit {bit}");
             }
         }
         for group in [None, Some(Group { last: Lsn(9), last_crc: 10, records: 5 })] {
             let (first, durable) = (Lsn(4), Lsn(3));
             let (seq, incarnation, prev_crc, file_bytes) = (1, 2, 3, 1 << 16);
             let header =
-                FileHeader { journal, seq, incarnation, prev_crc, first, durable, file_bytes, group };
+                FileHeader { log: journal, seq, incarnation, prev_crc, first, durable, file_bytes, group };
             let page = header.encode();
             assert_eq!(FileHeader::decode(&page), Some(header));
             for bit in 0..84 * 8 {

@@ -44,7 +44,7 @@ fn with_header(disk: &dyn Disk) -> io::Result<Vec<(String, Uuid)>> {
     let mut found = Vec::new();
     for name in names(disk)? {
         if let Some(header) = files::read_header(&*disk.open(&name, false)?)? {
-            found.push((name, header.journal));
+            found.push((name, header.log));
         }
     }
     Ok(found)

@@ -2,7 +2,7 @@
 
 use super::files::LiveFile;
 use super::record::{self, FILE_HEADER_BYTES, Group, HEADER_BYTES, Header, RECORD_ALIGN, SYNC_ALIGN};
-use super::{Journal, JournalError, JournalFile, Operation, Place, Record};
+use super::{Body, Log, LogError, LogFile, Place, Record, Records};
 use crate::units::Lsn;
 use std::collections::VecDeque;
 use std::io;
@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 /// Where a record was found.
 pub(super) struct Found {
-    pub file: Arc<JournalFile>,
+    pub file: Arc<LogFile>,
     pub offset: u64,
 }
 
-/// A walk over the records of an open journal. A group is walked as a whole, if any of what it stands for is wanted.
+/// A walk over the records of an open log. A group is walked as a whole, if any of what it stands for is wanted.
 pub(super) struct Cursor {
     spans: VecDeque<Span>,
     /// In the first span: where the next record is, and how many were found.
@@ -29,7 +29,7 @@ pub(super) struct Cursor {
 
 /// A file to be walked.
 struct Span {
-    file: Arc<JournalFile>,
+    file: Arc<LogFile>,
     incarnation: u32,
     first: Lsn,
     last: Lsn,
@@ -49,12 +49,12 @@ pub(super) struct Wanted {
 
 impl Cursor {
     /// Walks from the record `from` on. Records that were freed already are an error, never skipped.
-    pub fn new<'a>(live: impl Iterator<Item = &'a LiveFile>, from: Lsn) -> Result<Self, JournalError> {
+    pub fn new<'a>(live: impl Iterator<Item = &'a LiveFile>, from: Lsn) -> Result<Self, LogError> {
         let live = live.filter(|live| live.last >= from && live.last >= live.first);
         let spans: VecDeque<_> = live.map(Span::of).collect();
         let (next, prev_crc) = spans.front().map_or((from, 0), |span| (span.first, span.prev_crc));
         if next > from {
-            return Err(JournalError::Damaged { lsn: from, durable: next });
+            return Err(LogError::Damaged { lsn: from, durable: next });
         }
         Ok(Self { spans, offset: FILE_HEADER_BYTES, found: 0, next, prev_crc, from })
     }
@@ -66,7 +66,7 @@ impl Cursor {
     }
 
     /// The next record up to `upto`.
-    pub fn next(&mut self, journal: Uuid, upto: Lsn) -> Result<Option<(Header, Found)>, JournalError> {
+    pub fn next<B: Body>(&mut self, log: Uuid, upto: Lsn) -> Result<Option<(Header<B>, Found)>, LogError> {
         while let Some(span) = self.spans.front() {
             if span.ends_before(self.next, self.found) {
                 self.spans.pop_front();
@@ -79,10 +79,10 @@ impl Cursor {
             if self.next > upto {
                 return Ok(None);
             }
-            let damaged = JournalError::Damaged { lsn: self.next, durable: span.last };
+            let damaged = LogError::Damaged { lsn: self.next, durable: span.last };
             let lsn = span.group.map_or(self.next, |group| group.last);
             let wanted = Wanted { lsn, prev_crc: self.prev_crc, incarnation: span.incarnation };
-            let found = find(&span.file, self.offset, journal, &wanted)?;
+            let found = find(&span.file, self.offset, log, &wanted)?;
             let (header, crc, offset) = found.ok_or(damaged)?;
             self.offset = offset + record::record_len(header.data_len());
             (self.found, self.prev_crc) = (self.found + 1, crc);
@@ -109,17 +109,17 @@ impl Span {
 }
 
 /// The record that is `wanted`, which begins at `offset` or, where a sync came between, at the next page.
-pub(super) fn find(
-    file: &JournalFile,
+pub(super) fn find<B: Body>(
+    file: &LogFile,
     offset: u64,
-    journal: Uuid,
+    log: Uuid,
     wanted: &Wanted,
-) -> io::Result<Option<(Header, u32, u64)>> {
+) -> io::Result<Option<(Header<B>, u32, u64)>> {
     let file_len = file.file.len()?;
     let aligned = offset.next_multiple_of(SYNC_ALIGN);
     let places = if aligned == offset { [Some(offset), None] } else { [Some(offset), Some(aligned)] };
     for offset in places.into_iter().flatten() {
-        if let Some((header, crc)) = read_header(file, offset, file_len, journal)?
+        if let Some((header, crc)) = read_header(file, offset, file_len, log)?
             && (header.lsn, header.prev_crc) == (wanted.lsn, wanted.prev_crc)
             && header.incarnation == wanted.incarnation
             && offset + record::record_len(header.data_len()) <= file_len.next_multiple_of(RECORD_ALIGN)
@@ -131,25 +131,25 @@ pub(super) fn find(
 }
 
 /// The header at `offset`, if there is one.
-pub(super) fn read_header(
-    file: &JournalFile,
+pub(super) fn read_header<B: Body>(
+    file: &LogFile,
     offset: u64,
     file_len: u64,
-    journal: Uuid,
-) -> io::Result<Option<(Header, u32)>> {
+    log: Uuid,
+) -> io::Result<Option<(Header<B>, u32)>> {
     if offset + HEADER_BYTES > file_len {
         return Ok(None);
     }
     let mut bytes = [0; HEADER_BYTES as usize];
     file.read(&mut bytes, offset)?;
-    Ok(Header::decode(&bytes, journal))
+    Ok(Header::decode(&bytes, log))
 }
 
 /// Checks a record's data against its header, reading it into `buffer`.
-pub(super) fn data_checks(
-    file: &JournalFile,
+pub(super) fn data_checks<B: Body>(
+    file: &LogFile,
     offset: u64,
-    header: &Header,
+    header: &Header<B>,
     buffer: &mut Vec<u8>,
 ) -> io::Result<bool> {
     buffer.resize(header.data_len() as usize, 0);
@@ -157,10 +157,10 @@ pub(super) fn data_checks(
     Ok(crc32c::crc32c(buffer) == header.data_crc)
 }
 
-impl Journal {
+impl<R: Records> Log<R> {
     /// Own CRC of the record `lsn`, which stands for all records up to it; `None` where it is not here. That of the
     /// record before the first one here is known too.
-    pub fn crc_of(&self, lsn: Lsn) -> Result<Option<u32>, JournalError> {
+    pub fn crc_of(&self, lsn: Lsn) -> Result<Option<u32>, LogError> {
         let mut cursor = {
             let appender = self.appender.lock();
             let follower = appender.files.live().find(|live| live.first == lsn.next());
@@ -172,13 +172,13 @@ impl Journal {
             }
             Cursor::new(appender.files.live(), lsn)?
         };
-        let found = cursor.next(self.uuid, lsn)?.filter(|(header, _)| header.lsn == lsn);
+        let found = cursor.next::<R::Body>(self.uuid, lsn)?.filter(|(header, _)| header.lsn == lsn);
         Ok(found.map(|_| cursor.last_crc()))
     }
 
     /// The records from `from` to `upto`, until their data exceeds `bytes` (at least one record), each checked
     /// against its checksum. A compacted group that any of them belongs to is given as a whole.
-    pub async fn records(&self, from: Lsn, upto: Lsn, bytes: u64) -> Result<Vec<Record>, JournalError> {
+    pub async fn records(&self, from: Lsn, upto: Lsn, bytes: u64) -> Result<Vec<Record<R::Body>>, LogError> {
         /// Checksums of so much are computed without letting others run: about a millisecond.
         const YIELD_BYTES: u64 = 4 << 20;
         let mut cursor = Cursor::new(self.appender.lock().files.live(), from)?;
@@ -187,11 +187,11 @@ impl Journal {
         let (mut total, mut since_yield) = (0, 0);
         while let Some((header, found)) = cursor.next(self.uuid, upto)? {
             if !data_checks(&found.file, found.offset, &header, &mut buffer)? {
-                return Err(JournalError::Damaged { lsn: header.lsn, durable: self.durable() });
+                return Err(LogError::Damaged { lsn: header.lsn, durable: self.durable() });
             }
             total += record::record_len(header.data_len());
             // What has one LSN is one group, and stays together.
-            if total > bytes && records.last().is_some_and(|last: &Record| last.lsn != header.lsn) {
+            if total > bytes && records.last().is_some_and(|last: &Record<R::Body>| last.lsn != header.lsn) {
                 break;
             }
             records.push(record_at(&header, &found, cursor.last_crc()));
@@ -205,10 +205,10 @@ impl Journal {
     }
 }
 
-fn record_at(header: &Header, found: &Found, crc: u32) -> Record {
-    let place = match header.operation {
-        Operation::Data(_) => Place::Data { file: found.file.clone(), offset: found.offset + HEADER_BYTES },
-        Operation::Zero(_) | Operation::Resize(_) => Place::Zero,
+fn record_at<B: Body>(header: &Header<B>, found: &Found, crc: u32) -> Record<B> {
+    let place = match header.data_len() {
+        0 => Place::Zero,
+        _ => Place::Data { file: found.file.clone(), offset: found.offset + HEADER_BYTES },
     };
     Record { lsn: header.lsn, durable: header.durable, operation: header.operation, place, crc }
 }

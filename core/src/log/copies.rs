@@ -1,13 +1,13 @@
-//! Copies of journal files that others have put beside them: a sync tool's conflicted copy, a backup that was unpacked in place.
+//! Copies of log files that others have put beside them: a sync tool's conflicted copy, a backup that was unpacked in place.
 //!
-//! A file is known by its journal, its sequence number and its records, never by its name alone. Of two files with one
-//! sequence number the one with more records counts. A file whose name is not the journal's own counts only
+//! A file is known by its log, its sequence number and its records, never by its name alone. Of two files with one
+//! sequence number the one with more records counts. A file whose name is not the log's own counts only
 //! if the log is longer with it: as where a sync tool gave the newer file another name. What does not count is kept under
 //! another name, and told.
 
 use super::record::FileHeader;
 use super::recover::{End, find_end, walk};
-use super::{Journal, JournalError, JournalFile};
+use super::{Body, Log, LogError, LogFile, Records};
 use crate::disk::Disk;
 use crate::units::Lsn;
 use std::collections::BTreeMap;
@@ -17,28 +17,28 @@ use uuid::Uuid;
 /// How the names of files begin that are kept, and do not count. They are no part of what [`super::aside`] looks for.
 const PREFIX: &str = "aside-copy-of-";
 
-/// A file of the journal, and what its header says.
-pub(super) type Headed = (Arc<JournalFile>, FileHeader);
+/// A file of the log, and what its header says.
+pub(super) type Headed = (Arc<LogFile>, FileHeader);
 
-/// Whether the journal gives its files such names.
+/// Whether a log gives its files such names.
 pub(super) fn is_own_name(name: &str) -> bool {
     let digits = name.strip_prefix('j').unwrap_or_default();
     digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The log that `files` are, and those of them that are no part of it. `others` are files without a header.
-pub(super) async fn log_of(
+pub(super) async fn log_of<B: Body>(
     files: Vec<Headed>,
-    others: &[Arc<JournalFile>],
+    others: &[Arc<LogFile>],
     uuid: Uuid,
-) -> Result<(End, Vec<Arc<JournalFile>>), JournalError> {
+) -> Result<(End, Vec<Arc<LogFile>>), LogError> {
     let own = files.iter().filter(|(file, _)| is_own_name(&file.name)).cloned().collect();
-    let without = read(own, others, uuid).await;
+    let without = read::<B>(own, others, uuid).await;
     if files.iter().all(|(file, _)| is_own_name(&file.name)) {
         return without;
     }
     let foreign: Vec<_> = files.iter().filter(|(file, _)| !is_own_name(&file.name)).cloned().collect();
-    let with = read(files, others, uuid).await;
+    let with = read::<B>(files, others, uuid).await;
     match (with, without) {
         (Ok(with), Ok(without)) if with.0.last > without.0.last => Ok(with),
         (_, Ok((end, mut copies))) => {
@@ -49,17 +49,17 @@ pub(super) async fn log_of(
     }
 }
 
-async fn read(
+async fn read<B: Body>(
     files: Vec<Headed>,
-    others: &[Arc<JournalFile>],
+    others: &[Arc<LogFile>],
     uuid: Uuid,
-) -> Result<(End, Vec<Arc<JournalFile>>), JournalError> {
-    let (files, copies) = one_of_each(files, uuid).await;
-    Ok((find_end(files, others, uuid).await?, copies))
+) -> Result<(End, Vec<Arc<LogFile>>), LogError> {
+    let (files, copies) = one_of_each::<B>(files, uuid).await;
+    Ok((find_end::<B>(files, others, uuid).await?, copies))
 }
 
 /// Of files with one sequence number that with the most records, and the rest.
-async fn one_of_each(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
+async fn one_of_each<B: Body>(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, Vec<Arc<LogFile>>) {
     let mut by_seq: BTreeMap<u64, Vec<Headed>> = BTreeMap::new();
     for headed in files {
         by_seq.entry(headed.1.seq).or_default().push(headed);
@@ -70,7 +70,7 @@ async fn one_of_each(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, Vec<Arc<Jo
         if same.len() > 1 {
             let mut highest = (Lsn(0), false);
             for (at, headed) in same.iter().enumerate() {
-                let rank = rank(headed, uuid).await;
+                let rank = rank::<B>(headed, uuid).await;
                 if rank > highest {
                     (best, highest) = (at, rank);
                 }
@@ -82,17 +82,14 @@ async fn one_of_each(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, Vec<Arc<Jo
     (kept, copies)
 }
 
-/// How much a file holds; of files that hold as much, the one with the journal's own name is more.
-async fn rank((file, header): &Headed, uuid: Uuid) -> (Lsn, bool) {
-    let last = walk(file, uuid, header, None).await.map_or(Lsn(0), |walked| walked.last);
+/// How much a file holds; of files that hold as much, the one with the log's own name is more.
+async fn rank<B: Body>((file, header): &Headed, uuid: Uuid) -> (Lsn, bool) {
+    let last = walk::<B>(file, uuid, header, None).await.map_or(Lsn(0), |walked| walked.last);
     (last, is_own_name(&file.name))
 }
 
 /// Gives files that do not count another name, durably. Returns those names.
-pub(super) async fn set_aside(
-    disk: &dyn Disk,
-    copies: &[Arc<JournalFile>],
-) -> Result<Vec<String>, JournalError> {
+pub(super) async fn set_aside(disk: &dyn Disk, copies: &[Arc<LogFile>]) -> Result<Vec<String>, LogError> {
     let mut names = Vec::new();
     for file in copies {
         let name = format!("{PREFIX}{}-{:08x}", file.name, crate::entropy::u128() as u32);
@@ -110,7 +107,7 @@ pub(super) async fn set_aside(
     Ok(names)
 }
 
-impl Journal {
+impl<R: Records> Log<R> {
     /// Names of copies of its files that were found when it was opened. They are kept, and not used.
     pub fn copies(&self) -> &[String] {
         &self.copies

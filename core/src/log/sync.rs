@@ -8,7 +8,7 @@ use super::files::{self, LiveFile};
 use super::marks::Marks;
 use super::record::{self, FileHeader, HEADER_BYTES, Header};
 use super::scan::Cursor;
-use super::{Entry, Journal, JournalError, JournalFile, Operation, Place};
+use super::{Appender, Body, Log, LogError, LogFile, Records};
 use crate::planted::{self, Bug};
 use crate::units::Lsn;
 use std::collections::VecDeque;
@@ -21,29 +21,29 @@ const REWRITES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The files that records moved to, and the last record in them.
-type Moved = (Vec<Arc<JournalFile>>, Lsn);
+type Moved = (Vec<Arc<LogFile>>, Lsn);
 
 /// Records that move to one file.
-struct Batch {
-    file: Arc<JournalFile>,
+struct Batch<B> {
+    file: Arc<LogFile>,
     first: Lsn,
     /// None yet: the one before the first.
     last: Lsn,
     /// Own CRC of the record before the first.
     prev_crc: u32,
     end: u64,
-    moved: Vec<(Header, u64)>,
+    moved: Vec<(Header<B>, u64)>,
 }
 
-impl Batch {
-    fn new(file: Arc<JournalFile>, first: Lsn, prev_crc: u32) -> Self {
+impl<B: Body> Batch<B> {
+    fn new(file: Arc<LogFile>, first: Lsn, prev_crc: u32) -> Self {
         Self { file, first, last: first.prev(), prev_crc, end: record::FILE_HEADER_BYTES, moved: Vec::new() }
     }
 }
 
-impl Journal {
+impl<R: Records> Log<R> {
     /// Ready when every record that was appended before the call is durable.
-    pub async fn flush(self: &Arc<Self>) -> Result<Lsn, JournalError> {
+    pub async fn flush(self: &Arc<Self>) -> Result<Lsn, LogError> {
         let target = self.appended();
         loop {
             self.check()?;
@@ -52,13 +52,13 @@ impl Journal {
             }
             // A task of its own: whoever waits may go away, but the outcome of an fdatasync must be looked at. The
             // kernel tells of a failure once, so that the next sync would succeed and prove nothing.
-            let journal = self.clone();
-            let synced = tokio::spawn(async move { journal.sync_up_to(target).await });
+            let log = self.clone();
+            let synced = tokio::spawn(async move { log.sync_up_to(target).await });
             synced.await.map_err(|stopped| self.fail(stopped.to_string()))??;
         }
     }
 
-    async fn sync_up_to(&self, target: Lsn) -> Result<(), JournalError> {
+    async fn sync_up_to(&self, target: Lsn) -> Result<(), LogError> {
         // In order of arrival. Whoever gets here behind a sync that began after its own call has nothing to do.
         let _turn = self.syncing.lock().await;
         self.check()?;
@@ -67,7 +67,7 @@ impl Journal {
 
     /// The same as [`Journal::flush`] on the calling thread, which must not be one of the runtime's; `None` where it cannot
     /// be done so, be it that a sync has failed and the file has to be written anew.
-    pub fn flush_here(&self) -> Option<Result<Lsn, JournalError>> {
+    pub fn flush_here(&self) -> Option<Result<Lsn, LogError>> {
         let target = self.appended();
         let _turn = if self.durable() < target { Some(self.syncing.blocking_lock()) } else { None };
         if let Err(error) = self.check() {
@@ -90,7 +90,7 @@ impl Journal {
         Some(Ok(self.durable()))
     }
 
-    async fn sync(&self) -> Result<(), JournalError> {
+    async fn sync(&self) -> Result<(), LogError> {
         let (upto, files) = self.unsynced();
         if self.condemned.load(Ordering::Acquire) {
             self.rewrite().await?;
@@ -108,7 +108,7 @@ impl Journal {
     }
 
     /// What a sync that begins now makes durable, and the files that it has to sync.
-    fn unsynced(&self) -> (Lsn, Vec<Arc<JournalFile>>) {
+    fn unsynced(&self) -> (Lsn, Vec<Arc<LogFile>>) {
         let mut appender = self.appender.lock();
         appender.close_page();
         let unsynced = |live: &&LiveFile| live.synced < live.last;
@@ -127,13 +127,13 @@ impl Journal {
 
     /// Writes every record that is not durable to fresh files, and syncs those. A disk may fail for a moment only, so this is tried
     /// a few times before the journal stops.
-    async fn rewrite(&self) -> Result<(), JournalError> {
+    async fn rewrite(&self) -> Result<(), LogError> {
         let mut pause = FIRST_PAUSE;
         for tried in 1.. {
             let error = match self.try_rewrite().await {
                 Ok(()) => return Ok(()),
                 // What cannot be read back any more does not come back.
-                Err(error @ JournalError::Damaged { .. }) => return Err(self.fail(error.to_string())),
+                Err(error @ LogError::Damaged { .. }) => return Err(self.fail(error.to_string())),
                 Err(error) => error,
             };
             if tried == REWRITES {
@@ -146,7 +146,7 @@ impl Journal {
         unreachable!("the last try returns")
     }
 
-    async fn try_rewrite(&self) -> Result<(), JournalError> {
+    async fn try_rewrite(&self) -> Result<(), LogError> {
         // The lock on syncs is held, so `durable` stands still. The one on appends cannot be held while files
         // are made; it is then held while records move, so none is missed.
         let mut fresh = VecDeque::new();
@@ -167,7 +167,7 @@ impl Journal {
         Ok(())
     }
 
-    async fn move_to_fresh(&self, fresh: &mut VecDeque<Arc<JournalFile>>) -> Result<Moved, JournalError> {
+    async fn move_to_fresh(&self, fresh: &mut VecDeque<Arc<LogFile>>) -> Result<Moved, LogError> {
         loop {
             if let Some(moved) = self.move_unsynced(fresh)? {
                 return Ok(moved);
@@ -185,19 +185,19 @@ impl Journal {
 
     /// Moves every record that is not durable to `fresh` files. Returns those that it took, and the last record that is in them; none,
     /// with nothing changed, where there are too few.
-    fn move_unsynced(&self, fresh: &mut VecDeque<Arc<JournalFile>>) -> Result<Option<Moved>, JournalError> {
+    fn move_unsynced(&self, fresh: &mut VecDeque<Arc<LogFile>>) -> Result<Option<Moved>, LogError> {
         let mut appender = self.appender.lock();
         let first = self.durable().next();
         let upto = self.appended();
         let mut cursor = Cursor::new(appender.files.live(), first)?;
-        let mut batches: Vec<Batch> = Vec::new();
+        let mut batches: Vec<Batch<R::Body>> = Vec::new();
         let mut buffer = Vec::new();
         while let Some((header, found)) = cursor.next(self.uuid, upto)? {
             let data_len = header.data_len();
             buffer.resize(data_len as usize, 0);
             found.file.read(&mut buffer, found.offset + HEADER_BYTES)?;
             if crc32c::crc32c(&buffer) != header.data_crc {
-                return Err(JournalError::Damaged { lsn: header.lsn, durable: first.prev() });
+                return Err(LogError::Damaged { lsn: header.lsn, durable: first.prev() });
             }
             let len = record::record_len(data_len);
             if batches.last().is_none_or(|batch| batch.end + len > self.limits.file_bytes) {
@@ -240,14 +240,14 @@ impl Journal {
                 group: None,
                 marks: Marks::default(),
             });
-            self.point_to(&mut appender, &batch.file, &batch.moved);
+            self.records.moved(&mut appender.pending, &batch.file, &batch.moved);
         }
         Ok(Some((batches.into_iter().map(|batch| batch.file).collect(), upto)))
     }
 
-    fn header_of(&self, appender: &mut super::append::Appender, batch: &Batch) -> FileHeader {
+    fn header_of(&self, appender: &mut Appender<R::Pending>, batch: &Batch<R::Body>) -> FileHeader {
         FileHeader {
-            journal: self.uuid,
+            log: self.uuid,
             seq: appender.files.next_seq(),
             incarnation: self.incarnation,
             prev_crc: batch.prev_crc,
@@ -255,31 +255,6 @@ impl Journal {
             durable: self.durable(),
             file_bytes: self.limits.file_bytes,
             group: None,
-        }
-    }
-
-    /// Points the index and the applier's list to where the records are now.
-    fn point_to(
-        &self,
-        appender: &mut super::append::Appender,
-        file: &Arc<JournalFile>,
-        moved: &[(Header, u64)],
-    ) {
-        let mut index = self.index.write();
-        for (header, offset) in moved {
-            let Operation::Data(blocks) = header.operation else {
-                continue;
-            };
-            let place = Place::Data { file: file.clone(), offset: offset + HEADER_BYTES };
-            let current: Vec<_> =
-                (index.overlapping(blocks)).filter(|(_, entry)| entry.lsn == header.lsn).collect();
-            for (run, _) in current {
-                let entry = Entry { lsn: header.lsn, place: place.clone() };
-                index.insert(run, crate::runs::Run::skip(&entry, run.start - blocks.start));
-            }
-            if let Ok(at) = appender.unapplied.binary_search_by_key(&header.lsn, |record| record.lsn) {
-                appender.unapplied[at].place = place;
-            }
         }
     }
 

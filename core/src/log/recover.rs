@@ -1,4 +1,4 @@
-//! Opening a journal: finding the end of the log.
+//! Opening a log: finding the end of the log.
 //!
 //! The log is read up to the first record that is missing or does not check. Whatever lies behind was not durable,
 //! or the disk has lost what it had promised to keep; the records tell which, since each says what was durable when
@@ -9,27 +9,22 @@
 //! make it so. Files that lie wholly behind the end are erased before the new one is begun, or they would follow it.
 
 use super::append::Appender;
-use super::burst::Burst;
 use super::copies::{self, Headed, is_own_name};
 use super::files::{self, FileSet, LiveFile};
 use super::marks::Marks;
-use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, RECORD_ALIGN, RECORD_BYTES_MAX};
+use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, RECORD_ALIGN};
 use super::scan::{self, Wanted};
-use super::{Dirty, Journal, JournalError, JournalFile, Limits, aside};
-use crate::bitmap::Bitmap;
+use super::{Body, Limits, Log, LogError, LogFile, Records, aside};
 use crate::disk::Disk;
 use crate::planted::{self, Bug};
-use crate::runs::RunMap;
 use crate::units::Lsn;
-use parking_lot::{Mutex, RwLock};
-use std::collections::VecDeque;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use uuid::Uuid;
 
-/// What an opened journal holds.
+/// What an opened log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The first record that is still there.
@@ -38,9 +33,9 @@ pub struct Recovered {
     pub last: Lsn,
 }
 
-struct Log {
+struct Headers {
     files: Vec<Headed>,
-    others: Vec<Arc<JournalFile>>,
+    others: Vec<Arc<LogFile>>,
 }
 
 /// A log, read to its end.
@@ -49,18 +44,18 @@ pub(super) struct End {
     pub(super) last: Lsn,
     prev_crc: u32,
     live: Vec<LiveFile>,
-    stale: Vec<Arc<JournalFile>>,
+    stale: Vec<Arc<LogFile>>,
     incarnation: u32,
 }
 
-impl Journal {
-    /// Makes an empty journal for a drive of at most `capacity` blocks. Files of another one are removed, but for what was
-    /// set aside.
-    pub async fn create(
+impl<R: Records> Log<R> {
+    /// Makes an empty log. Files of another one are removed, but for what was set aside.
+    pub async fn create_with(
         disk: Arc<dyn Disk>,
         limits: Limits,
-        capacity: u64,
-    ) -> Result<Arc<Self>, JournalError> {
+        records: R,
+        pending: R::Pending,
+    ) -> Result<Arc<Self>, LogError> {
         for name in aside::names(&*disk)?.into_iter().filter(|name| is_own_name(name)) {
             disk.remove(&name)?;
         }
@@ -72,37 +67,40 @@ impl Journal {
             stale: Vec::new(),
             incarnation: 0,
         };
-        Self::start(disk, limits, capacity, (crate::entropy::uuid(), Vec::new()), end, Vec::new()).await
+        let identity = (crate::entropy::uuid(), Vec::new());
+        Self::start(disk, limits, identity, (records, pending), end, Vec::new()).await
     }
 
-    /// Opens the journal `uuid`, for a drive of at most `capacity` blocks. The records are not in the index yet:
-    /// what is beyond the store's history has to be replayed.
-    pub async fn open(
+    /// Opens the log `uuid`. Its user has not been told of the records: what counts of them is read with
+    /// [`records`](Self::records).
+    pub async fn open_with(
         disk: Arc<dyn Disk>,
         limits: Limits,
-        capacity: u64,
         uuid: Uuid,
-    ) -> Result<(Arc<Self>, Recovered), JournalError> {
-        let Log { files, others } = read_headers(&*disk, uuid)?;
+        records: R,
+        pending: R::Pending,
+    ) -> Result<(Arc<Self>, Recovered), LogError> {
+        let Headers { files, others } = read_headers(&*disk, uuid)?;
         let missing = files.is_empty();
-        let (end, copies) = copies::log_of(files, &others, uuid).await?;
+        let (end, copies) = copies::log_of::<R::Body>(files, &others, uuid).await?;
         // It had one from the moment on when its name was first written down.
         if missing {
-            return Err(JournalError::Missing);
+            return Err(LogError::Missing);
         }
         let recovered = Recovered { first: end.first, last: end.last };
         let copies = copies::set_aside(&*disk, &copies).await?;
-        Ok((Self::start(disk, limits, capacity, (uuid, copies), end, others).await?, recovered))
+        let log = Self::start(disk, limits, (uuid, copies), (records, pending), end, others).await?;
+        Ok((log, recovered))
     }
 
     async fn start(
         disk: Arc<dyn Disk>,
         limits: Limits,
-        capacity: u64,
         (uuid, copies): (Uuid, Vec<String>),
+        (records, pending): (R, R::Pending),
         end: End,
-        spare: Vec<Arc<JournalFile>>,
-    ) -> Result<Arc<Self>, JournalError> {
+        spare: Vec<Arc<LogFile>>,
+    ) -> Result<Arc<Self>, LogError> {
         // A process that was killed leaves records in the page cache that no disk has seen. From here on they count
         // as durable, so they must be.
         for live in &end.live {
@@ -132,37 +130,32 @@ impl Journal {
         let appender = Appender {
             files: set,
             prev_crc: end.prev_crc,
-            unapplied: VecDeque::new(),
-            unapplied_bytes: 0,
+            pending,
             reserve_open: false,
             scratch: Vec::new(),
-            burst: Burst::new(Instant::now()),
         };
-        let journal = Arc::new(Self {
+        let log = Arc::new(Self {
             disk,
             uuid,
             copies,
             incarnation: end.incarnation + 1,
             limits,
+            records,
             appender: Mutex::new(appender),
-            index: RwLock::new(RunMap::new()),
-            journaled: Bitmap::new(capacity),
-            dirty: Dirty::new(capacity),
             appended: AtomicU64::new(end.last.0),
             durable: AtomicU64::new(end.last.0),
             syncing: tokio::sync::Mutex::new(()),
             condemned: AtomicBool::new(false),
-            applying: tokio::sync::Mutex::new(()),
             failed: OnceLock::new(),
             room: Notify::new(),
             spare_wanted: Notify::new(),
         });
-        journal.begin(end.last.next()).await?;
-        Ok(journal)
+        log.begin(end.last.next()).await?;
+        Ok(log)
     }
 
     /// Begins a file of this incarnation's own.
-    async fn begin(self: &Arc<Self>, first: Lsn) -> Result<(), JournalError> {
+    async fn begin(self: &Arc<Self>, first: Lsn) -> Result<(), LogError> {
         self.set_durable(first.prev());
         let mut spare = self.appender.lock().files.take_spare(usize::MAX);
         if spare.is_none() {
@@ -179,7 +172,7 @@ impl Journal {
 
 /// Syncs a file of a former life. If that fails its pages may be lost to the disk although they can still be read:
 /// they are written once more, and must then be taken.
-async fn make_durable(file: &JournalFile) -> Result<(), JournalError> {
+async fn make_durable(file: &LogFile) -> Result<(), LogError> {
     if file.file.clone().sync().await.is_ok() {
         return Ok(());
     }
@@ -193,15 +186,15 @@ async fn make_durable(file: &JournalFile) -> Result<(), JournalError> {
     Ok(file.file.clone().sync().await?)
 }
 
-fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
+fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Headers, LogError> {
     let (mut files, mut others) = (Vec::new(), Vec::new());
     for name in aside::names(disk)? {
         let is_own = is_own_name(&name);
-        let file = Arc::new(JournalFile { file: disk.open(&name, false)?, name });
+        let file = Arc::new(LogFile { file: disk.open(&name, false)?, name });
         match files::read_header(&*file.file)? {
-            Some(header) if header.journal == uuid => match file.file.len()? < header.file_bytes {
+            Some(header) if header.log == uuid => match file.file.len()? < header.file_bytes {
                 false => files.push((file, header)),
-                true if is_own => return Err(JournalError::CutShort { name: file.name.clone() }),
+                true if is_own => return Err(LogError::CutShort { name: file.name.clone() }),
                 true => {}
             },
             _ if is_own => others.push(file),
@@ -210,15 +203,15 @@ fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Log, JournalError> {
         }
     }
     files.sort_by_key(|(_, header)| header.seq);
-    Ok(Log { files, others })
+    Ok(Headers { files, others })
 }
 
 /// Reads the log from its first record to its last.
-pub(super) async fn find_end(
-    files: Vec<(Arc<JournalFile>, FileHeader)>,
-    others: &[Arc<JournalFile>],
+pub(super) async fn find_end<B: Body>(
+    files: Vec<(Arc<LogFile>, FileHeader)>,
+    others: &[Arc<LogFile>],
     uuid: Uuid,
-) -> Result<End, JournalError> {
+) -> Result<End, LogError> {
     let incarnation = files.iter().map(|(_, header)| header.incarnation).max().unwrap_or(0);
     let (chain, mut stale) = in_order(files);
     let first = chain.first().map_or(Lsn(1), |(_, header)| header.first);
@@ -235,16 +228,17 @@ pub(super) async fn find_end(
             stale.extend(chain.by_ref().map(|(file, _)| file));
             // Unless one of their records says that what is missing had been durable.
             for file in &stale {
-                durable = durable.max(durable_claimed_behind(file, uuid, FILE_HEADER_BYTES, next.prev())?);
+                durable =
+                    durable.max(durable_claimed_behind::<B>(file, uuid, FILE_HEADER_BYTES, next.prev())?);
             }
             break;
         }
-        let walked = walk(&file, uuid, &header, first_of_next).await?;
+        let walked = walk::<B>(&file, uuid, &header, first_of_next).await?;
         durable = durable.max(walked.durable);
         if header.group.is_none() && walked.last.next() <= durable
             || first_of_next.is_none_or(|first| walked.last.next() != first)
         {
-            durable = durable.max(durable_claimed_behind(&file, uuid, walked.end, walked.last)?);
+            durable = durable.max(durable_claimed_behind::<B>(&file, uuid, walked.end, walked.last)?);
         }
         let (first, last, end) = (header.first, walked.last, walked.end);
         (next, prev_crc) = (last.next(), walked.crc);
@@ -263,10 +257,10 @@ pub(super) async fn find_end(
         });
     }
     for file in others {
-        durable = durable.max(durable_claimed_without_header(file, uuid, next.prev())?);
+        durable = durable.max(durable_claimed_without_header::<B>(file, uuid, next.prev())?);
     }
     if durable >= next {
-        return Err(JournalError::Damaged { lsn: next, durable });
+        return Err(LogError::Damaged { lsn: next, durable });
     }
     Ok(End { first, last: next.prev(), prev_crc, live, stale, incarnation })
 }
@@ -280,7 +274,7 @@ pub(super) struct Walked {
 }
 
 /// The files, given by sequence number, in the order of their records, and those whose place others have taken.
-fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
+fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<LogFile>>) {
     let (groups, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, header)| header.group.is_some());
     let (mut chain, mut stale): (Vec<Headed>, Vec<_>) = Default::default();
     // A later file that begins no later takes the place of an earlier one.
@@ -302,21 +296,21 @@ fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<JournalFile>>) {
 }
 
 /// Follows the records of one file as long as they check, and not into what a later file begins with.
-pub(super) async fn walk(
-    file: &JournalFile,
+pub(super) async fn walk<B: Body>(
+    file: &LogFile,
     uuid: Uuid,
     header: &FileHeader,
     until: Option<Lsn>,
-) -> Result<Walked, JournalError> {
+) -> Result<Walked, LogError> {
     if let Some(group) = header.group {
-        return walk_group(file, uuid, header, group).await;
+        return walk_group::<B>(file, uuid, header, group).await;
     }
     let FileHeader { first, prev_crc, incarnation, .. } = *header;
     let mut walked = Walked { last: first.prev(), crc: prev_crc, end: FILE_HEADER_BYTES, durable: Lsn(0) };
     let mut buffer = Vec::new();
     while until.is_none_or(|until| walked.last.next() < until) {
         let next = Wanted { lsn: walked.last.next(), prev_crc: walked.crc, incarnation };
-        let Some((header, crc, offset)) = scan::find(file, walked.end, uuid, &next)? else { break };
+        let Some((header, crc, offset)) = scan::find::<B>(file, walked.end, uuid, &next)? else { break };
         let checks = scan::data_checks(file, offset, &header, &mut buffer)?;
         if !checks && !planted::has(Bug::TornRecordAccepted) {
             break;
@@ -331,18 +325,18 @@ pub(super) async fn walk(
 }
 
 /// Follows the records of a group. It was durable before it had a header, so that every one of them must check.
-async fn walk_group(
-    file: &JournalFile,
+async fn walk_group<B: Body>(
+    file: &LogFile,
     uuid: Uuid,
     header: &FileHeader,
     group: Group,
-) -> Result<Walked, JournalError> {
+) -> Result<Walked, LogError> {
     let (lsn, incarnation) = (group.last, header.incarnation);
     let (mut end, mut prev_crc) = (FILE_HEADER_BYTES, header.prev_crc);
     let mut buffer = Vec::new();
     for _ in 0..group.records {
-        let damaged = JournalError::Damaged { lsn, durable: group.last };
-        let found = scan::find(file, end, uuid, &Wanted { lsn, prev_crc, incarnation })?;
+        let damaged = LogError::Damaged { lsn, durable: group.last };
+        let found = scan::find::<B>(file, end, uuid, &Wanted { lsn, prev_crc, incarnation })?;
         let (header, crc, offset) = found.ok_or(damaged.clone())?;
         if !scan::data_checks(file, offset, &header, &mut buffer)? {
             return Err(damaged);
@@ -355,21 +349,21 @@ async fn walk_group(
 
 /// What the records of a file whose header does not check say was durable. A spare file has an empty header, and
 /// what is left in it is older than the end of the log.
-fn durable_claimed_without_header(file: &JournalFile, uuid: Uuid, last: Lsn) -> Result<Lsn, JournalError> {
+fn durable_claimed_without_header<B: Body>(file: &LogFile, uuid: Uuid, last: Lsn) -> Result<Lsn, LogError> {
     let len = file.file.len()?;
     if len < FILE_HEADER_BYTES {
         return Ok(Lsn(0));
     }
     let mut page = [0; FILE_HEADER_BYTES as usize];
     file.read(&mut page, 0)?;
-    let first = scan::read_header(file, FILE_HEADER_BYTES, len, uuid)?;
+    let first = scan::read_header::<B>(file, FILE_HEADER_BYTES, len, uuid)?;
     let spare = page.iter().all(|byte| *byte == 0) && first.is_none_or(|(header, _)| header.lsn <= last);
-    if spare { Ok(Lsn(0)) } else { durable_claimed_behind(file, uuid, FILE_HEADER_BYTES, last) }
+    if spare { Ok(Lsn(0)) } else { durable_claimed_behind::<B>(file, uuid, FILE_HEADER_BYTES, last) }
 }
 
 /// What the records behind the end of a file's log say was durable. Older bytes of a recycled file have lower
 /// LSNs and say nothing.
-fn durable_claimed_behind(file: &JournalFile, uuid: Uuid, end: u64, last: Lsn) -> Result<Lsn, JournalError> {
+fn durable_claimed_behind<B: Body>(file: &LogFile, uuid: Uuid, end: u64, last: Lsn) -> Result<Lsn, LogError> {
     let len = file.file.len()?;
     let mut durable = Lsn(0);
     let mut window = vec![0; 1 << 20];
@@ -378,7 +372,7 @@ fn durable_claimed_behind(file: &JournalFile, uuid: Uuid, end: u64, last: Lsn) -
         let bytes = &mut window[..(len - at).min(1 << 20) as usize];
         file.read(bytes, at)?;
         for place in (0..bytes.len()).step_by(RECORD_ALIGN as usize) {
-            let header = super::record::Header::decode(&bytes[place..], uuid);
+            let header = super::record::Header::<B>::decode(&bytes[place..], uuid);
             if let Some((header, _)) = header.filter(|(header, _)| header.lsn > last) {
                 durable = durable.max(header.durable);
             }
@@ -387,5 +381,3 @@ fn durable_claimed_behind(file: &JournalFile, uuid: Uuid, end: u64, last: Lsn) -
     }
     Ok(durable)
 }
-
-const _: () = assert!(RECORD_BYTES_MAX < 64 << 20, "a record fits a file");

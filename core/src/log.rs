@@ -1,0 +1,251 @@
+//! A log: an ordered, checksummed sequence of records in files of the local disk. The journal of a drive is one
+//! ([`crate::journal`]); what its records mean, and what is kept of them in memory, is its user's ([`Records`]).
+//!
+//! * A record gets its LSN, its place and its bytes under one lock, and in that order. Whoever appends has its answer when the
+//!   record, and every record before it, is written; a flush when they are synced (`sync`).
+//! * Opening finds the end of the log (`recover`): what was durable is there, or the log says that it is damaged. A torn tail is
+//!   normal and is dropped.
+//! * A file is reused once its user has freed all of its records (`files`).
+
+use crate::disk::{Disk, DiskFile};
+use crate::units::Lsn;
+use parking_lot::Mutex;
+use std::fmt::Debug;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+mod append;
+mod aside;
+mod copies;
+mod files;
+mod groups;
+mod marks;
+mod record;
+mod recover;
+mod scan;
+mod sync;
+
+use append::Appender;
+pub use append::Writer;
+pub use aside::{found, is_aside, set_aside};
+pub use files::{LogFile, SpaceUse};
+pub(crate) use groups::Candidate;
+pub use record::Header;
+pub(crate) use record::{FILE_HEADER_BYTES, HEADER_BYTES, record_len};
+pub use recover::Recovered;
+
+/// How much of the local disk a log may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of one file.
+    pub file_bytes: u64,
+    /// Files at most, full or spare; below two nothing could ever be freed.
+    pub files: usize,
+    /// Files beyond the limit that only closing the drive may use, so that an unmount never waits for the network.
+    pub reserve_files: usize,
+}
+
+impl Limits {
+    /// The limits for `bytes` of log, in files of 64 MiB: long enough that a file's end is rare, short enough
+    /// to be zero-filled in a moment.
+    pub fn of_bytes(bytes: u64) -> Self {
+        const FILE_BYTES: u64 = 64 << 20;
+        /// What a device may have dirty in the page cache (BDI max_bytes).
+        const RESERVE_BYTES: u64 = 256 << 20;
+        let files = (bytes / FILE_BYTES).max(4) as usize;
+        Self { file_bytes: FILE_BYTES, files, reserve_files: (RESERVE_BYTES / FILE_BYTES) as usize }
+    }
+}
+
+/// Why a log cannot go on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LogError {
+    /// There is no room for a record now. Pushing frees some.
+    #[error("the journal is full")]
+    Full,
+    /// The local disk failed. Nothing more is accepted; what was acknowledged as durable is not affected.
+    #[error("the journal cannot be written: {0}")]
+    Failed(String),
+    /// Records that were durable are damaged.
+    #[error(
+        "the journal is damaged at record {lsn}, although everything up to {durable} had been made durable"
+    )]
+    Damaged {
+        /// The first record that does not check.
+        lsn: Lsn,
+        /// What a later record claims to have been durable.
+        durable: Lsn,
+    },
+    /// A file was truncated behind our back.
+    #[error("the journal's file {name} was cut short")]
+    CutShort {
+        /// The file.
+        name: String,
+    },
+    /// Its files are gone.
+    #[error("the journal's files are not there")]
+    Missing,
+    /// The local disk has no room for a file that is needed.
+    #[error("the local disk has no room for the journal: {0}")]
+    NoRoom(String),
+    /// The operating system's error.
+    #[error("the journal cannot be read: {0}")]
+    Io(String),
+}
+
+impl From<io::Error> for LogError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::NoRoom(error.to_string()),
+            _ => LogError::Io(error.to_string()),
+        }
+    }
+}
+
+/// What a record says beside its data, in a few numbers.
+pub trait Body: Copy + PartialEq + Debug + Send + Sync + 'static {
+    /// The numbers that stand for it.
+    fn encode(&self) -> Encoded;
+
+    /// Reads them; `None` where they stand for nothing that this program knows.
+    fn decode(encoded: Encoded) -> Option<Self>;
+
+    /// Bytes of data that the record has. [`decode`](Self::decode) accepts no more than a reader can hold in memory.
+    fn data_len(&self) -> u64;
+}
+
+/// A [`Body`] in a record's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// What kind it is.
+    pub kind: u8,
+    /// A number of that kind.
+    pub first: u64,
+    /// Another one.
+    pub second: u64,
+}
+
+/// What the records of a log mean to its user.
+pub trait Records: Send + Sync + 'static {
+    /// What they say.
+    type Body: Body;
+
+    /// What changes with every record. It lies under the lock of appends.
+    type Pending: Send;
+
+    /// A record was written, behind all others. Nobody has been told of it yet.
+    fn appended(&self, pending: &mut Self::Pending, record: Record<Self::Body>);
+
+    /// Records lie in `file` from now on, each with its header at the offset beside it. They say the same.
+    fn moved(&self, pending: &mut Self::Pending, file: &Arc<LogFile>, records: &[(Header<Self::Body>, u64)]);
+}
+
+/// An open log.
+pub struct Log<R: Records> {
+    disk: Arc<dyn Disk>,
+    uuid: Uuid,
+    /// Copies of its files that were found, and set aside.
+    copies: Vec<String>,
+    incarnation: u32,
+    limits: Limits,
+    /// What its user keeps of the records.
+    pub(crate) records: R,
+    // A lock and not a message: an answer must not cost a task switch, and whoever holds it only copies
+    // bytes into the page cache.
+    appender: Mutex<Appender<R::Pending>>,
+    appended: AtomicU64,
+    durable: AtomicU64,
+    syncing: tokio::sync::Mutex<()>,
+    /// A sync failed on a thread that could not write the file anew: the next one has to.
+    condemned: AtomicBool,
+    failed: OnceLock<String>,
+    /// Wakes writers that wait for room.
+    room: Notify,
+    /// Wakes whoever keeps spare files.
+    spare_wanted: Notify,
+}
+
+/// Data of a record.
+#[derive(Clone)]
+pub enum Place {
+    /// Bytes of a file of the log.
+    Data {
+        /// The file. While anyone holds it, it is not recycled.
+        file: Arc<LogFile>,
+        /// Where they begin.
+        offset: u64,
+    },
+    /// It has none, or zeros.
+    Zero,
+}
+
+/// A record, and where its data is.
+#[derive(Clone)]
+pub struct Record<B> {
+    /// Its place in the order.
+    pub lsn: Lsn,
+    /// What was durable when it was written.
+    pub durable: Lsn,
+    /// What it does.
+    pub operation: B,
+    /// Its data.
+    pub place: Place,
+    /// Its own CRC, which stands for all records up to it.
+    pub crc: u32,
+}
+
+impl<R: Records> Log<R> {
+    /// Its identity, which a root's lineage names.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// Bytes of one of its files.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.limits.file_bytes
+    }
+
+    /// The last record that was written.
+    pub fn appended(&self) -> Lsn {
+        Lsn(self.appended.load(Ordering::Acquire))
+    }
+
+    /// The last record that is known to be durable.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// The first record that is still here.
+    pub fn first(&self) -> Lsn {
+        self.appender.lock().files.first()
+    }
+
+    /// Keeps the local disk's failure: no write or flush succeeds from here on.
+    fn fail(&self, reason: String) -> LogError {
+        let reason = self.failed.get_or_init(|| reason);
+        self.room.notify_waiters();
+        LogError::Failed(reason.clone())
+    }
+
+    fn check(&self) -> Result<(), LogError> {
+        match self.failed.get() {
+            Some(reason) => Err(LogError::Failed(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl LogFile {
+    /// The bytes at `offset`.
+    pub fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    /// The local file.
+    pub fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+}
