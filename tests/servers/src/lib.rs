@@ -11,6 +11,7 @@ pub mod fake;
 pub mod faults;
 pub mod names;
 pub mod odd_dav;
+pub mod odd_directory;
 pub mod odd_s3;
 pub mod process;
 pub mod s3;
