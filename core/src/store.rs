@@ -134,6 +134,12 @@ pub enum StoreError {
         /// Where it is, and what the address lacks.
         reason: String,
     },
+    /// The place lacks something that a store needs. Waiting does not help; another place does, or another way to mount it.
+    #[error("the store cannot be used: {reason}")]
+    Unfit {
+        /// What is lacking, and where.
+        reason: String,
+    },
     /// The store asks for patience.
     #[error("the store is busy: {reason}")]
     Busy {
@@ -183,6 +189,7 @@ impl StoreError {
             StoreError::Unreachable { .. }
             | StoreError::NoPlace { .. }
             | StoreError::Elsewhere { .. }
+            | StoreError::Unfit { .. }
             | StoreError::Busy { .. }
             | StoreError::Full { .. }
             | StoreError::UnknownCredentials { .. }

@@ -127,6 +127,12 @@ pub fn store(error: &StoreError) -> Failure {
             NOTHING_CHANGED,
             "Correct the address.",
         ),
+        StoreError::Unfit { reason } => failure(
+            Code::Failed,
+            format!("The store cannot be used: {reason}."),
+            SAFE_HERE,
+            "Mount it in another way, or choose another place.",
+        ),
         StoreError::Busy { reason, retry_after } => {
             let failure = failure(
                 Code::Offline,

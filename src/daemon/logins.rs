@@ -4,7 +4,7 @@ use super::drives::Drives;
 use super::failure::{self, failure};
 use super::secrets::scope::Scope;
 use super::secrets::{Kept, Login};
-use super::stores::{self, trial};
+use super::stores::{self, directory, trial};
 use super::work::Work;
 use crate::api::{self, Code, Failure, KeptIn, StoreLogin};
 use holdall_core::format::family;
@@ -74,7 +74,7 @@ impl Drives {
             store: url.to_string(),
             store_mode: stores::told(report.mode),
             usable: report.is_usable(),
-            findings: trial::findings(&report, &url),
+            findings: [directory::findings(&url, report.mode).await, trial::findings(&report, &url)].concat(),
             reasons: report.reasons,
         })
     }
@@ -147,9 +147,10 @@ impl Drives {
                 "They were not kept, and nothing was changed.",
                 "Check the access key or the password, and that it may list and read what is at this address.",
             )),
-            Err(error @ (StoreError::NoPlace { .. } | StoreError::Elsewhere { .. })) => {
-                Err(failure::new_store(&error))
-            }
+            Err(
+                error
+                @ (StoreError::NoPlace { .. } | StoreError::Elsewhere { .. } | StoreError::Unfit { .. }),
+            ) => Err(failure::new_store(&error)),
             Err(error) => {
                 let failure = failure::store(&error);
                 let action = "Check the address and the connection, or keep them untried with --no-check.";

@@ -23,6 +23,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
+pub mod directory;
 pub mod found;
 pub mod later;
 pub mod renewable;
@@ -304,11 +305,29 @@ pub async fn is_local_directory(url: &StoreUrl) -> bool {
     }
 }
 
+/// Whether it is a directory that other computers may change. One that cannot be looked at is none.
+pub async fn is_shared_directory(url: &StoreUrl) -> bool {
+    match url {
+        StoreUrl::File(path) => {
+            let store = FileStore::new(path.clone());
+            let looked = tokio::time::timeout(LOOK_PATIENCE, store.is_local()).await;
+            matches!(looked, Ok(Ok(false)))
+        }
+        StoreUrl::S3(_) | StoreUrl::Dav(_) => false,
+    }
+}
+
+/// The tool that keeps a directory in sync with other computers, if it is one and there is such a tool.
+pub async fn sync_tool(url: &StoreUrl) -> Option<&'static str> {
+    let StoreUrl::File(path) = url else { return None };
+    let store = FileStore::new(path.clone());
+    tokio::time::timeout(LOOK_PATIENCE, store.sync_tool()).await.ok()?.ok()?
+}
+
 /// Refuses a directory that a tool keeps in sync with other computers.
 pub async fn check_not_synced(url: &StoreUrl) -> Result<(), Failure> {
     let StoreUrl::File(path) = url else { return Ok(()) };
-    let tool = FileStore::new(path.clone()).sync_tool().await;
-    match tool.ok().flatten() {
+    match sync_tool(url).await {
         Some(tool) => Err(failure::synced_directory(path, tool)),
         None => Ok(()),
     }

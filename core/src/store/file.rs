@@ -28,6 +28,7 @@ use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use patience::{NoAnswer, Patience, Pulse};
 use rustix::fs::{Access, FlockOperation};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
@@ -39,6 +40,11 @@ use std::time::Duration;
 
 const LOCK: &str = ".lock";
 const TEMPORARY: &str = ".tmp";
+/// Why a local file system is no place for a store.
+const NOT_EXCLUSIVE: &str =
+    "its file system can neither rename without replacing nor make hard links, and a store needs one of them";
+/// The same, where flock fails.
+const NO_LOCKS: &str = "its file system has no locks, and a store on a local disk needs them";
 
 /// A temporary file of this age was left behind by a process that was killed.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -121,9 +127,14 @@ impl FileStore {
 
     /// Whether only this computer changes the directory; an error where that cannot be told.
     pub async fn is_local(&self) -> Result<bool, StoreError> {
+        self.file_system().await.map(kinds::is_local)
+    }
+
+    /// The magic number of the file system that it is on.
+    pub async fn file_system(&self) -> Result<u64, StoreError> {
         let magic =
             |store: &Self, name: &str, _: &Pulse| store.magic().map_err(|error| store.explain(name, &error));
-        self.run(probe::AREA, 0, magic).await.map(kinds::is_local)
+        self.run(probe::AREA, 0, magic).await
     }
 
     /// The tool that keeps the directory in sync with other computers, as its own files in it or above it show.
@@ -171,6 +182,7 @@ impl FileStore {
             ErrorKind::NotFound => StoreError::NotFound { name: name.to_owned() },
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Denied { reason },
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { reason },
+            _ if beneath::lacks(error) => StoreError::Unfit { reason },
             _ => StoreError::Unreachable { reason },
         }
     }
@@ -230,7 +242,7 @@ impl FileStore {
         let temporary = self.write_temporary(body).map_err(explain)?;
         let named = match when {
             When::Always => temporary.rename(&target).map_err(explain),
-            When::Absent => temporary.rename_new(&target).map_err(|error| match error.kind() {
+            When::Absent => self.name_new(&temporary, &target).map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => StoreError::Precondition { name: name.to_owned() },
                 _ => explain(error),
             }),
@@ -248,6 +260,23 @@ impl FileStore {
         synced.map_err(explain)?;
         named?;
         Ok(etag(body))
+    }
+
+    /// Gives a name to what was written, if nothing has it. Where the file system cannot decide that, it is looked at first. Two may
+    /// then both have the name in turn: claims decide there, and no two writers draw the same name for different bytes.
+    fn name_new(&self, temporary: &Spot, target: &Spot) -> io::Result<()> {
+        match temporary.rename_new(target) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            named => return named,
+        }
+        if kinds::is_local(self.magic()?) {
+            return Err(io::Error::new(ErrorKind::Unsupported, NOT_EXCLUSIVE));
+        }
+        match target.len() {
+            Err(error) if error.kind() == ErrorKind::NotFound => temporary.rename(target),
+            Err(error) => Err(error),
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+        }
     }
 
     /// Sees to it that what is read of a directory is durable, where a sync of it has failed.
@@ -285,7 +314,12 @@ impl FileStore {
         // Opened anew for each swap: an flock belongs to the open file, so threads of one process exclude each
         // other too. It is never removed, or two processes could lock two files of the same name.
         let lock = self.spot(LOCK).and_then(|spot| spot.open_lock()).map_err(explain)?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|errno| explain(errno.into()))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|errno| match errno {
+            Errno::NOLCK | Errno::NOSYS | Errno::NOTSUP | Errno::INVAL => {
+                explain(io::Error::new(ErrorKind::Unsupported, NO_LOCKS))
+            }
+            errno => explain(errno.into()),
+        })?;
         let mut current = Vec::new();
         target.open().and_then(|mut file| file.read_to_end(&mut current)).map_err(explain)?;
         if etag(&current) != *expected {

@@ -14,6 +14,7 @@ mod place;
 mod processes;
 mod requests;
 mod s3_store;
+mod shared_directory;
 mod trouble;
 mod verdict;
 

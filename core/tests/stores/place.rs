@@ -19,6 +19,7 @@ use holdall_core::store::url::StoreUrl;
 use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use holdall_servers::dav::{DavServer, SignIn};
 use holdall_servers::faults::FaultProxy;
+use holdall_servers::odd_directory::OddDirectory;
 use holdall_servers::s3::{self, S3Server};
 use holdall_servers::unconditional::Unconditional;
 use std::any::Any;
@@ -67,16 +68,34 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// A directory.
 pub fn file() -> Place {
+    directory_by(Mode::Swap)
+}
+
+/// The same, where HEADs change in this way.
+pub fn directory_by(mode: Mode) -> Place {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     std::fs::create_dir(&store).unwrap();
     let url = format!("file://{}", store.display());
     Place {
-        mode: Mode::Swap,
+        mode,
         server: None,
         credentials: Credentials::None,
         url: Box::new(move |_| url.clone()),
         dir,
+        _keeps: Box::new(()),
+    }
+}
+
+/// A directory of which each computer has a mount of its own; this is how the first one sees it.
+pub fn shared(directory: &OddDirectory) -> Place {
+    let url = format!("file://{}", directory.path(0).display());
+    Place {
+        mode: Mode::Claim,
+        server: None,
+        credentials: Credentials::None,
+        url: Box::new(move |_| url.clone()),
+        dir: tempfile::tempdir().unwrap(),
         _keeps: Box::new(()),
     }
 }

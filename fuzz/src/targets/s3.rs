@@ -44,6 +44,7 @@ pub fn refusals(input: &[u8]) {
         StoreError::Busy { retry_after, .. } => {
             assert!(retry_after.is_none_or(|after| after <= RETRY_AFTER_MAX), "{error:?}");
         }
+        StoreError::Unfit { .. } => panic!("only a directory is unfit: {error}"),
         StoreError::Unreachable { .. }
         | StoreError::NoPlace { .. }
         | StoreError::Elsewhere { .. }

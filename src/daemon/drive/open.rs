@@ -5,7 +5,7 @@
 use super::Drive;
 use super::away;
 use super::opened::{Attachment, OpenDrive};
-use crate::api::{self, ActivityKind, Code, Failure};
+use crate::api::{self, ActivityKind, Code, Failure, Way};
 use crate::attach::filesystem::{self, MountOptions};
 use crate::attach::{self, Identity};
 use crate::daemon::failure;
@@ -59,6 +59,7 @@ impl Drive {
                 **open = Some(opened);
                 self.set_phase(Phase::Open);
                 self.note(ActivityKind::Opened, format!("Opened at {}.", answer.mountpoint));
+                self.warn_of_synced_folder().await;
                 Ok(answer)
             }
             Err(failure) => {
@@ -244,6 +245,10 @@ impl Drive {
 
     /// The engine for writing, or the best that there is instead.
     async fn open_to_write(self: &Arc<Self>, over: Over) -> Result<(OpenDrive, How), Failure> {
+        // Before the opening: it would take the drive by a lock that other computers do not see.
+        if let Some(failure) = self.relies_on_locks().await {
+            return self.look_instead(&failure).await.ok_or(failure);
+        }
         let opened = match over {
             Over::Nobody => self.open_engine_patiently().await,
             Over::Epoch(_) | Over::Anybody => self.open_engine(over).await,
@@ -288,7 +293,14 @@ impl Drive {
             tracing::info!(drive = self.name, message = failure.message, "it cannot be looked at either");
         });
         let opened = opened.ok()?;
-        let because = format!("it is open only to look at: {}", unsentenced(&failure.message));
+        let because = match failure.way {
+            Some(Way::Demoted) => format!(
+                "it is open only to look at: {}. {}",
+                unsentenced(&failure.message),
+                failure.action.trim_end_matches('.')
+            ),
+            _ => format!("it is open only to look at: {}", unsentenced(&failure.message)),
+        };
         Some((opened, How::Look { because: Some(because) }))
     }
 

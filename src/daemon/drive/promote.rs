@@ -65,6 +65,7 @@ impl Drive {
         }
         let prepared = replica::prepare(primary.as_ref(), &store, &family, &unlocked.sealer).await;
         let mode = prepared.map_err(|error| failure::replica(&error, &address))?.mode;
+        self.warn_where_synced(&address).await;
         let config = ReplicaConfig { store: address.clone(), mode };
         let mut open = self.open.lock().await;
         self.remember(|all| {
@@ -281,6 +282,7 @@ impl Drive {
             all.former.iter_mut().for_each(|former| former.left_with = former.left_with.min(left.left_with));
             all.former.extend(matches!(former, Former::Away).then_some(left));
         })?;
+        self.warn_where_synced(&url).await;
         self.tell_former_stores();
         *self.reached.write() = None;
         *self.mode_now.lock() = None;

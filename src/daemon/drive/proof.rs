@@ -2,7 +2,7 @@
 //! been replaced, or a proxy put in front of it, since the drive was made. What is found can only take trust away.
 
 use super::Drive;
-use crate::api::Failure;
+use crate::api::{ActivityKind, Failure};
 use crate::daemon::failure;
 use crate::daemon::stores::{self, trial};
 use holdall_core::format::family::Mode;
@@ -42,6 +42,31 @@ impl Drive {
                 );
                 None
             }
+        }
+    }
+
+    /// Why the drive cannot be written where its store is now: it relies on locks, and other computers do not see those.
+    pub(super) async fn relies_on_locks(&self) -> Option<Failure> {
+        let swaps = self.config.lock().mode == Mode::Swap;
+        let url = StoreUrl::parse(&self.store_url()).ok().filter(|_| swaps)?;
+        match &url {
+            StoreUrl::File(path) if stores::is_shared_directory(&url).await => {
+                Some(failure::shared_directory(&self.name, path))
+            }
+            _ => None,
+        }
+    }
+
+    /// Says in Activity that a tool keeps the store's directory in sync.
+    pub(super) async fn warn_of_synced_folder(&self) {
+        self.warn_where_synced(&self.store_url()).await;
+    }
+
+    /// The same of any store of the drive.
+    pub(super) async fn warn_where_synced(&self, store: &str) {
+        let Ok(url) = StoreUrl::parse(store) else { return };
+        if let Some(tool) = stores::sync_tool(&url).await {
+            self.note(ActivityKind::Attention, failure::synced_warning(&url, tool));
         }
     }
 

@@ -62,6 +62,13 @@ pub fn new_store(error: &StoreError) -> Failure {
             NOTHING_CHANGED,
             "Create it, or correct the address.",
         ),
+        StoreError::Unfit { reason } => failure(
+            Code::Failed,
+            format!("No drive can be in this place: {reason}."),
+            NOTHING_CHANGED,
+            "Choose a directory on another file system, or mount this one in another way.",
+        )
+        .by(Way::OtherStore),
         StoreError::Unreachable { .. } => {
             let action = "Check the address and the connection, and try again.".to_owned();
             Failure { consequence: NOTHING_CHANGED.to_owned(), action, ..store(error) }
@@ -88,6 +95,15 @@ pub fn synced_directory(path: &Path, tool: &str) -> Failure {
          of one would be missing from it.",
         "Choose a directory outside of that folder, a WebDAV server or an S3 bucket. If only one computer ever uses the drive, give \
          --in-synced-folder.",
+    )
+}
+
+/// A warning of the same, where the drive is used all the same.
+pub fn synced_warning(url: &StoreUrl, tool: &str) -> String {
+    format!(
+        "{} is in a folder that {tool} keeps in sync. Use the drive on one computer only, or move it to another store: two \
+         computers could take it at the same moment there.",
+        url.readable()
     )
 }
 
@@ -208,8 +224,8 @@ pub fn shared_directory(name: &str, path: &Path) -> Failure {
         format!("{} is on a network or FUSE file system, where locks may not hold between computers. {name} relies on them.", path.display()),
         "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
         format!(
-            "Open it with holdall drive open {name} --read-only. To write again, open it where the directory is on a local disk, add a new \
-             store with holdall drive replica add, and promote that."
+            "To write again, open it where the directory is on a local disk, add a new store with holdall drive replica add {name} URL, and \
+             make that the drive's store with holdall drive replica promote {name} URL."
         ),
     )
     .by(Way::Demoted)

@@ -168,7 +168,10 @@ fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>, as
             Asked::Keyring(action) => Hindrance::Keyring { what: reason.clone(), action },
         }),
         Err(
-            error @ (StoreError::Full { .. } | StoreError::NoPlace { .. } | StoreError::Elsewhere { .. }),
+            error @ (StoreError::Full { .. }
+            | StoreError::NoPlace { .. }
+            | StoreError::Elsewhere { .. }
+            | StoreError::Unfit { .. }),
         ) => Some(Hindrance::Store(error.to_string())),
         // It says nothing of either.
         Err(StoreError::Unreachable { .. } | StoreError::Busy { .. }) => return,

@@ -14,9 +14,6 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Why a file system is no place for a store.
-const NOT_EXCLUSIVE: &str =
-    "its file system can neither rename without replacing nor make hard links, and a store needs one of them";
 /// Tries of a resolution that a rename disturbed (EAGAIN, openat2(2)).
 const TRIES: u32 = 16;
 
@@ -72,6 +69,13 @@ pub fn leaves_the_store(error: &io::Error) -> bool {
     [Errno::LOOP, Errno::XDEV].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
+/// Whether an error says that the file system cannot do what was asked of it, now or later.
+pub fn lacks(error: &io::Error) -> bool {
+    let lacking = [Errno::INVAL, Errno::NOTSUP, Errno::NOSYS, Errno::NOLCK, Errno::NAMETOOLONG, Errno::MLINK];
+    error.kind() == io::ErrorKind::Unsupported
+        || Errno::from_io_error(error).is_some_and(|errno| lacking.contains(&errno))
+}
+
 impl Spot {
     /// Opens the object for reading.
     pub fn open(&self) -> io::Result<File> {
@@ -114,7 +118,7 @@ impl Spot {
         Ok(rustix::fs::renameat(&self.directory, &*self.leaf, &to.directory, &*to.leaf)?)
     }
 
-    /// The same, only if nothing has the name yet.
+    /// The same, only if nothing has the name yet. `Unsupported` where the file system can neither do that nor make hard links.
     pub fn rename_new(&self, to: &Spot) -> io::Result<()> {
         let (from, new) = ((&self.directory, &*self.leaf), (&to.directory, &*to.leaf));
         match rustix::fs::renameat_with(from.0, from.1, new.0, new.1, RenameFlags::NOREPLACE) {
@@ -122,7 +126,7 @@ impl Spot {
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 match rustix::fs::linkat(from.0, from.1, new.0, new.1, AtFlags::empty()) {
                     Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => {
-                        Err(io::Error::new(io::ErrorKind::Unsupported, NOT_EXCLUSIVE))
+                        Err(io::ErrorKind::Unsupported.into())
                     }
                     linked => linked.map_err(io::Error::from).and_then(|()| self.remove()),
                 }

@@ -235,10 +235,7 @@ impl Filesystem for Tree {
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let at = self.fd(parent);
-        reply_empty(
-            at.and_then(|fd| rustix::fs::unlinkat(fd, name, AtFlags::empty()).map_err(errno)),
-            reply,
-        );
+        reply_empty(at.and_then(|fd| rustix::fs::unlinkat(fd, name, AtFlags::empty()).map_err(errno)), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -392,14 +389,7 @@ impl Filesystem for Tree {
         }
     }
 
-    fn readdir(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
+    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         // Read at its beginning, not when it was opened: a client may open it long before.
         if offset == 0 {
             let entries = match self.entries(ino) {
