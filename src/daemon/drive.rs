@@ -316,6 +316,9 @@ impl Drive {
             drop(lock);
             return work(&volume).await;
         }
+        if let Some(failure) = self.relies_on_locks().await {
+            return Err(failure);
+        }
         let opened = self.open_engine(Over::Nobody).await?;
         let result = work(&opened.volume).await;
         *lock = Some(opened);

@@ -338,10 +338,10 @@ impl Drives {
         Ok(created(drive, &unlocked.family, recovery))
     }
 
-    /// How a new family at `url` is to change HEADs. A directory that only this computer changes swaps: nobody has to try that.
+    /// How a new family at `url` is to change HEADs.
     async fn mode_of(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
-        if stores::is_local_directory(url).await {
-            return Ok(Mode::Swap);
+        if let Some(mode) = stores::untried_mode(url).await {
+            return Ok(mode);
         }
         let credentials = self.stores.credentials(url).await?;
         let report =

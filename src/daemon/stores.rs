@@ -305,6 +305,12 @@ pub async fn is_local_directory(url: &StoreUrl) -> bool {
     }
 }
 
+/// How a new family at `url` changes HEADs, where nobody has to try that: a directory that only this computer changes today has claims.
+/// They cost little, and the directory may be moved to a network file system later, where locks would no longer hold.
+pub async fn untried_mode(url: &StoreUrl) -> Option<Mode> {
+    is_local_directory(url).await.then_some(Mode::Claim)
+}
+
 /// Whether it is a directory that other computers may change. One that cannot be looked at is none.
 pub async fn is_shared_directory(url: &StoreUrl) -> bool {
     match url {

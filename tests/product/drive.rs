@@ -56,7 +56,7 @@ fn an_encrypted_drive_moves_to_another_computer() {
     let create =
         ["drive", "create", "d", "--store", &store, "--size", "1TiB", "--passphrase-file", &passphrase];
     let made = a.ok(&[&create[..], &["--recovery-key-out", &key]].concat());
-    assert_eq!(made["store_mode"], "swap");
+    assert_eq!(made["store_mode"], "claim");
     a.open(&[]);
     write_files(&a.mountpoint(), 300);
     let synced = a.ok(&["drive", "sync", "d"]);

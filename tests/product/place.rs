@@ -34,7 +34,7 @@ impl Place {
     /// A directory of this computer.
     pub fn directory(bench: &Bench) -> Self {
         let way = Way::Path(bench.path("store"));
-        Self { url: bench.store(), mode: "swap", credentials: None, way, _servers: Box::new(()) }
+        Self { url: bench.store(), mode: "claim", credentials: None, way, _servers: Box::new(()) }
     }
 
     /// S3 with compare-and-swap.

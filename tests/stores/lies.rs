@@ -58,9 +58,9 @@ fn what_a_store_says_later_of_a_drive_changes_nothing_here() {
     let Family { family, cipher, .. } = true_one.clone();
     let another = "00000000-0000-4000-8000-000000000001".parse().unwrap();
     for (lie, words) in [
-        (said(family, Cipher::None, Mode::Swap), "not encrypted"),
-        (said(family, cipher, Mode::Claim), "claims instead"),
-        (said(another, cipher, Mode::Swap), "another drive"),
+        (said(family, Cipher::None, Mode::Claim), "not encrypted"),
+        (said(family, cipher, Mode::Swap), "instead of claims"),
+        (said(another, cipher, Mode::Claim), "another drive"),
     ] {
         say(&store, &lie);
         for command in [

@@ -28,5 +28,6 @@ mod replicas;
 mod requests;
 mod restored;
 mod s3;
+mod shared;
 mod ways_in;
 mod webdav;

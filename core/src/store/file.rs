@@ -462,9 +462,9 @@ impl Store for FileStore {
         let space = |store: &Self, name: &str, _: &Pulse| {
             let stat =
                 rustix::fs::statvfs(&store.root).map_err(|errno| store.explain(name, &errno.into()))?;
-            let magic = store.magic().map_err(|error| store.explain(name, &error))?;
             let free_bytes = Some(stat.f_bavail * stat.f_frsize);
-            Ok(Facts { free_bytes, never_swaps: !kinds::is_local(magic), ..Facts::default() })
+            // Also not on a local disk: what is there may be moved to a network file system, where locks may not hold.
+            Ok(Facts { free_bytes, never_swaps: true, ..Facts::default() })
         };
         self.run(probe::AREA, 0, space).await
     }

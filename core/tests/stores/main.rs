@@ -118,5 +118,5 @@ macro_rules! servers {
     };
 }
 
-stores!(file, s3, s3_without_swap, apache, nginx);
+stores!(file, file_by_locks, s3, s3_without_swap, apache, nginx);
 servers!(s3, s3_without_swap, apache, nginx);

@@ -68,6 +68,11 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// A directory.
 pub fn file() -> Place {
+    directory_by(Mode::Claim)
+}
+
+/// A directory as drives were made in it before: they swap under a lock.
+pub fn file_by_locks() -> Place {
     directory_by(Mode::Swap)
 }
 

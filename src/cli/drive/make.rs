@@ -135,7 +135,7 @@ fn tell(
     };
     session.output.result(value, |created: &Created, _| {
         let mut text = format!("{what}\n");
-        if created.store_mode != StoreMode::Swap {
+        if created.store_mode == StoreMode::None {
             text.push_str(&format!("{}\n", show::store::meaning(created.store_mode)));
         }
         if !created.encrypted {

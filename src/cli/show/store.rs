@@ -73,9 +73,9 @@ pub fn meaning(mode: StoreMode) -> &'static str {
     match mode {
         StoreMode::Swap => "Several computers can use drives here: of two that write at once, never both win",
         StoreMode::Claim => {
-            "Several computers can use drives here: of two that write at once, never both win. This store cannot compare\n\
-             and swap, so each open and upload takes a few requests more, and a computer that dies while it takes a drive\n\
-             holds up the next one for half a minute"
+            "Several computers can use drives here: of two that write at once, never both win. They take turns by claims,\n\
+             so each open and upload takes a few requests more, and a computer that dies while it takes a drive holds up\n\
+             the next one for half a minute"
         }
         StoreMode::None => {
             "Use a drive here on one computer at a time: this store cannot tell two apart that take a drive at the same\n\

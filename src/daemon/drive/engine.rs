@@ -45,6 +45,8 @@ pub(super) enum Taking {
     /// With its store, which nobody waits for and which may be tried for days: it is asked for no more than whose the drive is, as long
     /// as that is another device's.
     Again { patience: Patience },
+    /// With its store, which is known to be no good any more, to copy everything to another one.
+    ToMove,
     /// Without, from the version that was seen last.
     Away,
 }
@@ -78,7 +80,15 @@ impl Drive {
         patience: Patience,
         over: Over,
     ) -> Result<OpenDrive, Failure> {
-        let taking = Taking::Now { over, patience };
+        self.open_engine_by(Taking::Now { over, patience }).await
+    }
+
+    /// The same, to copy everything to another store although this one is not to be relied on any more.
+    pub(super) async fn open_engine_to_move(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
+        self.open_engine_by(Taking::ToMove).await
+    }
+
+    async fn open_engine_by(self: &Arc<Self>, taking: Taking) -> Result<OpenDrive, Failure> {
         self.refuse_while_fork_waits()?;
         self.part_with_fork()?;
         let opened = self.open_in_place(taking, false).await?;
@@ -101,6 +111,7 @@ impl Drive {
         let meter = self.meter();
         let (store, unlocked) = match taking {
             Taking::Now { patience, .. } | Taking::Again { patience } => self.unlock_within(patience).await?,
+            Taking::ToMove => self.unlock_within(Patience::Usual).await?,
             Taking::Away => self.unlock_away().await?,
         };
         let local = |error: io::Error| failure::local(&error);
@@ -132,7 +143,7 @@ impl Drive {
             };
             let access = match taking {
                 Taking::Now { over, .. } => Access::Write { over, mounted },
-                Taking::Again { .. } => Access::Write { over: Over::Nobody, mounted },
+                Taking::Again { .. } | Taking::ToMove => Access::Write { over: Over::Nobody, mounted },
                 Taking::Away => Access::Away { mounted },
             };
             // Before anything of the cache can go.
@@ -158,7 +169,8 @@ impl Drive {
                 Ok(opened) => (Ok(opened), self.try_store().await),
                 refused => (refused, None),
             },
-            Taking::Away => (opening.await, None),
+            // It is known what the store is.
+            Taking::ToMove | Taking::Away => (opening.await, None),
         };
         let volume = match opened {
             Ok(volume) => volume,

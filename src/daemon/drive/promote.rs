@@ -80,7 +80,11 @@ impl Drive {
             return self.replica_status(&address);
         }
         self.check_closed(&open)?;
-        let opened = self.open_engine(Over::Nobody).await?;
+        let opened = match self.relies_on_locks().await {
+            // The only way to another store. Nobody writes there any more but who does the same at the same moment.
+            Some(_) => self.open_engine_to_move().await?,
+            None => self.open_engine(Over::Nobody).await?,
+        };
         let volume = opened.volume.clone();
         *open = Some(opened);
         self.set_phase(Phase::Draining);
@@ -112,8 +116,8 @@ impl Drive {
         if let StoreUrl::File(path) = url {
             let made = holdall_core::store::file::FileStore::new(path.clone()).prepare().await;
             made.map_err(|error| failure::no_directory(path, &error))?;
-            if stores::is_local_directory(url).await {
-                return Ok(Mode::Swap);
+            if let Some(mode) = stores::untried_mode(url).await {
+                return Ok(mode);
             }
         }
         let credentials = self.stores.credentials(url).await?;

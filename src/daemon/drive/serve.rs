@@ -39,6 +39,9 @@ impl Drive {
                 return Err(failure::state("The drive is open.", action));
             }
         }
+        if let Some(failure) = self.relies_on_locks().await {
+            return Err(failure);
+        }
         let listener = Listener::bind(&request)?;
         // Closed, but still uploading: it starts anew from its journal.
         if let Some(draining) = open.take() {

@@ -219,13 +219,15 @@ pub fn store_demoted(name: &str, why: &str) -> Failure {
 
 /// A directory that other computers may change, of a drive that relies on locks of this one.
 pub fn shared_directory(name: &str, path: &Path) -> Failure {
+    let new = StoreUrl::File(format!("{}-new", path.display()).into());
     failure(
         Code::WeakStore,
         format!("{} is on a network or FUSE file system, where locks may not hold between computers. {name} relies on them.", path.display()),
         "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
         format!(
-            "To write again, open it where the directory is on a local disk, add a new store with holdall drive replica add {name} URL, and \
-             make that the drive's store with holdall drive replica promote {name} URL."
+            "To write again, move it to a new directory, which needs no locks and may be beside this one. Close it on every computer. Then run, \
+             on one computer only, holdall drive replica add {name} {new} and holdall drive replica promote {name} {new}. On the \
+             others, remove {name} and add it from there."
         ),
     )
     .by(Way::Demoted)

@@ -24,7 +24,7 @@ fn file_system(magic: u64, mode: Mode) -> StoreFinding {
     let seen = if kinds::is_local(magic) { "on this computer" } else { "other computers may change it" };
     let apart = match mode {
         Mode::Swap => "locks keep programs apart",
-        Mode::Claim => "the server gives each new directory to one computer only, and no lock is used",
+        Mode::Claim => "claims keep computers apart, and no lock is used",
         Mode::None => "nothing keeps computers apart",
     };
     StoreFinding {
@@ -49,7 +49,7 @@ mod tests {
                 FUSE,
                 Mode::Claim,
                 true,
-                "FUSE, other computers may change it; the server gives each new directory to one computer only, and no lock is used",
+                "FUSE, other computers may change it; claims keep computers apart, and no lock is used",
             ),
             (FUSE, Mode::None, false, "FUSE, other computers may change it; nothing keeps computers apart"),
         ] {

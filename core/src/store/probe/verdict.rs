@@ -54,7 +54,7 @@ pub fn judge(found: &Findings) -> (Mode, Vec<String>) {
     let Races { absent, matches, claim } = found.races;
     let swaps = must(
         !found.facts.never_swaps,
-        "conditional puts are not relied upon over WebDAV or a network file system",
+        "conditional puts are not relied upon over WebDAV or in a directory: claims are used",
     ) && must(found.refused.absent && found.refused.matches, "conditions of puts are not heeded")
         & must(holds(absent), &lost("a new name was won", absent))
         & must(holds(matches), &lost("one version was replaced", matches));
