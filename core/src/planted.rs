@@ -53,10 +53,12 @@ pub enum Bug {
     TakenWithoutLooking,
     /// Versions are told apart by their epochs alone.
     EqualEpochsNotToldApart,
+    /// Old claims and records stay, and a listing that is cut off is not made whole.
+    NothingMakesWay,
 }
 
 /// All of them.
-pub const ALL: [Bug; 24] = [
+pub const ALL: [Bug; 25] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
     Bug::BitsBeforeData,
@@ -81,6 +83,7 @@ pub const ALL: [Bug; 24] = [
     Bug::DeposedVersionIsGarbage,
     Bug::TakenWithoutLooking,
     Bug::EqualEpochsNotToldApart,
+    Bug::NothingMakesWay,
 ];
 
 #[cfg(feature = "planted")]

@@ -84,6 +84,8 @@ pub struct Habits {
     pub in_two_steps: bool,
     /// An object is listed so long after it was put.
     pub lists_late: Duration,
+    /// A listing below one drive's name (its claims, its records) shows so many names at most, the first ones, and says nothing of the rest.
+    pub lists_at_most: Option<usize>,
     /// The credentials allow puts.
     pub may_write: bool,
     /// The credentials allow deletes.
@@ -99,6 +101,7 @@ impl Habits {
         creates: true,
         in_two_steps: false,
         lists_late: Duration::ZERO,
+        lists_at_most: None,
         may_write: true,
         may_delete: true,
         ignores_ranges: false,
@@ -227,6 +230,11 @@ impl SimStore {
         let mut bytes = object.to_vec();
         damage(&mut bytes);
         *object = bytes.into();
+    }
+
+    /// Adds an object behind everyone's back.
+    pub fn leave(&self, name: &str, body: Bytes) {
+        self.world.lock().objects.insert(name.to_owned(), body);
     }
 
     /// Removes an object behind everyone's back.
@@ -444,7 +452,11 @@ impl Store for SimStore {
         let world = self.world.lock();
         let matching =
             world.objects.iter().filter(|(name, _)| name.starts_with(prefix) && world.is_listed(name));
-        Ok(matching.map(|(name, body)| Listed { name: name.clone(), len: body.len() as u64 }).collect())
+        // Two slashes: the area's, and the drive's.
+        let is_below_drive = prefix.matches('/').count() >= 2;
+        let most = world.habits.lists_at_most.filter(|_| is_below_drive).unwrap_or(usize::MAX);
+        let shown = matching.take(most);
+        Ok(shown.map(|(name, body)| Listed { name: name.clone(), len: body.len() as u64 }).collect())
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {

@@ -2,8 +2,8 @@
 //!
 //! What others see as the object `head/<drive>` is here a row of *records*, `head/<drive>/<turn>-<seq>-<epoch>-<nonce>`,
 //! none of which is ever overwritten. The current one is the last of the highest turn. Who wants to write from now on (an
-//! open, a rollback) makes the *claim* of a turn above all others, `claim/<drive>/<turn>`, which only one can make; claims
-//! are never deleted.
+//! open, a rollback) makes the *claim* of a turn above all others, `claim/<drive>/<turn>`, which only one can make. Claims and records that
+//! are long past are deleted (`collect`).
 //!
 //! * To take a turn: make the claim, list the records, put a record of that turn that follows the last one.
 //! * To commit: put the next record of one's turn. Then list the claims. Only if there is no higher one it counts.
@@ -15,7 +15,7 @@
 //! finds itself too late puts the current version once more under its turn, so that nobody waits for it at all. That is still the
 //! same version, which is its epoch and its nonce: whoever has committed it goes on from there.
 //!
-//! Where somebody has deleted the claims all the same, records tell which turns were taken. A record counts only while the claim of its turn
+//! Where somebody has deleted the claims, records tell which turns were taken. A record counts only while the claim of its turn
 //! is listed, and that of the turn which it follows: who misses one takes another turn with the same version, as after a claimant that
 //! has died. That turn is far above all that are known, and so above any whose claim was deleted before its record was put: what is still put
 //! under those is not the last record. This holds for one such deletion in a race of several devices, not for two.
@@ -30,6 +30,7 @@ use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, immutable};
 use crate::format::head;
 use async_trait::async_trait;
 use bytes::Bytes;
+use collect::{Shown, leaves_out};
 use names::NUMBER_MAX;
 pub(super) use names::{Place, claimed};
 use parking_lot::Mutex;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+mod collect;
 mod family;
 mod names;
 
@@ -48,8 +50,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Claims of the next turn that others may be seen to have made first, before it is tried again later.
 const CLAIM_TRIES: u32 = 16;
-/// Records behind the current one that are kept, for readers that have listed them.
-const RECORDS_KEPT: usize = 32;
+/// As many names as every usable server lists: the probe puts more (`probe/looks.rs`).
+const LISTED_SURELY: usize = 200;
 /// How often claims may be missing in one swap before the store's listings are taken to be late: then it is tried again later.
 const MISSED_MAX: u32 = 4;
 /// Among so many turns the next one is drawn.
@@ -64,12 +66,14 @@ pub struct Claims {
     /// follows. Held for map operations only.
     unconfirmed: Mutex<BTreeMap<u128, u64>>,
     patience: Duration,
+    /// When a delete was refused. Held for a moment only.
+    refused_at: Mutex<Option<Instant>>,
 }
 
 impl Claims {
     /// Swaps HEADs on `inner` by claims.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, unconfirmed: Mutex::default(), patience: PATIENCE }
+        Self { inner, unconfirmed: Mutex::default(), patience: PATIENCE, refused_at: Mutex::default() }
     }
 
     /// With another patience than half a minute, for tests in real time.
@@ -103,7 +107,7 @@ impl Claims {
         for tried in 1..=CLAIM_TRIES {
             // In this order: a record is there after its claim.
             let recorded = self.current(drive).await?.map_or(0, |current| current.turn);
-            let claimed = self.claimed(drive).await?;
+            let claimed = self.claimed_with(drive, recorded, (recorded, recorded)).await?;
             let highest = claimed.last().map_or(recorded, |claimed| recorded.max(*claimed));
             let are_missing = are_missing || !claimed.contains(&recorded);
             let left_out = if are_missing { TURNS_LEFT_OUT } else { 0 };
@@ -129,7 +133,7 @@ impl Claims {
         let mut gone = None;
         loop {
             let missing = || StoreError::NotFound { name: drive.to_owned() };
-            let place = self.current(drive).await?.ok_or_else(missing)?;
+            let place = self.latest(drive).await?.ok_or_else(missing)?;
             let bytes = match self.inner.get(&place.name(drive), None).await {
                 // It was followed by so many others since the listing that it is gone.
                 Err(StoreError::NotFound { .. }) if gone != Some(place) => {
@@ -163,38 +167,71 @@ impl Claims {
         let lost = || StoreError::Precondition { name: drive.to_owned() };
         let (epoch, nonce) = peek(drive, &body)?;
         let before = Place::parse(drive, &expected.0).ok_or_else(lost)?;
-        let current = self.current(drive).await?.ok_or_else(lost)?;
+        let mut current = self.latest(drive).await?;
+        if current < Some(before) {
+            // The store was restored, or its listing leaves out what is there.
+            let Shown { records, is_whole, .. } = self.records_with(drive, before).await?;
+            if !is_whole {
+                return Err(leaves_out(drive));
+            }
+            current = records.last().copied();
+        }
+        let current = current.ok_or_else(lost)?;
         if current.nonce == nonce {
-            return self.confirm(drive, current, &body).await;
+            return self.confirm(drive, current, &body).await.map_err(unsure);
         }
         if !current.has_version_of(&before) {
             return Err(lost());
         }
-        let (place, follows) = if before.epoch == epoch {
+        let (place, followed) = if before.epoch == epoch {
             let seq = Some(current.seq + 1).filter(|seq| *seq <= NUMBER_MAX);
-            (Place { seq: seq.ok_or_else(|| no_turn(drive))?, nonce, ..current }, current.turn)
+            (Place { seq: seq.ok_or_else(|| no_turn(drive))?, nonce, ..current }, current)
         } else {
             let turn = self.claim_next(drive, nonce, false).await?;
-            let current = self.current(drive).await?;
+            let current = self.latest(drive).await?;
             // What stands above this turn already would hide what is put under it.
-            let follows = current.filter(|current| current.has_version_of(&before) && current.turn < turn);
-            let Some(follows) = follows else {
+            let followed = current.filter(|current| current.has_version_of(&before) && current.turn < turn);
+            let Some(followed) = followed else {
                 self.hand_on(drive, turn, current).await;
                 return Err(lost());
             };
-            (Place { turn, seq: 0, epoch, nonce }, follows.turn)
+            (Place { turn, seq: 0, epoch, nonce }, followed)
         };
-        self.unconfirmed.lock().insert(nonce, follows);
+        self.unconfirmed.lock().insert(nonce, followed.turn);
         self.put_record(drive, place, &body).await?;
-        if !self.records(drive).await?.iter().any(|record| record.has_version_of(&before)) {
-            self.take_back(drive, place).await?;
-            return Err(lost());
-        }
-        self.confirm(drive, place, &body).await
+        self.settle(drive, place, followed, &body).await.map_err(unsure)
     }
 
-    /// Deletes a record that was put a moment ago, and that follows one which is not there any more: the store was restored from
-    /// a backup in between, and has nothing of what the record names.
+    /// Finds out whether a record counts that was put a moment ago.
+    async fn settle(
+        &self,
+        drive: &str,
+        place: Place,
+        followed: Place,
+        body: &Bytes,
+    ) -> Result<Etag, StoreError> {
+        let Shown { records, left_out, is_whole } = self.records_with(drive, place).await?;
+        if !is_whole {
+            self.take_back(drive, place).await?;
+            return Err(leaves_out(drive));
+        }
+        let is_followed = if left_out {
+            // By now it is seen whether another one lies between.
+            let beneath = records.iter().rev().find(|record| **record < place);
+            beneath.is_some_and(|record| record.has_version_of(&followed))
+        } else {
+            let is_listed = records.iter().any(|record| record.has_version_of(&followed));
+            is_listed || self.is_there(&followed.name(drive)).await?
+        };
+        if !is_followed {
+            self.take_back(drive, place).await?;
+            return Err(StoreError::Precondition { name: drive.to_owned() });
+        }
+        self.confirm(drive, place, body).await
+    }
+
+    /// Deletes a record that was put a moment ago, and that follows one which is not there any more, or is not the last: the store was
+    /// restored from a backup in between, and has nothing of what the record names; or its listing had left out what others have put.
     async fn take_back(&self, drive: &str, place: Place) -> Result<(), StoreError> {
         self.inner.delete(&place.name(drive)).await?;
         self.unconfirmed.lock().remove(&place.nonce);
@@ -223,13 +260,14 @@ impl Claims {
         let deadline = Instant::now() + self.patience;
         let mut missed = 0;
         loop {
-            let claimed = self.claimed(drive).await?;
             let follows = self.unconfirmed.lock().get(&place.nonce).copied().unwrap_or(place.turn);
+            let claimed = self.claimed_with(drive, place.turn, (place.turn, follows)).await?;
             let is_left_out = place.turn.saturating_sub(follows) > TURNS_LEFT_OUT;
-            let are_there = claimed.contains(&place.turn) && (claimed.contains(&follows) || is_left_out);
+            let is_claimed = async |turn| Ok(claimed.contains(&turn) || self.is_claimed(drive, turn).await?);
+            let are_there = claimed.contains(&place.turn) && (is_left_out || is_claimed(follows).await?);
             if are_there && claimed.last() == Some(&place.turn) {
                 self.unconfirmed.lock().remove(&place.nonce);
-                self.tidy(drive, place).await;
+                self.collect(drive, place, follows, &claimed).await;
                 return Ok(etag(drive, place));
             }
             match self.current(drive).await? {
@@ -263,20 +301,6 @@ impl Claims {
         }
     }
 
-    /// Deletes records that are long past. One that stays does no harm.
-    async fn tidy(&self, drive: &str, place: Place) {
-        if !place.seq.is_multiple_of(RECORDS_KEPT as u64) {
-            return;
-        }
-        let Ok(records) = self.records(drive).await else { return };
-        let past = records.iter().rev().filter(|record| **record < place).skip(RECORDS_KEPT);
-        for record in past {
-            if self.inner.delete(&record.name(drive)).await.is_err() {
-                return;
-            }
-        }
-    }
-
     /// The first record of a drive, whose name nobody else knows.
     async fn create(&self, drive: &str, body: &Bytes) -> Result<Etag, StoreError> {
         let (epoch, nonce) = peek(drive, body)?;
@@ -301,6 +325,19 @@ fn no_turn(drive: &str) -> StoreError {
 
 fn claims_of(drive: &str) -> String {
     drive.replacen("head/", "claim/", 1)
+}
+
+/// Whether names of several drives may begin with this.
+fn is_part_of_drive(prefix: &str) -> bool {
+    prefix.strip_prefix("head/").is_some_and(|part| part.len() < 32 && !part.contains('/'))
+}
+
+/// An error of what follows a put: that is there, whatever is refused now.
+fn unsure(error: StoreError) -> StoreError {
+    match error.was_refused() {
+        true => StoreError::Unreachable { reason: error.to_string() },
+        false => error,
+    }
 }
 
 /// Whether it is the name of a HEAD.
@@ -337,16 +374,23 @@ impl Store for Claims {
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-        let listed = self.inner.list(prefix).await?;
         if !prefix.starts_with("head/") {
-            return Ok(listed);
+            return self.inner.list(prefix).await;
         }
         // One line for each drive, whatever records it has.
         let mut drives: BTreeMap<String, u64> = BTreeMap::new();
-        for listed in listed {
-            let Some((drive, _)) = listed.name.rsplit_once('/') else { continue };
-            if Place::parse(drive, &listed.name).is_some() {
-                drives.insert(drive.to_owned(), listed.len);
+        let mut waiting = vec![prefix.to_owned()];
+        while let Some(prefix) = waiting.pop() {
+            let listed = self.inner.list(&prefix).await?;
+            if listed.len() >= LISTED_SURELY && is_part_of_drive(&prefix) {
+                // A server may leave out some of so many, and a drive that nobody sees would be garbage.
+                waiting.extend("0123456789abcdef".chars().map(|digit| format!("{prefix}{digit}")));
+            }
+            for listed in listed {
+                let Some((drive, _)) = listed.name.rsplit_once('/') else { continue };
+                if Place::parse(drive, &listed.name).is_some() {
+                    drives.insert(drive.to_owned(), listed.len);
+                }
             }
         }
         Ok(drives.into_iter().map(|(name, len)| Listed { name, len }).collect())

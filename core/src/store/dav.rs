@@ -128,8 +128,8 @@ impl Store for DavStore {
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
         let base = self.http.base();
-        // Claims of a probe are the only collections that are ever deleted.
-        let is_claim = probe::is_claim(name);
+        // Claims are the only collections that are ever deleted.
+        let is_claim = probe::is_claim(name) || crate::store::names::is_claim(name);
         let url = if is_claim { names::collection(base, name) } else { names::object(base, name) };
         let answer = self.http.send(&Request::new(Method::DELETE, url)).await?;
         match answer.status {

@@ -17,4 +17,7 @@ pub struct Facts {
     /// Conditional puts are never relied upon, however a race ends: the protocol lets a server check and write in two
     /// steps. So it is with WebDAV.
     pub never_swaps: bool,
+    /// Listings come from this computer's own kernel, which leaves out nothing.
+    #[serde(default)]
+    pub lists_whole: bool,
 }

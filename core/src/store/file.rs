@@ -464,7 +464,7 @@ impl Store for FileStore {
                 rustix::fs::statvfs(&store.root).map_err(|errno| store.explain(name, &errno.into()))?;
             let free_bytes = Some(stat.f_bavail * stat.f_frsize);
             // Also not on a local disk: what is there may be moved to a network file system, where locks may not hold.
-            Ok(Facts { free_bytes, never_swaps: true, ..Facts::default() })
+            Ok(Facts { free_bytes, never_swaps: true, lists_whole: true, ..Facts::default() })
         };
         self.run(probe::AREA, 0, space).await
     }

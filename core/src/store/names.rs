@@ -51,6 +51,11 @@ pub fn kind(name: &str) -> Option<Kind> {
     }
 }
 
+/// Whether `name` is that of a claim itself, not of what lies in one.
+pub fn is_claim(name: &str) -> bool {
+    kind(name) == Some(Kind::Claim) && name.split('/').count() == 3
+}
+
 /// Whether a path made of `name` stays below the root that it is joined to, on any kind of store.
 pub fn stays_below(name: &str) -> bool {
     name.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']))

@@ -4,7 +4,7 @@
 //! follows from what the store did and never from what it says it is. A race proves nothing by being fair: a store
 //! starts as [`Mode::Swap`], and everything that is seen can only demote it.
 //!
-//! What it costs, with `r` for a round trip: [`Effort::FULL`] about 340 requests of up to 20 kB in about 40 r (4 s at
+//! What it costs, with `r` for a round trip: [`Effort::FULL`] about 820 requests of up to 20 kB in about 50 r (5 s at
 //! 100 ms), [`Effort::QUICK`] about 75 in about 14 r, where claims have to be raced too 100 in about 17 r. `core/tests/engine/probe.rs` counts both.
 
 use super::{Etag, Facts, Fetched, Store, StoreError, When};
@@ -23,7 +23,7 @@ mod races;
 mod report;
 mod verdict;
 
-pub use report::{Mode, Race, Races, Refusals, Report, Rights, Seen};
+pub use report::{Mode, Names, Race, Races, Refusals, Report, Rights, Seen};
 pub use verdict::{Findings, judge};
 
 /// What the names of all probes begin with.
@@ -33,7 +33,7 @@ const CLAIM: &str = "-claim-";
 /// Tries of a request that can be repeated.
 const TRIES: u32 = 4;
 /// Deletes at once at the end.
-const DELETES_AT_ONCE: usize = 16;
+const DELETES_AT_ONCE: usize = 32;
 
 /// How much is asked.
 #[derive(Clone, Copy, Debug)]
@@ -121,15 +121,20 @@ impl Area<'_> {
             seen: Seen::default(),
             refused: Refusals::default(),
             races: Races::default(),
+            names: None,
         };
-        let Rights { read, write, list, .. } = report.rights;
+        let Rights { read, write, list, delete } = report.rights;
         if read && write && list {
             self.look(effort, &facts, &mut report).await?;
+            // Not where they would stay for ever.
+            if delete && !effort.hurry && !facts.lists_whole {
+                report.names = Some(self.names().await?);
+            }
         }
-        let Report { rights, ranges_exact, seen, refused, .. } = report;
+        let Report { rights, ranges_exact, seen, refused, names, .. } = report;
         let conditions = self.are_conditions_heeded();
         let races = &report.races;
-        let found = Findings { rights, facts: &facts, conditions, ranges_exact, seen, refused, races };
+        let found = Findings { rights, facts: &facts, conditions, ranges_exact, seen, refused, races, names };
         (report.mode, report.reasons) = judge(&found);
         Ok(report)
     }

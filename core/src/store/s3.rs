@@ -395,7 +395,7 @@ impl Store for S3Store {
         let date_ms = Some(self.clock.load(Relaxed)).filter(|date_ms| *date_ms > 0);
         let tls = self.tls.then(|| facts::TLS.to_owned());
         // S3 knows no quota.
-        Ok(Facts { tls, date_ms, free_bytes: None, never_swaps: false })
+        Ok(Facts { tls, date_ms, free_bytes: None, never_swaps: false, lists_whole: false })
     }
 }
 

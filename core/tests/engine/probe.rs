@@ -29,6 +29,7 @@ impl Far {
             date_ms: Some(NOW_MS + 90_000),
             free_bytes: Some(7),
             never_swaps: false,
+            lists_whole: false,
         };
         Self { store, facts }
     }
@@ -205,7 +206,7 @@ fn one_lost_answer_takes_no_trust_away() {
 
 #[test]
 fn what_it_costs() {
-    for (effort, requests, round_trips) in [(Effort::FULL, 350, 45), (Effort::QUICK, 100, 18)] {
+    for (effort, requests, round_trips) in [(Effort::FULL, 840, 65), (Effort::QUICK, 100, 18)] {
         for habits in [Habits::GOOD, Habits { swaps: false, ..Habits::GOOD }] {
             let store = good().with_habits(habits);
             let (took, report) = run(async {
@@ -225,7 +226,7 @@ async fn a_directory_is_tried_before_there_is_a_family_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let [a, b] = [(), ()].map(|()| FileStore::new(dir.path().to_owned()));
     let report = probe([&a, &b], Effort::FULL, &|| NOW_MS).await.unwrap();
-    assert_eq!((report.mode, report.reasons.len()), (Mode::Claim, 1), "{report:?}");
+    assert_eq!((report.mode, report.reasons.len(), report.names), (Mode::Claim, 1, None), "{report:?}");
     assert!(report.free_bytes.unwrap() > 0);
     assert!(a.list("probe/").await.unwrap().is_empty());
     let gone = FileStore::new(dir.path().join("unplugged"));

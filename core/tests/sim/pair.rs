@@ -140,6 +140,13 @@ impl World {
         Self { seed, rng, model, store, swapping, sealer, drive, disks, collects, turns, opened_at }
     }
 
+    /// Leaves so many claims of the drive in the store that came to nothing, or are those of openings long ago.
+    pub fn leave_claims(&self, count: u64) {
+        for turn in 1..=count {
+            self.store.leave(&format!("claim/{}/{turn:016x}", self.drive.simple()), "somebody's".into());
+        }
+    }
+
     pub fn disk(&self, index: usize) -> SimDisk {
         self.disks.lock()[index].clone()
     }

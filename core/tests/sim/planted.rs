@@ -47,6 +47,7 @@ const CASES: &[Case] = &[
     found_by(rivals::simulate, Bug::FailedPutTakenForDone, 0),
     found_by(rivals::simulate, Bug::ForkWithoutItsJournal, 0),
     found_by(rivals::simulate, Bug::ForkTakenForContinuation, 81),
+    found_by(rivals::simulate, Bug::NothingMakesWay, 0),
 ];
 
 #[test]

@@ -22,9 +22,20 @@ fn world(seed: u64) -> World {
         may_delete: rng.random_ratio(3, 4),
         ..Habits::GOOD
     };
+    // Of every third: a server that stops listing after so many names, and has more of them from the beginning.
+    let most =
+        (seed.is_multiple_of(3) && habits.may_delete).then_some(LISTED_LEAST + (seed / 3) as usize % 40);
     let store = SimStore::new(seed ^ 1, StoreFaults::default()).with_habits(habits);
-    World::new(seed, rng, store, Swapping::Claims)
+    let world = World::new(seed, rng, store.clone(), Swapping::Claims);
+    if most.is_some() {
+        world.leave_claims(100);
+    }
+    let _ = store.with_habits(Habits { lists_at_most: most, ..habits });
+    world
 }
+
+/// A server that lists fewer names of one kind holds no drive.
+const LISTED_LEAST: usize = 45;
 
 pub fn simulate(seed: u64) {
     let world = world(seed);

@@ -15,6 +15,7 @@ mod processes;
 mod requests;
 mod s3_store;
 mod shared_directory;
+mod short_listings;
 mod trouble;
 mod verdict;
 

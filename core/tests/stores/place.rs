@@ -22,6 +22,7 @@ use holdall_servers::faults::FaultProxy;
 use holdall_servers::odd_directory::OddDirectory;
 use holdall_servers::s3::{self, S3Server};
 use holdall_servers::unconditional::Unconditional;
+use holdall_servers::{odd_dav, odd_s3};
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -128,6 +129,25 @@ fn s3_at(mode: Mode, server: SocketAddr, keeps: Box<dyn Any>) -> Place {
         url: Box::new(|server| s3::url("http", server.unwrap(), "some/where")),
         dir: tempfile::tempdir().unwrap(),
         _keeps: keeps,
+    }
+}
+
+/// S3 that has habits of its own, by claims.
+pub fn odd_s3(habits: odd_s3::Habits) -> Place {
+    let fake = odd_s3::start(habits);
+    s3_at(Mode::Claim, fake.address(), Box::new(fake))
+}
+
+/// WebDAV that has.
+pub fn odd_dav(habits: odd_dav::Habits) -> Place {
+    let fake = odd_dav::start(habits);
+    Place {
+        mode: Mode::Claim,
+        server: Some(fake.address()),
+        credentials: Credentials::None,
+        url: Box::new(|server| format!("http://{}/s/", server.unwrap())),
+        dir: tempfile::tempdir().unwrap(),
+        _keeps: Box::new(fake),
     }
 }
 

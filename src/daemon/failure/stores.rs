@@ -284,6 +284,7 @@ mod tests {
             seen: Seen { created: true, replaced: true, listed, deleted: true },
             refused: Refusals::default(),
             races: Races::default(),
+            names: None,
         };
         let failure = unusable_store("s3://b", &report(false, true));
         assert_eq!(failure.code, Code::Credentials);

@@ -58,6 +58,13 @@ pub fn findings(report: &Report, url: &StoreUrl) -> Vec<StoreFinding> {
     let current = seen.created && seen.replaced && (seen.deleted || !report.rights.delete);
     found("other computers see changes", current, "at once", "late");
     found("listings", seen.listed, "always current", "late");
+    if let Some(names) = report.names {
+        let (all, some) = (
+            format!("all of {} names are shown", names.put),
+            format!("{} of {} names are shown, and nothing is said of the rest", names.shown, names.put),
+        );
+        found("long listings", report.lists_whole(), &all, &some);
+    }
     found("parts of objects", report.ranges_exact, "exact", "not what was asked for");
     let races = &report.races;
     let mut raced = |subject: &str, refused: bool, race: &Option<Race>| {

@@ -19,6 +19,8 @@ pub struct Habits {
     pub realm: Option<&'static [u8]>,
     /// It closes each connection when it is used again.
     pub forgets_connections: bool,
+    /// It lists so many names at most, and says that this is all.
+    pub lists_at_most: Option<usize>,
 }
 
 /// What is at each path; a collection has no bytes, and its path ends with a slash.
@@ -88,7 +90,7 @@ fn answer(habits: Habits, asked: &Asked, tree: &mut Tree) -> Reply {
             Reply::status(if gone.is_empty() { 404 } else { 204 })
         }
         "PROPFIND" if habits.refuses_propfind && asked.header("depth") == Some("1") => Reply::status(403),
-        "PROPFIND" if tree.contains_key(&as_collection) => list(&as_collection, tree),
+        "PROPFIND" if tree.contains_key(&as_collection) => list(habits, &as_collection, tree),
         "GET" | "HEAD" => match tree.get(&path) {
             Some(Some(body)) => part(asked, body),
             Some(None) => Reply::status(200),
@@ -111,13 +113,15 @@ fn part(asked: &Asked, body: &[u8]) -> Reply {
     Reply::status(206).with("content-range", &told).body(&body[from..=to])
 }
 
-fn list(collection: &str, tree: &Tree) -> Reply {
+fn list(habits: Habits, collection: &str, tree: &Tree) -> Reply {
     let is_child = |name: &str| {
         let rest = name.strip_prefix(collection).map(|rest| rest.trim_end_matches('/'));
         rest.is_some_and(|rest| !rest.contains('/'))
     };
     let mut body = String::from("<multistatus xmlns=\"DAV:\">");
-    for (name, content) in tree.iter().filter(|(name, _)| is_child(name)) {
+    // The collection itself is no name in it.
+    let most = habits.lists_at_most.map_or(usize::MAX, |most| most + 1);
+    for (name, content) in tree.iter().filter(|(name, _)| is_child(name)).take(most) {
         let kind = match content {
             None => "<resourcetype><collection/></resourcetype>".to_owned(),
             Some(bytes) => format!("<resourcetype/><getcontentlength>{}</getcontentlength>", bytes.len()),

@@ -18,6 +18,8 @@ pub struct Habits {
     pub keeps: Option<(u16, &'static str)>,
     /// It closes each connection when it is used again.
     pub forgets_connections: bool,
+    /// It lists so many names at most, and says that this is all.
+    pub lists_at_most: Option<usize>,
 }
 
 /// Objects: what they hold, and how often anything was put before them.
@@ -47,7 +49,7 @@ fn answer(habits: Habits, asked: &Asked, objects: &mut Objects, puts: &mut u64) 
     let key = path.trim_start_matches('/').split_once('/').map_or("", |(_, key)| key).to_owned();
     let etag = |version: u64| format!("\"{version}\"");
     match &*asked.method {
-        "GET" if query.contains("list-type=2") => list(query, objects),
+        "GET" if query.contains("list-type=2") => list(habits, query, objects),
         "GET" | "HEAD" => match objects.get(&key) {
             None => error(404, "NoSuchKey"),
             Some((body, version)) => part(asked, body).with("etag", &etag(*version)),
@@ -94,11 +96,12 @@ fn part(asked: &Asked, body: &[u8]) -> Reply {
     Reply::status(206).with("content-range", &told).body(&body[from..=to])
 }
 
-fn list(query: &str, objects: &Objects) -> Reply {
+fn list(habits: Habits, query: &str, objects: &Objects) -> Reply {
     let prefix = query.split('&').find_map(|part| part.strip_prefix("prefix=")).unwrap_or_default();
     let prefix = prefix.replace("%2F", "/");
     let mut body = String::from("<ListBucketResult><IsTruncated>false</IsTruncated>");
-    for (key, (content, _)) in objects.iter().filter(|(key, _)| key.starts_with(&prefix)) {
+    let found = objects.iter().filter(|(key, _)| key.starts_with(&prefix));
+    for (key, (content, _)) in found.take(habits.lists_at_most.unwrap_or(usize::MAX)) {
         let len = content.len();
         body += &format!("<Contents><Key>{key}</Key><Size>{len}</Size></Contents>");
     }

@@ -1,11 +1,13 @@
 //! Claims and records on a simulated store.
 
+use super::collect::RECORDS_KEPT;
 use super::*;
 use crate::format::head::{Head, HeadState};
 use crate::format::id::ObjectId;
 use crate::seal::{Cipher, DataKey, Sealer};
-use crate::sim::store::{SimStore, StoreFaults};
+use crate::sim::store::{Habits, SimStore, StoreFaults};
 use crate::units::Epoch;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uuid::Uuid;
 
 const DRIVE: Uuid = Uuid::from_u128(1);
@@ -248,4 +250,268 @@ async fn what_only_looks_like_a_claim_or_a_record_changes_nothing() {
     assert_eq!(nonce(&store).await, 3);
     store.put("head/another/x.tmp", Bytes::new(), When::Always).await.unwrap();
     assert_eq!(writer.list("head/").await.unwrap().len(), 1);
+}
+
+/// Its listings of one drive's claims and records show so many names, the oldest, and say nothing of the rest.
+fn cut_off(seed: u64, names: usize) -> SimStore {
+    let faults = StoreFaults { time: Duration::from_millis(20), ..StoreFaults::default() };
+    SimStore::new(seed, faults).with_habits(Habits {
+        swaps: false,
+        lists_at_most: Some(names),
+        ..Habits::GOOD
+    })
+}
+
+/// Opens the drive and commits under these nonces, as an engine does: it reads, and swaps what it has read.
+async fn open(store: &SimStore, epoch: u64, nonces: Range<u128>) -> Result<(), StoreError> {
+    let (process, name) = (process(store), head::name(DRIVE));
+    let mut held = process.get(&name, None).await?.etag;
+    for nonce in nonces {
+        held = process.put(&name, body(epoch, nonce), When::Matches(held)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_openings_leave_few_names_and_a_short_listing_hides_none() {
+    let (store, name) = (cut_off(1, 3 * RECORDS_KEPT), head::name(DRIVE));
+    process(&store).put(&name, body(0, 0), When::Absent).await.unwrap();
+    for opening in 1..=1000_u64 {
+        let first = u128::from(opening) * 10;
+        open(&store, opening, first..first + 1 + u128::from(opening % 5)).await.unwrap();
+        assert_eq!(nonce(&store).await, first + u128::from(opening % 5), "opening {opening}");
+        let names = store.names();
+        let claims = names.iter().filter(|name| name.starts_with("claim/")).count();
+        assert!(claims <= 2 && names.len() <= 2 * RECORDS_KEPT + 4, "opening {opening}: {names:?}");
+    }
+}
+
+/// As a version left them that collected no claims, or a key that may not delete.
+#[tokio::test(start_paused = true)]
+async fn a_drive_with_more_claims_and_records_than_are_listed_opens_at_its_last_version() {
+    for (names, left) in [(42, 50), (42, 300), (60, 1000), (200, 201), (200, 1000), (750, 2000)] {
+        let (store, name) = (cut_off(1, names), head::name(DRIVE));
+        let writer = process(&store);
+        writer.put(&name, body(0, 0), When::Absent).await.unwrap();
+        for turn in 1..left {
+            let claim = names::claim(&claims_of(&name), turn);
+            store.put(&claim, Bytes::from_static(b"x"), When::Always).await.unwrap();
+            let place = Place { turn, seq: 0, epoch: turn, nonce: u128::from(turn) };
+            writer.put_record(&name, place, &body(turn, u128::from(turn))).await.unwrap();
+        }
+        let last = u128::from(left) - 1;
+        assert_eq!(
+            nonce(&store).await,
+            last,
+            "{left} of which {names} are listed: an older version is opened"
+        );
+        let mut tries = 0;
+        while let Err(error) = open(&store, left, 5_000..5_003).await {
+            assert!(tries < 3, "{left} of which {names} are listed: {error}");
+            tries += 1;
+        }
+        assert_eq!(nonce(&store).await, 5_002);
+        assert!(store.names().len() < names, "{left} of which {names} are listed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_a_drive_is_not_told_of_another_by_a_listing_that_is_cut_off() {
+    let (store, name) = (cut_off(1, 1000), head::name(DRIVE));
+    let writer = process(&store);
+    let held = writer.put(&name, body(0, 1), When::Absent).await.unwrap();
+    let held = writer.put(&name, body(1, 2), When::Matches(held)).await.unwrap();
+    let place = Place::parse(&name, &held.0).unwrap();
+    // Claims that came to nothing and records of lower turns, more than are listed from now on.
+    for turn in 1..100.min(place.turn) {
+        let claim = names::claim(&claims_of(&name), turn);
+        store.put(&claim, Bytes::from_static(b"x"), When::Always).await.unwrap();
+        let late = Place { turn, seq: 0, epoch: 1, nonce: 1_000 + u128::from(turn) };
+        writer.put_record(&name, late, &body(1, late.nonce)).await.unwrap();
+    }
+    let store = store.with_habits(Habits { swaps: false, lists_at_most: Some(50), ..Habits::GOOD });
+    let held = writer.put(&name, body(1, 3), When::Matches(held)).await.unwrap();
+    let mut held = writer.put(&name, body(1, 4), When::Matches(held)).await.unwrap();
+    assert_eq!(nonce(&store).await, 4);
+    // Where nothing can make way, nobody is told that another one has the drive.
+    let useless = Habits { swaps: false, may_delete: false, lists_at_most: Some(3), ..Habits::GOOD };
+    let _ = store.with_habits(useless);
+    for nonce in 5..9 {
+        match writer.put(&name, body(1, nonce), When::Matches(held.clone())).await {
+            Ok(next) => held = next,
+            Err(StoreError::Busy { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A device stops for an hour at one of its requests, and meanwhile others open the drive so often that all is collected which it has listed.
+#[tokio::test(start_paused = true)]
+async fn who_wakes_up_after_an_hour_has_lost_whatever_was_collected_since() {
+    const OPENINGS: u64 = 40;
+    let (mut won, mut lost) = (0, 0);
+    for seed in 0..60_u32 {
+        let (store, name) = (cut_off(u64::from(seed), 60), head::name(DRIVE));
+        process(&store).put(&name, body(0, 0), When::Absent).await.unwrap();
+        open(&store, 1, 1..3).await.unwrap();
+        let (stops_at, commits) = (seed % 20, seed >= 40);
+        let sleeper = Claims::new(Arc::new(Stops { store: store.clone(), left: AtomicU32::new(stops_at) }));
+        let slept = async {
+            let mut held = process(&store).get(&name, None).await?.etag;
+            for nonce in 100..if commits { 103 } else { 101 } {
+                held = sleeper.put(&name, body(2, nonce), When::Matches(held)).await?;
+            }
+            Ok::<_, StoreError>(held)
+        };
+        let others = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let mut seen = BTreeSet::new();
+            for opening in 0..OPENINGS {
+                let process = process(&store);
+                let before = process.get(&name, None).await.unwrap();
+                seen.insert(peek("", &before.bytes).unwrap().1);
+                let put = process.put(
+                    &name,
+                    body(3 + opening, 1_000 + u128::from(opening)),
+                    When::Matches(before.etag),
+                );
+                put.await.unwrap_or_else(|error| panic!("seed {seed}, opening {opening}: {error}"));
+            }
+            seen
+        };
+        let (slept, seen) = tokio::join!(slept, others);
+        assert_eq!(nonce(&store).await, 999 + u128::from(OPENINGS), "seed {seed}");
+        match slept {
+            Ok(held) => {
+                let place = Place::parse(&name, &held.0).unwrap();
+                assert!(seen.contains(&place.nonce), "seed {seed}: a commit that counts is nobody's past");
+                won += 1;
+            }
+            Err(StoreError::Precondition { .. }) => lost += 1,
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+    assert!(won > 3 && lost > 20, "{won} {lost}");
+}
+
+/// Passes requests on; one of them takes an hour.
+struct Stops {
+    store: SimStore,
+    /// Requests before that one.
+    left: AtomicU32,
+}
+
+impl Stops {
+    async fn pass(&self) {
+        if self.left.fetch_sub(1, Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Stops {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        self.pass().await;
+        self.store.get(name, range).await
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        self.pass().await;
+        self.store.put(name, body, when).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.pass().await;
+        self.store.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.pass().await;
+        self.store.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.pass().await;
+        self.store.delete(name).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_damaged_on_its_way_never_becomes_the_head() {
+    for damaged in 0..3 {
+        let (store, name) = (store(), head::name(DRIVE));
+        process(&store).put(&name, body(0, 1), When::Absent).await.unwrap();
+        let garbles = Garbles { store: store.clone(), left: AtomicU32::new(u32::MAX) };
+        let garbles = Arc::new(garbles);
+        let writer = Claims::new(garbles.clone());
+        let seen = writer.get(&name, None).await.unwrap().etag;
+        let held = writer.put(&name, body(1, 2), When::Matches(seen)).await.unwrap();
+        // Its record is there, and no answer has come; then another device claims a turn and dies.
+        let place = Place::parse(&name, &held.0).unwrap();
+        let next = Place { seq: place.seq + 1, nonce: 3, ..place };
+        writer.unconfirmed.lock().insert(3, place.turn);
+        writer.put_record(&name, next, &body(1, 3)).await.unwrap();
+        process(&store).claim_next(&name, 9, false).await.unwrap();
+        garbles.left.store(damaged, Relaxed);
+        let read = writer.get(&name, None).await.unwrap();
+        let confirmed = Place::parse(&name, &read.etag.0).unwrap();
+        assert!(confirmed.turn > place.turn, "the record is put once more");
+        let there = store.get(&confirmed.name(&name), None).await.unwrap();
+        assert_eq!(there.bytes, body(1, 3), "answer {damaged} was damaged");
+    }
+}
+
+/// Damages the answer to one get.
+struct Garbles {
+    store: SimStore,
+    /// Gets before that one.
+    left: AtomicU32,
+}
+
+#[async_trait]
+impl Store for Garbles {
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        let Fetched { bytes, etag } = self.store.get(name, range).await?;
+        if self.left.fetch_sub(1, Relaxed) != 0 {
+            return Ok(Fetched { bytes, etag });
+        }
+        let mut bytes = bytes.to_vec();
+        *bytes.last_mut().expect("a record is not empty") ^= 1;
+        Ok(Fetched { bytes: bytes.into(), etag })
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        self.store.put(name, body, when).await
+    }
+
+    async fn head(&self, name: &str) -> Result<u64, StoreError> {
+        self.store.head(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.store.list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store.delete(name).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_drive_is_left_out_where_all_have_more_records_than_a_server_lists() {
+    let faults = StoreFaults::default();
+    let store = SimStore::new(1, faults).without_swap();
+    let drives = [1_u128, 1 << 124, 2 << 124, 0xf << 124].map(|drive| head::name(Uuid::from_u128(drive)));
+    let writer = process(&store);
+    for name in &drives {
+        for seq in 0..LISTED_SURELY as u64 {
+            let place = Place { turn: 0, seq, epoch: 0, nonce: 1 };
+            writer.put_record(name, place, &body(0, 1)).await.unwrap();
+        }
+    }
+    let requests = store.requests();
+    let listed = writer.list("head/").await.unwrap();
+    assert_eq!(listed.iter().map(|listed| &*listed.name).collect::<BTreeSet<_>>().len(), drives.len());
+    assert!(store.requests() - requests > 16, "each begins with another digit, and is listed for itself");
 }

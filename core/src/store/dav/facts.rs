@@ -43,6 +43,7 @@ impl DavStore {
             date_ms: date.map(|date| date.as_millis() as u64),
             free_bytes: None,
             never_swaps: true,
+            lists_whole: false,
         };
         match answer.status {
             StatusCode::MULTI_STATUS => {

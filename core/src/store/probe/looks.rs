@@ -1,10 +1,17 @@
 //! What one connection sees of what the other did, one thing after another.
 
-use super::{Area, Refusals, Seen};
+use super::{Area, Names, Refusals, Seen};
 use crate::store::{Etag, StoreError, When};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::collections::BTreeSet;
 
+/// More than the fewest that a server is known to stop at (200), and far more than a drive ever has of one kind (`claims/collect.rs`). A limit
+/// that is higher does no harm there.
+const NAMES_PUT: u32 = 240;
+/// They are so small that all the time goes into the way.
+const PUTS_AT_ONCE: usize = 32;
 /// Long enough that a server which sends round figures is found out.
 const RANGED_BYTES: usize = 20_000;
 
@@ -83,6 +90,23 @@ impl Area<'_> {
         let others = b.claim(&name, 2).await?;
         let again = a.claim(&name, 1).await?;
         Ok(own && !others && again && self.lists(1, &name).await?)
+    }
+
+    /// Does a listing show all that is there? Some servers stop at 750 or 200 names and do not say so.
+    pub(super) async fn names(&self) -> Result<Names, StoreError> {
+        let names: Vec<_> = (0..NAMES_PUT).map(|number| self.name("listed", number)).collect();
+        let body = Bytes::from_static(b"x");
+        let put = |name: String| {
+            let body = body.clone();
+            async move { self.put(0, &name, &body).await.map(drop) }
+        };
+        let puts = stream::iter(names.clone()).map(put).buffer_unordered(PUTS_AT_ONCE);
+        puts.try_collect::<()>().await?;
+        let prefix = format!("{}-listed-", self.id);
+        let listed = self.patiently(|| self.connections[1].list(&prefix)).await?;
+        let listed: BTreeSet<_> = listed.into_iter().map(|listed| listed.name).collect();
+        let shown = names.iter().filter(|name| listed.contains(*name)).count();
+        Ok(Names { put: NAMES_PUT, shown: shown as u32 })
     }
 
     /// Are parts of an object what was asked for?

@@ -54,15 +54,37 @@ pub struct Report {
     pub refused: Refusals,
     /// Who won.
     pub races: Races,
+    /// How many names a listing shows, where that was tried.
+    #[serde(default)]
+    pub names: Option<Names>,
 }
 
 impl Report {
     /// Whether a drive can live there at all.
     pub fn is_usable(&self) -> bool {
         let Rights { read, write, list, delete: _ } = self.rights;
-        // All protocols rest on what is there being seen, and listed, by others at once.
-        read && write && list && self.ranges_exact && self.seen.created && self.seen.listed
+        // All protocols rest on what is there being seen, and listed, by others at once, and all of it.
+        read && write
+            && list
+            && self.ranges_exact
+            && self.seen.created
+            && self.seen.listed
+            && self.lists_whole()
     }
+
+    /// Whether a listing has shown all that was there, as far as that was tried.
+    pub fn lists_whole(&self) -> bool {
+        self.names.is_none_or(|names| names.shown == names.put)
+    }
+}
+
+/// How many names a listing shows of many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// How many there were.
+    pub put: u32,
+    /// How many of them it showed.
+    pub shown: u32,
 }
 
 /// What credentials allow.

@@ -1,6 +1,6 @@
 //! What the findings of a probe mean. Pure: the same findings, the same verdict, whoever the server says it is.
 
-use super::{Mode, Race, Races, Refusals, Rights, Seen};
+use super::{Mode, Names, Race, Races, Refusals, Rights, Seen};
 use crate::store::Facts;
 
 /// What was found.
@@ -20,6 +20,8 @@ pub struct Findings<'a> {
     pub refused: Refusals,
     /// Who won.
     pub races: &'a Races,
+    /// How many names a listing shows, where that was tried.
+    pub names: Option<Names>,
 }
 
 /// The mode, and why it is not a better one. Everything starts as a swap and can only be demoted.
@@ -41,10 +43,11 @@ pub fn judge(found: &Findings) -> (Mode, Vec<String>) {
         return (Mode::None, reasons);
     }
     let exact = must(found.ranges_exact, "parts of objects come back wrong");
-    let Seen { created, replaced, listed, deleted } = found.seen;
+    let (Seen { created, replaced, listed, deleted }, names) = (found.seen, found.names);
     let current =
         must(created && replaced && (deleted || !delete), "what one connection stores, another sees late")
-            & must(listed, "listings are late");
+            & must(listed, "listings are late")
+            & must(names.is_none_or(|names| names.shown == names.put), &left_out(names));
     if !(exact && current) {
         return (Mode::None, reasons);
     }
@@ -74,6 +77,11 @@ fn holds(race: &Option<Race>) -> bool {
             && race.winners.iter().all(|winners| *winners <= 1)
             && 2 * clear > race.winners.len()
     })
+}
+
+fn left_out(names: Option<Names>) -> String {
+    let Names { put, shown } = names.unwrap_or(Names { put: 0, shown: 0 });
+    format!("listings leave out names and do not say so: of {put} that were there {shown} were shown")
 }
 
 fn lost(what: &str, race: &Option<Race>) -> String {
@@ -119,6 +127,7 @@ mod tests {
             seen: SEEN,
             refused: REFUSED,
             races: &unused,
+            names: None,
         };
         change(&mut found, &mut races, &mut facts);
         let found = Findings { races: &races, facts: &facts, ..found };
@@ -161,6 +170,12 @@ mod tests {
     #[test]
     fn webdav_never_counts_as_swap() {
         assert_eq!(verdict(|_, _, facts| facts.never_swaps = true), Mode::Claim);
+    }
+
+    #[test]
+    fn a_listing_that_leaves_out_names_is_no_basis() {
+        let listed = |shown| verdict(|found, _, _| found.names = Some(Names { put: 240, shown }));
+        assert_eq!((listed(240), listed(200), listed(0)), (Mode::Swap, Mode::None, Mode::None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Servers as people have them. A row is a habit; each server holds a store all the same.
 
 use super::*;
+use holdall_core::store::probe::{Effort, probe};
 use holdall_servers::odd_dav::{self, Habits};
 use holdall_servers::process::free_address;
 
@@ -10,6 +11,7 @@ const NONE: Habits = Habits {
     refuses_propfind: false,
     realm: None,
     forgets_connections: false,
+    lists_at_most: None,
 };
 
 const fn says_of_what_is_there(status: u16) -> Habits {
@@ -122,4 +124,16 @@ async fn a_server_that_answers_nothing_is_not_asked_for_ever() {
     assert_eq!(fake.asked().len(), 2);
     let nobody = store_with(&format!("http://{}/s/", free_address()), &Credentials::None, SHORT);
     unreachable(nobody.get("seg/00/x", None).await);
+}
+
+#[tokio::test]
+async fn a_listing_that_is_cut_off_is_found_and_refused() {
+    for (most, whole) in [(200, false), (750, true)] {
+        let fake = odd_dav::start(Habits { lists_at_most: Some(most), ..NONE });
+        let url = format!("http://{}/s/", fake.address());
+        let [a, b] = [(), ()].map(|()| store_with(&url, &user(PASSWORD), Limits::default()));
+        let report =
+            probe([&a, &b], Effort::FULL, &|| 0).await.unwrap_or_else(|error| panic!("{most}: {error}"));
+        assert_eq!((report.is_usable(), report.lists_whole()), (whole, whole), "{most}: {report:?}");
+    }
 }

@@ -14,8 +14,13 @@ struct Row {
     told: &'static str,
 }
 
-const NONE: Habits =
-    Habits { refuses_conditions: None, wants_digest: None, keeps: None, forgets_connections: false };
+const NONE: Habits = Habits {
+    refuses_conditions: None,
+    wants_digest: None,
+    keeps: None,
+    forgets_connections: false,
+    lists_at_most: None,
+};
 const NO_CONDITIONS: &str = "does not support conditional writes";
 const NO_DELETES: &str = "may not delete";
 
@@ -122,5 +127,20 @@ fn no_head_is_swapped_where_nobody_decides() {
                 }
             }
         });
+    }
+}
+
+#[test]
+fn a_listing_that_is_cut_off_is_found_and_refused() {
+    for (most, whole) in [(1, false), (100, false), (200, false), (750, true)] {
+        let fake = odd_s3::start(Habits { lists_at_most: Some(most), ..NONE });
+        let url = odd_s3::address(&fake);
+        let report = run(async { probe([&*store(&url), &*store(&url)], Effort::FULL, &|| 0).await });
+        let report = report.unwrap_or_else(|error| panic!("{most}: {error}"));
+        assert_eq!((report.is_usable(), report.lists_whole()), (whole, whole), "{most}: {report:?}");
+        let told = report.reasons.join("; ");
+        assert!(whole || told.contains(&format!("of 240 that were there {most} were shown")), "{told}");
+        let left = fake.asked().into_iter().filter(|asked| asked.path.contains("-listed-"));
+        assert_eq!(left.filter(|asked| asked.method == "DELETE").count(), 240, "they are deleted");
     }
 }
