@@ -14,7 +14,9 @@
 mod beneath;
 mod claim;
 pub mod kinds;
+mod list;
 mod patience;
+mod put;
 
 pub use patience::Limits;
 
@@ -22,15 +24,14 @@ use super::pace::{Pacer, Way};
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use crate::format::family;
 use async_trait::async_trait;
-use beneath::{Entry, Spot};
+use beneath::Spot;
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use patience::{NoAnswer, Patience, Pulse};
-use rustix::fs::{Access, FlockOperation};
-use rustix::io::Errno;
+use rustix::fs::Access;
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -38,14 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const LOCK: &str = ".lock";
 const TEMPORARY: &str = ".tmp";
-/// Why a local file system is no place for a store.
-const NOT_EXCLUSIVE: &str =
-    "its file system can neither rename without replacing nor make hard links, and a store needs one of them";
-/// The same, where flock fails.
-const NO_LOCKS: &str = "its file system has no locks, and a store on a local disk needs them";
-
 /// A temporary file of this age was left behind by a process that was killed.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -231,54 +225,6 @@ impl FileStore {
         Ok(Fetched { bytes: bytes.into(), etag })
     }
 
-    fn put_now(&self, name: &str, body: &[u8], when: &When) -> Result<Etag, StoreError> {
-        let explain = |error| self.explain(name, &error);
-        if name != family::NAME {
-            self.expect_here(name)?;
-        }
-        let parent = parent_of(name).to_owned();
-        self.make_directory(&parent).map_err(explain)?;
-        let target = self.spot(name).map_err(explain)?;
-        let temporary = self.write_temporary(body).map_err(explain)?;
-        let named = match when {
-            When::Always => temporary.rename(&target).map_err(explain),
-            When::Absent => self.name_new(&temporary, &target).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => StoreError::Precondition { name: name.to_owned() },
-                _ => explain(error),
-            }),
-            When::Matches(expected) => self.swap(name, &temporary, &target, expected),
-        };
-        if named.is_err() {
-            // It may be gone with the whole store; then there is nothing to tidy up.
-            let _ = temporary.remove();
-        }
-        // Also where the name was taken: it may have been by an earlier try of this very put.
-        let synced = beneath::sync(&target.directory);
-        if synced.is_err() {
-            self.directories.lock().unsynced.insert(parent);
-        }
-        synced.map_err(explain)?;
-        named?;
-        Ok(etag(body))
-    }
-
-    /// Gives a name to what was written, if nothing has it. Where the file system cannot decide that, it is looked at first. Two may
-    /// then both have the name in turn: claims decide there, and no two writers draw the same name for different bytes.
-    fn name_new(&self, temporary: &Spot, target: &Spot) -> io::Result<()> {
-        match temporary.rename_new(target) {
-            Err(error) if error.kind() == ErrorKind::Unsupported => {}
-            named => return named,
-        }
-        if kinds::is_local(self.magic()?) {
-            return Err(io::Error::new(ErrorKind::Unsupported, NOT_EXCLUSIVE));
-        }
-        match target.len() {
-            Err(error) if error.kind() == ErrorKind::NotFound => temporary.rename(target),
-            Err(error) => Err(error),
-            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-        }
-    }
-
     /// Sees to it that what is read of a directory is durable, where a sync of it has failed.
     fn settle(&self, name: &str) -> io::Result<()> {
         let parent = parent_of(name);
@@ -306,97 +252,6 @@ impl FileStore {
             beneath::remove_old_files(&self.directory(directory)?, TEMPORARY_AGE_MAX)?;
         }
         self.directories.lock().known.insert(directory.to_owned());
-        Ok(())
-    }
-
-    fn swap(&self, name: &str, temporary: &Spot, target: &Spot, expected: &Etag) -> Result<(), StoreError> {
-        let explain = |error| self.explain(name, &error);
-        // Opened anew for each swap: an flock belongs to the open file, so threads of one process exclude each
-        // other too. It is never removed, or two processes could lock two files of the same name.
-        let lock = self.spot(LOCK).and_then(|spot| spot.open_lock()).map_err(explain)?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|errno| match errno {
-            Errno::NOLCK | Errno::NOSYS | Errno::NOTSUP | Errno::INVAL => {
-                explain(io::Error::new(ErrorKind::Unsupported, NO_LOCKS))
-            }
-            errno => explain(errno.into()),
-        })?;
-        let mut current = Vec::new();
-        target.open().and_then(|mut file| file.read_to_end(&mut current)).map_err(explain)?;
-        if etag(&current) != *expected {
-            return Err(StoreError::Precondition { name: name.to_owned() });
-        }
-        temporary.rename(target).map_err(explain)
-    }
-
-    fn write_temporary(&self, body: &[u8]) -> io::Result<Spot> {
-        self.make_directory(TEMPORARY)?;
-        let spot = self.spot(&format!("{TEMPORARY}/{:032x}", crate::entropy::u128()))?;
-        let mut file = spot.create()?;
-        let written = file.write_all(body).and_then(|()| file.sync_all());
-        if written.is_err() {
-            let _ = spot.remove();
-        }
-        written.map(|()| spot)
-    }
-
-    fn list_now(&self, prefix: &str, pulse: &Pulse) -> Result<Vec<Listed>, StoreError> {
-        self.expect_here(prefix)?;
-        let directory = parent_of(prefix);
-        let mut found = Vec::new();
-        let walked = self.refresh_listing(prefix, directory);
-        let walked = walked.and_then(|()| self.walk(directory, pulse, &mut found));
-        walked.map_err(|error| self.explain(prefix, &error))?;
-        found.retain(|listed| listed.name.starts_with(prefix));
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(found)
-    }
-
-    /// Sees to it that a listing that decides shows what other computers have done before.
-    fn refresh_listing(&self, prefix: &str, directory: &str) -> io::Result<()> {
-        if !claim::decides(prefix) || kinds::is_local(self.magic()?) {
-            return Ok(());
-        }
-        match self.directory(directory) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(directory) => match Self::refresh(&directory) {
-                // Who may not write takes no turn, and decides nothing.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
-                    ) =>
-                {
-                    Ok(())
-                }
-                // A full store can still be read; a turn is taken only behind a fresh listing of the claims.
-                Err(_) if !prefix.starts_with("claim/") => Ok(()),
-                refreshed => refreshed,
-            },
-        }
-    }
-
-    fn walk(&self, directory: &str, pulse: &Pulse, found: &mut Vec<Listed>) -> io::Result<()> {
-        let at = match self.directory(directory) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            at => at?,
-        };
-        for Entry { name: leaf, is_directory } in beneath::entries(&at, || pulse.beat())? {
-            pulse.beat();
-            let name = if directory.is_empty() { leaf.clone() } else { format!("{directory}/{leaf}") };
-            if is_directory && claim::is_claim(&name) {
-                found.push(Self::listed_claim(name));
-            } else if is_directory {
-                self.walk(&name, pulse, found)?;
-            } else {
-                // An object that was deleted since is simply not there.
-                match beneath::len(&at, &leaf) {
-                    Ok(len) => found.push(Listed { name, len }),
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
         Ok(())
     }
 

@@ -1,0 +1,70 @@
+//! Listings: a walk below the directory of a prefix. One that decides is made fresh first.
+
+use super::beneath::{self, Entry};
+use super::patience::Pulse;
+use super::{FileStore, claim, kinds, parent_of};
+use crate::store::{Listed, StoreError};
+use std::io::{self, ErrorKind};
+
+impl FileStore {
+    pub(super) fn list_now(&self, prefix: &str, pulse: &Pulse) -> Result<Vec<Listed>, StoreError> {
+        self.expect_here(prefix)?;
+        let directory = parent_of(prefix);
+        let mut found = Vec::new();
+        let walked = self.refresh_listing(prefix, directory);
+        let walked = walked.and_then(|()| self.walk(directory, pulse, &mut found));
+        walked.map_err(|error| self.explain(prefix, &error))?;
+        found.retain(|listed| listed.name.starts_with(prefix));
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// Sees to it that a listing that decides shows what other computers have done before.
+    fn refresh_listing(&self, prefix: &str, directory: &str) -> io::Result<()> {
+        if !claim::decides(prefix) || kinds::is_local(self.magic()?) {
+            return Ok(());
+        }
+        match self.directory(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(directory) => match Self::refresh(&directory) {
+                // Who may not write takes no turn, and decides nothing.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+                    ) =>
+                {
+                    Ok(())
+                }
+                // A full store can still be read; a turn is taken only behind a fresh listing of the claims.
+                Err(_) if !prefix.starts_with("claim/") => Ok(()),
+                refreshed => refreshed,
+            },
+        }
+    }
+
+    fn walk(&self, directory: &str, pulse: &Pulse, found: &mut Vec<Listed>) -> io::Result<()> {
+        let at = match self.directory(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            at => at?,
+        };
+        for Entry { name: leaf, is_directory } in beneath::entries(&at, || pulse.beat())? {
+            pulse.beat();
+            let name = if directory.is_empty() { leaf.clone() } else { format!("{directory}/{leaf}") };
+            if is_directory && claim::is_claim(&name) {
+                found.push(Self::listed_claim(name));
+            } else if is_directory {
+                self.walk(&name, pulse, found)?;
+            } else {
+                // An object that was deleted since is simply not there.
+                match beneath::len(&at, &leaf) {
+                    Ok(len) => found.push(Listed { name, len }),
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
