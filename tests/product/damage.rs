@@ -2,6 +2,7 @@
 //! never given wrong bytes; everything else can still be read; and once the object is back, so is what it held.
 
 use crate::bench::{Bench, Machine, Random};
+use crate::place::make_by_locks;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -175,7 +176,9 @@ fn a_damaged_object_is_told_and_costs_no_more_than_it_holds() {
 #[test]
 fn an_open_drive_whose_head_is_damaged_keeps_everything_until_it_is_back() {
     let bench = Bench::new();
-    let machine = bench.with_drive();
+    let machine = bench.machine("a");
+    make_by_locks(&bench.path("store"));
+    machine.ok(&["drive", "add", "d", "--store", &bench.store()]);
     machine.open(&[]);
     machine.ok(&["drive", "sync", "d"]);
     let head = objects(&bench.path("store/head")).remove(0);
@@ -194,6 +197,23 @@ fn an_open_drive_whose_head_is_damaged_keeps_everything_until_it_is_back() {
     machine.open(&["--read-only"]);
     assert_eq!(readable(&machine.mountpoint()), FILES);
     machine.close();
+}
+
+/// Where claims are used a commit does not look at the record before it.
+#[test]
+fn a_head_that_is_damaged_where_claims_are_used_is_replaced_by_the_next_commit() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.open(&[]);
+    for (name, damage) in FILES.into_iter().zip([Damage::BitFlipped, Damage::CutShort]) {
+        machine.ok(&["drive", "sync", "d"]);
+        let records = objects(&bench.path("store/head"));
+        let _damaged = Damaged::new(records.last().unwrap(), damage);
+        write_synced(&machine.mountpoint().join(name), &content(name));
+        machine.ok(&["drive", "sync", "d"]);
+    }
+    machine.close();
+    machine.assert_checked();
 }
 
 /// A drive that was closed with all of its files only in the journal.

@@ -3,13 +3,19 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use crate::bench::Bench;
+use holdall_core::drive;
+use holdall_core::family;
+use holdall_core::format::family::Mode;
+use holdall_core::format::root::Geometry;
+use holdall_core::push::Device;
+use holdall_core::store::file::FileStore;
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{S3Server, credentials, url};
 use holdall_servers::unconditional::Unconditional;
 use std::any::Any;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A store, for as long as this lives.
 pub struct Place {
@@ -148,4 +154,17 @@ impl Place {
         }
         arguments
     }
+}
+
+/// Makes a drive "d" in a directory as it was made before: it relies on locks.
+pub fn make_by_locks(store: &Path) {
+    std::fs::create_dir(store).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = FileStore::new(store.to_owned());
+        let (unlocked, _) = family::create(&store, None, Mode::Swap).await.unwrap();
+        let device = Device { id: uuid::Uuid::from_u128(7), name: "maker".to_owned() };
+        let (family, geometry) = (unlocked.family.family, Geometry::standard(64 << 20));
+        drive::create(&store, &unlocked.sealer, family, "d", geometry, &device).await.unwrap();
+    });
 }

@@ -2,13 +2,8 @@
 
 use crate::bench::Bench;
 use crate::person::Person;
+use crate::place::make_by_locks;
 use crate::replicas::{read, save};
-use holdall_core::drive;
-use holdall_core::family;
-use holdall_core::format::family::Mode;
-use holdall_core::format::root::Geometry;
-use holdall_core::push::Device;
-use holdall_core::store::file::FileStore;
 use holdall_servers::odd_directory::{Habits, OddDirectory, Refusal};
 use serde_json::Value;
 use std::path::Path;
@@ -143,20 +138,7 @@ fn a_synchronised_folder_is_refused_and_what_is_made_there_all_the_same_is_warne
     close(&a);
 }
 
-/// A drive as it was made before: by locks.
-fn make_by_locks(store: &Path) {
-    std::fs::create_dir(store).unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let store = FileStore::new(store.to_owned());
-        let (unlocked, _) = family::create(&store, None, Mode::Swap).await.unwrap();
-        let device = Device { id: uuid::Uuid::from_u128(7), name: "maker".to_owned() };
-        let (family, geometry) = (unlocked.family.family, Geometry::standard(64 << 20));
-        drive::create(&store, &unlocked.sealer, family, "d", geometry, &device).await.unwrap();
-    });
-}
-
-/// The runs of a command that a failure names.
+/// The commands that a failure names.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let begins = text.match_indices("holdall drive replica").map(|(at, _)| at);
     begins
