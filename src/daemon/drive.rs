@@ -40,6 +40,7 @@ mod fork;
 mod former;
 mod holds;
 mod inspect;
+mod lock;
 mod open;
 mod opened;
 mod outside;

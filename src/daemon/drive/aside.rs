@@ -2,7 +2,7 @@
 //! goes to a directory of its own, is kept there, and is used no more.
 
 use super::Drive;
-use super::engine::lock;
+use super::lock::lock;
 use crate::api::{Code, Failure, Way};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::registry::sync_directory;

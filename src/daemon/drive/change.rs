@@ -1,7 +1,7 @@
 //! Changing a drive as a whole: its size, its passphrase, its being known here.
 
 use super::Drive;
-use super::engine::lock;
+use super::lock::lock_if_there;
 use super::opened::{OpenDrive, grow};
 use crate::api::{self, Failure};
 use crate::daemon::{drives, failure, largest};
@@ -9,15 +9,7 @@ use holdall_core::drive::DriveError;
 use holdall_core::family::Unlocked;
 use holdall_core::store::Store;
 use holdall_core::{drive, family, fork};
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
-
-/// Locks a drive's directory, if it was ever locked: a lock that was never made is held by nobody, and a full disk must not be in the way of
-/// whoever makes room.
-fn lock_if_there(directory: &Path) -> Result<Option<File>, Failure> {
-    directory.join("lock").exists().then(|| lock(directory)).transpose()
-}
 
 /// How one gives up what is only here.
 const UNSENT_OR_ELSE: &str = ", or give --discard-unsent";

@@ -2,6 +2,7 @@
 
 use super::Drive;
 use super::aside;
+use super::lock::lock;
 use super::opened::OpenDrive;
 use super::replicas::Replicas;
 use crate::api::{self, ActivityKind, Code, Failure};
@@ -18,8 +19,6 @@ use holdall_core::replica::Replicated;
 use holdall_core::store::{Store, StoreError};
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Over, VolumeLimits};
-use rustix::fs::FlockOperation;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -436,22 +435,6 @@ fn journal_limit(journal: &Path) -> io::Result<u64> {
 fn free_without(path: &Path) -> io::Result<u64> {
     let directory = Directory::create(path)?;
     Ok(directory.free_bytes()? + directory.allocated_bytes()?)
-}
-
-/// This device's files of the drive, for one opening at a time.
-pub(super) fn lock(directory: &Path) -> Result<File, Failure> {
-    let file = OpenOptions::new().create(true).append(true).open(directory.join("lock"));
-    let file = file.map_err(|error| failure::local(&error))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(failure(
-            Code::State,
-            "Another process on this computer has the drive open.",
-            "Nothing was changed.",
-            "Close it there.",
-        )),
-        Err(errno) => Err(failure::local(&errno.into())),
-    }
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

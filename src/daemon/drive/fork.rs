@@ -6,7 +6,8 @@
 
 use super::Drive;
 use super::away;
-use super::engine::{Patience, Taking, lock};
+use super::engine::{Patience, Taking};
+use super::lock::lock;
 use super::opened::OpenDrive;
 use crate::api::{self, Failure};
 use crate::daemon::failure;

@@ -4,7 +4,7 @@
 //! drive is forgotten here.
 
 use super::Drive;
-use super::engine::lock;
+use super::lock::lock;
 use crate::api::Failure;
 use crate::daemon::registry::{private_directory, sync_directory};
 use holdall_core::drive::HOLDS;

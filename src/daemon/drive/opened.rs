@@ -1,6 +1,7 @@
 //! A drive that is open: its engine, its block device, its mount.
 
 use super::Drive;
+use super::lock::DirectoryLock;
 use crate::api::{self, Code, Failure};
 use crate::attach::Attached;
 use crate::attach::filesystem::Mounted;
@@ -9,7 +10,6 @@ use holdall_core::device::BlockDevice;
 use holdall_core::store::Store;
 use holdall_core::volume::{Volume, VolumeDevice};
 use holdall_helper::{FreezeEnded, Frozen};
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct OpenDrive {
     /// It is unmounted, and a task uploads what is left.
     pub(super) draining: bool,
     /// Nobody else opens this device's files of the drive while it lives.
-    pub(super) _locks: Vec<File>,
+    pub(super) _locks: Vec<DirectoryLock>,
 }
 
 /// A block device of the kernel, and its mount.
