@@ -594,6 +594,8 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await there.getByRole('heading', { name: 'Stopped at: Open and mount' }).waitFor();
     await there.getByText('Code: held').waitFor();
     await there.getByRole('link', { name: 'Go to the drive' }).click();
+    // The page's heading takes the focus once it is there. A dialog that opens before gives it back to that.
+    await until('the page has the focus', () => there.evaluate(() => document.activeElement?.tagName === 'H1'));
     const held = await dialog(there, there.getByRole('button', { name: 'Open work' }), 'held');
     await held.getByRole('heading', { name: /^work is open on / }).waitFor();
     await held.getByText(/has not uploaded becomes a fork there\. Both versions are kept\.$/).waitFor();

@@ -33,6 +33,9 @@ pub(super) enum Former {
     Away,
 }
 
+/// How often a former store is told in one go while others change its HEAD.
+const TELL_TRIES: u32 = 8;
+
 impl Drive {
     /// The drive in its present store. One that cannot be reached counts as lost; one that answers and does not give the drive, because
     /// its account was closed, say, or its bucket emptied, where a person says so. Whatever else is wrong with it, or with us, is told.
@@ -142,8 +145,15 @@ impl Drive {
         let (now, device) = (self.store_url(), self.registry.device());
         let (epoch, seq) = former.left_with;
         let left = Left { at: Epoch(former.left_at), with: (Epoch(epoch), seq) };
-        let told = replica::retire_former(&objects, self.uuid(), left, &now, device).await;
-        let told = told.map_err(|error| failure::drive(&error))?;
+        let mut tries = 0;
+        let told = loop {
+            tries += 1;
+            match replica::retire_former(&objects, self.uuid(), left, &now, device).await {
+                // Another task of this daemon, or another computer, tells it at this moment. The next look finds what came of that.
+                Err(DriveError::Raced) if tries < TELL_TRIES => {}
+                told => break told.map_err(|error| failure::drive(&error))?,
+            }
+        };
         tracing::info!(
             drive = self.name,
             store = former.store,
