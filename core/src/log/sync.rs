@@ -65,7 +65,7 @@ impl<R: Records> Log<R> {
         if self.durable() < target { self.sync().await } else { Ok(()) }
     }
 
-    /// The same as [`Journal::flush`] on the calling thread, which must not be one of the runtime's; `None` where it cannot
+    /// The same as [`flush`](Self::flush) on the calling thread, which must not be one of the runtime's; `None` where it cannot
     /// be done so, be it that a sync has failed and the file has to be written anew.
     pub fn flush_here(&self) -> Option<Result<Lsn, LogError>> {
         let target = self.appended();
