@@ -72,7 +72,7 @@ impl<R: Records> Log<R> {
     }
 
     /// Opens the log `uuid`. Its user has not been told of the records: what counts of them is read with
-    /// [`records`](Self::records).
+    /// [`records`](Self::records()).
     pub async fn open_with(
         disk: Arc<dyn Disk>,
         limits: Limits,
