@@ -3,15 +3,18 @@
 
 A stage is a command; stages with the same lane run one after another. `waiting` has those
 that mostly wait, for time-outs, servers and guest kernels; `processor` has those that compute, which give way to all others. Each stage's output is printed whole when the
-stage ends, so that outputs never mix, and is kept for the last stage, which looks for secrets in it.
+stage ends, so that outputs never mix, and is kept for the last stage, which looks for secrets in it. A stage that hangs is
+stopped, and what its processes waited for is printed with what it had said.
 
     tests/stages.py DIRECTORY            all of them; outputs are kept in DIRECTORY
     tests/stages.py DIRECTORY --long     with as many repetitions as a night has room for
 """
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +28,10 @@ LONG = "--long" in sys.argv
 
 # What computes after the build leaves the processors to what waits.
 NICE = {False: [], True: ["nice", "-n", "15"]}
+
+# A stage or a run that takes longer hangs: on a slow computer the build takes 15 minutes, all other stages less, and a run 50.
+STAGE_SECONDS = 8 * 3600 if LONG else 1500
+RUN_SECONDS = 24 * 3600 if LONG else 4500
 
 # What the simulations run in one go. Their seeds begin at a number of the commit: different commits cover different seeds.
 SEEDS = {"HOLDALL_SEEDS": "100000" if LONG else "1000"}
@@ -103,12 +110,20 @@ def shown(text):
     return re.sub(r"^successes:\n.*?(?=^successes:\n|^failures:\n|^test result:)", "", text, flags=re.M | re.S)
 
 
+def processes_of(group):
+    """A line for each thread of a process group, with what it waits for: threads of a test program have their test's name."""
+    columns = "pgid,pid,lwp,stat,etimes,wchan:24,comm,args"
+    lines = subprocess.run(["ps", "-eL", "-ww", "-o", columns], capture_output=True, text=True).stdout.splitlines()
+    return "".join(line[:200] + "\n" for line in lines if line.split()[0] in ("PGID", str(group)))
+
+
 class Run:
     def __init__(self, kept):
         self.kept = kept
         self.stages = []
         self.changed = threading.Condition()
         self.lanes = {}
+        self.running = set()
         self.begun = time.monotonic()
 
     def add(self, *stages):
@@ -153,12 +168,41 @@ class Run:
             self.print(f"== {stage.name} begins ({self.elapsed():.0f} s)\n")
             output = self.kept / (re.sub(r"\W+", "-", stage.name) + ".log")
             with output.open("wb") as file:
-                code = subprocess.run(
-                    [*NICE[stage.lane == "processor" and stage.name != "build"], *map(str, stage.command)], cwd=stage.directory, stdin=subprocess.DEVNULL, stdout=file,
-                    stderr=subprocess.STDOUT, env={**os.environ, **stage.environment},
-                ).returncode
+                code = self.execute(stage, file)
             stage.seconds = time.monotonic() - begun
             self.end(stage, code, shown(output.read_text(errors="replace")))
+
+    def execute(self, stage, output):
+        """Runs the stage's command in a process group of its own, so that all of its processes are known. Returns its exit code.
+
+        It is no session: a pseudo-terminal that a test opens would become that of the session's leader, and its end the leader's.
+        """
+        process = subprocess.Popen(
+            [*NICE[stage.lane == "processor" and stage.name != "build"], *map(str, stage.command)], cwd=stage.directory,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **stage.environment},
+            preexec_fn=os.setpgrp,
+        )
+        self.running.add(process.pid)
+        limit = min(STAGE_SECONDS, max(RUN_SECONDS - self.elapsed(), 1))
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            output.write(f"\nStopped after {limit:.0f} s. Its processes:\n{processes_of(process.pid)}".encode())
+            self.signal(process.pid, signal.SIGKILL)
+            return process.wait()
+        finally:
+            self.running.discard(process.pid)
+
+    def interrupt(self):
+        """Stops what runs: other process groups are out of the terminal's reach."""
+        for group in list(self.running):
+            self.signal(group, signal.SIGINT)
+
+    @staticmethod
+    def signal(group, number):
+        # It may have ended by now.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)
 
     def end(self, stage, code, text):
         with self.changed:
@@ -181,9 +225,8 @@ class Run:
         return time.monotonic() - self.begun
 
 
-def main():
-    kept = Path(sys.argv[1])
-    run = Run(kept)
+def main(run):
+    kept = run.kept
     ui = TREE / "ui"
     npm = lambda script: ["npm", "run", "--silent", script]
     # The app has the pages in its program, so they come first.
@@ -228,4 +271,9 @@ def main():
     print(f"\nAll tests ran; none was skipped. ({run.elapsed():.0f} s)")
 
 
-main()
+run = Run(Path(sys.argv[1]))
+try:
+    main(run)
+except KeyboardInterrupt:
+    run.interrupt()
+    os._exit(130)
