@@ -14,7 +14,7 @@ use crate::scanner;
 use drives::Drives;
 use holdall_helper::Deputy;
 use registry::Registry;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -93,7 +93,10 @@ pub fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: holdalld    keeps this user's drives; holdall starts it where it is needed");
+    let _ = writeln!(
+        io::stderr(),
+        "usage: holdalld    keeps this user's drives; holdall starts it where it is needed"
+    );
     ExitCode::from(2)
 }
 
@@ -110,7 +113,7 @@ fn run() -> ExitCode {
     match serve() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("holdalld: {error}");
+            let _ = writeln!(io::stderr(), "holdalld: {error}");
             ExitCode::FAILURE
         }
     }
@@ -130,11 +133,19 @@ async fn serve_in(paths: &Paths) -> Result<ExitCode, Box<dyn std::error::Error>>
     let mut claim = match systemd::starting(taking).await? {
         Turn::Ours(claim) => claim,
         Turn::Anothers(holder) => {
-            eprintln!("holdalld: {} Commands find it by themselves.", runs_already(holder.as_ref()));
+            let _ = writeln!(
+                io::stderr(),
+                "holdalld: {} Commands find it by themselves.",
+                runs_already(holder.as_ref())
+            );
             return Ok(ExitCode::SUCCESS);
         }
         Turn::Kept(holder) => {
-            eprintln!("holdalld: {} systemd keeps it, as another unit.", runs_already(holder.as_ref()));
+            let _ = writeln!(
+                io::stderr(),
+                "holdalld: {} systemd keeps it, as another unit.",
+                runs_already(holder.as_ref())
+            );
             return Ok(ExitCode::from(EXIT_KEPT));
         }
     };

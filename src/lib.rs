@@ -3,6 +3,9 @@
 //! `api`, a package of its own, is what the two say to each other. `daemon` keeps drives and serves the API; `attach` makes a drive
 //! a mounted file system, by way of `holdall_helper`, a package of its own, where that takes root's rights; `scanner` looks at its files; `cli` is a client. `ARCHITECTURE.md` is the map.
 
+// They panic where nobody can be told, such as a log on a disk that is full.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod attach;
 pub mod cli;
 pub mod daemon;

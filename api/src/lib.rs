@@ -11,6 +11,9 @@
 //! the wait for the store: what is uploaded goes on in the background, what is only read (a check) ends, and what is
 //! served by NBD ends.
 
+// They panic where nobody can be told, such as a log on a disk that is full.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -3,6 +3,9 @@
 //!
 //! `ARCHITECTURE.md` is the map of this code; `core/FORMAT.md` documents every byte that it writes.
 
+// They panic where nobody can be told, such as a log on a disk that is full.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod bitmap;
 pub mod cache;
 pub mod device;

@@ -6,6 +6,9 @@
 //! reply. [`mount`] and the loop device ([`holdall_kernel::loopdev`]) surround that path: they run once per attach, and in another
 //! process where they need privileges. [`handover`] and [`keeper`] carry a mounted disk from one daemon to the next.
 
+// They panic where nobody can be told, such as a log on a disk that is full.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod handover;
 pub mod keeper;
 pub mod mount;

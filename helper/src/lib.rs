@@ -11,6 +11,9 @@
 //! the mount point arrive as open descriptors. Who has sudo is root anyway; who has the helper is not, and has done only
 //! to what is his (`admit.rs`).
 
+// They panic where nobody can be told, such as a log on a disk that is full.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -6,6 +6,7 @@ use super::{admit, ext4, frozen, kernel, mounting, tuning, wire};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -62,7 +63,10 @@ pub fn main() -> ExitCode {
     let (socket, request, fds) = match received {
         Ok(received) => received,
         Err(error) => {
-            eprintln!("this is started by itself, with a socket as its standard input: {error}");
+            let _ = writeln!(
+                io::stderr(),
+                "this is started by itself, with a socket as its standard input: {error}"
+            );
             return ExitCode::from(2);
         }
     };
@@ -79,7 +83,7 @@ pub fn main() -> ExitCode {
     if makes_something(&request.task)
         && let Err(error) = end_with(&socket)
     {
-        eprintln!("the daemon cannot be watched: {error}");
+        let _ = writeln!(io::stderr(), "the daemon cannot be watched: {error}");
         return ExitCode::FAILURE;
     }
     let (answer, opened) = match request.admit(&fds).and_then(|_held| match request.task {

@@ -16,6 +16,7 @@
 use crate::helper::{NAME, PATH};
 use callers::Callers;
 use perform::Perform;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,13 +35,13 @@ pub fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(argument) if argument == crate::SUBCOMMAND => crate::main(),
         Some(_) => {
-            eprintln!("usage: holdall-helper    the system bus starts it");
+            let _ = writeln!(io::stderr(), "usage: holdall-helper    the system bus starts it");
             ExitCode::from(2)
         }
         None => match run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("holdall-helper: {error}");
+                let _ = writeln!(io::stderr(), "holdall-helper: {error}");
                 ExitCode::FAILURE
             }
         },

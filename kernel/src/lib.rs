@@ -1,6 +1,9 @@
 //! The kernel's own parts that Holdall uses, as plain calls: loop devices ([`loopdev`]), and nbd's client, attached by
 //! netlink ([`nbd`]). The root helper is built on it, so it depends on nothing of Holdall.
 
+// They panic where nobody can be told, such as a log on a disk that is full.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod loopdev;
 pub mod nbd;
 

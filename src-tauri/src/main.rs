@@ -7,6 +7,7 @@ use holdall::api::Failure;
 use holdall::paths::Paths;
 use instance::{First, Instance};
 use shell::Shell;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tauri::RunEvent;
@@ -47,15 +48,19 @@ fn main() -> ExitCode {
         match argument.to_str() {
             Some("--background") => in_background = true,
             Some("--help" | "-h") => {
-                println!("{HELP}");
+                let _ = writeln!(std::io::stdout(), "{HELP}");
                 return ExitCode::SUCCESS;
             }
             Some("--version" | "-V") => {
-                println!("holdall-app {}", env!("CARGO_PKG_VERSION"));
+                let _ = writeln!(std::io::stdout(), "holdall-app {}", env!("CARGO_PKG_VERSION"));
                 return ExitCode::SUCCESS;
             }
             _ => {
-                eprintln!("holdall-app: {} is no option.\n\n{HELP}", argument.to_string_lossy());
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "holdall-app: {} is no option.\n\n{HELP}",
+                    argument.to_string_lossy()
+                );
                 return ExitCode::from(2);
             }
         }

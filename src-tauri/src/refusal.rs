@@ -10,6 +10,7 @@ use holdall::paths::PathsError;
 use holdall_gui::texts::{said, text};
 use std::error::Error;
 use std::io;
+use std::io::Write;
 use std::path::Path;
 
 /// There is no screen, so nothing can be shown on it either.
@@ -43,7 +44,7 @@ fn refused(message: String, action: String) -> Failure {
 
 /// Says it, and waits until it was read. Only where no event loop runs yet, or any more.
 pub fn tell(failure: &Failure) {
-    eprintln!("{}", for_a_terminal(failure));
+    let _ = writeln!(std::io::stderr(), "{}", for_a_terminal(failure));
     // Where even that fails there is no screen.
     if gtk::init().is_ok() {
         let dialog = dialog("app.refused.title", failure);
@@ -54,7 +55,7 @@ pub fn tell(failure: &Failure) {
 
 /// Says it while the event loop runs, on its thread.
 pub fn show(failure: &Failure) {
-    eprintln!("{}", for_a_terminal(failure));
+    let _ = writeln!(std::io::stderr(), "{}", for_a_terminal(failure));
     let dialog = dialog("app.refused.title.window", failure);
     dialog.connect_response(|dialog, _| dialog.close());
     dialog.show();

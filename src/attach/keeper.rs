@@ -43,7 +43,7 @@ pub fn main(socket: &Path) -> ExitCode {
     match keep(socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("the keeper at {}: {error}", socket.display());
+            let _ = writeln!(io::stderr(), "the keeper at {}: {error}", socket.display());
             ExitCode::FAILURE
         }
     }

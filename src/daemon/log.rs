@@ -3,6 +3,9 @@
 //! Under systemd that is journald, which bounds what it keeps. A daemon that the command line has started has
 //! `daemon.log` there: at [`LOG_BYTES_MAX`] it becomes `daemon.log.old` and a new one begins, which standard output and
 //! standard error then lead to, so that a panic, or what a library prints, is in it too.
+//!
+//! A line that cannot be written is lost, and that is all: whoever logs is at work for somebody's data, and a full disk is
+//! where most is logged.
 
 use crate::paths::Paths;
 use parking_lot::Mutex;
@@ -33,6 +36,8 @@ pub fn begin() {
         .with_env_filter(filter)
         .with_writer(move || Writer(log.clone()))
         .with_ansi(false)
+        // It prints to standard error that standard error cannot be written, and panics there.
+        .log_internal_errors(false)
         .init();
     if let Some(error) = nonsense {
         tracing::warn!(%error, "HOLDALL_LOG is no filter; \"{FILTER}\" is used");
@@ -77,16 +82,27 @@ fn same_file(one: &Metadata, other: &Metadata) -> bool {
 
 struct Writer(Option<Arc<Mutex<Log>>>);
 
+impl Writer {
+    /// Has standard output and standard error lead to the next log once this one is long enough.
+    fn turn(log: &Log) -> io::Result<()> {
+        if let Some(next) = log.next(&metadata(stderr().as_fd())?)? {
+            rustix::stdio::dup2_stdout(&next)?;
+            rustix::stdio::dup2_stderr(&next)?;
+        }
+        Ok(())
+    }
+}
+
 impl Write for Writer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if let Some(log) = &self.0 {
-            let log = log.lock();
-            if let Some(next) = log.next(&metadata(stderr().as_fd())?)? {
-                rustix::stdio::dup2_stdout(&next)?;
-                rustix::stdio::dup2_stderr(&next)?;
-            }
+        let held = self.0.as_ref().map(|log| log.lock());
+        if let Some(log) = &held {
+            // A log that is too long is better than none.
+            let _ = Self::turn(log);
         }
-        stderr().write(line)
+        // A line at a time, and what cannot be written is lost.
+        let _ = stderr().write_all(line);
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -32,7 +32,10 @@ pub fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("holdalld starts this by itself, with a socket as its standard input: {error}");
+            let _ = writeln!(
+                io::stderr(),
+                "holdalld starts this by itself, with a socket as its standard input: {error}"
+            );
             ExitCode::from(2)
         }
     }

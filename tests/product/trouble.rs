@@ -5,6 +5,7 @@ use crate::bench::{Bench, Machine, Tmpfs, failure, kill, noise, wait_until};
 use crate::writer::{Writer, verify};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +34,27 @@ fn assert_elsewhere(bench: &Bench, check: impl Fn(&Path)) {
     check(&other.mountpoint());
     other.close();
     other.assert_checked();
+}
+
+/// As where the log is on a disk that is full, or has failed under the journal too.
+#[test]
+fn a_log_that_cannot_be_written_costs_nothing_but_the_log() {
+    let bench = Bench::new();
+    let machine = bench.with_drive();
+    machine.ok(&["daemon", "stop"]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = machine.program(env!("CARGO_BIN_EXE_holdalld"));
+    let mut daemon = command.env("HOLDALL_LOG", "trace").stderr(full).spawn().unwrap();
+    wait_until("it listens", || UnixStream::connect(machine.runtime.join("daemon.sock")).is_ok()).unwrap();
+    assert_eq!(machine.status()["daemon_pid"], daemon.id());
+    machine.open(&[]);
+    let content = noise(1, 300_000);
+    write_synced(&machine.mountpoint().join("file"), &content);
+    machine.ok(&["drive", "sync", "d"]);
+    machine.close();
+    machine.ok(&["daemon", "stop"]);
+    assert!(daemon.wait().unwrap().success());
+    assert_elsewhere(&bench, |mountpoint| assert_eq!(fs::read(mountpoint.join("file")).unwrap(), content));
 }
 
 #[test]

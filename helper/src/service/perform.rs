@@ -5,7 +5,7 @@ use super::permission::{self, Action};
 use crate::helper::NAME;
 use crate::{Privileged, SUBCOMMAND};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -123,7 +123,7 @@ fn begin(
 /// The share is given back when the process has ended.
 async fn collect(mut child: Child, share: Share) {
     if let Err(error) = child.wait().await {
-        eprintln!("{NAME}: a process cannot be waited for: {error}");
+        let _ = writeln!(io::stderr(), "{NAME}: a process cannot be waited for: {error}");
     }
     drop(share);
 }

@@ -147,7 +147,7 @@ impl Keeping {
             Action::Start(why) => match self.start(why) {
                 Ok(child) => self.children.push(child),
                 // It is waited for in vain, and tried again then.
-                Err(error) => eprintln!("the keeper cannot start a daemon: {error}"),
+                Err(error) => drop(writeln!(io::stderr(), "the keeper cannot start a daemon: {error}")),
             },
             Action::LetGo => self.kept.let_go(),
         }
