@@ -42,7 +42,8 @@ const STRANDED_REQUESTS_RETRIED_EVERY: Duration = Duration::from_secs(5);
 /// How long the kernel may take to show a device's size after it said yes.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
-const BLOCK_SIZE_BYTES: u64 = 4096;
+/// What a device is read and written in.
+pub const BLOCK_SIZE_BYTES: u64 = 4096;
 
 /// The number N of `/dev/nbdN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,6 +2,7 @@
 
 use super::{AttachError, DEVICE_DEADLINE, MODULE_DEADLINE, Served, Site, Step};
 use holdall_core::device::BlockDevice;
+use holdall_core::units::BLOCK_BYTES;
 use holdall_helper::{Identifier, Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
 use holdall_kernel::nbd;
 use holdall_nbd::server::{Export, Server, Session};
@@ -13,6 +14,8 @@ use uuid::Uuid;
 
 /// How long requests in flight may take to end when the device goes. It is unmounted: they are somebody's reads.
 const DETACH_GRACE: Duration = Duration::from_secs(5);
+
+const _: () = assert!(nbd::BLOCK_SIZE_BYTES == BLOCK_BYTES, "the device has the blocks of the drive");
 
 /// How long the kernel may take to notice that the connections of a dead daemon are dead, and how often it is asked.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(30);
