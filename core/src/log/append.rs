@@ -1,9 +1,8 @@
 //! The one appender: LSN, place and bytes of a record are given under its lock, in that order, and then its user is told.
 
 use super::files::{FileSet, LiveFile};
-use super::marks::Marks;
 use super::record::{self, Header, SYNC_ALIGN};
-use super::{Log, LogError, Place, Record, Records};
+use super::{Body, Log, LogError, Place, Record, Records};
 use crate::units::Lsn;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -54,8 +53,9 @@ impl<R: Records> Log<R> {
 }
 
 impl<R: Records> Writer<'_, R> {
-    /// Appends a record with its data.
+    /// Appends a record with its data, which is as long as the record says: whoever reads the log goes by that.
     pub fn append(&mut self, operation: R::Body, data: &[u8]) -> Result<Lsn, LogError> {
+        assert_eq!(operation.data_len(), data.len() as u64, "a record has the data that it speaks of");
         let log = self.log;
         log.check()?;
         let lsn = log.appended().next();
@@ -143,18 +143,8 @@ impl<P> Appender<P> {
             group: None,
         };
         file.file.write_at(&header.encode(), 0).map_err(|error| log.fail(error.to_string()))?;
-        self.files.push(LiveFile {
-            file,
-            seq: header.seq,
-            incarnation: header.incarnation,
-            prev_crc: header.prev_crc,
-            first,
-            last: first.prev(),
-            end: record::FILE_HEADER_BYTES,
-            synced: first.prev(),
-            group: None,
-            marks: Marks::default(),
-        });
+        let (last, end) = (first.prev(), record::FILE_HEADER_BYTES);
+        self.files.push(LiveFile::new(file, &header, (last, end), last));
         Ok(())
     }
 

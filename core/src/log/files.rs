@@ -44,6 +44,14 @@ pub(super) struct LiveFile {
     pub marks: Marks,
 }
 
+impl LiveFile {
+    /// A file with that header, whose last record so far and its end are these, and is durable up to `synced`.
+    pub fn new(file: Arc<LogFile>, header: &FileHeader, (last, end): (Lsn, u64), synced: Lsn) -> Self {
+        let FileHeader { seq, incarnation, prev_crc, first, group, .. } = *header;
+        Self { file, seq, incarnation, prev_crc, first, last, end, synced, group, marks: Marks::default() }
+    }
+}
+
 /// All files.
 #[derive(Default)]
 pub(super) struct FileSet {

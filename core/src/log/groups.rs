@@ -5,7 +5,6 @@
 //! one or the other, or both, which are the same.
 
 use super::files::{self, LiveFile};
-use super::marks::Marks;
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, HEADER_BYTES, Header};
 use super::{Body, Log, LogError, LogFile, Place, Records};
 use crate::planted::{self, Bug};
@@ -89,20 +88,7 @@ impl<R: Records> Log<R> {
             files::erase(&file.file).await.map_err(|error| self.fail(error.to_string()))?;
             return Err(error.into());
         }
-        let FileHeader { seq, incarnation, prev_crc, first, .. } = header;
-        let (last, group) = (last.last, header.group);
-        Ok(LiveFile {
-            file,
-            seq,
-            incarnation,
-            prev_crc,
-            first,
-            last,
-            end,
-            synced: last,
-            group,
-            marks: Marks::default(),
-        })
+        Ok(LiveFile::new(file, &header, (last.last, end), last.last))
     }
 
     async fn write_records(

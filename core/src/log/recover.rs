@@ -11,7 +11,6 @@
 use super::append::Appender;
 use super::copies::{self, Headed, is_own_name};
 use super::files::{self, FileSet, LiveFile};
-use super::marks::Marks;
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, RECORD_ALIGN};
 use super::scan::{self, Wanted};
 use super::{Body, Limits, Log, LogError, LogFile, Records, aside};
@@ -240,21 +239,8 @@ pub(super) async fn find_end<B: Body>(
         {
             durable = durable.max(durable_claimed_behind::<B>(&file, uuid, walked.end, walked.last)?);
         }
-        let (first, last, end) = (header.first, walked.last, walked.end);
-        (next, prev_crc) = (last.next(), walked.crc);
-        let FileHeader { seq, incarnation, prev_crc, group, .. } = header;
-        live.push(LiveFile {
-            file,
-            seq,
-            incarnation,
-            prev_crc,
-            first,
-            last,
-            end,
-            synced: last,
-            group,
-            marks: Marks::default(),
-        });
+        (next, prev_crc) = (walked.last.next(), walked.crc);
+        live.push(LiveFile::new(file, &header, (walked.last, walked.end), walked.last));
     }
     for file in others {
         durable = durable.max(durable_claimed_without_header::<B>(file, uuid, next.prev())?);

@@ -5,7 +5,6 @@
 //! and written to fresh files. If that fails again and again, the journal stops: a flush never lies.
 
 use super::files::{self, LiveFile};
-use super::marks::Marks;
 use super::record::{self, FileHeader, HEADER_BYTES, Header};
 use super::scan::Cursor;
 use super::{Appender, Body, Log, LogError, LogFile, Records};
@@ -227,19 +226,10 @@ impl<R: Records> Log<R> {
         }
         appender.files.retire_empty();
         for (batch, header) in batches.iter().zip(&headers) {
-            appender.files.push(LiveFile {
-                file: batch.file.clone(),
-                seq: header.seq,
-                incarnation: header.incarnation,
-                prev_crc: header.prev_crc,
-                first: header.first,
-                last: batch.last,
-                // The records that moved are about to be synced: what follows begins on a page of its own.
-                end: batch.end.next_multiple_of(record::SYNC_ALIGN),
-                synced: first.prev(),
-                group: None,
-                marks: Marks::default(),
-            });
+            // The records that moved are about to be synced: what follows begins on a page of its own.
+            let end = batch.end.next_multiple_of(record::SYNC_ALIGN);
+            let moved = LiveFile::new(batch.file.clone(), header, (batch.last, end), first.prev());
+            appender.files.push(moved);
             self.records.moved(&mut appender.pending, &batch.file, &batch.moved);
         }
         Ok(Some((batches.into_iter().map(|batch| batch.file).collect(), upto)))
