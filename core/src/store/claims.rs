@@ -6,7 +6,8 @@
 //! are long past are deleted (`collect`).
 //!
 //! * To take a turn: make the claim, list the records, put a record of that turn that follows the last one.
-//! * To commit: put the next record of one's turn. Then list the claims. Only if there is no higher one it counts.
+//! * To commit: put the next record of one's turn. Then list the claims, and the records. Only if there is no higher one it counts, and only
+//!   if the record that it follows is still there: the store may have been restored from a backup in between.
 //!
 //! Writer and claimant each put first and look then, so at least one of them sees the other. A writer that sees a
 //! higher claim does not know whether the claimant has seen its record. It waits for the claimant's own; if none comes,
@@ -18,7 +19,7 @@
 //! Where somebody has deleted the claims, records tell which turns were taken. A record counts only while the claim of its turn
 //! is listed, and that of the turn which it follows: who misses one takes another turn with the same version, as after a claimant that
 //! has died. That turn is far above all that are known, and so above any whose claim was deleted before its record was put: what is still put
-//! under those is not the last record. This holds for one such deletion in a race of several devices, not for two.
+//! under those is not the last record. A record whose own claim is gone yields to one that lies between it and the one that it follows.
 //!
 //! Two things are taken for granted. The owner of a turn is one process: two copies of a running one (a virtual machine that
 //! was resumed twice) would both put the next record of the same turn, and both count it. And a record is there whole or not at
@@ -62,12 +63,20 @@ const TURNS_LEFT_OUT: u64 = 1 << 32;
 /// A store whose HEADs can be swapped, on one whose objects cannot.
 pub struct Claims {
     inner: Arc<dyn Store>,
-    /// Records that this process has put without knowing yet whether they count, by their nonces, each with the turn that it
+    /// Records that this process has put without knowing yet whether they count, by their nonces, each with the record that it
     /// follows. Held for map operations only.
-    unconfirmed: Mutex<BTreeMap<u128, u64>>,
+    unconfirmed: Mutex<BTreeMap<u128, Followed>>,
     patience: Duration,
     /// When a delete was refused. Held for a moment only.
     refused_at: Mutex<Option<Instant>>,
+}
+
+/// What a record follows that does not count yet.
+#[derive(Clone, Copy)]
+struct Followed {
+    record: Place,
+    /// Whether it was seen below the record once that was put.
+    is_seen: bool,
 }
 
 impl Claims {
@@ -197,37 +206,49 @@ impl Claims {
             };
             (Place { turn, seq: 0, epoch, nonce }, followed)
         };
-        self.unconfirmed.lock().insert(nonce, followed.turn);
+        self.unconfirmed.lock().insert(nonce, Followed { record: followed, is_seen: false });
         self.put_record(drive, place, &body).await?;
-        self.settle(drive, place, followed, &body).await.map_err(unsure)
+        self.confirm(drive, place, &body).await.map_err(unsure)
     }
 
-    /// Finds out whether a record counts that was put a moment ago.
-    async fn settle(
+    /// The last record, after one that was put. Sees, where that is not known yet, that it follows the one that it was to follow. Where its
+    /// turn is not claimed any more, nobody has been kept from putting one between the two: that one counts.
+    async fn last_after(
         &self,
         drive: &str,
         place: Place,
-        followed: Place,
-        body: &Bytes,
-    ) -> Result<Etag, StoreError> {
+        is_claimed: bool,
+    ) -> Result<Option<Place>, StoreError> {
         let Shown { records, left_out, is_whole } = self.records_with(drive, place).await?;
+        let followed = self.unconfirmed.lock().get(&place.nonce).copied();
+        let Some(Followed { record: followed, is_seen }) = followed else {
+            return if is_whole { Ok(records.last().copied()) } else { Err(leaves_out(drive)) };
+        };
         if !is_whole {
-            self.take_back(drive, place).await?;
+            if !is_seen {
+                self.take_back(drive, place).await?;
+            }
             return Err(leaves_out(drive));
         }
-        let is_followed = if left_out {
+        let is_followed_one = |record: &Place| *record < place && record.has_version_of(&followed);
+        // Another copy of this very version is no other record: it may have been handed on to this turn.
+        let is_other = |record: &Place| *record < place && record.nonce != place.nonce;
+        let beneath = records.iter().rfind(|record| is_followed_one(record) || is_other(record));
+        let is_next = beneath.is_some_and(is_followed_one);
+        let is_followed = if left_out || !is_claimed {
             // By now it is seen whether another one lies between.
-            let beneath = records.iter().rev().find(|record| **record < place);
-            beneath.is_some_and(|record| record.has_version_of(&followed))
+            is_next
+        } else if is_seen {
+            true
         } else {
-            let is_listed = records.iter().any(|record| record.has_version_of(&followed));
-            is_listed || self.is_there(&followed.name(drive)).await?
+            records.iter().any(is_followed_one) || self.is_there(&followed.name(drive)).await?
         };
         if !is_followed {
             self.take_back(drive, place).await?;
             return Err(StoreError::Precondition { name: drive.to_owned() });
         }
-        self.confirm(drive, place, body).await
+        self.unconfirmed.lock().entry(place.nonce).and_modify(|followed| followed.is_seen = true);
+        Ok(records.last().copied())
     }
 
     /// Deletes a record that was put a moment ago, and that follows one which is not there any more, or is not the last: the store was
@@ -260,27 +281,30 @@ impl Claims {
         let deadline = Instant::now() + self.patience;
         let mut missed = 0;
         loop {
-            let follows = self.unconfirmed.lock().get(&place.nonce).copied().unwrap_or(place.turn);
+            let followed = self.unconfirmed.lock().get(&place.nonce).map(|followed| followed.record);
+            let follows = followed.map_or(place.turn, |followed| followed.turn);
             let claimed = self.claimed_with(drive, place.turn, (place.turn, follows)).await?;
             let is_left_out = place.turn.saturating_sub(follows) > TURNS_LEFT_OUT;
             let is_claimed = async |turn| Ok(claimed.contains(&turn) || self.is_claimed(drive, turn).await?);
-            let are_there = claimed.contains(&place.turn) && (is_left_out || is_claimed(follows).await?);
-            if are_there && claimed.last() == Some(&place.turn) {
-                self.unconfirmed.lock().remove(&place.nonce);
-                self.collect(drive, place, follows, &claimed).await;
-                return Ok(etag(drive, place));
-            }
-            match self.current(drive).await? {
-                Some(current) if current == place => {}
+            let is_own_there = claimed.contains(&place.turn);
+            let are_there = is_own_there && (is_left_out || is_claimed(follows).await?);
+            // In this order: a record of a turn that nobody has claimed any more is seen, or its writer sees this one.
+            match self.last_after(drive, place, is_own_there).await? {
+                Some(last) if last == place => {}
                 // It was handed on to a higher turn.
-                Some(current) if current.nonce == place.nonce => {
-                    place = current;
+                Some(last) if last.nonce == place.nonce => {
+                    place = last;
                     continue;
                 }
                 _ => {
                     self.unconfirmed.lock().remove(&place.nonce);
                     return Err(StoreError::Precondition { name: drive.to_owned() });
                 }
+            }
+            if are_there && claimed.last() == Some(&place.turn) {
+                self.unconfirmed.lock().remove(&place.nonce);
+                self.collect(drive, place, follows, &claimed).await;
+                return Ok(etag(drive, place));
             }
             if are_there && Instant::now() < deadline {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -294,7 +318,8 @@ impl Claims {
             // Whoever made that claim has died before it put a record; or somebody has deleted claims.
             let turn = self.claim_next(drive, crate::entropy::u128(), !are_there).await?;
             if self.current(drive).await? == Some(place) {
-                self.unconfirmed.lock().entry(place.nonce).and_modify(|follows| *follows = place.turn);
+                let followed = Followed { record: place, is_seen: false };
+                self.unconfirmed.lock().entry(place.nonce).and_modify(|known| *known = followed);
                 place = Place { turn, seq: 0, ..place };
                 self.put_record(drive, place, body).await?;
             }

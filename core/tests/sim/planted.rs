@@ -46,7 +46,7 @@ const CASES: &[Case] = &[
     found_by(restored::simulate, Bug::EqualEpochsNotToldApart, 0),
     found_by(rivals::simulate, Bug::FailedPutTakenForDone, 0),
     found_by(rivals::simulate, Bug::ForkWithoutItsJournal, 0),
-    found_by(rivals::simulate, Bug::ForkTakenForContinuation, 81),
+    found_by(rivals::simulate, Bug::ForkTakenForContinuation, 98),
     found_by(rivals::simulate, Bug::NothingMakesWay, 0),
 ];
 

@@ -128,7 +128,7 @@ async fn an_answer_that_was_lost_is_not_taken_for_a_commit_that_was_overtaken() 
     // The record is put, and what should follow is not.
     let place = Place::parse(&name, &held.0).unwrap();
     let next = Place { seq: place.seq + 1, nonce: 3, ..place };
-    old.unconfirmed.lock().insert(3, place.turn);
+    old.unconfirmed.lock().insert(3, Followed { record: place, is_seen: false });
     old.put_record(&name, next, &body(1, 3)).await.unwrap();
     // Meanwhile another device takes the drive, from the version before: it has listed the records earlier.
     let turn = process(&store).claim_next(&name, 9, false).await.unwrap();
@@ -355,7 +355,7 @@ async fn who_wakes_up_after_an_hour_has_lost_whatever_was_collected_since() {
         process(&store).put(&name, body(0, 0), When::Absent).await.unwrap();
         open(&store, 1, 1..3).await.unwrap();
         let (stops_at, commits) = (seed % 20, seed >= 40);
-        let sleeper = Claims::new(Arc::new(Stops { store: store.clone(), left: AtomicU32::new(stops_at) }));
+        let sleeper = Claims::new(Arc::new(Stops::new(&store, &[stops_at])));
         let slept = async {
             let mut held = process(&store).get(&name, None).await?.etag;
             for nonce in 100..if commits { 103 } else { 101 } {
@@ -394,16 +394,81 @@ async fn who_wakes_up_after_an_hour_has_lost_whatever_was_collected_since() {
     assert!(won > 3 && lost > 20, "{won} {lost}");
 }
 
-/// Passes requests on; one of them takes an hour.
+/// A store is restored to a state without the record that a commit follows, and the commit is cut off at a request after that. Whoever
+/// tries it again does not count it: what it goes on from is gone.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_is_tried_again_after_a_restore_does_not_count() {
+    let mut cut_off = 0;
+    for (first, second) in (0..12).flat_map(|first| (first + 1..first + 8).map(move |second| (first, second)))
+    {
+        let (store, name) = (store(), head::name(DRIVE));
+        process(&store).put(&name, body(0, 1), When::Absent).await.unwrap();
+        let backup = store.copy();
+        open(&store, 1, 2..3).await.unwrap();
+        let held = process(&store).get(&name, None).await.unwrap().etag;
+        let writer = Claims::new(Arc::new(Stops::new(&store, &[first, second])));
+        let write = async || writer.put(&name, body(2, 3), When::Matches(held.clone())).await;
+        let restore = async {
+            tokio::time::sleep(Duration::from_secs(1800)).await;
+            store.restore(&backup);
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+        };
+        tokio::select! { biased;
+            // It had counted before, or has lost.
+            _ = write() => {}
+            () = restore => {
+                let again = write().await;
+                assert!(matches!(again, Err(StoreError::Precondition { .. })), "{first}, {second}: {again:?}");
+                assert_eq!(nonce(&store).await, 1, "{first}, {second}");
+                cut_off += 1;
+            }
+        }
+    }
+    assert!(cut_off > 20, "{cut_off}");
+}
+
+/// The same where nothing is cut off, and where the claims are gone too, so that the record is put once more under another turn.
+#[tokio::test(start_paused = true)]
+async fn a_commit_in_whose_middle_the_store_is_restored_does_not_count() {
+    let mut in_the_middle = [0, 0];
+    for (are_deleted, stop) in
+        [false, true].into_iter().flat_map(|deleted| (0..24).map(move |stop| (deleted, stop)))
+    {
+        let (store, name) = (store(), head::name(DRIVE));
+        process(&store).put(&name, body(0, 1), When::Absent).await.unwrap();
+        let backup = store.copy();
+        open(&store, 1, 2..3).await.unwrap();
+        let held = process(&store).get(&name, None).await.unwrap().etag;
+        if are_deleted {
+            delete_claims(&store);
+        }
+        let writer = Claims::new(Arc::new(Stops::new(&store, &[stop])));
+        let mut write = std::pin::pin!(writer.put(&name, body(1, 3), When::Matches(held)));
+        if tokio::time::timeout(Duration::from_secs(1800), &mut write).await.is_err() {
+            store.restore(&backup);
+            let done = write.await;
+            assert_eq!(nonce(&store).await, 1, "claims deleted: {are_deleted}, request {stop}: {done:?}");
+            in_the_middle[usize::from(are_deleted)] += 1;
+        }
+    }
+    assert!(in_the_middle[0] > 2 && in_the_middle[1] > 6, "{in_the_middle:?}");
+}
+
+/// Passes requests on; some of them take an hour.
 struct Stops {
     store: SimStore,
-    /// Requests before that one.
-    left: AtomicU32,
+    asked: AtomicU32,
+    /// The numbers of those requests.
+    at: Vec<u32>,
 }
 
 impl Stops {
+    fn new(store: &SimStore, at: &[u32]) -> Self {
+        Self { store: store.clone(), asked: AtomicU32::new(0), at: at.to_vec() }
+    }
+
     async fn pass(&self) {
-        if self.left.fetch_sub(1, Relaxed) == 0 {
+        if self.at.contains(&self.asked.fetch_add(1, Relaxed)) {
             tokio::time::sleep(Duration::from_secs(3600)).await;
         }
     }
@@ -450,7 +515,7 @@ async fn an_answer_that_was_damaged_on_its_way_never_becomes_the_head() {
         // Its record is there, and no answer has come; then another device claims a turn and dies.
         let place = Place::parse(&name, &held.0).unwrap();
         let next = Place { seq: place.seq + 1, nonce: 3, ..place };
-        writer.unconfirmed.lock().insert(3, place.turn);
+        writer.unconfirmed.lock().insert(3, Followed { record: place, is_seen: false });
         writer.put_record(&name, next, &body(1, 3)).await.unwrap();
         process(&store).claim_next(&name, 9, false).await.unwrap();
         garbles.left.store(damaged, Relaxed);
