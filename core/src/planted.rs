@@ -53,12 +53,14 @@ pub enum Bug {
     TakenWithoutLooking,
     /// Versions are told apart by their epochs alone.
     EqualEpochsNotToldApart,
+    /// What a copy of this device's files wrote is taken for its own.
+    CopyTakenForItself,
     /// Old claims and records stay, and a listing that is cut off is not made whole.
     NothingMakesWay,
 }
 
 /// All of them.
-pub const ALL: [Bug; 25] = [
+pub const ALL: [Bug; 26] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
     Bug::BitsBeforeData,
@@ -83,6 +85,7 @@ pub const ALL: [Bug; 25] = [
     Bug::DeposedVersionIsGarbage,
     Bug::TakenWithoutLooking,
     Bug::EqualEpochsNotToldApart,
+    Bug::CopyTakenForItself,
     Bug::NothingMakesWay,
 ];
 

@@ -130,6 +130,10 @@ pub enum OpenError {
         /// Records that are only here.
         unsent: u64,
     },
+    /// A copy of this device's files has written to the drive. Nothing is only here, but the store cannot show that its version
+    /// contains all that this device has uploaded.
+    #[error("a copy of this computer's files has written to the drive")]
+    CopyWrote,
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),

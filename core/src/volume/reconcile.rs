@@ -82,11 +82,13 @@ pub(super) async fn open_journal(
         let (Descent::Continues(cut) | Descent::Forked(cut)) = descent(root, &local);
         let lineage = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
         let cut_crc = lineage.map_or(0, |lineage| lineage.crc);
+        // Of a record inside a compacted group the CRC is not known any more. It may be the cut of a commit whose answer was lost.
         let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
         match descent(root, &local) {
             Descent::Forked(cut) if (recovered.last > cut || mounted) && same_history => {
                 return Err(OpenError::Forked {
-                    unsent: recovered.last.0 - cut.0,
+                    // A mounted drive is forked also where its journal ends before what the store has of it.
+                    unsent: recovered.last.0.saturating_sub(cut.0),
                     by: root.device_name.clone(),
                 });
             }
@@ -102,11 +104,17 @@ pub(super) async fn open_journal(
             // two copies of one device's files have each gone their way.
             _ => {
                 let sent = local.base.as_ref().map_or(Lsn(0), |base| Lsn(base.lsn));
-                if recovered.last > sent {
-                    return Err(OpenError::Forked {
-                        unsent: recovered.last.0 - sent.0,
-                        by: root.device_name.clone(),
-                    });
+                let unsent = recovered.last.0.saturating_sub(sent.0);
+                // Where it is mounted, programs go on from what they have read, and another version may not take its place.
+                if unsent > 0 || mounted {
+                    return Err(OpenError::Forked { unsent, by: root.device_name.clone() });
+                }
+                if planted::has(Bug::CopyTakenForItself) {
+                    // Nothing is compared.
+                } else if !same_history {
+                    return Err(diverged(found, (drive, device), &local, (&journal, &recovered)).await);
+                } else if !goes_on_from_known(found, local.base.as_ref()).await? {
+                    return Err(OpenError::CopyWrote);
                 }
             }
         }
@@ -194,6 +202,31 @@ async fn diverged(
         Err(ForkError::Journal(error)) => error.into(),
         Err(ForkError::Read(error)) => error.into(),
     }
+}
+
+/// Whether the version that was found is the one that is known here, or goes on from it. A store that has not kept every version
+/// between the two cannot show that it does.
+async fn goes_on_from_known(found: &Found<'_>, base: Option<&Base>) -> Result<bool, OpenError> {
+    let Some(known) = base.and_then(Base::id) else { return Ok(base.is_none()) };
+    let (mut id, mut parent) = (found.head.root, found.root.parent);
+    while id != known {
+        if found.is_away {
+            return Err(OpenError::NotSeen);
+        }
+        // A version's name tells its place: what is not behind the known one does not go on from it. A store that is not what it
+        // should be may name a parent that is not before its child, and lead in a circle.
+        let place = |id: ObjectId| (id.epoch, id.seq);
+        if place(id) <= place(known) || parent == ObjectId::NONE || place(parent) >= place(id) {
+            return Ok(false);
+        }
+        let root = match found.objects.root(parent, None).await {
+            Err(error) if error.is_transient() => return Err(error.into()),
+            Err(_) => return Ok(false),
+            Ok(root) => root,
+        };
+        (id, parent) = (parent, root.parent);
+    }
+    Ok(true)
 }
 
 /// The version that this device remembers.

@@ -71,6 +71,11 @@ impl Disks {
         [&self.state, &self.journal, &self.cache].into_iter().for_each(SimDisk::power_cut);
     }
 
+    /// The same files on another computer's disks.
+    pub fn copy(&self) -> Self {
+        Self { state: self.state.copy(81), journal: self.journal.copy(82), cache: self.cache.copy(83) }
+    }
+
     /// The cache is gone, as if a person had deleted it.
     pub fn lose_cache(&mut self) {
         self.cache = SimDisk::new(77, DiskFaults::default());

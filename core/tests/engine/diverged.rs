@@ -240,6 +240,52 @@ fn what_was_written_away_from_a_store_that_was_restored_is_not_mixed_into_it() {
     });
 }
 
+/// What a copy of a device's files writes to a store that was restored, of which the device has no record: the device had uploaded
+/// more since, and its journal has other records under the same LSNs, or none any more.
+fn a_copy_wrote(by_the_copy: &[(u64, u8)]) {
+    let mut bench = used();
+    let (backup, copy) = (bench.store.copy(), bench.devices[0].copy());
+    write_and_close(&bench, 0, &much(1));
+    bench.store.restore(&backup);
+    let original = std::mem::replace(&mut bench.devices[0], copy);
+    write_and_close(&bench, 0, by_the_copy);
+    bench.devices[0] = original;
+    run(async {
+        for _ in 0..2 {
+            let refused = bench.open(0).await.err();
+            let is_told = matches!(refused, Some(OpenError::RolledBack { .. } | OpenError::CopyWrote));
+            assert!(is_told, "after {}: {refused:?}", by_the_copy.len());
+        }
+        let third = bench.open(2).await.unwrap();
+        shows(&third, by_the_copy).await;
+    });
+}
+
+#[test]
+fn what_a_copy_of_a_device_s_files_wrote_is_not_taken_for_its_own() {
+    a_copy_wrote(&[(1, 2)]);
+    a_copy_wrote(&much(2));
+    a_copy_wrote(&[much(2), much(2)].concat());
+}
+
+/// As after a computer's files were restored from a backup.
+#[test]
+fn a_device_whose_files_are_older_opens_where_the_store_shows_that_nothing_is_missing() {
+    let mut bench = used();
+    let copy = bench.devices[0].copy();
+    write_and_close(&bench, 0, &[(1, 1)]);
+    bench.devices[0] = copy;
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        assert!(!is_fork(&volume));
+        shows(&volume, &[(0, 9), (1, 1)]).await;
+        put(&volume, 2, 2).await;
+        close(volume).await;
+        let other = bench.open(1).await.unwrap();
+        shows(&other, &[(0, 9), (1, 1), (2, 2)]).await;
+    });
+}
+
 /// The store, which does not answer.
 fn away(bench: &Bench) -> Arc<dyn Store> {
     let store: SimStore = bench.store.copy();

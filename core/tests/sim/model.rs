@@ -28,8 +28,9 @@ pub struct Model {
     uploaded: Vec<Vec<Write>>,
 }
 
+/// What a device has done on top of what it found.
 #[derive(Clone, Default)]
-struct Branch {
+pub struct Branch {
     writes: Vec<Write>,
     /// So many are durable on the device: it shows them, unless it says that they have become a fork.
     durable: usize,
@@ -196,6 +197,17 @@ impl Model {
     pub fn forget(&mut self, device: usize) {
         let branch = std::mem::take(&mut self.devices[device]);
         self.past.push(branch.writes);
+    }
+
+    /// What a device has done, for when its files become again what they are now.
+    pub fn branch(&self, device: usize) -> Branch {
+        self.devices[device].clone()
+    }
+
+    /// A device's files are again what they were when it had done so much.
+    pub fn go_back(&mut self, device: usize, branch: Branch) {
+        self.forget(device);
+        self.devices[device] = branch;
     }
 
     /// What a block shows now.

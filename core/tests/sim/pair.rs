@@ -1,6 +1,6 @@
 //! Two devices and a drive that both may open, also at the same time, with what each must show.
 
-use crate::model::{self, Model, Uploads};
+use crate::model::{self, Branch, Model, Uploads};
 use crate::trace;
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::drive;
@@ -115,6 +115,12 @@ pub struct Saved {
     uploads: Uploads,
 }
 
+/// A device's files as they were once, and what it had done by then.
+pub struct Files {
+    disk: SimDisk,
+    branch: Branch,
+}
+
 impl Saved {
     /// Two copies of one store that have each gone their way become one again: it has all objects of both, and of an object
     /// that both have changed that of `self`.
@@ -161,6 +167,18 @@ impl World {
     /// The store as it is now, and what must be in it.
     pub fn save(&self) -> Saved {
         Saved { store: self.store.copy(), uploads: self.model.lock().uploads() }
+    }
+
+    /// A copy of a device's files.
+    pub fn copy_files(&self, index: usize) -> Files {
+        Files { disk: self.disk(index).copy(self.below(u64::MAX)), branch: self.model.lock().branch(index) }
+    }
+
+    /// A device has again the files that it had once, as after its system was restored from a backup.
+    pub fn go_back(&self, index: usize, files: &Files) {
+        self.turns.fetch_add(1, Relaxed);
+        self.disks.lock()[index] = files.disk.copy(self.below(u64::MAX));
+        self.model.lock().go_back(index, files.branch.clone());
     }
 
     /// What a device has goes out of the way: from now on it is as one that never had the drive.
@@ -238,9 +256,11 @@ impl World {
                     let state = self.disk(index).directory("state");
                     volume::fork(&state, self.drive, &by).await.unwrap();
                 }
-                Err(error @ (OpenError::RolledBack { .. } | OpenError::NoForkPoint { .. }))
-                    if self.turns.load(Relaxed) > 0 =>
-                {
+                Err(
+                    error @ (OpenError::RolledBack { .. }
+                    | OpenError::CopyWrote
+                    | OpenError::NoForkPoint { .. }),
+                ) if self.turns.load(Relaxed) > 0 => {
                     trace(|| format!("device {index}: {error}"));
                     self.set_aside(index);
                 }

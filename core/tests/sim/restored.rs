@@ -1,5 +1,6 @@
 //! A store that becomes another one: it is restored from a backup, also while a drive in it is open; or two copies of it,
-//! each of which a device has used, are merged, as a sync tool does with a directory.
+//! each of which a device has used, are merged, as a sync tool does with a directory. A device's own files may be restored too,
+//! so that what wrote to the store is a copy of what it is now.
 //!
 //! * A device shows all that it has ever shown and all that was durable on it, in the drive or in its fork, and nothing of
 //!   another version on top. If the store cannot give it that any more, it says so and changes nothing.
@@ -97,10 +98,11 @@ fn all_look(world: &World) {
 pub fn simulate(seed: u64) {
     let world = world(seed);
     let mut saved = vec![world.save()];
+    let mut files = [0, 1].map(|index| vec![world.copy_files(index)]);
     for _ in 0..2 + world.below(5) {
         let index = world.below(2) as usize;
         let before = &saved[world.below(saved.len() as u64) as usize];
-        match world.below(8) {
+        match world.below(10) {
             0 => {
                 trace(|| "the store is restored between two lives".to_owned());
                 world.restore(before);
@@ -115,7 +117,12 @@ pub fn simulate(seed: u64) {
                 world.collects.store(true, Relaxed);
             }
             3 => saved.push(world.save()),
-            4 => world.part_with_fork(index),
+            4 => files[index].push(world.copy_files(index)),
+            5 => {
+                trace(|| format!("device {index} has its old files again"));
+                world.go_back(index, &files[index][world.below(files[index].len() as u64) as usize]);
+            }
+            6 => world.part_with_fork(index),
             _ => live(&world, index),
         }
         world.check_states();
