@@ -1,17 +1,18 @@
 //! How errors are worded for people, here and in the daemon.
 
+use crate::api::{Action, Actions};
 pub use holdall_api::words::{sentence, unsentenced, why};
 use holdall_core::store::url::UrlError;
 
 /// What is wrong with a store's address, and what to do.
-pub fn address(error: &UrlError) -> (String, &'static str) {
+pub fn address(error: &UrlError) -> (String, Actions) {
     match error {
         UrlError::Scheme { .. } | UrlError::Relative { .. } | UrlError::Malformed { .. } => {
-            (sentence(&error.to_string()), "Correct the address.")
+            (sentence(&error.to_string()), "Correct the address.".into())
         }
         UrlError::Secret => (
             "An address holds no user and no password.".to_owned(),
-            "Leave them out of it, and give them with holdall store login.",
+            [Action::tell("Leave them out of it."), Action::LogIn { store: None }].into(),
         ),
     }
 }

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+mod action;
 mod activity;
 mod diagnostics;
 mod drive;
@@ -32,6 +33,7 @@ mod versions;
 mod web;
 pub mod words;
 
+pub use action::*;
 pub use activity::*;
 pub use diagnostics::*;
 pub use drive::*;
@@ -89,116 +91,70 @@ pub struct Failure {
     pub message: String,
     /// What it means for the data.
     pub consequence: String,
-    /// What to do next, with the command where there is one.
+    /// What to do next, for people at a terminal: the sentences of `actions`.
     pub action: String,
+    // A slice: what most functions may answer with is to stay small.
+    /// What to do next, as data.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub actions: Box<[Action]>,
     /// Who has the drive, where that is the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Box<Holder>>,
-    /// What helps on a screen, where the code does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub way: Option<Way>,
-    /// The action where there are buttons instead of commands; null where it names no command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_screen: Option<String>,
+    /// The actions for people at a page.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub on_screen: Box<[Step]>,
     /// For how many seconds a busy store wants to be left alone, where that is the cause; 0 where it does not say. Known
     /// to the daemon alone.
     #[serde(skip)]
-    pub retry_after_s: Option<u32>,
+    pub retry_after_s: Option<u16>,
 }
 
 impl Failure {
-    /// Of nobody who has the drive, and with an action that stands for itself.
+    /// Of nobody who has the drive.
     pub fn new(
         code: Code,
         message: impl Into<String>,
         consequence: impl Into<String>,
-        action: impl Into<String>,
+        actions: impl Into<Actions>,
     ) -> Self {
-        let (message, consequence, action) = (message.into(), consequence.into(), action.into());
-        Self {
+        let failure = Self {
             code,
-            message,
-            consequence,
-            action,
+            message: message.into(),
+            consequence: consequence.into(),
+            action: String::new(),
+            actions: Box::default(),
             holder: None,
-            way: None,
-            on_screen: None,
+            on_screen: Box::default(),
             retry_after_s: None,
-        }
+        };
+        failure.with_actions(actions)
+    }
+
+    /// The same, with other actions.
+    pub fn with_actions(self, actions: impl Into<Actions>) -> Self {
+        let actions = actions.into();
+        Self { action: actions.sentences(), actions: actions.0.into(), on_screen: Box::default(), ..self }
+    }
+
+    /// The same, with one more action.
+    pub fn and(mut self, action: Action) -> Self {
+        let mut actions = std::mem::take(&mut self.actions).into_vec();
+        actions.push(action);
+        self.with_actions(actions)
+    }
+
+    /// The same, of a drive and a store: what lies below knows neither.
+    pub fn about(mut self, drive: Option<&str>, store: Option<&str>) -> Self {
+        let actions = std::mem::take(&mut self.actions);
+        let actions: Vec<_> =
+            actions.into_vec().into_iter().map(|action| action.about(drive, store)).collect();
+        self.with_actions(actions)
     }
 
     /// For how long a busy store wants to be left alone, where that is the cause; zero where it does not say.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_s.map(|seconds| Duration::from_secs(seconds.into()))
     }
-
-    /// The same, with what helps on a screen.
-    pub fn by(self, way: Way) -> Self {
-        Self { way: Some(way), ..self }
-    }
-}
-
-/// What helps on a screen, where a failure's code does not tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// Taking down what is left on this computer.
-    Repair,
-    /// A look at this computer.
-    Look,
-    /// A moment's wait.
-    Wait,
-    /// Another file system is on the drive: making the drive anew.
-    Anew,
-    /// The drive was removed from its store: removing it here, and with it what only this computer has.
-    GiveUp,
-    /// Moving elsewhere what was set aside.
-    Aside,
-    /// A store that must hear of it first, once it is back.
-    Untold,
-    /// Bringing back what the store had.
-    Emptied,
-    /// Unlocking the keyring.
-    Keyring,
-    /// Asking who runs the store.
-    Demoted,
-    /// Another store.
-    OtherStore,
-    /// Keeping less offline, or all of it.
-    Less,
-    /// Pausing single drives.
-    PauseEach,
-    /// More room for the cache.
-    Cache,
-    /// A look at what is kept offline.
-    Kept,
-    /// Letting programs that read much go on.
-    Indexers,
-    /// A check of the drive.
-    Check,
-}
-
-impl Way {
-    /// Every one.
-    pub const ALL: [Way; 17] = [
-        Way::Repair,
-        Way::Look,
-        Way::Wait,
-        Way::Anew,
-        Way::GiveUp,
-        Way::Aside,
-        Way::Untold,
-        Way::Emptied,
-        Way::Keyring,
-        Way::Demoted,
-        Way::OtherStore,
-        Way::Less,
-        Way::PauseEach,
-        Way::Cache,
-        Way::Kept,
-        Way::Indexers,
-        Way::Check,
-    ];
 }
 
 /// Kinds of failure.
@@ -371,8 +327,14 @@ pub struct Finding {
     pub ok: bool,
     /// How it is, for people.
     pub detail: String,
-    /// What mends it, where something does.
+    /// What fixes it, where something does, for people at a terminal: the sentences of `actions`.
     pub action: Option<String>,
+    /// What fixes it, as data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
+    /// The actions for people at a page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_screen: Vec<Step>,
     /// Whether a repair has just mended it.
     #[serde(default)]
     pub repaired: bool,
@@ -398,4 +360,32 @@ pub enum Event {
         /// What happened.
         message: String,
     },
+}
+
+impl Finding {
+    /// What was looked at, how that is, and what fixes it.
+    pub fn new(
+        subject: impl Into<String>,
+        ok: bool,
+        detail: impl Into<String>,
+        actions: impl Into<Actions>,
+    ) -> Self {
+        let finding = Self {
+            subject: subject.into(),
+            ok,
+            detail: detail.into(),
+            action: None,
+            actions: Vec::new(),
+            on_screen: Vec::new(),
+            repaired: false,
+        };
+        finding.with_actions(actions)
+    }
+
+    /// The same, with other actions.
+    pub fn with_actions(self, actions: impl Into<Actions>) -> Self {
+        let actions = actions.into();
+        let action = (!actions.0.is_empty()).then(|| actions.sentences());
+        Self { action, actions: actions.0, ..self }
+    }
 }

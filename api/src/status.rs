@@ -1,6 +1,6 @@
 //! How a drive is, and what a look at it found.
 
-use super::{AttachMode, Fork, Pin, ReplicaStatus, StoreMode};
+use super::{Action, Actions, AttachMode, Fork, Pin, ReplicaStatus, Step, StoreMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -181,10 +181,22 @@ pub struct DriveStatus {
 pub struct Advice {
     /// What has happened means this for the data; null where the state says it.
     pub consequence: Option<String>,
-    /// What to do, with the command where there is one.
+    /// What to do, for people at a terminal: the sentences of `actions`.
     pub action: String,
-    /// The same where there are buttons instead of commands; null where it names no command.
-    pub on_screen: Option<String>,
+    /// What to do, as data.
+    #[serde(default)]
+    pub actions: Vec<Action>,
+    /// The actions for people at a page.
+    #[serde(default)]
+    pub on_screen: Vec<Step>,
+}
+
+impl Advice {
+    /// What happened means this for the data, and asks for that.
+    pub fn new(consequence: Option<String>, actions: impl Into<Actions>, on_screen: Vec<Step>) -> Self {
+        let actions = actions.into();
+        Self { consequence, action: actions.sentences(), actions: actions.0, on_screen }
+    }
 }
 
 /// What was told before there was anything that nobody has counted.

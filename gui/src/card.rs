@@ -2,7 +2,7 @@
 
 use crate::texts::{said, text};
 use crate::words;
-use holdall_api::{DriveState, DriveStatus};
+use holdall_api::{DriveState, DriveStatus, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Card {
     /// What that means for the data.
     pub consequence: Option<String>,
     /// What to do about it.
-    pub action: Option<String>,
+    pub steps: Vec<Step>,
     /// Where it is mounted.
     pub mountpoint: Option<String>,
     /// Of what files on it take, bytes that are on this device: never more than `used_bytes`, where that is known.
@@ -86,6 +86,7 @@ pub struct Done {
 /// What can be done with a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "CardAction")]
 pub enum Action {
     /// Open it, or try that again.
     Open,
@@ -123,7 +124,7 @@ impl Card {
 /// The card of a drive.
 pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     let unsent_bytes = status.unpushed_bytes;
-    let (consequence, action) = explained(status);
+    let (consequence, steps) = explained(status);
     // What was on its way when the store went is no news of it.
     let moving = if status.state == DriveState::Offline { Moving::default() } else { moving };
     Card {
@@ -132,7 +133,7 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
         state: chip(status),
         reason: reason(status),
         consequence,
-        action,
+        steps,
         mountpoint: status.mountpoint.clone(),
         local_bytes: local_bytes(status),
         used_bytes: status.used_bytes,
@@ -156,7 +157,7 @@ pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
         return Some(said("card.conflict.reason", &[("device", &fork.taken_by)]));
     }
     // What failed says itself why, in a sentence: it may be a login that was never given, or a keyring that is locked.
-    if failed(status).is_some() {
+    if status.advice.as_ref().is_some_and(|advice| advice.consequence.is_some()) {
         return status.reason.clone();
     }
     if status.needs_login {
@@ -218,21 +219,16 @@ fn chip(status: &DriveStatus) -> Chip {
     Chip { word: text(word), tone, icon: icon.to_owned() }
 }
 
-/// What failed means for the data, and what to do about it on a screen.
-fn failed(status: &DriveStatus) -> Option<(String, String)> {
-    let advice = status.advice.as_ref()?;
-    let action = advice.on_screen.as_ref().unwrap_or(&advice.action);
-    Some((advice.consequence.clone()?, action.clone()))
-}
-
 /// What a state means for the data, and what to do about it, where that is to be said.
-fn explained(status: &DriveStatus) -> (Option<String>, Option<String>) {
-    if let Some((consequence, action)) = failed(status) {
-        return (Some(consequence), Some(action));
+fn explained(status: &DriveStatus) -> (Option<String>, Vec<Step>) {
+    let advised = status.advice.as_ref();
+    if let Some(failed) = advised.filter(|advice| advice.consequence.is_some()) {
+        return (failed.consequence.clone(), failed.on_screen.clone());
     }
     let (consequence, action) = of_state(status);
-    let on_screen = status.advice.as_ref().and_then(|advice| advice.on_screen.clone());
-    (consequence.map(text), on_screen.or(action.map(text)))
+    let advised = advised.map(|advice| advice.on_screen.clone()).filter(|steps| !steps.is_empty());
+    let usual = || action.map(|key| Step { text: text(key), ..Step::default() }).into_iter().collect();
+    (consequence.map(text), advised.unwrap_or_else(usual))
 }
 
 fn of_state(status: &DriveStatus) -> (Option<&'static str>, Option<&'static str>) {
@@ -363,7 +359,7 @@ mod tests {
             [DriveState::Offline, DriveState::Paused, DriveState::Conflict, DriveState::NeedsAttention]
         {
             let card = of(state, 1);
-            assert!(card.consequence.is_some() && card.action.is_some(), "{state:?}");
+            assert!(card.consequence.is_some() && !card.steps.is_empty(), "{state:?}");
         }
         let mut status = status("work", DriveState::Offline);
         status.reason = Some("the store cannot be reached".to_owned());
@@ -397,9 +393,14 @@ mod tests {
     }
 
     fn advice(consequence: Option<&str>, on_screen: Option<&str>) -> Option<holdall_api::Advice> {
-        let action = "Run holdall doctor --repair.".to_owned();
-        let (consequence, on_screen) = (consequence.map(str::to_owned), on_screen.map(str::to_owned));
-        Some(holdall_api::Advice { consequence, action, on_screen })
+        let step = |text: &str| Step { text: text.to_owned(), ..Step::default() };
+        let on_screen = on_screen.map(step).into_iter().collect();
+        let repair = holdall_api::Action::Repair;
+        Some(holdall_api::Advice::new(consequence.map(str::to_owned), repair, on_screen))
+    }
+
+    fn said(card: &Card) -> Option<String> {
+        crate::advice::words(&card.steps)
     }
 
     #[test]
@@ -411,7 +412,7 @@ mod tests {
         let card = card(&status, Moving::default());
         assert_eq!(card.reason.as_deref(), Some("desk has removed the drive."));
         assert_eq!(card.consequence.as_deref(), Some("What was not uploaded is kept on this computer."));
-        assert_eq!(card.action.as_deref(), Some("Copy it elsewhere."));
+        assert_eq!(said(&card).as_deref(), Some("Copy it elsewhere."));
         assert_ne!(card.state.icon, "fork");
     }
 
@@ -422,7 +423,7 @@ mod tests {
         status.reason = Some("The keyring is locked.".to_owned());
         let shown = |status: &DriveStatus| {
             let card = card(status, Moving::default());
-            (card.reason.unwrap(), card.action.unwrap())
+            (card.reason.clone().unwrap(), said(&card).unwrap())
         };
         // It is open, and the store has refused.
         status.advice = advice(None, None);
@@ -437,7 +438,7 @@ mod tests {
         status.reason = Some("a program is slowed down".to_owned());
         status.advice = advice(None, Some("See Settings."));
         let card = card(&status, Moving::default());
-        assert_eq!((card.consequence, card.action.as_deref()), (None, Some("See Settings.")));
+        assert_eq!((&card.consequence, said(&card).as_deref()), (&None, Some("See Settings.")));
     }
 
     #[test]
@@ -449,11 +450,11 @@ mod tests {
         assert_eq!((card.state.tone, card.state.icon.as_str()), (Tone::Busy, "sync"));
         assert_eq!(card.reason.as_deref(), Some("5 MiB are still being uploaded."));
         assert_eq!(card.consequence.as_deref(), Some("It goes on by itself while this computer is on."));
-        assert_eq!(card.action.as_deref(), Some("Leave the computer on until everything is uploaded."));
+        assert_eq!(said(&card).as_deref(), Some("Leave the computer on until everything is uploaded."));
         // Nobody uploads this one.
         status.draining = false;
         let card = super::card(&status, Moving::default());
-        assert_eq!(card.action.as_deref(), Some("Open the drive to upload them."));
+        assert_eq!(said(&card).as_deref(), Some("Open the drive to upload them."));
         // All of it is there, and it is about to be put down.
         (status.draining, status.unpushed_bytes) = (true, 0);
         let card = super::card(&status, Moving::default());

@@ -40,15 +40,36 @@ pub fn counted(key: &str, count: u64, fill: &[(&str, &str)]) -> String {
         Text::Plural { one, .. } if count == 1 => one,
         Text::Plain(text) | Text::Plural { other: text, .. } => text,
     };
-    filled(&filled(text, fill), &[("count", &count.to_string())])
+    let count = count.to_string();
+    let fill: Vec<_> = fill.iter().copied().chain([("count", &*count)]).collect();
+    filled(text, &fill)
 }
 
 fn find(key: &str) -> &'static Text {
     catalogue().get(key).unwrap_or_else(|| panic!("the catalogue has no text {key:?}"))
 }
 
+/// In one pass: what is filled in may look like a placeholder.
 fn filled(text: &str, fill: &[(&str, &str)]) -> String {
-    fill.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+    let (mut done, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, from)) = rest.split_once('{') {
+        done.push_str(before);
+        let found = from.split_once('}').and_then(|(name, after)| {
+            let (_, value) = fill.iter().find(|(known, _)| *known == name)?;
+            Some((value, after))
+        });
+        match found {
+            Some((value, after)) => {
+                done.push_str(value);
+                rest = after;
+            }
+            None => {
+                done.push('{');
+                rest = from;
+            }
+        }
+    }
+    done + rest
 }
 
 #[cfg(test)]
@@ -109,5 +130,11 @@ mod tests {
         assert_eq!(counted("line.attention", 1, &[]), "1 drive needs attention");
         assert_eq!(counted("line.attention", 3, &[]), "3 drives need attention");
         assert_eq!(said("line.uploading", &[("size", "1 GiB")]), "Uploading 1 GiB");
+    }
+
+    #[test]
+    fn what_is_filled_in_is_not_filled_again() {
+        let names = [("one", "{two}"), ("two", "{one}")];
+        assert_eq!(filled("{one} and {two}, {three} {", &names), "{two} and {one}, {three} {");
     }
 }

@@ -3,7 +3,7 @@
 use super::Refused;
 use super::holders::list;
 use holdall_api::words::sentence;
-use holdall_api::{Code, Failure, Way};
+use holdall_api::{Action, Actions, Code, Failure};
 use std::io;
 use std::time::Duration;
 
@@ -81,112 +81,121 @@ const INSTALL_HELPER: &str = "Install Holdall's helper, which does this for you:
 impl PrivilegedError {
     /// For people: cause, consequence, action.
     pub fn failure(&self) -> Failure {
-        let (code, consequence, action) = match self {
+        let (code, consequence, actions): (_, _, Actions) = match self {
             PrivilegedError::Refused(refused) => return refused.failure(),
             PrivilegedError::Deadline { stuck: false, .. } => {
-                (Code::Failed, KEPT, "Try again; `holdall doctor` tells what is wrong.")
+                (Code::Failed, KEPT, try_again())
             }
             PrivilegedError::Deadline { stuck: true, .. } => (
                 Code::Failed,
                 "Your files are safe; the kernel still waits for the drive.",
-                "Run `holdall doctor`; close the drive, or wait until the store can be reached.",
+                [Action::tell("Close the drive, or wait until the store can be reached."), Action::Doctor].into(),
             ),
-            PrivilegedError::NoSudo { .. } => (Code::Privileges, SAFE, INSTALL_HELPER),
+            PrivilegedError::NoSudo { .. } => (Code::Privileges, SAFE, INSTALL_HELPER.into()),
             PrivilegedError::NotAuthorized { .. } => (
                 Code::Privileges,
                 SAFE,
-                "Log in at this computer's own screen, or have its administrator run `adduser YOU holdall` and log in again.",
+                "Log in at this computer's own screen, or have its administrator run `adduser YOU holdall` and log in again.".into(),
             ),
             PrivilegedError::Helper { .. } => (
                 Code::Privileges,
                 SAFE,
-                "Run `journalctl -u holdall-helper` to see why, mend that, then try again.",
+                [
+                    Action::run(&["journalctl", "-u", "holdall-helper"]),
+                    Action::tell("It shows why. Fix that, then try again."),
+                ]
+                .into(),
             ),
-            PrivilegedError::SudoRefused { .. } => (Code::Privileges, SAFE, INSTALL_HELPER),
+            PrivilegedError::SudoRefused { .. } => (Code::Privileges, SAFE, INSTALL_HELPER.into()),
             PrivilegedError::NotStarted { .. } => {
-                (Code::Failed, SAFE, "Is memory short, or a limit of processes reached? Then try again.")
+                (Code::Failed, SAFE, "Is memory short, or a limit of processes reached? Then try again.".into())
             }
-            PrivilegedError::Died { .. } => (Code::Failed, KEPT, "Try again; then run `holdall doctor`."),
+            PrivilegedError::Died { .. } => (Code::Failed, KEPT, try_again()),
         };
-        failure(code, self.to_string(), consequence, action)
+        failure(code, self.to_string(), consequence, actions)
     }
 }
 
 impl Refused {
     /// For people: cause, consequence, action.
     pub fn failure(&self) -> Failure {
-        let (code, consequence, action) = match self {
+        let (code, consequence, actions): (_, _, Actions) = match self {
             Refused::NotOurs { .. } => {
-                (Code::State, "Nothing was touched that is not Holdall's.", "Run `holdall doctor`.")
+                (Code::State, "Nothing was touched that is not Holdall's.", Action::Doctor.into())
             }
             Refused::NotYours { .. } => (
                 Code::Privileges,
                 "Nothing was touched.",
-                "Open the drive as the user whose it is, at a directory of that user's.",
+                "Open the drive as the user whose it is, at a directory of that user's.".into(),
             ),
             Refused::Unfit { .. } => (
                 Code::State,
                 "Nothing was touched.",
-                "Open the drive at a directory among your files, such as one in your home directory.",
+                "Open the drive at a directory among your files, such as one in your home directory.".into(),
             ),
             Refused::TooMany { .. } => (
                 Code::State,
                 SAFE,
-                "Close a drive, or run `holdall doctor --repair` if there are not so many.",
+                [
+                    Action::tell("Close a drive. If not so many are open, remove what is left of them."),
+                    Action::Repair,
+                ]
+                .into(),
             ),
             Refused::ToolMissing { package, .. } => {
-                let action = format!("apt-get install {package}");
-                return failure(Code::Failed, self.to_string(), SAFE, &action);
+                (Code::Failed, SAFE, Action::run_as_root(&["apt-get", "install", package]).into())
             }
-            Refused::ToolFailed { .. } | Refused::NoDescriptor => {
-                (Code::Failed, KEPT, "Try again; then run `holdall doctor`.")
-            }
+            Refused::ToolFailed { .. } | Refused::NoDescriptor => (Code::Failed, KEPT, try_again()),
             Refused::NoNbd { .. } => (
                 Code::Failed,
                 SAFE,
-                "Run `modprobe nbd` as root, or attach with `--attach loop`, which needs no module.",
+                [
+                    Action::run_as_root(&["modprobe", "nbd"]),
+                    Action::tell("Or attach the drive by loop, which needs no module."),
+                ]
+                .into(),
             ),
             Refused::NotBlank { .. } => (
                 Code::State,
                 "What is there was left as it is.",
-                "If it is not needed, remove the drive and create it again.",
+                "If it is not needed, remove the drive and create it again.".into(),
             ),
             Refused::Damaged { .. } => (
                 Code::Corrupt,
                 "The drive was not mounted; its earlier versions in the store are unharmed.",
-                "Roll back to a snapshot, or run `e2fsck` on the block device and decide.",
+                "Roll back to a snapshot, or run `e2fsck` on the block device and decide.".into(),
             ),
             Refused::Busy { holders, .. } => {
-                let action = format!("Close what uses it{}, then try again.", list(holders));
-                return failure(Code::State, self.to_string(), KEPT, &action);
+                (Code::State, KEPT, format!("Close what uses it{}, then try again.", list(holders)).into())
             }
-            Refused::AlreadyFrozen { .. } => {
-                (Code::State, KEPT, "Another program froze it: run `fsfreeze -u` there, or wait for it.")
-            }
-            Refused::NotFrozen { .. } => (Code::Failed, KEPT, "Try again."),
+            Refused::AlreadyFrozen { .. } => (
+                Code::State,
+                KEPT,
+                "Another program froze it: run `fsfreeze -u` there, or wait for it.".into(),
+            ),
+            Refused::NotFrozen { .. } => (Code::Failed, KEPT, "Try again.".into()),
             Refused::System { errno, .. } => match errno {
                 Some(libc::EPERM | libc::EACCES) => {
-                    (Code::Privileges, SAFE, "Run holdalld as root, or with CAP_SYS_ADMIN.")
+                    (Code::Privileges, SAFE, "Run holdalld as root, or with CAP_SYS_ADMIN.".into())
                 }
                 Some(libc::EUCLEAN | libc::EIO) => (
                     Code::Corrupt,
                     "The drive could not be read as it should; nothing was written to it.",
-                    "Run `holdall drive check NAME`, then `holdall doctor`.",
+                    [Action::Check { drive: None }, Action::Doctor].into(),
                 ),
-                _ => (Code::Failed, KEPT, "Try again; then run `holdall doctor`."),
+                _ => (Code::Failed, KEPT, try_again()),
             },
         };
-        let failure = failure(code, self.to_string(), consequence, action);
-        match self {
-            Refused::NotOurs { .. } => failure.by(Way::Look),
-            Refused::TooMany { .. } => failure.by(Way::Repair),
-            _ => failure,
-        }
+        failure(code, self.to_string(), consequence, actions)
     }
 }
 
-fn failure(code: Code, message: String, consequence: &str, action: &str) -> Failure {
-    Failure::new(code, sentence(&message), consequence, action)
+fn failure(code: Code, message: String, consequence: &str, actions: Actions) -> Failure {
+    Failure::new(code, sentence(&message), consequence, actions)
+}
+
+fn try_again() -> Actions {
+    [Action::tell("Try again."), Action::Doctor].into()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use super::take_down::Left;
 use super::{AttachError, Record, Site, keeper, onefile, take_down};
-use crate::api::Finding;
+use crate::api::{Action, Actions, Finding};
 use holdall_helper::Holder;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -61,12 +61,12 @@ pub fn repair(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachE
         match take_down(uuid, site) {
             Ok(taken) => {
                 finding.repaired = true;
-                finding.action = used(&taken.holders);
+                finding = finding.with_actions(used(&taken.holders));
             }
             Err(error) => {
                 let failure = error.failure();
                 finding.detail = format!("{} It could not be removed: {}.", finding.detail, failure.message);
-                finding.action = Some(failure.action);
+                finding = finding.with_actions(failure.actions);
             }
         }
         findings.push(finding);
@@ -107,18 +107,11 @@ fn finding(name: &str, left: &Left) -> Option<Finding> {
         return None;
     }
     let waits = if left.mounts.is_empty() { "" } else { " Programs that use it may hang or get errors." };
-    let action = if left.is_attached() {
-        "Start holdalld, which goes on with it where that is possible; else `holdall doctor --repair` removes it."
-    } else {
-        "`holdall doctor --repair` removes it."
-    };
-    Some(Finding {
-        subject: format!("drive {name}"),
-        ok: false,
-        detail: format!("A holdalld that has ended left {}.{waits}", what.join(", ")),
-        action: Some(action.to_owned()),
-        repaired: false,
-    })
+    let detail = format!("A background service that has ended left {}.{waits}", what.join(", "));
+    let start = Action::tell("Start the background service, which takes it over where that is possible.");
+    let start = left.is_attached().then_some(start);
+    let actions: Vec<_> = start.into_iter().chain([Action::Repair]).collect();
+    Some(Finding::new(format!("drive {name}"), false, detail, actions))
 }
 
 fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, AttachError> {
@@ -131,25 +124,26 @@ fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, 
     let mounts = holdall_helper::mountinfo::read()?;
     let mounted = mounts.iter().any(|mount| mount.point.starts_with(&disks));
     let stale = socket.symlink_metadata().is_ok();
-    let told = |ok, detail: String, action: Option<&str>| {
-        let action = action.map(str::to_owned);
-        Some(Finding { subject: "keeper".to_owned(), ok, detail, action, repaired: false })
-    };
-    const REMOVE: Option<&str> = Some("`holdall doctor --repair` removes it.");
+    let told = |ok, detail: String, actions: Actions| Some(Finding::new("keeper", ok, detail, actions));
+    let remove = || Actions::from(Action::Repair);
     Ok(match (keeper::process(&socket), mounted) {
-        (Some(pid), true) => told(true, format!("Process {pid} keeps the drives' connections."), None),
-        (Some(pid), false) if site.watch.is_some() && any_served(known) => {
-            told(true, format!("Process {pid} watches the background service."), None)
+        (Some(pid), true) => {
+            told(true, format!("Process {pid} keeps the drives' connections."), Actions::default())
         }
-        (Some(pid), false) => told(false, format!("Process {pid} keeps nothing any more."), REMOVE),
+        (Some(pid), false) if site.watch.is_some() && any_served(known) => {
+            told(true, format!("Process {pid} watches the background service."), Actions::default())
+        }
+        (Some(pid), false) => told(false, format!("Process {pid} keeps nothing any more."), remove()),
         (None, true) if any_served(known) => told(
             false,
             "The keeper has ended: should holdalld die now, mounted drives get errors.".to_owned(),
-            Some(
-                "Holdall starts another one by itself. If this stays, run `holdall daemon stop`, then `holdall status`.",
-            ),
+            [
+                Action::tell("Holdall starts another one by itself. If this stays, restart it."),
+                Action::Restart,
+            ]
+            .into(),
         ),
-        (None, _) if stale => told(false, format!("Nobody listens at {}.", socket.display()), REMOVE),
+        (None, _) if stale => told(false, format!("Nobody listens at {}.", socket.display()), remove()),
         (None, _) => None,
     })
 }
@@ -158,7 +152,7 @@ fn any_served(known: &[KnownDrive]) -> bool {
     known.iter().any(|drive| drive.service == Service::Serves)
 }
 
-fn used(holders: &[Holder]) -> Option<String> {
+fn used(holders: &[Holder]) -> Actions {
     let names: Vec<_> = holders
         .iter()
         .map(|holder| match holder {
@@ -166,6 +160,10 @@ fn used(holders: &[Holder]) -> Option<String> {
             Holder::Mount { path } => path.display().to_string(),
         })
         .collect();
-    (!names.is_empty())
-        .then(|| format!("End {}: it still has files of the drive, and gets errors.", names.join(", ")))
+    match names.is_empty() {
+        true => Actions::default(),
+        false => {
+            format!("End {}: it still has files of the drive, and gets errors.", names.join(", ")).into()
+        }
+    }
 }

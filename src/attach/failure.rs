@@ -1,7 +1,7 @@
 //! Why a drive could not be attached, mounted or closed, for the one who asked, and for people.
 
 use super::Unfit;
-use crate::api::{Code, Failure, Way};
+use crate::api::{Action, Actions, Code, Failure};
 use crate::words::sentence;
 use holdall_fuse::mount::MountError;
 use holdall_fuse::onefile::OneFileError;
@@ -88,99 +88,90 @@ impl AttachError {
 
     /// For people: cause, consequence, action.
     pub fn failure(&self) -> Failure {
-        let (code, consequence, action) = match self {
+        let (code, consequence, actions): (_, _, Actions) = match self {
             AttachError::Privileged(error) => return error.failure(),
             AttachError::OneFile(error) => one_file(error),
-            AttachError::LeftOver { .. } => (
-                Code::State,
-                "Your files are safe; the drive was not opened.",
-                "Run `holdall doctor --repair`, then open it again.",
-            ),
+            AttachError::LeftOver { .. } => {
+                (Code::State, "Your files are safe; the drive was not opened.", repair())
+            }
             AttachError::NotTaken { .. } => (
                 Code::State,
                 "Your files are safe; programs that use the drive wait.",
-                "Is another holdalld running? End it, then try again.",
+                "Is another holdalld running? End it, then try again.".into(),
             ),
-            AttachError::Serve(_) | AttachError::Keeper { .. } | AttachError::Confused => (
-                Code::Failed,
-                "Your files are safe; the drive is as it was.",
-                "Try again; then run `holdall doctor`.",
-            ),
+            AttachError::Serve(_) | AttachError::Keeper { .. } | AttachError::Confused => {
+                (Code::Failed, "Your files are safe; the drive is as it was.", try_again())
+            }
             AttachError::NotGrown { .. } => (
                 Code::Failed,
                 "Your files are safe; there is no more room for them yet.",
-                "Close and open the drive: then the file system takes all of it.",
+                "Close and open the drive: then the file system takes all of it.".into(),
             ),
             AttachError::MountPoint { .. } => (
                 Code::Usage,
                 "Nothing was changed there.",
-                "Name an empty directory of yours, or one that does not exist yet.",
+                "Name an empty directory of yours, or one that does not exist yet.".into(),
             ),
             AttachError::NoFileSystem => (
                 Code::NotFound,
                 "Nothing was changed.",
-                "Choose a later version, or open the drive to write.",
+                "Choose a later version, or open the drive to write.".into(),
             ),
             AttachError::Foreign => (
                 Code::State,
                 "What is there was left as it is.",
-                "Use it with `holdall drive serve NAME`, or remove the drive and create it again.",
+                [Action::Serve { drive: None }, Action::tell("Or remove the drive, and create it again.")]
+                    .into(),
             ),
             AttachError::Io { .. } => (
                 Code::Failed,
                 "Your files are safe; the drive is as it was.",
-                "Mend what the message names, then try again.",
+                "Mend what the message names, then try again.".into(),
             ),
         };
-        let failure = Failure::new(code, sentence(&self.to_string()), consequence, action);
-        match self.way() {
-            Some(way) => failure.by(way),
-            None => failure,
-        }
-    }
-
-    /// What helps on a screen, where the code does not tell.
-    fn way(&self) -> Option<Way> {
-        match self {
-            AttachError::LeftOver { .. }
-            | AttachError::OneFile(
-                OneFileError::Mount(MountError::AlreadyMounted(_))
-                | OneFileError::CannotResend { .. }
-                | OneFileError::Over(_),
-            ) => Some(Way::Repair),
-            AttachError::Foreign => Some(Way::Anew),
-            _ => None,
-        }
+        Failure::new(code, sentence(&self.to_string()), consequence, actions)
     }
 }
 
-fn one_file(error: &OneFileError) -> (Code, &'static str, &'static str) {
+fn one_file(error: &OneFileError) -> (Code, &'static str, Actions) {
     const SAFE: &str = "Your files are safe; the drive is as it was.";
     match error {
         OneFileError::Mount(MountError::Busy(_)) => {
-            (Code::State, SAFE, "Close what uses the drive's block device, then try again.")
+            (Code::State, SAFE, "Close what uses the drive's block device, then try again.".into())
         }
-        OneFileError::Mount(MountError::AlreadyMounted(_)) => {
-            (Code::State, SAFE, "Run `holdall doctor --repair`, then open it again.")
+        OneFileError::Mount(MountError::AlreadyMounted(_)) => (Code::State, SAFE, repair()),
+        OneFileError::Mount(MountError::NoFusermount) => {
+            (Code::Failed, SAFE, Action::run_as_root(&["apt-get", "install", "fuse3"]).into())
         }
-        OneFileError::Mount(MountError::NoFusermount) => (Code::Failed, SAFE, "apt-get install fuse3"),
         OneFileError::Mount(MountError::Fusermount(said)) if said.contains("/dev/fuse") => (
             Code::Privileges,
             SAFE,
-            "Let everybody open it, as udev does where it runs: `chmod 666 /dev/fuse` as root. Then try again.",
+            [
+                Action::tell("Let everybody open it, as udev does where it runs."),
+                Action::run_as_root(&["chmod", "666", "/dev/fuse"]),
+            ]
+            .into(),
         ),
-        OneFileError::Mount(MountError::Fusermount(_)) => (Code::Privileges, SAFE, "Run `holdall doctor`."),
+        OneFileError::Mount(MountError::Fusermount(_)) => (Code::Privileges, SAFE, Action::Doctor.into()),
         OneFileError::Mount(MountError::NotUtf8(_) | MountError::System { .. }) => {
-            (Code::Failed, SAFE, "Run `holdall doctor`.")
+            (Code::Failed, SAFE, Action::Doctor.into())
         }
-        OneFileError::TooOld { .. } => (Code::Failed, SAFE, "Attach with nbd: `modprobe nbd` as root."),
-        OneFileError::CannotResend { .. } | OneFileError::Over(_) => (
-            Code::State,
-            "What was fsynced is safe; what programs had not is lost to them.",
-            "Run `holdall doctor --repair`, then open it again.",
+        OneFileError::TooOld { .. } => (
+            Code::Failed,
+            SAFE,
+            [Action::tell("Attach with nbd."), Action::run_as_root(&["modprobe", "nbd"])].into(),
         ),
-        OneFileError::Setup(_) | OneFileError::System { .. } => {
-            (Code::Failed, SAFE, "Try again; then run `holdall doctor`.")
+        OneFileError::CannotResend { .. } | OneFileError::Over(_) => {
+            (Code::State, "What was fsynced is safe; what programs had not is lost to them.", repair())
         }
+        OneFileError::Setup(_) | OneFileError::System { .. } => (Code::Failed, SAFE, try_again()),
     }
+}
+
+fn repair() -> Actions {
+    [Action::Repair, Action::tell("Then open the drive again.")].into()
+}
+
+fn try_again() -> Actions {
+    [Action::tell("Try again."), Action::Doctor].into()
 }

@@ -2,7 +2,7 @@
 //!
 //! Each request has its own connection, because closing it is how a request is cancelled.
 
-use crate::api::{Code, Failure, Line, Progress};
+use crate::api::{Action, Code, Failure, Line, Progress};
 use crate::cli::failure::CliError;
 use crate::cli::progress::{Phase, Reporter};
 use crate::cli::start;
@@ -217,7 +217,7 @@ fn stopped(how: &str) -> CliError {
         Code::NoDaemon,
         format!("The background service stopped before it had answered ({how})."),
         "Your changes are safe on this computer. What was asked for may or may not have been done.",
-        "Run `holdall status` to see how things are; it starts the background service again.",
+        [Action::Status, Action::tell("That starts the background service again.")],
     )
 }
 
@@ -227,7 +227,7 @@ pub fn not_understood(why: &str) -> CliError {
         Code::Failed,
         format!("The background service's answer makes no sense to this version of holdall: {why}."),
         "Your data is not affected. What was asked for may have been done.",
-        "If Holdall was updated, run `holdall daemon stop`; the next command starts the new version.",
+        [Action::tell("If Holdall was updated, the old version still runs."), Action::Restart],
     )
 }
 

@@ -1,6 +1,6 @@
 //! How a command ends other than well, and what it says then.
 
-use crate::api::{Code, Failure};
+use crate::api::{Action, Actions, Code, Failure};
 use crate::paths::PathsError;
 pub use crate::words::{sentence, why};
 use std::io;
@@ -22,14 +22,14 @@ impl CliError {
         code: Code,
         message: impl Into<String>,
         consequence: impl Into<String>,
-        action: impl Into<String>,
+        actions: impl Into<Actions>,
     ) -> CliError {
-        CliError::Failed(Failure::new(code, message, consequence, action))
+        CliError::Failed(Failure::new(code, message, consequence, actions))
     }
 
     /// The command line makes no sense, or lacks something that cannot be asked for.
-    pub fn usage(message: impl Into<String>, action: impl Into<String>) -> CliError {
-        CliError::new(Code::Usage, message, NOTHING_DONE, action)
+    pub fn usage(message: impl Into<String>, actions: impl Into<Actions>) -> CliError {
+        CliError::new(Code::Usage, message, NOTHING_DONE, actions)
     }
 }
 
@@ -39,25 +39,27 @@ pub const NOTHING_DONE: &str = "Nothing was done.";
 impl From<PathsError> for CliError {
     fn from(error: PathsError) -> CliError {
         let message = sentence(&error.to_string());
-        let (code, action) = match error {
+        let (code, actions): (_, Actions) = match error {
             PathsError::Relative { variable, .. } => {
-                (Code::Usage, format!("Set {variable} to a path that begins with /."))
+                (Code::Usage, format!("Set {variable} to a path that begins with /.").into())
             }
-            PathsError::NoHome { variable } => (Code::Usage, format!("Set HOME or {variable}.")),
+            PathsError::NoHome { variable } => (Code::Usage, format!("Set HOME or {variable}.").into()),
             PathsError::NotPrivate { path } => {
-                let path = path.display();
-                (
-                    Code::Privileges,
-                    format!(
-                        "Run `ls -ld {path}` to see whose it is. If it is yours, run `chmod go-w {path}`; if not, set HOLDALL_RUNTIME_DIR to a directory of yours."
-                    ),
-                )
+                let path = path.display().to_string();
+                let actions = [
+                    Action::tell("See whose it is."),
+                    Action::run(&["ls", "-ld", &path]),
+                    Action::tell("If it is yours, close it to others."),
+                    Action::run(&["chmod", "go-w", &path]),
+                    Action::tell("If not, set HOLDALL_RUNTIME_DIR to a directory of yours."),
+                ];
+                (Code::Privileges, actions.into())
             }
             PathsError::Unusable { .. } => {
-                (Code::Failed, "Check that you may write there, and that the disk is not full.".to_owned())
+                (Code::Failed, "Check that you may write there, and that the disk is not full.".into())
             }
         };
-        CliError::new(code, message, NOTHING_DONE, action)
+        CliError::new(code, message, NOTHING_DONE, actions)
     }
 }
 
@@ -70,7 +72,7 @@ impl From<io::Error> for CliError {
                 Code::Failed,
                 format!("Cannot print the result: {}.", why(&error)),
                 "What was asked for may have been done.",
-                "Run `holdall status` to see how things are.",
+                Action::Status,
             ),
         }
     }

@@ -1,6 +1,6 @@
 //! What Ctrl-C leaves behind, for each command: closing the connection cancels what has not been committed.
 
-use crate::api::{Progress, Unit};
+use crate::api::{Action, Actions, Progress, Unit};
 use crate::cli::args::Command;
 use crate::cli::args::drive::{DriveCommand, ReplicaCommand, SnapshotCommand};
 use crate::cli::args::store::StoreCommand;
@@ -15,14 +15,14 @@ const SIGNAL_BASE: i32 = 128;
 /// Says what was and what was not done, and returns the exit code.
 pub fn tell(command: &Command, signal: i32, progress: &Reporter, output: Output) -> u8 {
     let at = progress.last().map(|last| format!(" at: {}", how_far(&last))).unwrap_or_default();
-    let (consequence, action) = match (progress.phase(), command) {
+    let (consequence, actions) = match (progress.phase(), command) {
         // It runs until it is interrupted, so an interruption is how it ends well.
         (Phase::Serving, _) => return 0,
         (Phase::Preparing, Command::Events) => return exit_code(signal),
-        (Phase::Preparing, _) => (NOTHING_DONE, ""),
+        (Phase::Preparing, _) => nothing_done(),
         (Phase::Requested, command) => left(command),
     };
-    output.interrupted(&format!("Interrupted{at}."), consequence, action);
+    output.interrupted(&format!("Interrupted{at}."), consequence, actions);
     exit_code(signal)
 }
 
@@ -42,116 +42,130 @@ fn how_far(progress: &Progress) -> String {
     }
 }
 
-const SEE_LIST: &str = "Run `holdall drive list` to see whether it is there.";
-const SEE_STATUS: &str = "Run `holdall status` to see how things are.";
+const SEE_LIST: Action = Action::ListDrives;
+const SEE_STATUS: Action = Action::Status;
+const DONE_ALREADY: &str = "It may have been done already.";
+
+fn nothing_done() -> (&'static str, Actions) {
+    (NOTHING_DONE, Actions::default())
+}
 
 /// What it means, and what to do.
-fn left(command: &Command) -> (&'static str, &'static str) {
+fn left(command: &Command) -> (&'static str, Actions) {
     let command = match command {
         Command::Drive(command) => command,
         Command::Store(StoreCommand::Login(_) | StoreCommand::Logout { .. }) => {
-            return ("It may have been done already.", "Run `holdall store list` to see.");
+            return (DONE_ALREADY, Action::ListLogins.into());
         }
-        Command::Store(StoreCommand::List) => return (NOTHING_DONE, ""),
+        Command::Store(StoreCommand::List) => return nothing_done(),
         Command::Store(StoreCommand::Test { .. }) => {
-            return ("Small objects of the test may be left in the store, under probe/.", "");
+            return ("Small objects of the test may be left in the store, under probe/.", Actions::default());
         }
-        Command::Pin(pin) if pin.dry_run || pin.status => return (NOTHING_DONE, ""),
+        Command::Pin(pin) if pin.dry_run || pin.status => return nothing_done(),
         Command::Pin(_) => {
             return (
                 "What was pinned by then stays so, and what is missing of it is downloaded in the background.",
-                "Run `holdall pins` to see how far it is.",
+                Action::Pins { drive: None }.into(),
             );
         }
-        Command::Unpin(_) => return ("It may have been done already.", "Run `holdall pins` to see."),
-        Command::Pins { .. } => return (NOTHING_DONE, ""),
+        Command::Unpin(_) => return (DONE_ALREADY, Action::Pins { drive: None }.into()),
+        Command::Pins { .. } => return nothing_done(),
         Command::Evict(_) => {
-            return ("Some of it may be out of the cache already. It is in the store.", SEE_STATUS);
+            return ("Some of it may be out of the cache already. It is in the store.", SEE_STATUS.into());
         }
         Command::Wait(_) => {
-            return ("What was downloaded is here, until the room is needed. Nothing is pinned.", "");
+            return (
+                "What was downloaded is here, until the room is needed. Nothing is pinned.",
+                Actions::default(),
+            );
         }
-        Command::Activity(_) | Command::Diagnostics { .. } => return (NOTHING_DONE, ""),
+        Command::Activity(_) | Command::Diagnostics { .. } => return nothing_done(),
         Command::Web(_) => {
-            return ("The pages may be served already.", "Run `holdall web` again for an address.");
+            return ("The pages may be served already.", Action::Web.into());
         }
-        Command::Limits(_) => return ("They may have been changed already.", "Run `holdall limits` to see."),
+        Command::Limits(_) => return ("They may have been changed already.", Action::Limits.into()),
         Command::Doctor { .. } => {
-            return ("Some of it may have been repaired already.", "Run `holdall doctor` to see.");
+            return ("Some of it may have been repaired already.", Action::Doctor.into());
         }
         Command::Daemon { .. } => {
-            return ("It may still be stopping.", "Run `holdall daemon status` to see.");
+            return ("It may still be stopping.", Action::run(&["holdall", "daemon", "status"]).into());
         }
         Command::Status | Command::Events | Command::Completions { .. } | Command::Man { .. } => {
-            return (NOTHING_DONE, "");
+            return nothing_done();
         }
     };
     match command {
         DriveCommand::Create(_) | DriveCommand::Add(_) | DriveCommand::Clone { .. } => (
             "The drive is there only if its last step had been done; an unfinished one is no drive.",
-            SEE_LIST,
+            SEE_LIST.into(),
         ),
-        DriveCommand::Open(_) => ("The drive is not opened, unless its last step had been done.", SEE_STATUS),
+        DriveCommand::Open(_) => {
+            ("The drive is not opened, unless its last step had been done.", SEE_STATUS.into())
+        }
         DriveCommand::Close { wait: true, .. } => (
             "The drive may be closed already. What waits to be uploaded is safe on this computer.",
-            SEE_STATUS,
+            SEE_STATUS.into(),
         ),
-        DriveCommand::Close { wait: false, .. } => ("The drive may be closed already.", SEE_STATUS),
-        DriveCommand::Sync(_) => {
-            ("What was uploaded stays. The rest is safe on this computer and is uploaded later.", SEE_STATUS)
-        }
+        DriveCommand::Close { wait: false, .. } => ("The drive may be closed already.", SEE_STATUS.into()),
+        DriveCommand::Sync(_) => (
+            "What was uploaded stays. The rest is safe on this computer and is uploaded later.",
+            SEE_STATUS.into(),
+        ),
         DriveCommand::List | DriveCommand::Status { .. } | DriveCommand::Map(_) | DriveCommand::Queue(_) => {
-            (NOTHING_DONE, "")
+            nothing_done()
         }
-        DriveCommand::Check(_) => ("Nothing was changed; the check is not complete.", ""),
-        DriveCommand::Gc(_) => {
-            ("What was deleted was not needed by any version. The rest can be deleted later.", "")
-        }
+        DriveCommand::Check(_) => ("Nothing was changed; the check is not complete.", Actions::default()),
+        DriveCommand::Gc(_) => (
+            "What was deleted was not needed by any version. The rest can be deleted later.",
+            Actions::default(),
+        ),
         DriveCommand::UploadNow(_)
         | DriveCommand::Pause(_)
         | DriveCommand::Resume(_)
-        | DriveCommand::Resize { .. } => ("It may have been done already.", SEE_STATUS),
-        DriveCommand::Snapshot(SnapshotCommand::List(_)) => (NOTHING_DONE, ""),
-        DriveCommand::Snapshot(SnapshotCommand::Create { .. } | SnapshotCommand::Delete { .. }) => (
+        | DriveCommand::Resize { .. } => (DONE_ALREADY, SEE_STATUS.into()),
+        DriveCommand::Snapshot(SnapshotCommand::List(_)) => nothing_done(),
+        DriveCommand::Snapshot(
+            SnapshotCommand::Create { drive, .. } | SnapshotCommand::Delete { drive, .. },
+        ) => (
             "It may have been done already. The drive itself is unchanged.",
-            "Run `holdall drive snapshot list NAME` to see.",
+            Action::Snapshots { drive: Some(drive.name.clone()) }.into(),
         ),
-        DriveCommand::Replica(ReplicaCommand::Status(_)) => (NOTHING_DONE, ""),
-        DriveCommand::Replica(ReplicaCommand::Add { .. }) => (
+        DriveCommand::Replica(ReplicaCommand::Status(_)) => nothing_done(),
+        DriveCommand::Replica(ReplicaCommand::Add { drive, .. }) => (
             "It may have been added already. What is missing there is copied while the drive is open.",
-            "Run `holdall drive replica status NAME` to see.",
+            Action::Replicas { drive: Some(drive.name.clone()) }.into(),
         ),
-        DriveCommand::Replica(ReplicaCommand::Remove { .. }) => (
+        DriveCommand::Replica(ReplicaCommand::Remove { drive, .. }) => (
             "It may have been done already. What the replica has stays there.",
-            "Run `holdall drive replica status NAME` to see.",
+            Action::Replicas { drive: Some(drive.name.clone()) }.into(),
         ),
         DriveCommand::Replica(ReplicaCommand::Promote { .. }) => (
             "The drive is either in its former store or in the replica. Nothing was deleted in either.",
-            "Run the command again: it goes on where it was cut off.",
+            "Run the command again: it goes on where it was cut off.".into(),
         ),
         DriveCommand::Rollback { .. } => {
-            ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS)
+            ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS.into())
         }
-        DriveCommand::Forks { command: None, .. } => (NOTHING_DONE, ""),
-        DriveCommand::Forks { command: Some(_), .. } => (
+        DriveCommand::Forks { command: None, .. } => nothing_done(),
+        DriveCommand::Forks { drive, command: Some(_), .. } => (
             "It may have been done already. The drive itself is unchanged.",
-            "Run `holdall drive forks NAME` to see.",
+            Action::Forks { drive: Some(drive.name.clone()) }.into(),
         ),
         DriveCommand::Passphrase { .. } => {
-            ("The passphrase is either the old or the new one.", "Run the command again to be sure.")
+            ("The passphrase is either the old or the new one.", "Run the command again to be sure.".into())
         }
         DriveCommand::RecoveryKey { .. } => (
             "The recovery key may be another one already, which nobody has seen. The passphrase stays good.",
-            "Run the command again for one that you know.",
+            "Run the command again for one that you know.".into(),
         ),
         DriveCommand::Remove { delete_data: true, .. } => (
             "Some of the drive's data may have been deleted already.",
-            "Run the command again to delete the rest.",
+            "Run the command again to delete the rest.".into(),
         ),
         DriveCommand::Remove { delete_data: false, .. } => {
-            ("The drive may be removed already. Its data in the store stays.", SEE_LIST)
+            ("The drive may be removed already. Its data in the store stays.", SEE_LIST.into())
         }
-        DriveCommand::Serve(_) => ("The drive was not served.", ""),
+        DriveCommand::Serve(_) => ("The drive was not served.", Actions::default()),
     }
 }
 
@@ -168,8 +182,19 @@ mod tests {
             left(&arguments.command)
         };
         let (consequence, action) = words("holdall drive replica promote d file:///s");
-        assert!(consequence.contains("Nothing was deleted") && action.contains("again"), "{consequence}");
+        assert!(
+            consequence.contains("Nothing was deleted") && action.sentences().contains("again"),
+            "{consequence}"
+        );
         assert!(words("holdall drive replica remove d file:///s").0.contains("stays there"));
         assert!(words("holdall drive replica add d file:///s").0.contains("copied while"));
+    }
+
+    #[test]
+    fn names_the_drive_of_the_command() {
+        let arguments =
+            Arguments::parse_from(["holdall", "drive", "forks", "it's NAME", "discard", "--yes", "f"]);
+        let (_, actions) = left(&arguments.command);
+        assert_eq!(actions.sentences(), r"To see both versions, run `holdall drive forks 'it'\''s NAME'`.");
     }
 }

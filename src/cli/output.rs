@@ -1,7 +1,7 @@
 //! Prints results: a JSON document or text on standard output, errors on standard error.
 
 use super::printable::{printable, printable_json};
-use crate::api::Failure;
+use crate::api::{Actions, Failure};
 use crate::cli::client::not_understood;
 use crate::cli::failure::CliError;
 use serde::de::DeserializeOwned;
@@ -71,10 +71,11 @@ impl Output {
     }
 
     /// Prints what an interruption left. It is no failure of the contract, so its code is none of `api::Code`.
-    pub fn interrupted(&self, message: &str, consequence: &str, action: &str) {
+    pub fn interrupted(&self, message: &str, consequence: &str, actions: Actions) {
+        let action = &*actions.sentences();
         complain(&match self.json {
             true => {
-                json!({"code": "interrupted", "message": message, "consequence": consequence, "action": action})
+                json!({"code": "interrupted", "message": message, "consequence": consequence, "action": action, "actions": actions.0})
                     .to_string()
             }
             false => three_lines(message, consequence, action),

@@ -1,6 +1,6 @@
 //! The daemon itself: in the foreground, stopped, and looked at.
 
-use crate::api::{Code, DaemonStatus, Diagnosis, Stopping};
+use crate::api::{Action, Code, DaemonStatus, Diagnosis, Stopping};
 use crate::cli::client::{Client, not_understood};
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
@@ -45,7 +45,7 @@ pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
             Code::Failed,
             format!("The background service has not ended after {} s.", STOP_LIMIT.tv_sec),
             "It may still be closing drives. Your changes are safe on this computer.",
-            "Run `holdall daemon status` to see whether it still runs.",
+            [Action::tell("See whether it still runs."), Action::run(&["holdall", "daemon", "status"])],
         ));
     }
     output.result(&value, |stopping: &Stopping, _| stopped(stopping)).map(drop)
@@ -90,7 +90,7 @@ pub async fn status(paths: &Paths, output: Output) -> Result<(), CliError> {
             Code::NoDaemon,
             "The background service does not run.",
             "Drives that are mounted without it wait. Your changes are safe on this computer.",
-            "Run `holdall status`, which starts it.",
+            [Action::tell("Start it."), Action::run(&["holdall", "status"])],
         ));
     }
     let reporter = Reporter::new(output.json);

@@ -248,11 +248,8 @@ mod tests {
     #[test]
     fn a_diagnosis_tells_what_to_do_only_where_something_is_to_be_done() {
         let finding = |subject: &str, ok, repaired| Finding {
-            subject: subject.to_owned(),
-            ok,
-            detail: "detail".to_owned(),
-            action: Some("do it".to_owned()),
             repaired,
+            ..Finding::new(subject, ok, "detail", "do it")
         };
         let findings =
             vec![finding("nbd", true, false), finding("mount", false, false), finding("loop", false, true)];

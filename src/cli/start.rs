@@ -5,7 +5,7 @@
 //! that was killed) counts as none; only a daemon that has the lock may replace it, as any client that unlinked it could
 //! hit the socket which another daemon has just bound.
 
-use crate::api::Code;
+use crate::api::{Action, Code};
 use crate::cli::client;
 use crate::cli::failure::{CliError, NOTHING_DONE, why};
 use crate::paths::Paths;
@@ -68,7 +68,7 @@ async fn reach(socket: &Path) -> Result<Option<UnixStream>, CliError> {
             Code::Failed,
             format!("Cannot reach the background service at {}: {}.", socket.display(), why(&error)),
             NOTHING_DONE,
-            "Run `holdall daemon` to see what it says.",
+            [Action::run(&["holdall", "daemon"]), Action::tell("It says why.")],
         )),
     }
 }

@@ -6,7 +6,7 @@ use super::registry::{Config, Registry};
 use super::status::{Phase, Shown};
 use super::stores::renewable::Renewable;
 use super::stores::{self, FamilyStore, Stores};
-use crate::api::{ActivityKind, Code, Failure};
+use crate::api::{Action, ActivityKind, Code, Failure, Finding};
 use crate::attach::Site;
 use crate::attach::doctor::{KnownDrive, Service};
 use crate::daemon::drives::Known;
@@ -195,13 +195,8 @@ impl Drive {
         let place = self.place.read().clone()?;
         self.usage.used_bytes(&place).await;
         let full = self.usage.full()?;
-        Some(crate::api::Finding {
-            subject: format!("drive {}", self.name),
-            ok: false,
-            detail: crate::words::sentence(&full.reason()),
-            action: Some(crate::words::sentence(&full.action(&self.name))),
-            repaired: false,
-        })
+        let detail = crate::words::sentence(&full.reason());
+        Some(Finding::new(format!("drive {}", self.name), false, detail, full.action(&self.name)))
     }
 
     /// Changes what is remembered: first on the disk, then in memory. Where the disk does not take it, both stay as they were, and what
@@ -378,10 +373,11 @@ impl Drive {
             Code::Usage,
             format!("The drive {} needs {needed} of cache; {given} is too little.", self.name),
             "Nothing was changed. Metadata, what is pinned, and changes that are not uploaded yet always stay on this computer.",
-            format!(
-                "Give {needed} or more, unpin something (holdall pins {0}), or let changes be uploaded first: holdall drive sync {0}.",
-                self.name
-            ),
+            [
+                Action::tell(format!("Give {needed} or more, keep less offline, or upload changes first.")),
+                Action::Pins { drive: Some(self.name.clone()) },
+                Action::Sync { drive: Some(self.name.clone()) },
+            ],
         ))
     }
 

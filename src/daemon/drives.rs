@@ -12,7 +12,7 @@ use super::secrets::Keeper;
 use super::stores::{self, FamilyStore, Stores, found, trial};
 use super::web::Web;
 use super::work::Work;
-use crate::api::{self, ActivityKind, Code, Failure, SetLimits};
+use crate::api::{self, Action, ActivityKind, Code, Failure, SetLimits};
 use crate::attach::{Site, doctor};
 use crate::paths::Paths;
 use holdall_core::drive;
@@ -317,7 +317,7 @@ impl Drives {
             let made = FileStore::new(path.clone()).prepare().await;
             made.map_err(|error| failure::no_directory(path, &error))?;
         }
-        let at_store = |failure| failure::at_store(failure, &url.to_string());
+        let at_store = |failure| failure::named(failure, &request.name, &url.to_string());
         let mode = work.unless_interrupted(failure::TRIED_IN_PART, self.mode_of(url, &work)).await??;
         if stores::told(mode) < request.weakest {
             return Err(failure::weak_store(&url.to_string()));
@@ -385,7 +385,7 @@ impl Drives {
         let unlocked = family::unlock_described(&*store, family, secret).await;
         let unlocked =
             unlocked.map_err(|error| failure::at_store(failure::family(&error), &url.to_string()))?;
-        let heads = found::drives_here(&store, &unlocked, &request.name).await?;
+        let heads = found::drives_here(&store, &unlocked, Some(&request.name)).await?;
         let drive = match (&heads[..], &request.drive) {
             ([only], None) => only.drive,
             (_, asked) => self.choose(&store, &unlocked, &heads, &request.name, asked.as_deref()).await?,
@@ -429,12 +429,13 @@ impl Drives {
             return Ok(*only);
         }
         let named = asked.unwrap_or(name);
+        let choose = Action::ChooseDrive { names: names.clone() };
         let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
         Err(failure(
             Code::NotFound,
             format!("The store has no drive \"{named}\", but {}.", names.join(", ")),
             "Nothing was changed.",
-            "Say which one it is to be: --drive, followed by one of these names.",
+            choose,
         ))
     }
 
@@ -492,6 +493,7 @@ impl Drives {
         for drive in self.all() {
             findings.extend(drive.full_for_doctor().await);
         }
+        let findings: Vec<_> = findings.into_iter().map(holdall_gui::advice::shown_finding).collect();
         let ok = findings.iter().all(|finding| finding.ok || finding.repaired);
         Ok(api::Diagnosis { ok, findings })
     }

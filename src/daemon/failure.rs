@@ -1,7 +1,7 @@
 //! From the engine's errors to what a person reads: the cause, what it means for the data, what to do next. One
 //! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
 
-use crate::api::{Code, Failure, Holder, Way};
+use crate::api::{Action, Actions, Code, Failure, Holder};
 use crate::daemon::status::time;
 use crate::words::{address, why};
 use holdall_core::drive::DriveError;
@@ -28,6 +28,8 @@ pub const NOTHING_CHANGED: &str = "Nothing was changed.";
 /// What it means that the trial of a store is not waited for.
 pub const TRIED_IN_PART: &str =
     "Small objects may be left in the store, under probe/. Nothing else was changed.";
+/// What brings a damaged object back.
+const BRING_BACK: &str = "If the store has a backup or versions, bring the object back.";
 const SAFE_HERE: &str = "Your files are safe on this computer; uploads wait.";
 
 /// Puts the four parts together.
@@ -35,14 +37,14 @@ pub fn failure(
     code: Code,
     message: impl Into<String>,
     consequence: &str,
-    action: impl Into<String>,
+    actions: impl Into<Actions>,
 ) -> Failure {
-    Failure::new(code, message, consequence, action)
+    Failure::new(code, message, consequence, actions)
 }
 
 /// A request that makes no sense.
 pub fn usage(message: impl Into<String>) -> Failure {
-    failure(Code::Usage, message, NOTHING_CHANGED, "See holdall drive --help.")
+    failure(Code::Usage, message, NOTHING_CHANGED, Action::help(&["drive"]))
 }
 
 /// What is to unlock a drive has fewer characters than this.
@@ -57,7 +59,7 @@ pub fn unused_passphrase() -> Failure {
         Code::Usage,
         "A passphrase was given for a drive that is to be stored without encryption.",
         NOTHING_CHANGED,
-        "Leave out the passphrase, or leave out --no-encryption.",
+        Action::LeaveOutSecret,
     )
 }
 
@@ -77,20 +79,20 @@ pub fn known_as(name: &str) -> Failure {
     failure(
         Code::Exists,
         format!("This drive is on this computer already, as \u{201c}{name}\u{201d}."),
-        "Nothing was changed.",
-        format!("Open it by that name: holdall drive open {name}."),
+        NOTHING_CHANGED,
+        Action::Open { drive: Some(name.to_owned()) },
     )
 }
 
 /// No such drive.
 pub fn no_drive(name: &str) -> Failure {
     let message = format!("There is no drive \"{name}\" on this computer.");
-    failure(Code::NotFound, message, NOTHING_CHANGED, "Run holdall drive list, or holdall drive add.")
+    failure(Code::NotFound, message, NOTHING_CHANGED, Action::ListDrives)
 }
 
 /// A drive that is not in the state that the request needs.
-pub fn state(message: impl Into<String>, action: impl Into<String>) -> Failure {
-    failure(Code::State, message, NOTHING_CHANGED, action)
+pub fn state(message: impl Into<String>, actions: impl Into<Actions>) -> Failure {
+    failure(Code::State, message, NOTHING_CHANGED, actions)
 }
 
 /// The store's errors.
@@ -100,7 +102,7 @@ pub fn store(error: &StoreError) -> Failure {
             Code::Corrupt,
             format!("{name} is missing from the store."),
             "What it held cannot be read; everything else is not affected.",
-            "Run holdall drive check NAME. If the store has a backup or versions, bring the object back.",
+            [Action::Check { drive: None }, Action::tell(BRING_BACK)],
         ),
         StoreError::Precondition { .. } => failure(
             Code::Held,
@@ -140,20 +142,23 @@ pub fn store(error: &StoreError) -> Failure {
                 SAFE_HERE,
                 "Wait a little. Work resumes by itself.",
             );
-            let seconds = retry_after.unwrap_or_default().as_secs_f64().ceil() as u32;
+            let seconds = retry_after.unwrap_or_default().as_secs_f64().ceil() as u16;
             Failure { retry_after_s: Some(seconds), ..failure }
         }
         StoreError::UnknownCredentials { reason } => failure(
             Code::Credentials,
             format!("The store refused the credentials: {reason}."),
             SAFE_HERE,
-            "Run holdall store login URL, and give those that are valid.",
+            Action::LogIn { store: None },
         ),
         StoreError::Denied { reason } => failure(
             Code::Credentials,
             format!("The store refused access: {reason}."),
             SAFE_HERE,
-            "Give other credentials with holdall store login URL, or have the store allow this.",
+            [
+                Action::tell("Use other credentials, or have the store allow this."),
+                Action::LogIn { store: None },
+            ],
         ),
         StoreError::Full { reason } => failure(
             Code::Full,
@@ -165,7 +170,7 @@ pub fn store(error: &StoreError) -> Failure {
             Code::Corrupt,
             format!("{name} came back damaged: {reason}."),
             "What it holds cannot be read; everything else is not affected.",
-            "Run holdall drive check NAME.",
+            Action::Check { drive: None },
         ),
     }
 }
@@ -201,7 +206,7 @@ pub fn read(error: &ReadError) -> Failure {
             Code::Corrupt,
             format!("{name} is damaged: {error}."),
             "What it holds cannot be read; everything else is not affected.",
-            "Run holdall drive check NAME. If the store has a backup or versions, bring the object back.",
+            [Action::Check { drive: None }, Action::tell(BRING_BACK)],
         ),
     }
 }
@@ -213,7 +218,7 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::Exists,
             "The store holds a drive already.",
             NOTHING_CHANGED,
-            "Use holdall drive add to use it here, or choose another address.",
+            [Action::Add { drive: None, store: None }, Action::tell("Or choose another address.")],
         ),
         FamilyError::Unfinished => failure(
             Code::Corrupt,
@@ -226,13 +231,13 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::NotFound,
             "The store holds no drive.",
             NOTHING_CHANGED,
-            "Check the address, or use holdall drive create.",
+            [Action::tell("Check the address."), Action::Create { drive: None, store: None }],
         ),
         FamilyError::SecretNeeded => failure(
             Code::PassphraseNeeded,
             "The drive is encrypted, and neither its passphrase nor its recovery key was given.",
             NOTHING_CHANGED,
-            "Give its passphrase with --passphrase-file, or its recovery key with --recovery-key-file.",
+            Action::GiveSecret,
         ),
         FamilyError::WrongSecret => failure(
             Code::PassphraseWrong,
@@ -244,17 +249,14 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::State,
             "The store says that this drive is not encrypted, and a passphrase or recovery key was given.",
             "Nothing was written. Files on such a drive could be read by anyone who can read the store.",
-            "If the drive was made with encryption, do not use this store: somebody has changed family.json at URL. If it was made with \
-             --no-encryption, leave the passphrase out.",
+            Action::DistrustStore { store: None },
         ),
         FamilyError::Changed(difference) => failure(
             Code::Corrupt,
             format!("The store has changed what it says of the drive: {difference}."),
             "Nothing was written. Your files are safe on this computer, and uploads wait.",
-            "That never changes by itself. Check that URL is the right store, and bring back family.json there from a backup; \
-             if somebody else can write to that store, ask who did.",
-        )
-        .by(Way::Emptied),
+            Action::RestoreFamily { store: None },
+        ),
         FamilyError::NotEncrypted => failure(
             Code::State,
             "The drive is not encrypted, so that it has no passphrase.",
@@ -270,56 +272,53 @@ fn held(holder: Holder, name: &str) -> Failure {
         Code::Held,
         format!("{} has the drive open (epoch {}).", holder.name, holder.epoch),
         NOTHING_CHANGED,
-        format!(
-            "Close it there, or look at it with holdall drive open {name} --read-only. If that computer is gone: \
-             holdall drive open {name} --take-over."
-        ),
+        [
+            Action::tell("Close it there."),
+            Action::OpenReadOnly { drive: Some(name.to_owned()) },
+            Action::TakeOver { drive: Some(name.to_owned()) },
+        ],
     );
     Failure { holder: Some(Box::new(holder)), ..failure }
 }
 
 /// Errors of opening a drive.
 pub fn open(error: &OpenError, name: &str) -> Failure {
-    // A fork's has blanks and brackets.
-    let name = quoted(name);
     match error {
         OpenError::Held { device_name, epoch, written_ms } => {
             let last_commit_at = Some(time(*written_ms));
-            held(Holder { name: device_name.clone(), epoch: epoch.0, last_commit_at }, &name)
+            held(Holder { name: device_name.clone(), epoch: epoch.0, last_commit_at }, name)
         }
-        OpenError::Removed { unsent: 0 } => removed(&name),
+        OpenError::Removed { unsent: 0 } => removed(Some(name)),
         OpenError::Removed { unsent } => failure(
             Code::Unsent,
             format!("The drive was removed from its store, and {unsent} changes are only on this computer."),
             "They cannot be uploaded any more. They are kept in this computer's files of the drive.",
-            format!("To give them up run holdall drive remove {name} --discard-unsent."),
-        )
-        .by(Way::GiveUp),
-        OpenError::Moved { to } => moved(to.as_deref(), &name),
+            Action::DiscardUnsent { drive: Some(name.to_owned()) },
+        ),
+        OpenError::Moved { to } => moved(to.as_deref(), Some(name)),
         OpenError::Forked { unsent, .. } => failure(
             Code::Conflict,
             format!(
                 "Another computer has written to the drive, and {unsent} changes are only on this computer."
             ),
             "Both versions are kept: theirs in the store, yours on this computer.",
-            format!("Run holdall drive forks {name}."),
+            Action::Forks { drive: Some(name.to_owned()) },
         ),
         OpenError::NoForkPoint { unsent } => failure(
             Code::Diverged,
             format!("The version that {unsent} changes of this computer build on is gone from the store."),
             "They cannot be uploaded. They are kept in this computer's files of the drive.",
-            format!(
-                "If the store has a backup that is newer, bring it back. To give the changes up run holdall drive remove {name} \
-                 --discard-unsent."
-            ),
-        )
-        .by(Way::GiveUp),
+            [
+                Action::tell("If the store has a newer backup, bring it back."),
+                Action::DiscardUnsent { drive: Some(name.to_owned()) },
+            ],
+        ),
         OpenError::RolledBack { found, known, unsent } => diverged(
             format!(
                 "The store's version of the drive (epoch {found}) lacks changes that this computer has seen there (epoch {known})."
             ),
             *unsent,
-            &name,
+            name,
         ),
         OpenError::CopyWrote => failure(
             Code::Diverged,
@@ -356,41 +355,42 @@ fn diverged(message: String, unsent: u64, name: &str) -> Failure {
         Code::Diverged,
         message,
         &format!("Nothing was changed.{unsent}"),
-        format!(
-            "If the store lost changes by mistake, bring it back as it was. If it was restored from a backup on purpose, or a replica that \
-             lacked changes was promoted, run holdall drive open {name} --set-aside: it opens the store's version, and keeps what \
-             only this computer has in a directory of its own."
-        ),
+        [
+            Action::tell("If the store lost changes by mistake, bring it back as it was."),
+            Action::SetAside { drive: Some(name.to_owned()) },
+        ],
     )
 }
 
-fn removed(name: &str) -> Failure {
+fn removed(name: Option<&str>) -> Failure {
     failure(
         Code::Gone,
         "The drive was removed from its store.",
         "Its data in the store is gone.",
-        format!("Run holdall drive remove {name} to forget it here."),
+        Action::Remove { drive: name.map(str::to_owned) },
     )
 }
 
 /// A drive that lives in another store now, whose address is known if it was said.
-fn moved(to: Option<&str>, name: &str) -> Failure {
-    let action = format!("Run holdall drive remove {name}, then holdall drive add {name} --store URL.");
+fn moved(to: Option<&str>, name: Option<&str>) -> Failure {
+    let action = Action::Follow { drive: name.map(str::to_owned), to: to.map(str::to_owned) };
     let message = match to {
         Some(to) => format!("The drive was moved to another store: {to}."),
         None => "The drive was moved to another store.".to_owned(),
     };
-    let failure = failure(Code::Gone, message, "Its data is there. Nothing was changed.", action);
-    match to {
-        Some(to) => at_store(failure, to),
-        None => failure,
-    }
+    failure(Code::Gone, message, "Its data is there. Nothing was changed.", action)
 }
 
 /// The same, where it was to be added from the store that it was in.
-pub fn added_where_it_was(to: Option<&str>, name: &str) -> Failure {
-    let action = with_address(&format!("Run holdall drive add {name} --store URL."), to.unwrap_or("URL"));
-    Failure { action, ..moved(to, name) }
+pub fn added_where_it_was(to: Option<&str>, name: Option<&str>) -> Failure {
+    // The address that was given is the one that it is not at any more.
+    match to {
+        Some(to) => {
+            let add = Action::Add { drive: name.map(str::to_owned), store: Some(to.to_owned()) };
+            moved(Some(to), name).with_actions(add)
+        }
+        None => moved(None, name).with_actions("Add it from the store that it was moved to."),
+    }
 }
 
 /// Errors of the journal.
@@ -450,20 +450,18 @@ pub fn local(error: &io::Error) -> Failure {
     failure(code, message, "Nothing was changed, here or in the store.", action)
 }
 
-/// Names the drive in an action that says NAME, and its store in one that says URL: the errors of what lies below know
-/// neither.
+/// Names the drive and its store in actions that lack them: the errors of what lies below know neither.
 pub fn named(failure: Failure, name: &str, url: &str) -> Failure {
-    let failure = Failure { action: failure.action.replace("NAME", &quoted(name)), ..failure };
-    at_store(failure, url)
+    at_store(failure.about(Some(name), None), url)
 }
 
 /// A drive that goes on as a fork here.
-pub fn forked(taken_by: &str, name: &str) -> Failure {
+pub fn forked(taken_by: &str, name: Option<&str>) -> Failure {
     failure(
         Code::Conflict,
         format!("{taken_by} has taken the drive over. Your changes go on as a fork."),
         "Both versions are kept: nothing is merged, and nothing is lost.",
-        format!("Run holdall drive forks {}.", quoted(name)),
+        Action::Forks { drive: name.map(str::to_owned) },
     )
 }
 
@@ -482,11 +480,11 @@ pub fn push(error: &PushError) -> Failure {
             "What was not uploaded is kept on this computer. Nothing more is uploaded.",
             "Copy what you need to another drive.",
         ),
-        PushError::Forked(fence) => forked(&fence.device_name, "NAME"),
+        PushError::Forked(fence) => forked(&fence.device_name, None),
         PushError::Journal(error) => journal(error),
         PushError::Read(error) => read(error),
         PushError::Paused => {
-            failure(Code::Paused, "Uploading is paused.", SAFE_HERE, "Run holdall drive resume NAME.")
+            failure(Code::Paused, "Uploading is paused.", SAFE_HERE, Action::Resume { drive: None })
         }
         PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
         PushError::Label(error) => label(error),
@@ -527,13 +525,13 @@ pub fn drive(error: &DriveError) -> Failure {
             NOTHING_CHANGED,
             "Try again.",
         ),
-        DriveError::Removed => removed("NAME"),
-        DriveError::Moved { to } => moved(to.as_deref(), "NAME"),
+        DriveError::Removed => removed(None),
+        DriveError::Moved { to } => moved(to.as_deref(), None),
         DriveError::NoSnapshot(label) => failure(
             Code::NotFound,
             format!("There is no snapshot \"{label}\"."),
             NOTHING_CHANGED,
-            "Run holdall drive snapshot list NAME.",
+            Action::Snapshots { drive: None },
         ),
         DriveError::Read(error) => read(error),
     }
@@ -541,6 +539,6 @@ pub fn drive(error: &DriveError) -> Failure {
 
 /// Errors of store addresses.
 pub fn url(error: &UrlError) -> Failure {
-    let (message, action) = address(error);
-    failure(Code::Usage, message, NOTHING_CHANGED, action)
+    let (message, actions) = address(error);
+    failure(Code::Usage, message, NOTHING_CHANGED, actions)
 }

@@ -3,7 +3,7 @@
 use super::drive::Drive;
 use super::drives::Drives;
 use super::failure::{self, failure};
-use crate::api::{self, Code, Failure};
+use crate::api::{self, Action, Code, Failure};
 use std::sync::Arc;
 
 impl Drives {
@@ -18,13 +18,16 @@ impl Drives {
                 Code::NotFound,
                 format!("{name} has no fork \"{fork}\" on this computer."),
                 "Nothing was changed.",
-                format!("Run holdall drive forks {name}."),
+                Action::Forks { drive: Some(name.to_owned()) },
             ));
         };
         if let (true, at) = (found.in_place, found.mountpoint.as_deref().unwrap_or("-")) {
             return Err(failure::state(
                 format!("The fork is still open in the place of {name}, at {at}."),
-                format!("Use it there, or run holdall drive close {name} first."),
+                [
+                    Action::tell("Use it there, or close it first."),
+                    Action::Close { drive: Some(name.to_owned()), wait: false },
+                ],
             ));
         }
         self.get(&found.name)

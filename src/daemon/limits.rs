@@ -267,9 +267,8 @@ fn changed_pause(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>
             Code::Usage,
             "A pause of all drives lasts a month at most.",
             failure::NOTHING_CHANGED,
-            "Pause the drives themselves: holdall drive pause NAME.",
-        )
-        .by(api::Way::PauseEach)),
+            api::Action::Pause { drive: None },
+        )),
         Some(pause) => Ok(Some(now_ms() + pause.as_millis() as u64)),
     }
 }

@@ -6,7 +6,7 @@ use super::secrets::scope::Scope;
 use super::secrets::{Kept, Login};
 use super::stores::{self, directory, trial};
 use super::work::Work;
-use crate::api::{self, Code, Failure, KeptIn, StoreLogin};
+use crate::api::{self, Action, Code, Failure, KeptIn, StoreLogin};
 use holdall_core::format::family;
 use holdall_core::store::StoreError;
 use holdall_core::store::credentials::Credentials;
@@ -153,12 +153,9 @@ impl Drives {
             ) => Err(failure::new_store(&error)),
             Err(error) => {
                 let failure = failure::store(&error);
-                let action = "Check the address and the connection, or keep them untried with --no-check.";
-                let failure = Failure {
-                    consequence: "They were not kept, and nothing was changed.".into(),
-                    action: action.into(),
-                    ..failure
-                };
+                let consequence = "They were not kept, and nothing was changed.".into();
+                let check = Action::tell("Check the address and the connection.");
+                let failure = Failure { consequence, ..failure }.with_actions([check, Action::KeepUntried]);
                 Err(failure::at_new_store(failure, url))
             }
         }
@@ -188,16 +185,15 @@ fn not_logged_in(scope: &Scope) -> Failure {
         Code::NotFound,
         format!("No credentials are kept for {scope}."),
         failure::NOTHING_CHANGED,
-        "Run holdall store list to see those that are.",
+        Action::ListLogins,
     )
 }
 
 fn logged_in_otherwise(scope: &Scope) -> Failure {
-    let failure = failure(
+    failure(
         Code::Exists,
         format!("Other credentials are kept for {scope} already."),
         failure::NOTHING_CHANGED,
-        "Leave --credentials-file out to use those, or replace them with holdall store login URL.",
-    );
-    failure::at_store(failure, &scope.to_string())
+        [Action::UseKept, Action::tell("Or replace them."), Action::LogIn { store: Some(scope.to_string()) }],
+    )
 }

@@ -3,7 +3,7 @@
 use super::drive::Drive;
 use super::stores::renewable::Hindrance;
 use super::{failure, stores};
-use crate::api::{self, DriveState, DriveStatus, Way};
+use crate::api::{self, Action, Actions, DriveState, DriveStatus};
 use crate::sizes::format_bytes;
 use holdall_core::family::FamilyError;
 use holdall_core::format::head::Head;
@@ -49,10 +49,11 @@ struct Why {
 }
 
 impl Why {
-    /// With what to do about it, as a part of a sentence.
-    fn and_do(reason: String, action: String, way: Option<Way>) -> Self {
-        let on_screen = way.map(advice::by);
-        Self { reason, advice: Some(api::Advice { consequence: None, action, on_screen }) }
+    /// With what to do about it.
+    fn and_do(reason: String, actions: impl Into<Actions>) -> Self {
+        let actions = actions.into();
+        let on_screen = advice::steps(&actions.0);
+        Self { reason, advice: Some(api::Advice::new(None, actions, on_screen)) }
     }
 
     fn and(self, more: &str) -> Self {
@@ -68,8 +69,8 @@ impl From<&str> for Why {
 
 impl From<api::Failure> for Why {
     fn from(failure: api::Failure) -> Self {
-        let api::Failure { message, consequence, action, on_screen, .. } = advice::shown(failure);
-        let advice = api::Advice { consequence: Some(consequence), action, on_screen };
+        let api::Failure { message, consequence, actions, on_screen, .. } = advice::shown(failure);
+        let advice = api::Advice::new(Some(consequence), actions, on_screen.into_vec());
         Self { reason: message, advice: Some(advice) }
     }
 }
@@ -115,7 +116,7 @@ impl Drive {
                 (status.dirty_bytes + in_memory, status.unpushed_bytes + in_memory);
         }
         let named = |failure| failure::named(failure, &self.name, &config.store);
-        let (mut state, mut why) = state(&shown.phase, volume.as_deref(), self.pause(), &named);
+        let (mut state, mut why) = state(&shown.phase, volume.as_deref(), self.pause(), &self.name, &named);
         let is_directory = failure::is_directory(&config.store);
         status.needs_login = !is_directory
             && matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);
@@ -128,15 +129,14 @@ impl Drive {
         match (state, hindrance) {
             // Waiting does not help: a person has to do something.
             (DriveState::Offline, Some(Hindrance::Credentials(what))) if volume.is_some() => {
-                let action = failure::with_address("run holdall store login URL", &config.store);
                 state = DriveState::NeedsAttention;
                 status.needs_login = true;
                 let reason = format!("{what}; {UPLOADS_WAIT}");
-                why = Some(Why::and_do(reason, action, None));
+                why = Some(Why::and_do(reason, Action::LogIn { store: Some(config.store.clone()) }));
             }
-            (DriveState::Offline, Some(Hindrance::Keyring { what, action })) if volume.is_some() => {
+            (DriveState::Offline, Some(Hindrance::Keyring { what, actions })) if volume.is_some() => {
                 state = DriveState::NeedsAttention;
-                why = Some(Why::and_do(format!("{what}; {UPLOADS_WAIT}"), action, Some(Way::Keyring)));
+                why = Some(Why::and_do(format!("{what}; {UPLOADS_WAIT}"), actions));
             }
             (DriveState::Offline, Some(Hindrance::Store(what))) if volume.is_some() => {
                 state = DriveState::NeedsAttention;
@@ -170,17 +170,15 @@ impl Drive {
                 }
             }
             (DriveState::Ready | DriveState::Syncing, _) => {
-                let action = || {
-                    let name = failure::quoted(&self.name);
-                    format!("see holdall pins {name}, and holdall limits --cache")
-                };
-                let warned = |reason| Why::and_do(reason, action(), Some(Way::Kept));
+                let kept =
+                    || [Action::Pins { drive: Some(self.name.clone()) }, Action::GrowCache { size: None }];
+                let warned = |reason| Why::and_do(reason, kept());
                 // Names may never come where what is kept leaves no room for them.
                 let waits = volume.as_ref().is_some_and(|volume| !volume.status().has_metadata);
                 let pins = self.pins.warning(volume.as_deref()).map(warned);
                 why = if waits { pins.or(why) } else { why.or(pins) };
                 let full = place.as_ref().and_then(|_| self.usage.full());
-                let full = full.map(|full| Why::and_do(full.reason(), full.action(&self.name), None));
+                let full = full.map(|full| Why::and_do(full.reason(), full.action(&self.name)));
                 why = why.or(full);
             }
             _ => {}
@@ -196,7 +194,7 @@ impl Drive {
                 "{} has taken the drive over; your changes go on here as a fork, and {uploads}",
                 fork.taken_by
             );
-            why = Some(Why::and_do(reason, format!("see holdall drive forks {}", self.name), None));
+            why = Some(Why::and_do(reason, Action::Forks { drive: Some(self.name.clone()) }));
         }
         // Only where there is a fork both versions are kept, and can be compared.
         if state == DriveState::Conflict && forks.is_empty() {
@@ -371,6 +369,7 @@ fn state(
     phase: &Phase,
     volume: Option<&Volume>,
     paused: Option<&str>,
+    name: &str,
     named: &dyn Fn(api::Failure) -> api::Failure,
 ) -> (DriveState, Option<Why>) {
     match (phase, volume) {
@@ -390,20 +389,21 @@ fn state(
             let status = volume.status();
             let waiting = (status.unpushed_bytes > 0)
                 .then(|| format!("{} are still being uploaded", format_bytes(status.unpushed_bytes)));
-            match of_engine(&status, paused, named) {
+            match of_engine(&status, paused, name, named) {
                 (DriveState::Ready | DriveState::Syncing, _) => {
                     (DriveState::Closed, waiting.as_deref().map(Why::from))
                 }
                 trouble => trouble,
             }
         }
-        (Phase::Open, Some(volume)) => of_engine(&volume.status(), paused, named),
+        (Phase::Open, Some(volume)) => of_engine(&volume.status(), paused, name, named),
     }
 }
 
 fn of_engine(
     status: &VolumeStatus,
     paused: Option<&str>,
+    name: &str,
     named: &dyn Fn(api::Failure) -> api::Failure,
 ) -> (DriveState, Option<Why>) {
     let Some(push) = &status.push else {
@@ -428,8 +428,8 @@ fn of_engine(
         return (DriveState::Offline, because((&**trouble).into()));
     }
     if let Some(damage) = &status.pull_damage {
-        let action = "holdall drive check tells what else is damaged".to_owned();
-        return (DriveState::NeedsAttention, because(Why::and_do(damage.clone(), action, Some(Way::Check))));
+        let why = Why::and_do(damage.clone(), Action::Check { drive: Some(name.to_owned()) });
+        return (DriveState::NeedsAttention, because(why));
     }
     if let Some(why) = paused {
         return (DriveState::Paused, because(why.into()));
@@ -439,8 +439,7 @@ fn of_engine(
         let (lacking, least) = (format_bytes(lacking), format_bytes(least + least / 10));
         Why::and_do(
             format!("the cache is too small for all names of files ({lacking} do not fit): it takes {least} or more"),
-            format!("holdall limits --cache \"{least}\""),
-            Some(Way::Cache),
+            Action::GrowCache { size: Some(least.clone()) },
         )
     });
     let too_many = status.has_more_metadata.then(|| {
@@ -455,8 +454,7 @@ fn of_engine(
     let slowed = status.slows_scan.then(|| {
         Why::and_do(
             "a program reads the beginnings of many files and is slowed down".to_owned(),
-            "see holdall limits --indexers".to_owned(),
-            Some(Way::Indexers),
+            Action::Indexers,
         )
     });
     let filling = filling.as_deref().map(Why::from);

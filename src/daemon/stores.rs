@@ -5,7 +5,7 @@ use super::failure::{self, failure};
 use super::limits::Limits;
 use super::secrets::scope::Scope;
 use super::secrets::{Keeper, Login};
-use crate::api::{Code, Failure, StoreCredentials, StoreMode, Way};
+use crate::api::{Action, Code, Failure, StoreCredentials, StoreMode};
 use holdall_core::family::{self, FamilyError};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::store::Store;
@@ -117,7 +117,7 @@ impl Stores {
     ) -> Result<FamilyStore, Failure> {
         let place = parse(url)?;
         let reached = match self.connect(&place, meter).await {
-            Err(failure) if failure.way == Some(Way::Keyring) => {
+            Err(failure) if failure.actions.contains(&Action::UnlockKeyring) => {
                 let later = Arc::new(Later::new(self.clone(), url, meter.clone()));
                 self.in_use(Renewable::later(place, meter.clone(), later))
             }

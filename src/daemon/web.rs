@@ -14,7 +14,7 @@
 use super::failure::failure;
 use super::work::Refused;
 use super::{Shared, endpoints, failure as failures, registry, routes};
-use crate::api::{self, Code, Failure};
+use crate::api::{self, Action, Code, Failure};
 use admission::{Asks, Verdict};
 use axum::Router;
 use axum::body::Body;
@@ -155,7 +155,7 @@ fn not_bound(port: u16, error: &std::io::Error) -> Failure {
         Code::Failed,
         format!("Port {port} of 127.0.0.1 cannot be used: {}.", crate::words::why(error)),
         failures::NOTHING_CHANGED,
-        "Give another port, or none: holdall web.",
+        [Action::tell("Choose another port, or none."), Action::Web],
     )
 }
 

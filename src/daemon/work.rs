@@ -6,7 +6,7 @@
 //! before it answers with [`Code::Interrupted`].
 
 use super::failure::failure;
-use crate::api::{Code, Failure, Line, Progress, Unit};
+use crate::api::{Action, Code, Failure, Line, Progress, Unit};
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -52,7 +52,7 @@ impl Work {
             () = self.lines.closed() => "Whoever asked for it has gone.",
             () = told(self.ending.clone()) => "The background service is ending.",
         };
-        Err(failure(Code::Interrupted, message, consequence, "Run holdall status to see how things are."))
+        Err(failure(Code::Interrupted, message, consequence, Action::Status))
     }
 }
 

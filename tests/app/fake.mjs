@@ -24,7 +24,7 @@ export function card(index, turn) {
     state: busy ? { word: 'Syncing', tone: 'busy', icon: 'sync' } : { word: 'Ready', tone: 'safe', icon: 'check' },
     reason: null,
     consequence: null,
-    action: null,
+    steps: [],
     mountpoint: `/home/me/Holdall/${name}`,
     local_bytes: (1 + some(index, 90)) * 1024 ** 3,
     used_bytes: 120 * 1024 ** 3,

@@ -847,7 +847,7 @@ export async function security(page, { a, stand, dir }, shot) {
     await card.getByText('Needs attention', { exact: true }).waitFor();
     await card.getByText('Its store refuses access.').waitFor();
     await card.getByText('Changes that are not uploaded yet stay on this computer.').waitFor();
-    await card.getByText("Log in again, on the drive's page.").waitFor();
+    await card.getByText("Log in to the store again: on the drive's page, or under Settings, Security.").waitFor();
     await card.getByText(/only on this computer$/).waitFor();
     assert.equal(await card.getByText('Everything uploaded').count(), 0);
     // The fork that is open too may have something to upload: the file system's own.
@@ -925,7 +925,10 @@ export async function crash(page, { a, stand }) {
       .getByText(/^There are no credentials for /)
       .first()
       .waitFor();
-    await page.getByText("Log in again: on the drive's page, or under Settings, Security.").first().waitFor();
+    await page
+      .getByText("Log in to the store again: on the drive's page, or under Settings, Security.")
+      .first()
+      .waitFor();
     assert.equal(await page.getByText('refuses access').count(), 0);
 
     await go(page, '#/settings');
@@ -933,7 +936,7 @@ export async function crash(page, { a, stand }) {
     const look = region.getByRole('button', { name: 'Look now' });
     const found = region.getByRole('listitem').filter({ has: page.getByText('drive work', { exact: true }) });
     await look.click();
-    await found.getByText(/^A holdalld that has ended left/).waitFor();
+    await found.getByText(/^A background service that has ended left/).waitFor();
     assert.doesNotMatch(await found.innerText(), /holdall [a-z]|--[a-z]/, 'there is a button for that');
     await accessible(page, 'a crash, found');
     await region.getByRole('button', { name: 'Repair what can be repaired' }).focus();

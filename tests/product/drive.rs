@@ -355,7 +355,7 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
         let told = failure(&a.run(command));
         assert_eq!((&told["code"], bench.path("nas").exists()), (&"not_found".into(), false), "{told}");
         let (directory, action) = (bench.text(which), told["action"].as_str().unwrap());
-        assert!(action.ends_with(&format!("mkdir -p {directory}")), "{told}");
+        assert!(action.ends_with(&format!("`mkdir -p {directory}`.")), "{told}");
     }
     std::fs::create_dir_all(bench.path("store")).unwrap();
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (3, "not_found".into()));
@@ -399,4 +399,39 @@ fn a_store_with_the_beginning_of_a_drive_is_told_from_one_without_any() {
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--no-encryption"]);
     a.open(&[]);
     a.close();
+}
+
+/// The command in a text that begins with so many words, as a shell takes it apart.
+fn command_in(text: &str, begins: &str) -> Vec<String> {
+    let command = text.split('`').find(|part| part.starts_with(begins)).unwrap_or_else(|| panic!("{text}"));
+    let script = format!("printf '%s\\n' {command}");
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn failures_give_commands_with_the_names_that_are_meant() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    let store = format!("file://{}", bench.text("it's a URL"));
+    let create = |name: &'static str| {
+        ["drive", "create", name, "--store", &store, "--size", "64M", "--no-encryption"].map(str::to_owned)
+    };
+    let run = |words: &[String]| a.run(&words.iter().map(|word| &**word).collect::<Vec<_>>());
+    assert!(run(&create("myURL")).status.success());
+    let told = failure(&run(&create("NAME2")));
+    let words = command_in(told["action"].as_str().unwrap(), "holdall drive add");
+    assert_eq!(words[..5], ["holdall", "drive", "add", "NAME2", "--store"]);
+    assert!(words.len() == 6 && words[5].contains("it's"), "{words:?}");
+    assert_eq!(told["actions"][0]["do"], "add");
+    let told = failure(&a.run(&["drive", "snapshot", "delete", "myURL", "none"]));
+    let words = command_in(told["action"].as_str().unwrap(), "holdall drive snapshot");
+    assert_eq!(words, ["holdall", "drive", "snapshot", "list", "myURL"]);
+    assert_eq!(told["actions"][0]["drive"], "myURL");
+    // The store is named where it is what has to be put right.
+    std::fs::rename(bench.path("it's a URL/family.json"), bench.path("away")).unwrap();
+    let told = failure(&a.run(&["drive", "check", "myURL"]));
+    let steps = told["on_screen"].as_array().unwrap();
+    assert!(told["action"].as_str().unwrap().contains("it's"), "{told}");
+    assert!(steps.iter().all(|step| !step["text"].as_str().unwrap().contains("holdall ")), "{told}");
 }

@@ -191,8 +191,8 @@ fn a_drive_whose_credentials_are_locked_away_opens_with_what_is_here_and_is_uplo
         "{status}"
     );
     let action = status["advice"]["action"].as_str().unwrap();
-    assert!(action.starts_with("unlock the keyring") && action.contains(&place.url), "{status}");
-    let action = status["advice"]["on_screen"].as_str().unwrap();
+    assert!(action.starts_with("Unlock the keyring") && action.contains(&place.url), "{status}");
+    let action = status["advice"]["on_screen"][0]["text"].as_str().unwrap();
     assert!(action.to_lowercase().contains("keyring"), "{status}");
     session.unlock();
     a.machine.status_when("uploaded by itself", |status| {

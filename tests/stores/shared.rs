@@ -138,15 +138,10 @@ fn a_synchronised_folder_is_refused_and_what_is_made_there_all_the_same_is_warne
     close(&a);
 }
 
-/// The commands that a failure names.
+/// The commands that a failure names, without the program.
 fn commands(text: &str) -> Vec<Vec<String>> {
-    let begins = text.match_indices("holdall drive replica").map(|(at, _)| at);
-    begins
-        .map(|at| {
-            let words = text[at..].split_whitespace().skip(1).take(5);
-            words.map(|word| word.trim_end_matches(['.', ',']).to_owned()).collect()
-        })
-        .collect()
+    let named = text.split('`').filter(|part| part.starts_with("holdall drive replica"));
+    named.map(|command| command.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
 }
 
 #[test]

@@ -47,7 +47,7 @@ export function card(name: string, unsent = 0): Card {
     state: { word: 'Ready', tone: unsent > 0 ? 'waiting' : 'safe', icon: 'check' },
     reason: null,
     consequence: null,
-    action: null,
+    steps: [],
     mountpoint: null,
     local_bytes: 0,
     used_bytes: 0,

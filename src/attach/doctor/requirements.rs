@@ -1,7 +1,7 @@
 //! Programs and kernel features that drives need.
 
 use super::Site;
-use crate::api::Finding;
+use crate::api::{Action, Actions, Finding};
 use holdall_helper::{TOOLS, find_tool};
 use std::path::Path;
 
@@ -20,13 +20,9 @@ pub(super) fn check(site: &Site) -> Vec<Finding> {
         "/dev/loop-control is missing: drives cannot be attached by loop.",
     ));
     if fuse && !nbd && !fuse_is_open() {
-        findings.push(Finding {
-            subject: "/dev/fuse".to_owned(),
-            ok: false,
-            detail: "You may not open it: your drives cannot be attached by loop.".to_owned(),
-            action: Some("As root: chmod 666 /dev/fuse (udev does that where it runs).".to_owned()),
-            repaired: false,
-        });
+        let detail = "You may not open it: your drives cannot be attached by loop.";
+        let action = Action::run_as_root(&["chmod", "666", "/dev/fuse"]);
+        findings.push(Finding::new("/dev/fuse", false, detail, action));
     }
     findings.push(rights(root, site.deputy.has_helper()));
     findings
@@ -35,46 +31,42 @@ pub(super) fn check(site: &Site) -> Vec<Finding> {
 fn tool((tool, package, consequence): (&str, &str, &str), root: bool) -> Finding {
     let found = find_tool(tool);
     let ok = found.is_some() || root && tool == "fusermount3";
-    Finding {
-        subject: tool.to_owned(),
-        ok,
-        detail: match &found {
-            Some(path) => path.display().to_string(),
-            None => format!("{tool} is not installed: {consequence}."),
-        },
-        action: found.is_none().then(|| format!("apt-get install {package}")),
-        repaired: false,
-    }
+    let (detail, actions) = match &found {
+        Some(path) => (path.display().to_string(), Actions::default()),
+        None => (
+            format!("{tool} is not installed: {consequence}."),
+            Action::run_as_root(&["apt-get", "install", package]).into(),
+        ),
+    };
+    Finding::new(tool, ok, detail, actions)
 }
 
 fn nbd_finding(nbd: bool, others: bool) -> Finding {
     let (detail, action) = match (nbd, others) {
         (true, _) => ("The kernel has nbd.", None),
         (false, true) => ("The kernel has no nbd: drives are attached by loop.", None),
-        (false, false) => {
-            ("The kernel has neither nbd nor fuse and loop: no drive can be attached.", Some(INSTALL))
-        }
+        (false, false) => (
+            "The kernel has neither nbd nor fuse and loop: no drive can be attached.",
+            Some(Actions::from(INSTALL)),
+        ),
     };
-    let (subject, action) = ("nbd".to_owned(), action.map(str::to_owned));
-    Finding { subject, ok: nbd || others, detail: detail.to_owned(), action, repaired: false }
+    Finding::new("nbd", nbd || others, detail, action.unwrap_or_default())
 }
 
 const INSTALL: &str = "Boot a kernel with CONFIG_BLK_DEV_NBD (Debian: apt-get install linux-image-amd64).";
 
 fn feature(subject: &str, ok: bool, otherwise: bool, missing: &str) -> Finding {
-    Finding {
-        subject: subject.to_owned(),
-        ok: ok || otherwise,
-        detail: if ok { format!("The kernel has {subject}.") } else { missing.to_owned() },
-        action: (!ok).then(|| format!("modprobe {subject}")),
-        repaired: false,
-    }
+    let (detail, actions) = match ok {
+        true => (format!("The kernel has {subject}."), Actions::default()),
+        false => (missing.to_owned(), Action::run_as_root(&["modprobe", subject]).into()),
+    };
+    Finding::new(subject, ok || otherwise, detail, actions)
 }
 
 /// By whom drives are attached and mounted.
 fn rights(root: bool, helper: bool) -> Finding {
     let sudo = find_tool("sudo").is_some();
-    let (detail, action) = match (root, helper) {
+    let (detail, action): (_, Option<Actions>) = match (root, helper) {
         (true, _) => ("This daemon is root's, and attaches and mounts drives itself.", None),
         (false, true) => ("The helper on the system bus attaches and mounts drives.", None),
         (false, false) if sudo => {
@@ -82,16 +74,10 @@ fn rights(root: bool, helper: bool) -> Finding {
         }
         (false, false) => (
             "There is neither the helper on the system bus nor sudo: no drive can be attached.",
-            Some("Install the package holdall (its helper needs a running dbus), or sudo."),
+            Some("Install the package holdall (its helper needs a running dbus), or sudo.".into()),
         ),
     };
-    Finding {
-        subject: "rights".to_owned(),
-        ok: action.is_none(),
-        detail: detail.to_owned(),
-        action: action.map(str::to_owned),
-        repaired: false,
-    }
+    Finding::new("rights", action.is_none(), detail, action.unwrap_or_default())
 }
 
 /// Where udev runs, everybody may open it.

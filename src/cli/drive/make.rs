@@ -116,8 +116,8 @@ async fn missed_passphrase(name: &str, failure: Failure) -> Result<String, CliEr
         terminal::say(&failure.message);
         return terminal::ask_secret(&format!("Passphrase for {name}: ")).await;
     }
-    let action = "Give --passphrase-file FILE or --recovery-key-file FILE.".to_owned();
-    Err(CliError::Failed(Failure { code: Code::Usage, action, ..failure }))
+    let failure = failure.with_actions("Give --passphrase-file FILE or --recovery-key-file FILE.");
+    Err(CliError::Failed(Failure { code: Code::Usage, ..failure }))
 }
 
 /// Says what there is now, and sees to the recovery key, which is told only this once.

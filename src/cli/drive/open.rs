@@ -41,9 +41,8 @@ pub fn tell(name: &str, value: &Value, session: &Session<'_>) -> Result<(), CliE
 async fn confirm(name: &str, failure: Failure) -> Result<u64, CliError> {
     let Some(holder) = &failure.holder else { return Err(CliError::Failed(failure)) };
     if !terminal::is_there() {
-        let action =
-            "There is no terminal to ask at: give --yes with --take-over if you are sure.".to_owned();
-        return Err(CliError::Failed(Failure { action, ..failure }));
+        let action = "There is no terminal to ask at: give --yes with --take-over if you are sure.";
+        return Err(CliError::Failed(failure.with_actions(action)));
     }
     terminal::say(&show::holder(name, holder, Timestamp::now()));
     match terminal::confirm(&format!("Take {name} over?")).await? {

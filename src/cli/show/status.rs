@@ -5,6 +5,7 @@ use crate::cli::output::{Hue, Paint};
 use crate::cli::show::ago;
 use crate::cli::show::table::Table;
 use crate::sizes::{format_bytes, format_duration};
+use crate::words::unsentenced;
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -123,7 +124,7 @@ pub fn state(drive: &DriveStatus, paint: Paint) -> String {
     let hue = if hue == Hue::Good && waiting_bytes(drive) > 0 { Hue::Busy } else { hue };
     // What a failure asks for is a sentence or two, and has a line of its own.
     let to_do = drive.advice.as_ref().filter(|advice| advice.consequence.is_none());
-    let to_do = to_do.map(|advice| format!(": {}", advice.action)).unwrap_or_default();
+    let to_do = to_do.map(|advice| format!(": {}", unsentenced(&advice.action))).unwrap_or_default();
     let why = match (drive.state, &drive.holder, &drive.reason) {
         (_, _, Some(reason)) => format!(" ({reason}{to_do})"),
         (DriveState::ReadOnly, Some(holder), None) => format!(" (held by {})", holder.name),
@@ -236,6 +237,7 @@ fn not_here(drive: &DriveStatus) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::Action;
     use crate::api::{Fork, Holder};
 
     const PLAIN: Paint = Paint(false);
@@ -309,15 +311,12 @@ mod tests {
         drive.state = DriveState::Paused;
         drive.reason = Some("metered network".to_owned());
         assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network)");
-        drive.advice = Some(Advice {
-            consequence: None,
-            action: "holdall limits --on-metered go-on".to_owned(),
-            on_screen: None,
-        });
-        assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network: holdall limits --on-metered go-on)");
+        drive.advice = Some(Advice::new(None, Action::Limits, Vec::new()));
+        let said = "‖ Paused (metered network: to see all limits, run `holdall limits`)";
+        assert_eq!(state(&drive, PLAIN), said);
         // What failed has what it means and what to do on lines of their own.
         let consequence = Some("Your files are safe.".to_owned());
-        drive.advice = Some(Advice { consequence, action: "Run it.".to_owned(), on_screen: None });
+        drive.advice = Some(Advice::new(consequence, "Run it.", Vec::new()));
         assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network)");
         assert!(
             details(&drive, now(), PLAIN)

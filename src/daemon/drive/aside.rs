@@ -3,7 +3,7 @@
 
 use super::Drive;
 use super::lock::lock;
-use crate::api::{Code, Failure, Way};
+use crate::api::{Action, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::registry::sync_directory;
 use std::io;
@@ -30,7 +30,7 @@ impl Drive {
     }
 
     /// Refuses while something is only on this computer that was set aside; `or_else` is how one gives it up.
-    pub(super) fn check_nothing_aside(&self, or_else: &str) -> Result<(), Failure> {
+    pub(super) fn check_nothing_aside(&self, or_else: Option<Action>) -> Result<(), Failure> {
         let directory = self.registry.directory(&self.name);
         let entries = std::fs::read_dir(&directory).map_err(|error| failure::local(&error))?;
         let aside = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(ASIDE));
@@ -44,9 +44,11 @@ impl Drive {
                     aside.path().display()
                 ),
                 "Nothing was changed. They would be lost.",
-                format!("Move that directory elsewhere if they may still be needed{or_else}."),
-            )
-            .by(Way::Aside)),
+                [Some(Action::tell("Move that directory elsewhere if they may still be needed.")), or_else]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>(),
+            )),
         }
     }
 }

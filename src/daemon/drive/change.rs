@@ -3,7 +3,7 @@
 use super::Drive;
 use super::lock::lock_if_there;
 use super::opened::{OpenDrive, grow};
-use crate::api::{self, Failure};
+use crate::api::{self, Action, Failure};
 use crate::daemon::{drives, failure, largest};
 use holdall_core::drive::DriveError;
 use holdall_core::family::Unlocked;
@@ -12,7 +12,7 @@ use holdall_core::{drive, family, fork};
 use std::sync::Arc;
 
 /// How one gives up what is only here.
-const UNSENT_OR_ELSE: &str = ", or give --discard-unsent";
+const UNSENT_OR_ELSE: Option<Action> = Some(Action::AcceptUnsentLoss);
 
 impl Drive {
     /// Grows the drive, mounted or not.
@@ -88,7 +88,7 @@ impl Drive {
         request: &api::Remove,
     ) -> Result<(), Failure> {
         if open.is_some() {
-            let action = format!("Run holdall drive close {} --wait first.", self.name);
+            let action = Action::Close { drive: Some(self.name.clone()), wait: true };
             return Err(failure::state("The drive is open.", action));
         }
         self.check_closed(open)?;

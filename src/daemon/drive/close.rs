@@ -8,7 +8,7 @@
 use super::Drive;
 use super::opened::OpenDrive;
 use super::upload::with_progress;
-use crate::api::{ActivityKind, Code, Failure};
+use crate::api::{Action, ActivityKind, Code, Failure};
 use crate::attach::{self, AttachError};
 use crate::daemon::awake::StaysAwake;
 use crate::daemon::failure::{self, failure};
@@ -70,7 +70,7 @@ impl Drive {
                 Code::Unsent,
                 "Uploading is paused, and changes are only on this computer.",
                 "They are safe here; the drive is unmounted.",
-                format!("Run holdall drive resume {}, then close it again.", self.name),
+                [Action::Resume { drive: Some(self.name.clone()) }, Action::tell("Then close it again.")],
             ));
         }
         let releasing = async {
@@ -323,11 +323,12 @@ impl Drive {
 
 /// A drive is unmounted, and the disk does not take that it is to stay so.
 fn not_noted(failure: Failure, name: &str) -> Failure {
+    let close = Action::Close { drive: Some(name.to_owned()), wait: false };
     Failure {
         consequence: "The drive is unmounted, and your files are safe. But the next start of the background service would mount it again.".into(),
-        action: format!("Make room on this computer's disk, then run holdall drive close {name} again."),
         ..failure
     }
+    .with_actions([Action::tell("Free space on this computer's disk first."), close])
 }
 
 fn busy_patience(goes_down: bool) -> Duration {

@@ -5,7 +5,7 @@ use super::aside;
 use super::lock::lock;
 use super::opened::OpenDrive;
 use super::replicas::Replicas;
-use crate::api::{self, ActivityKind, Code, Failure};
+use crate::api::{self, Action, ActivityKind, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::{self, Phase};
 use holdall_core::disk::Disk;
@@ -392,7 +392,10 @@ impl Drive {
 
     /// Refuses while changes are only on this computer: what the journal has beyond the store. `or_else` is how one gives
     /// them up.
-    pub(super) async fn check_nothing_unsent(self: &Arc<Self>, or_else: &str) -> Result<(), Failure> {
+    pub(super) async fn check_nothing_unsent(
+        self: &Arc<Self>,
+        or_else: Option<Action>,
+    ) -> Result<(), Failure> {
         let directory = Directory::create(&self.registry.directory(&self.name))
             .map_err(|error| failure::local(&error))?;
         let known = volume::Local::load(&directory).map_err(|error| failure::local(&error))?;
@@ -416,12 +419,15 @@ impl Drive {
     }
 
     /// Why it is not given up: so many bytes are nowhere else.
-    pub(super) fn only_here(&self, bytes: u64, or_else: &str) -> Failure {
+    pub(super) fn only_here(&self, bytes: u64, or_else: Option<Action>) -> Failure {
         failure(
             Code::Unsent,
             format!("{} of changes are only on this computer.", crate::sizes::format_bytes(bytes)),
             "Nothing was changed. They would be lost.",
-            format!("Run holdall drive sync {} first{}.", self.name, or_else),
+            [Some(Action::Sync { drive: Some(self.name.clone()) }), or_else]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>(),
         )
     }
 }

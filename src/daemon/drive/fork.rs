@@ -9,7 +9,7 @@ use super::away;
 use super::engine::{Patience, Taking};
 use super::lock::lock;
 use super::opened::OpenDrive;
-use crate::api::{self, Failure};
+use crate::api::{self, Action, Failure};
 use crate::daemon::failure;
 use crate::daemon::registry::{Config, ForkOf, private_directory, sync_directory};
 use crate::daemon::status::{self, Phase};
@@ -98,7 +98,7 @@ impl Drive {
     /// Refuses to call it done where it was done to a fork.
     pub(super) fn check_no_fork(&self, volume: &Volume) -> Result<(), Failure> {
         match self.fork_in(volume) {
-            Some(fork) => Err(failure::forked(&fork.taken_by, &self.name)),
+            Some(fork) => Err(failure::forked(&fork.taken_by, Some(&self.name))),
             None => Ok(()),
         }
     }
@@ -122,7 +122,7 @@ impl Drive {
     pub(super) fn check_closed(&self, open: &Option<OpenDrive>) -> Result<(), Failure> {
         match open {
             Some(open) if open.attachment.is_some() || open.serving => {
-                let action = format!("Run holdall drive close \"{}\" first.", self.name);
+                let action = Action::Close { drive: Some(self.name.clone()), wait: false };
                 Err(failure::state("The drive is open.", action))
             }
             None if self.config.lock().open.is_some() => Err(self.waits_to_be_taken_up()),
@@ -133,7 +133,7 @@ impl Drive {
     fn waits_to_be_taken_up(&self) -> Failure {
         failure::state(
             "The drive was open when the service ended, and waits to be taken up again: programs may still use it.",
-            format!("Run holdall drive close \"{}\" first.", self.name),
+            Action::Close { drive: Some(self.name.clone()), wait: false },
         )
     }
 

@@ -1,7 +1,7 @@
 //! Looking at a drive, without changing anything.
 
 use super::Drive;
-use crate::api::{self, ActivityKind, Failure, Unit};
+use crate::api::{self, Action, ActivityKind, Failure, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
 use holdall_core::drive::check;
@@ -16,7 +16,7 @@ impl Drive {
         const CELLS_MAX: u64 = 4096;
         let live = self.live.read();
         let volume = live.as_ref().ok_or_else(|| {
-            failure::state("The drive is closed.", format!("Run holdall drive open {}.", self.name))
+            failure::state("The drive is closed.", Action::Open { drive: Some(self.name.clone()) })
         })?;
         let chunks = volume.size_blocks().div_ceil(CHUNK_BLOCKS);
         let per_cell = chunks.div_ceil(CELLS_MAX).max(1);

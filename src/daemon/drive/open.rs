@@ -5,7 +5,7 @@
 use super::Drive;
 use super::away;
 use super::opened::{Attachment, OpenDrive};
-use crate::api::{self, ActivityKind, Code, Failure, Way};
+use crate::api::{self, Action, ActivityKind, Code, Failure};
 use crate::attach::filesystem::{self, MountOptions};
 use crate::attach::{self, Identity};
 use crate::daemon::failure;
@@ -37,7 +37,7 @@ impl Drive {
         request: &api::Open,
     ) -> Result<api::Opened, Failure> {
         if open.as_ref().is_some_and(|open| open.attachment.is_some()) {
-            let action = format!("Close it first with holdall drive close {}.", self.name);
+            let action = Action::Close { drive: Some(self.name.clone()), wait: false };
             return Err(failure::state("The drive is open already.", action));
         }
         if let Some(open) = &**open {
@@ -293,8 +293,8 @@ impl Drive {
             tracing::info!(drive = self.name, message = failure.message, "it cannot be looked at either");
         });
         let opened = opened.ok()?;
-        let because = match failure.way {
-            Some(Way::Demoted) => format!(
+        let because = match failure.code {
+            Code::WeakStore => format!(
                 "it is open only to look at: {}. {}",
                 unsentenced(&failure.message),
                 failure.action.trim_end_matches('.')
@@ -377,7 +377,7 @@ enum How {
 
 fn home() -> Result<PathBuf, Failure> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    home.ok_or_else(|| failure::usage("There is no home directory: say where with --at."))
+    home.ok_or_else(|| failure::usage("There is no home directory.").with_actions(Action::ChooseMountPoint))
 }
 
 fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {

@@ -2,7 +2,7 @@
 
 use super::Drive;
 use super::lock::DirectoryLock;
-use crate::api::{self, Code, Failure};
+use crate::api::{self, Action, Code, Failure};
 use crate::attach::Attached;
 use crate::attach::filesystem::Mounted;
 use crate::daemon::failure::{self, failure};
@@ -86,8 +86,10 @@ impl OpenDrive {
         match self.writable {
             true => Ok(()),
             false => {
-                let action = format!("Run holdall drive close {name}, then open it without --read-only.");
-                Err(failure::state("The drive is open only to look at.", action))
+                let drive = Some(name.to_owned());
+                let close = Action::Close { drive: drive.clone(), wait: false };
+                let actions = [close, Action::OpenWritable { drive }];
+                Err(failure::state("The drive is open only to look at.", actions))
             }
         }
     }
@@ -95,7 +97,7 @@ impl OpenDrive {
     /// Refuses what cannot be done to a drive that is being served.
     pub fn check_not_serving(&self) -> Result<(), Failure> {
         match self.serving {
-            true => Err(failure::state("The drive is being served.", "End holdall drive serve first.")),
+            true => Err(failure::state("The drive is being served.", Action::EndServing { drive: None })),
             false => Ok(()),
         }
     }
@@ -119,12 +121,14 @@ impl OpenDrive {
         grow(&self.volume, size_blocks).await?;
         let Some(at) = &mut self.attachment else { return Ok(()) };
         let Attachment { attached, mounted } = at;
-        tokio::task::block_in_place(|| mounted.grow(attached)).map_err(|error| Failure {
-            consequence:
-                "Your files are safe. The drive has its new size, of which its file system has nothing yet."
-                    .into(),
-            action: "Close the drive and open it again: its file system takes the new size then.".into(),
-            ..error.failure()
+        tokio::task::block_in_place(|| mounted.grow(attached)).map_err(|error| {
+            let failure = Failure {
+                consequence:
+                    "Your files are safe. The drive has its new size, of which its file system has nothing yet."
+                        .into(),
+                ..error.failure()
+            };
+            failure.with_actions("Close the drive and open it again: its file system takes the new size then.")
         })
     }
 }

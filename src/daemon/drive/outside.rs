@@ -7,7 +7,7 @@
 use super::Drive;
 use super::close::Until;
 use super::opened::OpenDrive;
-use crate::api::{ActivityKind, Code, Failure};
+use crate::api::{Action, ActivityKind, Code, Failure};
 use crate::attach::filesystem::Mounted;
 use crate::daemon::failure::failure;
 use crate::daemon::shutdown;
@@ -85,8 +85,9 @@ fn still_used(name: &str, failed: &Failure) -> Failure {
         Code::State,
         format!("Another program has unmounted the drive, and it cannot be closed yet. {}", failed.message),
         "What was written to it is safe on this computer, and is uploaded.",
-        format!(
-            "End the programs that still use its files; it is closed then by itself. Then run holdall drive open {name} to use it again."
-        ),
+        [
+            Action::tell("End the programs that still use its files; then it is closed by itself."),
+            Action::Open { drive: Some(name.to_owned()) },
+        ],
     )
 }

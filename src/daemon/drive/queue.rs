@@ -3,7 +3,7 @@
 use super::Drive;
 use super::opened::SYNC_DEADLINE;
 use super::upload::pusher;
-use crate::api::{self, Code, Failure, Queued, QueuedKind};
+use crate::api::{self, Action, Code, Failure, Queued, QueuedKind};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::time;
 use holdall_core::push::{Outgoing, PushState};
@@ -26,12 +26,12 @@ impl Drive {
                 Code::Paused,
                 format!("Uploading is paused ({why})."),
                 "Changes stay on this computer, and are safe there.",
-                format!("Run holdall drive resume {0}, or see holdall limits.", self.name),
+                [Action::Resume { drive: Some(self.name.clone()) }, Action::Limits],
             ));
         }
         let live = self.live.read().clone();
         let Some(volume) = live.filter(|volume| volume.pusher().is_some()) else {
-            let action = format!("Run holdall drive open {}.", self.name);
+            let action = Action::Open { drive: Some(self.name.clone()) };
             return Err(failure::state("The drive is not open for writing.", action));
         };
         pusher(&volume).push_now();

@@ -2,7 +2,7 @@
 
 use super::Drive;
 use super::opened::OpenDrive;
-use crate::api::{self, Code, Failure};
+use crate::api::{self, Action, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::Phase;
 use crate::daemon::web::is_own;
@@ -35,7 +35,7 @@ impl Drive {
         if let Some(open) = &*open {
             open.check_not_serving()?;
             if open.attachment.is_some() {
-                let action = format!("Run holdall drive close {} first.", self.name);
+                let action = Action::Close { drive: Some(self.name.clone()), wait: false };
                 return Err(failure::state("The drive is open.", action));
             }
         }
@@ -122,9 +122,8 @@ impl Listener {
                 let address: SocketAddr =
                     address.parse().map_err(|_| failure::usage(format!("{address} is not ADDRESS:PORT.")))?;
                 if !address.ip().is_loopback() && !request.insecure {
-                    return Err(failure::usage(
-                        "Whoever reaches that address could read and write the drive. Use a loopback address, or --insecure.",
-                    ));
+                    let message = "Whoever reaches that address could read and write the drive.";
+                    return Err(failure::usage(message).with_actions(Action::AcceptExposure));
                 }
                 let listener = TcpListener::bind(address).map_err(local)?;
                 let address = listener.local_addr().map_err(local)?;

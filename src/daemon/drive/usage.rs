@@ -5,6 +5,7 @@
 //! drive that is stuck costs its figure and nothing else.
 
 use super::opened::Place;
+use crate::api::Action;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,11 +66,8 @@ impl Full {
     }
 
     /// What to do about it.
-    pub(in crate::daemon) fn action(self, name: &str) -> String {
-        format!(
-            "delete files, or make it larger with holdall drive resize {} SIZE",
-            crate::daemon::failure::quoted(name)
-        )
+    pub(in crate::daemon) fn action(self, name: &str) -> Action {
+        Action::Grow { drive: Some(name.to_owned()) }
     }
 }
 

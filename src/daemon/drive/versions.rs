@@ -3,7 +3,7 @@
 use super::Drive;
 use super::opened::thaw;
 use super::upload::{pusher, with_progress};
-use crate::api::{self, ActivityKind, Failure};
+use crate::api::{self, Action, ActivityKind, Failure};
 use crate::daemon::work::Work;
 use crate::daemon::{failure, status};
 use holdall_core::drive;
@@ -71,11 +71,11 @@ impl Drive {
     pub async fn rollback(self: &Arc<Self>, label: &str) -> Result<api::Synced, Failure> {
         let open = self.open.lock().await;
         if open.is_some() {
-            let action = format!("Run holdall drive close {} --wait first.", self.name);
+            let action = Action::Close { drive: Some(self.name.clone()), wait: true };
             return Err(failure::state("The drive is open.", action));
         }
         self.check_closed(&open)?;
-        self.check_nothing_unsent("").await?;
+        self.check_nothing_unsent(None).await?;
         let (objects, _) = self.objects().await?;
         let device = self.registry.device();
         drive::rollback(&objects, self.uuid(), label, device)

@@ -1,7 +1,7 @@
 //! Errors of pinning, of taking files out of the cache, and of waiting for them.
 
 use super::{NOTHING_CHANGED, failure, read, state};
-use crate::api::{Code, Failure, Pin, Way};
+use crate::api::{Action, Actions, Code, Failure, Pin};
 use crate::daemon::drive::{ScanError, words};
 use crate::scanner::Unscannable;
 use crate::sizes::{format_bytes, format_duration};
@@ -10,42 +10,42 @@ use std::time::Duration;
 
 /// What it means that nobody waits for a file any more.
 pub const NOT_ENOUGH: &str = "What was downloaded is here, until the room is needed. Nothing is pinned.";
-const WAIT_LONGER: &str = "Wait longer, or for less of it: holdall wait --help.";
 
 /// A path on no drive that is open.
 pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
-    let action = match mounted {
-        [] => "Open the drive first: holdall drive open NAME.".to_owned(),
-        mounted => format!("Open drives are mounted at {}.", mounted.join(", ")),
+    let action: Actions = match mounted {
+        [] => Action::Open { drive: None }.into(),
+        mounted => format!("Open drives are mounted at {}.", mounted.join(", ")).into(),
     };
     failure(Code::NotFound, format!("{path} is on no open drive."), NOTHING_CHANGED, action)
 }
 
 /// A path on a drive that was open when the service ended.
 pub fn not_taken_up(name: &str) -> Failure {
-    let action = format!("Try again in a moment. holdall drive status \"{name}\" says what it waits for.");
-    state(format!("The drive {name} was open when the service ended, and is being taken up again."), action)
-        .by(Way::Wait)
+    let message = format!("The drive {name} was open when the service ended, and is being taken up again.");
+    let status = Action::DriveStatus { drive: Some(name.to_owned()) };
+    state(message, [Action::tell("Try again in a moment."), status])
 }
 
 /// A drive whose files cannot be named.
 pub fn not_mounted(name: &str) -> Failure {
-    state(format!("The drive {name} is not mounted."), format!("Run holdall drive open {name}."))
+    state(format!("The drive {name} is not mounted."), Action::Open { drive: Some(name.to_owned()) })
 }
 
 /// A path that cannot be looked at.
 pub fn unscannable(path: &str, error: &ScanError) -> Failure {
-    let (code, action) = match error {
-        ScanError::Unscannable(Unscannable::Missing) => (Code::NotFound, "Check the path."),
+    let (code, actions): (_, Actions) = match error {
+        ScanError::Unscannable(Unscannable::Missing) => (Code::NotFound, "Check the path.".into()),
         ScanError::Unscannable(Unscannable::Link | Unscannable::Elsewhere | Unscannable::Special) => {
-            (Code::Usage, "Give another path.")
+            (Code::Usage, "Give another path.".into())
         }
-        ScanError::Unscannable(Unscannable::Failed(_)) => (Code::Failed, "Check who may read it."),
-        ScanError::TooMany => (Code::Usage, "Run holdall pin --drive NAME, or pin less."),
-        ScanError::Gone(_) => (Code::Failed, "Try again. Run holdall status to see how the drive is."),
+        ScanError::Unscannable(Unscannable::Failed(_)) => (Code::Failed, "Check who may read it.".into()),
+        ScanError::TooMany => (Code::Usage, Action::PinDrive { drive: None }.into()),
+        ScanError::Gone(_) => {
+            (Code::Failed, [Action::tell("Try again."), Action::DriveStatus { drive: None }].into())
+        }
     };
-    let failure = failure(code, format!("{path} cannot be used: {}.", words(error)), NOTHING_CHANGED, action);
-    if matches!(error, ScanError::TooMany) { failure.by(Way::Less) } else { failure }
+    failure(code, format!("{path} cannot be used: {}.", words(error)), NOTHING_CHANGED, actions)
 }
 
 /// A pin that does not get on.
@@ -55,7 +55,7 @@ pub fn pin_stuck(pin: &Pin) -> Failure {
         Code::Failed,
         format!("Not all of it could be downloaded: {reason}."),
         "The pin stays, and what is here of it is kept.",
-        format!("Run holdall pins {} to see how it is.", pin.drive),
+        Action::Pins { drive: Some(pin.drive.clone()) },
     )
 }
 
@@ -77,7 +77,7 @@ pub fn pin_paused(pin: &Pin) -> Failure {
         Code::Paused,
         format!("Downloads are switched off: {reason}."),
         "The pin stays. What is missing is downloaded once they are on again.",
-        format!("Run holdall drive resume {}.", pin.drive),
+        Action::Resume { drive: Some(pin.drive.clone()) },
     )
 }
 
@@ -97,7 +97,7 @@ pub fn wait_paused(name: &str, why: &str) -> Failure {
         Code::Paused,
         format!("Downloads are switched off: {why}."),
         NOTHING_CHANGED,
-        format!("Run holdall drive resume {name}, then wait again."),
+        [Action::Resume { drive: Some(name.to_owned()) }, Action::tell("Then wait again.")],
     )
 }
 
@@ -110,7 +110,7 @@ pub fn wait_too_early(path: &str, timeout: Duration) -> Failure {
             format_duration(timeout)
         ),
         NOT_ENOUGH,
-        WAIT_LONGER,
+        Action::WaitLonger,
     )
 }
 
@@ -125,7 +125,7 @@ pub fn wait_too_late(path: &str, timeout: Duration, here: u64, enough: u64) -> F
             format_bytes(enough)
         ),
         NOT_ENOUGH,
-        WAIT_LONGER,
+        Action::WaitLonger,
     )
 }
 
@@ -148,20 +148,20 @@ pub fn folder_late(path: &str, after: Duration) -> Failure {
             format_duration(after)
         ),
         NOTHING_CHANGED,
-        "Try again in a moment. holdall drive status says how the drive is.",
+        [Action::tell("Try again in a moment."), Action::DriveStatus { drive: None }],
     )
 }
 
 /// A path that is not pinned, but perhaps one above it.
 pub fn not_pinned(path: &str, by: Option<String>) -> Failure {
-    let (message, action) = match by {
+    let (message, actions): (_, Actions) = match by {
         Some(by) => (
             format!("{path} is kept because {by} is pinned."),
-            format!("Run holdall unpin '{by}', or move it elsewhere."),
+            [Action::Unpin { path: by }, Action::tell("Or move it elsewhere.")].into(),
         ),
-        None => (format!("{path} is not pinned."), "Run holdall pins to see what is.".to_owned()),
+        None => (format!("{path} is not pinned."), Action::Pins { drive: None }.into()),
     };
-    failure(Code::NotFound, message, NOTHING_CHANGED, action)
+    failure(Code::NotFound, message, NOTHING_CHANGED, actions)
 }
 
 /// A drive that is not pinned as a whole.
@@ -170,16 +170,14 @@ pub fn not_pinned_whole(name: &str, has_paths: bool) -> Failure {
         true => format!("The drive {name} is not pinned as a whole; paths on it are."),
         false => format!("Nothing of the drive {name} is pinned."),
     };
-    failure(Code::NotFound, message, NOTHING_CHANGED, format!("Run holdall pins {name} to see what is."))
+    failure(Code::NotFound, message, NOTHING_CHANGED, Action::Pins { drive: Some(name.to_owned()) })
 }
 
 /// What is pinned is to be taken out of the cache.
 pub fn evict_pinned(name: &str, path: Option<&str>) -> Failure {
     let (message, action) = match path {
-        Some(path) => (format!("{path} is pinned."), format!("Unpin it first: holdall unpin '{path}'.")),
-        None => {
-            (format!("The drive {name} is pinned."), format!("Unpin it first: holdall unpin --drive {name}."))
-        }
+        Some(path) => (format!("{path} is pinned."), Action::Unpin { path: path.to_owned() }),
+        None => (format!("The drive {name} is pinned."), Action::UnpinDrive { drive: Some(name.to_owned()) }),
     };
     failure(Code::State, message, NOTHING_CHANGED, action)
 }
@@ -192,13 +190,17 @@ pub fn pull(error: &PullError) -> Failure {
             Code::Failed,
             "Not all of it could be downloaded: there is no room for it in the cache.",
             "What was downloaded is here.",
-            "Give the cache more room (holdall limits --cache), or unpin something.",
+            [Action::GrowCache { size: None }, Action::tell("Or keep less offline.")],
         ),
         PullError::Cache(_) | PullError::Away => failure(
             Code::Failed,
             format!("Not all of it could be downloaded: {error}."),
             "What was downloaded is here.",
-            "Check the room on the local disk (holdall doctor), and that the store is whole (holdall drive check).",
+            [
+                Action::tell("Check that the local disk has free space."),
+                Action::Doctor,
+                Action::Check { drive: None },
+            ],
         ),
     }
 }

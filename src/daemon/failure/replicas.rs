@@ -1,13 +1,13 @@
 //! Errors of replicas.
 
 use super::{NOTHING_CHANGED, at_store, drive, failure, read};
-use crate::api::{Code, Failure, Way};
+use crate::api::{Action, Code, Failure};
 use holdall_core::replica::ReplicaError;
 
 /// A drive has no such replica.
 pub fn no_replica(name: &str, url: &str) -> Failure {
     let message = format!("{url} is no replica of {name}.");
-    let action = format!("Run holdall drive replica status {name} to see which there are.");
+    let action = Action::Replicas { drive: Some(name.to_owned()) };
     failure(Code::NotFound, message, NOTHING_CHANGED, action)
 }
 
@@ -30,7 +30,7 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
             Code::State,
             format!("The drive lives in {url} itself: it was promoted, or was there first."),
             NOTHING_CHANGED,
-            "Choose another store, or add the drive from there with holdall drive add.",
+            [Action::tell("Choose another store."), Action::Add { drive: None, store: Some(url.to_owned()) }],
         ),
         ReplicaError::Left(error) => lives_elsewhere(drive(error)),
         ReplicaError::Unsure(_) => failure(
@@ -45,8 +45,7 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
 
 /// The store that a drive has answers, and does not give the drive.
 pub fn store_does_not_give(failure: Failure) -> Failure {
-    let action = format!("{} If that store is lost for good, add --accept-loss.", failure.action);
-    Failure { action, ..failure }
+    failure.and(Action::AcceptLoss)
 }
 
 /// A replica was becoming the drive's store, and it is not known what came of it.
@@ -55,44 +54,36 @@ pub fn moving(name: &str, url: &str) -> Failure {
         Code::State,
         format!("{name} is being moved to {url}, and that has not come to its end."),
         "Nothing is lost. It may live there already: opened from its former store it could go on in both.",
-        format!("Run holdall drive replica promote {name} {url} again, once the replica answers."),
+        Action::PromoteAgain { drive: Some(name.to_owned()), replica: Some(url.to_owned()) },
     )
 }
 
 /// The drive has left its store, or its replica, and not for the replica that is to take its place.
 pub fn lives_elsewhere(failure: Failure) -> Failure {
-    let action = format!(
-        "{} To have it in the replica all the same, as a second drive, add --accept-loss.",
-        failure.action
-    );
-    Failure { action, ..failure }
+    failure.and(Action::AcceptSecond)
 }
 
 /// The drive's own store asks for patience: it has the drive, and a replica shall not take its place.
 pub fn store_is_not_lost(failure: Failure) -> Failure {
-    let action = "Try again in a while. If the store is given up all the same, add --accept-loss.".to_owned();
     let consequence =
         "Nothing was changed. The store is there, and may have what the replica lacks.".to_owned();
-    Failure { consequence, action, ..failure }
+    Failure { consequence, ..failure }
+        .with_actions([Action::tell("Try again in a while."), Action::AcceptLoss])
 }
 
 /// A replica that does not have what was uploaded last.
 pub fn replica_lags(name: &str, url: &str, committed_at: &str, reachable: bool) -> Failure {
+    let drive = Some(name.to_owned());
     let action = match reachable {
-        true => format!(
-            "Open {name} and wait until holdall drive replica status {name} says that it is up to date."
-        ),
-        false => format!(
-            "If its store is lost for good, run holdall drive replica promote {name} URL --accept-loss."
-        ),
+        true => Action::AwaitReplica { drive },
+        false => Action::PromoteWithLoss { drive, replica: Some(url.to_owned()) },
     };
-    let failure = failure(
+    failure(
         Code::State,
         format!("{url} lacks what was uploaded last: its newest version is of {committed_at}."),
         "Nothing was changed. What was uploaded after that would be lost to this drive.",
         action,
-    );
-    at_store(failure, url)
+    )
 }
 
 /// A drive shall be forgotten whose former store does not know yet that it has moved.
@@ -101,7 +92,6 @@ pub fn former_store_untold(name: &str, former: &str, now: &str, why: &str) -> Fa
         Code::Unsent,
         format!("{former} has not been told yet that {name} has moved to {now}. {why}"),
         "Nothing was changed. Nobody else would tell it, and a computer that uses the drive there would go on doing so.",
-        "Remove it once that store can be reached, or give --discard-unsent if it is lost for good.",
+        [Action::tell("Remove it once that store can be reached."), Action::AcceptUnsentLoss],
     )
-    .by(Way::Untold)
 }

@@ -1,7 +1,7 @@
 //! Errors of stores, before there is a drive on them: addresses, credentials, and what stores can do.
 
 use super::{NOTHING_CHANGED, SAFE_HERE, failure, family, store};
-use crate::api::{Code, Failure, Way};
+use crate::api::{Action, Actions, Code, Failure};
 use crate::daemon::secrets::SecretsError;
 use crate::daemon::secrets::keyring::KeyringError;
 use crate::words::why;
@@ -16,13 +16,12 @@ use std::path::Path;
 /// What is to be done where a directory may not be read or written.
 const LET_IN: &str = "Let this user read and write in the directory, or mount what it is on for writing.";
 
-/// Puts the store's address into an action that says URL, ready to be pasted into a shell. Nobody logs in to a directory.
+/// Names the store in actions that lack it. Nobody logs in to a directory.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
-    let action = match failure.code {
-        Code::Credentials if is_directory(url) => LET_IN.to_owned(),
-        _ => with_address(&failure.action, url),
-    };
-    Failure { action, ..failure }
+    match failure.code {
+        Code::Credentials if is_directory(url) => failure.with_actions(LET_IN),
+        _ => failure.about(None, Some(url)),
+    }
 }
 
 /// Whether a store is a directory.
@@ -34,23 +33,13 @@ pub fn is_directory(url: &str) -> bool {
 pub fn at_new_store(failure: Failure, url: &StoreUrl) -> Failure {
     let mut failure = at_store(failure, &url.to_string());
     if failure.code == Code::Offline && url.is_plain_http() {
-        failure.action += " If the server speaks TLS, its address begins with https://.";
+        failure = failure.and(Action::tell("If the server speaks TLS, its address begins with https://."));
     }
     if failure.code == Code::Offline && matches!(url, StoreUrl::Dav(_)) {
-        failure.action += " A Nextcloud's is davs://HOST/remote.php/dav/files/USER/.";
+        failure =
+            failure.and(Action::tell("A Nextcloud's address is davs://HOST/remote.php/dav/files/USER/."));
     }
     failure
-}
-
-/// Puts the store's address where `text` says URL.
-pub fn with_address(text: &str, url: &str) -> String {
-    text.replace("URL", &quoted(url))
-}
-
-/// A word of a command, ready to be pasted into a shell.
-pub fn quoted(word: &str) -> String {
-    let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c));
-    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// Errors of a store that no drive is known of: what is not there then is not away, but was never made, or has another address.
@@ -67,12 +56,9 @@ pub fn new_store(error: &StoreError) -> Failure {
             format!("No drive can be in this place: {reason}."),
             NOTHING_CHANGED,
             "Choose a directory on another file system, or mount this one in another way.",
-        )
-        .by(Way::OtherStore),
-        StoreError::Unreachable { .. } => {
-            let action = "Check the address and the connection, and try again.".to_owned();
-            Failure { consequence: NOTHING_CHANGED.to_owned(), action, ..store(error) }
-        }
+        ),
+        StoreError::Unreachable { .. } => Failure { consequence: NOTHING_CHANGED.to_owned(), ..store(error) }
+            .with_actions("Check the address and the connection, and try again."),
         error => store(error),
     }
 }
@@ -93,8 +79,10 @@ pub fn synced_directory(path: &Path, tool: &str) -> Failure {
         format!("{} is in a folder that {tool} keeps in sync.", path.display()),
         "Nothing was changed. Each computer has a copy of its own there, so two computers could take the drive at the same moment, and files \
          of one would be missing from it.",
-        "Choose a directory outside of that folder, a WebDAV server or an S3 bucket. If only one computer ever uses the drive, give \
-         --in-synced-folder.",
+        [
+            Action::tell("Choose a directory outside of that folder, a WebDAV server or an S3 bucket."),
+            Action::AcceptSyncedFolder,
+        ],
     )
 }
 
@@ -117,11 +105,11 @@ pub fn no_store_directory(path: &Path, error: &io::Error) -> Failure {
 
 fn missing_directory(path: &Path) -> Failure {
     let path = path.display().to_string();
-    let action = format!(
-        "Correct the address, mount the disk that belongs there, or make the directory: mkdir -p {}",
-        quoted(&path)
-    );
-    failure(Code::NotFound, format!("The directory {path} does not exist."), NOTHING_CHANGED, action)
+    let actions = [
+        Action::tell("Correct the address, mount the disk that belongs there, or create the directory."),
+        Action::run(&["mkdir", "-p", &path]),
+    ];
+    failure(Code::NotFound, format!("The directory {path} does not exist."), NOTHING_CHANGED, actions)
 }
 
 fn useless_directory(path: &Path, error: &io::Error) -> Failure {
@@ -158,23 +146,20 @@ pub fn known_family(error: &FamilyError) -> Failure {
             Code::NotFound,
             "The store holds nothing of this drive any more.",
             "What is on this computer is safe, and is not uploaded.",
-            "If the store was emptied, bring it back from a backup; if it is elsewhere, put it back at URL. If the drive has \
-             a replica, that can take its place: holdall drive replica promote NAME.",
-        )
-        .by(Way::Emptied),
+            [Action::RestoreStore { store: None }, Action::Promote { drive: None, replica: None }],
+        ),
         error => family(error),
     }
 }
 
 /// Nobody has logged in to a store that asks who one is.
 pub fn no_login(url: &str) -> Failure {
-    let failure = failure(
+    failure(
         Code::Credentials,
         format!("There are no credentials for {url} on this computer."),
         "Nothing was changed. What is on this computer is safe.",
-        "Run holdall store login URL.",
-    );
-    at_store(failure, url)
+        Action::LogIn { store: Some(url.to_owned()) },
+    )
 }
 
 /// A store that leaves it to people that a drive has one writer.
@@ -183,24 +168,21 @@ pub fn weak_store(url: &str) -> Failure {
         Code::WeakStore,
         format!("{url} cannot tell two computers apart that take a drive at the same moment."),
         "Nothing was changed. A drive on it is for one computer at a time: close it on one before you open it on another.",
-        "Give --yes if that will do, or use another store.",
+        Action::AcceptWeakStore,
     )
 }
 
 /// A store that no drive can be in, by what a trial has found.
 pub fn unusable_store(url: &str, report: &Report) -> Failure {
-    let (code, action) = match report.rights {
+    let test = Action::TestStore { store: None };
+    let (code, actions) = match report.rights {
         Rights { read: true, write: true, list: true, delete: _ } => {
-            (Code::Failed, "Choose another store. holdall store test URL shows more.")
+            (Code::Failed, [Action::tell("Choose another store."), test])
         }
-        _ => (
-            Code::Credentials,
-            "Give other credentials with holdall store login URL, and look again with holdall store test URL.",
-        ),
+        _ => (Code::Credentials, [Action::LogIn { store: None }, test]),
     };
     let message = format!("No drive can be in {url}: {}.", report.reasons.join("; "));
-    let failure = failure(code, message, NOTHING_CHANGED, action);
-    at_store(if code == Code::Failed { failure.by(Way::OtherStore) } else { failure }, url)
+    at_store(failure(code, message, NOTHING_CHANGED, actions), url)
 }
 
 /// A store that does not do any more what a drive on it relies on.
@@ -209,12 +191,12 @@ pub fn store_demoted(name: &str, why: &str) -> Failure {
         Code::WeakStore,
         format!("The store does not compare and swap any more, which {name} relies on: {why}."),
         "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
-        format!(
-            "Look at it with holdall drive open {name} --read-only, and ask who runs the store, or what stands in \
-             front of it. holdall store test URL shows more."
-        ),
+        [
+            Action::AskOperator,
+            Action::OpenReadOnly { drive: Some(name.to_owned()) },
+            Action::TestStore { store: None },
+        ],
     )
-    .by(Way::Demoted)
 }
 
 /// A directory that other computers may change, of a drive that relies on locks of this one.
@@ -222,15 +204,19 @@ pub fn shared_directory(name: &str, path: &Path) -> Failure {
     let new = StoreUrl::File(format!("{}-new", path.display()).into());
     failure(
         Code::WeakStore,
-        format!("{} is on a network or FUSE file system, where locks may not hold between computers. {name} relies on them.", path.display()),
-        "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
         format!(
-            "To write again, move it to a new directory, which needs no locks and may be beside this one. Close it on every computer. Then run, \
-             on one computer only, holdall drive replica add {name} {new} and holdall drive replica promote {name} {new}. On the \
-             others, remove {name} and add it from there."
+            "{} is on a network or FUSE file system, where locks may not hold between computers. {name} relies on them.",
+            path.display()
         ),
+        "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
+        Action::MoveStore { drive: Some(name.to_owned()), to: Some(new.to_string()) },
     )
-    .by(Way::Demoted)
+}
+
+/// What opens a keyring, or does without it.
+fn unlock() -> Actions {
+    let otherwise = Action::tell("Or give the credentials again.");
+    [Action::UnlockKeyring, otherwise, Action::LogIn { store: None }].into()
 }
 
 /// Errors of keeping credentials.
@@ -240,21 +226,19 @@ pub fn secrets(error: &SecretsError) -> Failure {
             Code::Credentials,
             format!("The keyring is locked, and the credentials for {store} are in it."),
             SAFE_HERE,
-            "Unlock the keyring (a desktop does that at login), or give them again with holdall store login URL.",
-        )
-        .by(Way::Keyring),
+            unlock(),
+        ),
         SecretsError::Keyring { store, error: KeyringError::Away(reason) } => failure(
             Code::Credentials,
             format!("The credentials for {store} are in the keyring, which does not answer: {reason}."),
             SAFE_HERE,
-            "Log in to the desktop, or give them again with holdall store login URL.",
-        )
-        .by(Way::Keyring),
+            unlock(),
+        ),
         SecretsError::Keyring { store, error: KeyringError::Missing } => failure(
             Code::Credentials,
             format!("The credentials for {store} were in the keyring, and are gone."),
             SAFE_HERE,
-            "Give them again with holdall store login URL.",
+            Action::LogIn { store: None },
         ),
         SecretsError::Local(error) => failure(
             Code::Failed,

@@ -1,6 +1,6 @@
 //! The HTTP proxy through which stores are asked: none, the one that is set, or the environment's where a person has said so.
 
-use crate::api::{Code, Failure, SetProxy};
+use crate::api::{Action, Code, Failure, SetProxy};
 use crate::daemon::{failure, registry};
 use holdall_core::store::proxy::{Proxy, ProxyError};
 use serde::{Deserialize, Serialize};
@@ -71,10 +71,8 @@ pub fn of(set: Option<&SetProxy>, login: Option<&Login>) -> Result<Option<Proxy>
 /// What is wrong with it.
 pub fn failure(error: &ProxyError) -> Failure {
     let action = match error {
-        ProxyError::Address | ProxyError::Kind(_) => {
-            "Correct the address: holdall limits --proxy http://HOST:PORT"
-        }
-        ProxyError::Secret => "Leave them out of it, and give them in a file: --proxy-login-file FILE",
+        ProxyError::Address | ProxyError::Kind(_) => Action::Proxy,
+        ProxyError::Secret => Action::ProxyLogin,
     };
     failure::failure(
         Code::Usage,

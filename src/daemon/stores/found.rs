@@ -31,7 +31,7 @@ impl Drives {
             unlocked.map_err(|error| failure::at_store(failure::family(&error), &url.to_string()))?;
         let objects = Objects::new(store.clone(), unlocked.sealer.clone(), PageCache::none());
         let mut found = Vec::new();
-        for head in drives_here(&store, &unlocked, "NAME").await? {
+        for head in drives_here(&store, &unlocked, None).await? {
             let root = objects.root(head.root, Some(head.root_hash)).await;
             let root = root.map_err(|error| failure::read(&error))?;
             let known = self.all().into_iter().find(|known| known.uuid() == head.drive);
@@ -53,7 +53,7 @@ impl Drives {
 pub async fn drives_here(
     store: &Arc<dyn Store>,
     unlocked: &Unlocked,
-    name: &str,
+    name: Option<&str>,
 ) -> Result<Vec<Head>, Failure> {
     let heads = drive::all_heads(&**store, &unlocked.sealer).await.map_err(|error| failure::read(&error))?;
     let (here, gone): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.state.is_here());

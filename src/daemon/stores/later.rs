@@ -1,7 +1,7 @@
 //! A store that is reached when it first can be: credentials may be in a keyring that is locked as yet, or on their way.
 
 use super::{Stores, parse};
-use crate::api::{Code, Failure, Way};
+use crate::api::{Action, Code, Failure};
 use crate::words::unsentenced;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ pub struct Later {
     meter: Meter,
     reached: OnceCell<Arc<dyn Store>>,
     // Held for taking and replacing it.
-    keyring: Mutex<Option<String>>,
+    keyring: Mutex<Option<Vec<Action>>>,
 }
 
 impl Later {
@@ -34,7 +34,7 @@ impl Later {
     }
 
     /// What opens the keyring, if that was what the last try had to do without.
-    pub fn opens_keyring(&self) -> Option<String> {
+    pub fn opens_keyring(&self) -> Option<Vec<Action>> {
         self.keyring.lock().clone()
     }
 
@@ -44,8 +44,8 @@ impl Later {
 
     async fn store(&self) -> Result<&Arc<dyn Store>, StoreError> {
         self.reached.get_or_try_init(|| self.reach()).await.map_err(|failure| {
-            let is_keyring = failure.way == Some(Way::Keyring);
-            *self.keyring.lock() = is_keyring.then(|| unsentenced(&failure.action));
+            let is_keyring = failure.actions.contains(&Action::UnlockKeyring);
+            *self.keyring.lock() = is_keyring.then(|| failure.actions.to_vec());
             let reason = unsentenced(&failure.message);
             match failure.code {
                 Code::Credentials => StoreError::Denied { reason },

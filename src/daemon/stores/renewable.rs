@@ -1,6 +1,7 @@
 //! A store whose credentials can be replaced while a drive uses it: a new access key, and uploads go on.
 
 use super::later::Later;
+use crate::api::Action;
 use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::format::{family, head};
@@ -37,7 +38,7 @@ pub enum Hindrance {
     Keyring {
         what: String,
         /// What to do about it.
-        action: String,
+        actions: Vec<Action>,
     },
     /// The store has no room, or is not there at all.
     Store(String),
@@ -95,7 +96,7 @@ impl Renewable {
         let behind = |what: String| format!("{now}; before that, {what}");
         Some(match hindrance {
             Hindrance::Credentials(what) => Hindrance::Credentials(behind(what)),
-            Hindrance::Keyring { what, action } => Hindrance::Keyring { what: behind(what), action },
+            Hindrance::Keyring { what, actions } => Hindrance::Keyring { what: behind(what), actions },
             Hindrance::Store(what) => Hindrance::Store(behind(what)),
             Hindrance::Emptied => Hindrance::Emptied,
         })
@@ -154,7 +155,7 @@ enum Asked {
     /// What is kept of logins: the store is not come to.
     Logins,
     /// The keyring that they are in, and what opens it.
-    Keyring(String),
+    Keyring(Vec<Action>),
 }
 
 fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>, asked: Asked) {
@@ -165,7 +166,7 @@ fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>, as
         Err(StoreError::Denied { reason }) => Some(match asked {
             Asked::Store => Hindrance::Credentials(format!("the store refuses access: {reason}")),
             Asked::Logins => Hindrance::Credentials(reason.clone()),
-            Asked::Keyring(action) => Hindrance::Keyring { what: reason.clone(), action },
+            Asked::Keyring(actions) => Hindrance::Keyring { what: reason.clone(), actions },
         }),
         Err(
             error @ (StoreError::Full { .. }

@@ -1,7 +1,7 @@
 //! Which requests of a browser are served: a pure decision.
 
 use super::sessions::Sessions;
-use crate::api::{Code, Failure};
+use crate::api::{Action, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use axum::http::{HeaderMap, Method, Uri, header};
 use std::time::Instant;
@@ -115,12 +115,7 @@ fn cookie_name(port: u16) -> String {
 }
 
 fn foreign(why: &str) -> Failure {
-    failure(
-        Code::Foreign,
-        format!("The request was refused: {why}."),
-        failure::NOTHING_CHANGED,
-        "Open the address that holdall web prints.",
-    )
+    failure(Code::Foreign, format!("The request was refused: {why}."), failure::NOTHING_CHANGED, Action::Web)
 }
 
 fn not_invited() -> Failure {
@@ -128,7 +123,7 @@ fn not_invited() -> Failure {
         Code::Session,
         "This browser is not signed in.",
         "Nothing was changed. Your drives go on as they are.",
-        "Run holdall web, and open the address that it prints.",
+        Action::Web,
     )
 }
 

@@ -29,7 +29,7 @@ fn tcp_is_for_this_computer_alone_unless_one_insists() {
         assert_eq!(refused.status.code(), Some(2), "{far}");
         let refused = failure(&refused);
         assert_eq!(refused["code"], "usage");
-        assert!(refused["message"].as_str().unwrap().contains("--insecure"), "{refused}");
+        assert!(refused["action"].as_str().unwrap().contains("--insecure"), "{refused}");
         assert_eq!(machine.status()["state"], "Closed", "nothing was begun");
     }
     // Somebody else listens there.

@@ -5,6 +5,8 @@ import type { components } from './types';
 type Schemas = components['schemas'];
 
 export type Failure = Schemas['Failure'];
+export type Step = Schemas['Step'];
+export type Screen = Schemas['Screen'];
 export type Code = Schemas['Code'];
 export type Progress = Schemas['Progress'];
 export type DriveStatus = Schemas['DriveStatus'];

@@ -996,8 +996,306 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description What can be done with a drive. */
-        Action: "open" | "close" | "pause" | "resume" | "upload_now";
+        /** @description One thing to do. A field that is null was not known where the failure was found. */
+        Action: {
+            /** @constant */
+            do: "tell";
+            /** @description They. */
+            text: string;
+        } | {
+            /** @description Its words. */
+            argv: string[];
+            /** @description Whether it takes root's rights. */
+            as_root: boolean;
+            /** @constant */
+            do: "run";
+        } | {
+            /** @constant */
+            do: "open";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "open_read_only";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "take_over";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "set_aside";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "close";
+            /** @description The drive's name. */
+            drive: string | null;
+            /** @description Until everything is uploaded. */
+            wait: boolean;
+        } | {
+            /** @constant */
+            do: "end_serving";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "serve";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "check";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "resume";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "pause";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "sync";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "forks";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "remove";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "discard_unsent";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "add";
+            /** @description The name that it is to have here. */
+            drive: string | null;
+            /** @description The store's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "follow";
+            /** @description The drive's name. */
+            drive: string | null;
+            /** @description The new store's address. */
+            to: string | null;
+        } | {
+            /** @constant */
+            do: "create";
+            /** @description The name that it is to have. */
+            drive: string | null;
+            /** @description The store's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "list_drives";
+        } | {
+            /** @constant */
+            do: "log_in";
+            /** @description The store's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "list_logins";
+        } | {
+            /** @constant */
+            do: "test_store";
+            /** @description The store's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "unlock_keyring";
+        } | {
+            /** @constant */
+            do: "restore_family";
+            /** @description The store's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "distrust_store";
+            /** @description The store's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "restore_store";
+            /** @description The store's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "ask_operator";
+        } | {
+            /** @constant */
+            do: "status";
+        } | {
+            /** @constant */
+            do: "drive_status";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "pins";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "unpin";
+            /** @description The path. */
+            path: string;
+        } | {
+            /** @constant */
+            do: "unpin_drive";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "pin_drive";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "grow_cache";
+            /** @description At least so much, as the command line takes it; null where that is not known. */
+            size: string | null;
+        } | {
+            /** @constant */
+            do: "limits";
+        } | {
+            /** @constant */
+            do: "indexers";
+        } | {
+            /** @constant */
+            do: "wait_longer";
+        } | {
+            /** @constant */
+            do: "snapshots";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "grow";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "replicas";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "await_replica";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "move_store";
+            /** @description The drive's name. */
+            drive: string | null;
+            /** @description The new directory's address. */
+            to: string | null;
+        } | {
+            /** @constant */
+            do: "promote";
+            /** @description The drive's name. */
+            drive: string | null;
+            /** @description The replica's address. */
+            replica: string | null;
+        } | {
+            /** @constant */
+            do: "promote_again";
+            /** @description The drive's name. */
+            drive: string | null;
+            /** @description The replica's address. */
+            replica: string | null;
+        } | {
+            /** @constant */
+            do: "promote_with_loss";
+            /** @description The drive's name. */
+            drive: string | null;
+            /** @description The replica's address. */
+            replica: string | null;
+        } | {
+            /** @constant */
+            do: "doctor";
+        } | {
+            /** @constant */
+            do: "repair";
+        } | {
+            /** @constant */
+            do: "restart";
+        } | {
+            /** @constant */
+            do: "web";
+        } | {
+            /** @description Its words behind `holdall`. */
+            command: string[];
+            /** @constant */
+            do: "help";
+        } | {
+            /** @constant */
+            do: "proxy";
+        } | {
+            /** @constant */
+            do: "proxy_login";
+        } | {
+            /** @constant */
+            do: "give_secret";
+        } | {
+            /** @constant */
+            do: "leave_out_secret";
+        } | {
+            /** @constant */
+            do: "accept_weak_store";
+        } | {
+            /** @constant */
+            do: "accept_loss";
+        } | {
+            /** @constant */
+            do: "accept_second";
+        } | {
+            /** @constant */
+            do: "accept_unsent_loss";
+        } | {
+            /** @constant */
+            do: "accept_synced_folder";
+        } | {
+            /** @constant */
+            do: "keep_untried";
+        } | {
+            /** @constant */
+            do: "accept_exposure";
+        } | {
+            /** @constant */
+            do: "open_writable";
+            /** @description The drive's name. */
+            drive: string | null;
+        } | {
+            /** @constant */
+            do: "choose_drive";
+            /** @description Their names. */
+            names: string[];
+        } | {
+            /** @constant */
+            do: "use_kept";
+        } | {
+            /** @constant */
+            do: "choose_mount_point";
+        };
         /** @description Kinds of what happens. */
         ActivityKind: "opened" | "closed" | "uploaded" | "snapshot" | "pin" | "conflict" | "network" | "attention" | "drive";
         /** @description Something that has happened. */
@@ -1044,12 +1342,20 @@ export interface components {
         };
         /** @description What to do about the state of a drive. */
         Advice: {
-            /** @description What to do, with the command where there is one. */
+            /** @description What to do, for people at a terminal: the sentences of `actions`. */
             action: string;
+            /**
+             * @description What to do, as data.
+             * @default []
+             */
+            actions: components["schemas"]["Action"][];
             /** @description What has happened means this for the data; null where the state says it. */
             consequence: string | null;
-            /** @description The same where there are buttons instead of commands; null where it names no command. */
-            on_screen: string | null;
+            /**
+             * @description The actions for people at a page.
+             * @default []
+             */
+            on_screen: components["schemas"]["Step"][];
         };
         /** @description How the kernel gets at a drive. */
         AttachMode: "auto" | "nbd" | "loop";
@@ -1106,10 +1412,8 @@ export interface components {
         };
         /** @description A drive. */
         Card: {
-            /** @description What to do about it. */
-            action: string | null;
             /** @description What a person can do with it now. */
-            actions: components["schemas"]["Action"][];
+            actions: components["schemas"]["CardAction"][];
             /** @description What that means for the data. */
             consequence: string | null;
             /**
@@ -1146,6 +1450,8 @@ export interface components {
             size_bytes: number;
             /** @description How it is. */
             state: components["schemas"]["Chip"];
+            /** @description What to do about it. */
+            steps: components["schemas"]["Step"][];
             /**
              * Format: uint64
              * @description Bytes that are only on this device.
@@ -1164,6 +1470,8 @@ export interface components {
              */
             used_bytes: number;
         };
+        /** @description What can be done with a drive. */
+        CardAction: "open" | "close" | "pause" | "resume" | "upload_now";
         /** @description What most of a cell is; the more remarkable wins. */
         Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed" | "empty";
         /** @description What a check found. */
@@ -1603,8 +1911,10 @@ export interface components {
         };
         /** @description Why a request failed: the cause, what it means for one's data, and what to do. */
         Failure: {
-            /** @description What to do next, with the command where there is one. */
+            /** @description What to do next, for people at a terminal: the sentences of `actions`. */
             action: string;
+            /** @description What to do next, as data. */
+            actions?: components["schemas"]["Action"][];
             /** @description Stable, for programs. */
             code: components["schemas"]["Code"];
             /** @description What it means for the data. */
@@ -1613,10 +1923,8 @@ export interface components {
             holder?: components["schemas"]["Holder"] | null;
             /** @description The cause, one sentence. */
             message: string;
-            /** @description The action where there are buttons instead of commands; null where it names no command. */
-            on_screen?: string | null;
-            /** @description What helps on a screen, where the code does not tell. */
-            way?: components["schemas"]["Way"] | null;
+            /** @description The actions for people at a page. */
+            on_screen?: components["schemas"]["Step"][];
         };
         /** @description Asks which drives a store has. */
         FindDrives: {
@@ -1632,12 +1940,16 @@ export interface components {
         };
         /** @description One thing that was looked at. */
         Finding: {
-            /** @description What mends it, where something does. */
+            /** @description What fixes it, where something does, for people at a terminal: the sentences of `actions`. */
             action: string | null;
+            /** @description What fixes it, as data. */
+            actions?: components["schemas"]["Action"][];
             /** @description How it is, for people. */
             detail: string;
             /** @description Whether it is as it should be. */
             ok: boolean;
+            /** @description The actions for people at a page. */
+            on_screen?: components["schemas"]["Step"][];
             /**
              * @description Whether a repair has just mended it.
              * @default false
@@ -2136,6 +2448,30 @@ export interface components {
              */
             size_bytes: number;
         };
+        /** @description A page. */
+        Screen: {
+            /** @constant */
+            screen: "drives";
+        } | {
+            /** @description Its name. */
+            name: string;
+            /** @constant */
+            screen: "drive";
+        } | {
+            /** @description The drive's name. */
+            name: string | null;
+            /** @constant */
+            screen: "keep";
+        } | {
+            /** @constant */
+            screen: "add";
+        } | {
+            /** @constant */
+            screen: "forks";
+        } | {
+            /** @constant */
+            screen: "settings";
+        };
         /** @description What unlocks a family. */
         Secrets: {
             /** @description The passphrase. */
@@ -2240,6 +2576,15 @@ export interface components {
             size_bytes: number;
             /** @description When it was taken. */
             taken_at: string;
+        };
+        /** @description An action on a page: a sentence, and where a link leads or which command can be copied. */
+        Step: {
+            /** @description What does it, where no page can. */
+            command?: string | null;
+            /** @description What to do. */
+            text: string;
+            /** @description Where that is done. */
+            to?: components["schemas"]["Screen"] | null;
         };
         /** @description The daemon ends. */
         Stopping: {
@@ -2410,8 +2755,6 @@ export interface components {
              */
             ready_bytes: number;
         };
-        /** @description What helps on a screen, where a failure's code does not tell. */
-        Way: "repair" | "look" | "wait" | "anew" | "give_up" | "aside" | "untold" | "emptied" | "keyring" | "demoted" | "other_store" | "less" | "pause_each" | "cache" | "kept" | "indexers" | "check";
         /** @description Where a browser gets in. */
         WebAddress: {
             /**

@@ -4,7 +4,7 @@ use super::super::Drive;
 use super::super::scanning::ScanError;
 use super::Kept;
 use super::tally::{Figures, Tally};
-use crate::api::{ActivityKind, Code, Failure, Pin, PinState, Unit};
+use crate::api::{Action, ActivityKind, Code, Failure, Pin, PinState, Unit};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::work::Work;
 use crate::scanner::Unscannable;
@@ -285,7 +285,7 @@ impl Drive {
                 format_bytes(limit)
             ),
             "Nothing was pinned.",
-            format!("Give the cache more (holdall limits --cache {}), or pin less.", at_least(needed)),
+            [Action::GrowCache { size: Some(at_least(needed)) }, Action::tell("Or keep less offline.")],
         ))
     }
 

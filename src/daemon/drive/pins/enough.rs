@@ -3,7 +3,7 @@
 use super::super::Drive;
 use super::change::OFFLINE_AFTER;
 use super::tally::Tally;
-use crate::api::{Code, Failure, Unit, Waited};
+use crate::api::{Action, Code, Failure, Unit, Waited};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::work::Work;
 use crate::sizes::format_bytes;
@@ -94,7 +94,7 @@ impl Drive {
                 format_bytes(limit)
             ),
             failure::NOTHING_CHANGED,
-            "Wait for less of it, or give the cache more (holdall limits --cache).",
+            [Action::tell("Wait for less of it."), Action::GrowCache { size: None }],
         ))
     }
 

@@ -1,0 +1,9 @@
+//! What to do about a failure, on a page.
+
+import type { Failure, Step } from '../backend/shapes';
+
+/** Its steps; words where it has no more, as what fails in the page itself. */
+export function stepsOf(failure: Pick<Failure, 'action' | 'on_screen'> | null): Step[] {
+  if (failure?.on_screen?.length) return failure.on_screen;
+  return failure?.action ? [{ text: failure.action }] : [];
+}
