@@ -7,21 +7,21 @@ use crate::api::{self, Action, Code, Failure};
 use std::sync::Arc;
 
 impl Drives {
-    /// A fork of the drive `name`: by its name, its identity, or its place in the list, from 1 on.
-    pub fn fork(&self, name: &str, fork: &str) -> Result<Arc<Drive>, Failure> {
-        let forks = self.get(name)?.forks();
+    /// A fork of the drive `name`: by its name, its identity, or its place in the list, from 1 on. One that is still uploaded in the
+    /// place of a drive that was closed is set apart for it.
+    pub async fn fork(&self, name: &str, fork: &str) -> Result<Arc<Drive>, Failure> {
+        let drive = self.get(name)?;
+        let forks = drive.forks();
         let number = fork.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let found = forks.iter().find(|known| known.name == fork || known.uuid == fork);
         let found = found.or_else(|| forks.get(number?));
-        let Some(found) = found else {
-            return Err(failure(
-                Code::NotFound,
-                format!("{name} has no fork \"{fork}\" on this computer."),
-                "Nothing was changed.",
-                Action::Forks { drive: Some(name.to_owned()) },
-            ));
+        let none = || {
+            let see = Action::Forks { drive: Some(name.to_owned()) };
+            let message = format!("{name} has no fork \"{fork}\" on this computer.");
+            failure(Code::NotFound, message, failure::NOTHING_CHANGED, see)
         };
-        if let (true, at) = (found.in_place, found.mountpoint.as_deref().unwrap_or("-")) {
+        let found = found.ok_or_else(none)?;
+        if let (true, Some(at)) = (found.in_place, &found.mountpoint) {
             return Err(failure::state(
                 format!("The fork is still open in the place of {name}, at {at}."),
                 [
@@ -30,13 +30,18 @@ impl Drives {
                 ],
             ));
         }
-        self.get(&found.name)
+        if found.in_place {
+            drive.part_now().await?;
+        }
+        // By its identity: its name may be another's by then.
+        let apart = self.all().into_iter().find(|drive| drive.uuid().to_string() == found.uuid);
+        apart.ok_or_else(none)
     }
 
     /// Makes a fork an ordinary drive of this device.
     pub async fn keep_fork(&self, name: &str, fork: &str, new: &str) -> Result<api::Created, Failure> {
         self.check_name(new)?;
-        let fork = self.fork(name, fork)?;
+        let fork = self.fork(name, fork).await?;
         fork.keep_as(new).await?;
         let kept = self.get(new)?;
         Ok(api::Created {
@@ -49,7 +54,7 @@ impl Drives {
 
     /// Deletes a fork, here and in the store.
     pub async fn discard_fork(&self, name: &str, fork: &str) -> Result<(), Failure> {
-        let fork = self.fork(name, fork)?;
+        let fork = self.fork(name, fork).await?;
         fork.discard().await?;
         self.forget(&fork.name);
         Ok(())

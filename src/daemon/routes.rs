@@ -361,7 +361,7 @@ pub async fn open_fork(
     Asked(request): Asked<api::Open>,
 ) -> Response {
     work(drives, |drives, _| async move {
-        let fork = drives.fork(&name, &fork)?;
+        let fork = drives.fork(&name, &fork).await?;
         fork.open(&request).await.map_err(|failure| failure::named(failure, &fork.name, &fork.store_url()))
     })
 }

@@ -532,3 +532,31 @@ fn what_a_fork_had_left_is_uploaded_once_the_computer_that_took_it_has_closed_it
         || forks(&a).iter().any(|it| it["name"] != fork.as_str() && it["bytes"] == 0 && it["records"] == 0);
     wait_until("the fork of the fork is uploaded", uploaded).unwrap();
 }
+
+#[test]
+fn a_fork_is_kept_right_after_the_drive_is_closed() {
+    let bench = Bench::new();
+    let (a, b, store) = (bench.with_drive(), bench.machine("b"), bench.store());
+    b.ok(&["drive", "add", "d", "--store", &store]);
+    a.open(&[]);
+    b.open(&["--take-over", "--yes"]);
+    write_synced(&a.mountpoint().join("mine"), "mine");
+    assert_eq!(a.fails(&["drive", "sync", "d"]), (1, "conflict".to_owned()));
+    let number = forks(&a).len().to_string();
+    let keep = ["drive", "forks", "d", "keep", &number, "--as", "kept"];
+    // While programs may use it, it stays where it is.
+    assert_eq!(a.fails(&keep), (1, "state".to_owned()));
+    // What is written now waits for a person: the closed drive is being uploaded for ever.
+    a.ok(&["drive", "pause", "d"]);
+    write_synced(&a.mountpoint().join("late"), "late");
+    a.ok(&["drive", "close", "d"]);
+    a.ok(&keep);
+    assert_eq!(forks(&a), [Value::Null; 0]);
+    let at = a.dir.join("kept").display().to_string();
+    a.ok(&["drive", "open", "kept", "--attach", "loop", "--at", &at]);
+    for name in ["mine", "late"] {
+        assert_eq!(std::fs::read_to_string(a.dir.join("kept").join(name)).unwrap(), name);
+    }
+    a.ok(&["drive", "close", "kept"]);
+    b.close();
+}

@@ -155,6 +155,14 @@ impl Drive {
         Ok(())
     }
 
+    /// The same at once, where the drive was closed a moment ago and is still uploaded: that continues from where the fork is then.
+    pub async fn part_now(self: &Arc<Self>) -> Result<(), Failure> {
+        let mut open = self.open.lock().await;
+        self.check_closed(&open)?;
+        self.finish(&mut open).await;
+        self.part_unmounted()
+    }
+
     /// The same when the daemon starts; but a fork that was mounted stays where it is, since it may still be.
     pub fn part_at_start(self: &Arc<Self>) {
         if self.config.lock().open.is_some() {
