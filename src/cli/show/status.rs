@@ -24,9 +24,9 @@ pub fn list(drives: &[DriveStatus], paint: Paint) -> String {
     let mut table = Table::new(["DRIVE", "STATE", "SIZE", "STORE"]);
     for drive in drives {
         let size = format_bytes(drive.size_bytes);
-        table.row([drive.name.clone(), state(drive, paint), size, drive.store.clone()]);
+        table.row([drive.name.clone(), word(drive, paint), size, drive.store.clone()]);
     }
-    table.to_string()
+    format!("{table}{}", reasons(drives))
 }
 
 /// All drives, and what waits.
@@ -38,13 +38,13 @@ pub fn overview(drives: &[DriveStatus], paint: Paint) -> String {
     for drive in drives {
         table.row([
             drive.name.clone(),
-            state(drive, paint),
+            word(drive, paint),
             uploads(drive),
             format_bytes(drive.size_bytes),
             drive.mountpoint.clone().unwrap_or_default(),
         ]);
     }
-    table.to_string()
+    format!("{table}{}", reasons(drives))
 }
 
 /// One drive, on several lines.
@@ -119,18 +119,35 @@ pub fn waiting_bytes(drive: &DriveStatus) -> u64 {
 
 /// Icon, word and why.
 pub fn state(drive: &DriveStatus, paint: Paint) -> String {
+    let why = why(drive).map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("{}{why}", word(drive, paint))
+}
+
+/// Icon and word.
+fn word(drive: &DriveStatus, paint: Paint) -> String {
     let (icon, word, hue) = look(drive.state);
     // Green only when nothing is unsent.
     let hue = if hue == Hue::Good && waiting_bytes(drive) > 0 { Hue::Busy } else { hue };
+    paint.hue(hue, &format!("{icon} {word}"))
+}
+
+/// Why it is in its state, and what to do.
+fn why(drive: &DriveStatus) -> Option<String> {
     // What a failure asks for is a sentence or two, and has a line of its own.
     let to_do = drive.advice.as_ref().filter(|advice| advice.consequence.is_none());
     let to_do = to_do.map(|advice| format!(": {}", unsentenced(&advice.action))).unwrap_or_default();
-    let why = match (drive.state, &drive.holder, &drive.reason) {
-        (_, _, Some(reason)) => format!(" ({reason}{to_do})"),
-        (DriveState::ReadOnly, Some(holder), None) => format!(" (held by {})", holder.name),
-        (_, _, None) => String::new(),
-    };
-    format!("{}{why}", paint.hue(hue, &format!("{icon} {word}")))
+    match (drive.state, &drive.holder, &drive.reason) {
+        (_, _, Some(reason)) => Some(format!("{reason}{to_do}")),
+        (DriveState::ReadOnly, Some(holder), None) => Some(format!("held by {}", holder.name)),
+        (_, _, None) => None,
+    }
+}
+
+/// Why drives are in their states, below their table: a reason of a sentence would push all columns behind it off the screen.
+fn reasons(drives: &[DriveStatus]) -> String {
+    let reason = |drive: &DriveStatus| Some(format!("\n{}: {}", drive.name, why(drive)?));
+    let reasons: String = drives.iter().filter_map(reason).collect();
+    if reasons.is_empty() { reasons } else { reasons + "\n" }
 }
 
 fn look(state: DriveState) -> (&'static str, &'static str, Hue) {
@@ -340,6 +357,19 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
         assert_eq!(text, expected);
         for text in [list(&[], PLAIN), overview(&[], PLAIN)] {
             assert!(text.contains("holdall drive create"));
+        }
+    }
+
+    #[test]
+    fn a_long_reason_does_not_widen_the_table() {
+        let (mut fork, other) = (drive(), drive());
+        fork.state = DriveState::Conflict;
+        fork.reason = Some("desk has taken the drive over; your changes continue here as a fork".repeat(3));
+        for table in [list, overview] {
+            let text = table(&[fork.clone(), other.clone()], PLAIN);
+            let rows: Vec<_> = text.lines().take(3).collect();
+            assert!(rows.iter().all(|row| row.chars().count() < 100), "{text}");
+            assert!(text.ends_with(&format!("\n\nwork: {}\n", fork.reason.clone().unwrap())), "{text}");
         }
     }
 
