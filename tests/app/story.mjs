@@ -40,8 +40,11 @@ export async function wizard(page, all, shot) {
     const password = page.getByLabel('Password', { exact: true });
     await password.fill('battery-staple');
     await password.press('Enter');
-    await page.getByText('The test failed').waitFor();
-    await page.getByText('Code: credentials').waitFor();
+    // It is said where it is to be corrected.
+    await page
+      .getByRole('alert')
+      .getByText(/^The store refused the credentials/)
+      .waitFor();
     assert.ok(await next.isDisabled(), 'a wrong password');
     await accessible(page, 'wizard, WebDAV, refused');
     await password.fill(dav.password);
@@ -570,7 +573,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     const next = there.getByRole('button', { name: 'Continue' });
     await there.getByRole('textbox', { name: 'Passphrase' }).fill('tangerine');
     await there.getByRole('button', { name: 'Find drives' }).click();
-    await there.getByText('Code: passphrase_wrong').waitFor();
+    await until('it is said there', async () => (await invalid(there)).join() === 'Passphrase');
     assert.ok(await next.isDisabled(), 'a wrong passphrase');
     await accessible(there, 'wizard, wrong passphrase');
     await there.getByLabel('Recovery key').check();
@@ -591,8 +594,9 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await there.getByRole('button', { name: 'Add and open drive' }).click();
 
     // The drive is known here now, and held over there.
-    await there.getByRole('heading', { name: 'Stopped at: Open and mount' }).waitFor();
-    await there.getByText('Code: held').waitFor();
+    await there.getByRole('heading', { name: /^work is open on / }).waitFor();
+    await there.getByRole('button', { name: 'Take over' }).waitFor();
+    await accessible(there, 'wizard, open elsewhere');
     await there.getByRole('link', { name: 'Go to the drive' }).click();
     // The page's heading takes the focus once it is there. A dialog that opens before gives it back to that.
     await until('the page has the focus', () => there.evaluate(() => document.activeElement?.tagName === 'H1'));

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { Refused } from '../src/backend/backend';
 import { Client } from '../src/backend/client';
 import { FakeBackend, refused } from './fake';
 
@@ -196,5 +197,49 @@ describe('the wizard', () => {
       const wizard = new Wizard();
       expect([wizard.step, wizard.resumed]).toEqual(['store', true]);
     }
+  });
+
+  it('says of a wrong login where it was typed, until that is changed', async () => {
+    fake.answers['POST /v1/stores/test'] = () => {
+      throw refused('credentials', 'The store refused the credentials.');
+    };
+    const wizard = await filled();
+    expect(wizard.wrongLogin).toBe(true);
+    wizard.typed.secretKey = 'another';
+    expect(wizard.wrongLogin).toBe(false);
+  });
+
+  it('goes back to where a wrong key was typed, and says so there', async () => {
+    fake.answers['POST /v1/stores/drives'] = () => {
+      throw refused('passphrase_wrong', 'The passphrase or recovery key is wrong.');
+    };
+    const wizard = await filled();
+    wizard.draft.existing = true;
+    await wizard.find();
+    expect(wizard.wrongKey).toBe(true);
+    wizard.typed.passphrase = 'another one';
+    expect(wizard.wrongKey).toBe(false);
+    // The same, should the store have changed its mind when the drive is added.
+    fake.answers['POST /v1/drives/add'] = fake.answers['POST /v1/stores/drives'];
+    await wizard.make();
+    expect(wizard.failed?.failure.code).toBe('passphrase_wrong');
+    wizard.change();
+    expect([wizard.step, wizard.wrongKey]).toEqual(['protection', true]);
+  });
+
+  it('offers to look or to take over where the drive is open elsewhere', async () => {
+    const holder = { name: 'desk', epoch: 7, last_commit_at: null };
+    fake.answers['POST /v1/drives'] = () => ({ ...created, recovery_key: null });
+    fake.answers['POST /v1/drives/work/open'] = (body) => {
+      if ((body as { take_over?: boolean }).take_over) return { mountpoint: '/m' };
+      const held = refused('held');
+      throw new Refused({ ...held.failure, holder });
+    };
+    const wizard = await filled();
+    await wizard.make();
+    expect(wizard.held?.holder?.name).toBe('desk');
+    await wizard.takeOver();
+    expect(wizard.stage).toBe('done');
+    expect(fake.asked.at(-1)?.body).toEqual({ take_over: true, take_over_from: 7 });
   });
 });

@@ -22,6 +22,13 @@ export type Step = (typeof STEPS)[number];
 /** What is done at the end, one after the other. */
 export type Stage = 'create' | 'recovery' | 'limit' | 'open' | 'done';
 
+/** How a drive is opened that another computer has open. */
+interface How {
+  read_only?: boolean;
+  take_over?: boolean;
+  take_over_from?: number | null;
+}
+
 /** As the daemon has it: ext4 with a journal needs about this. */
 const SIZE_MIN = 16 * 1024 * 1024;
 
@@ -45,6 +52,7 @@ export class Wizard {
   testing = $state(false);
   testProgress = $state.raw<Progress | null>(null);
   testFailure = $state.raw<Failure | null>(null);
+  #failedAs = $state('');
 
   /** The drives that the store has, once what unlocks them was typed. */
   #found = $state.raw<StoreDrive[] | null>(null);
@@ -64,6 +72,13 @@ export class Wizard {
   url = $derived(storeUrl(this.draft));
   login = $derived(
     this.url === undefined ? undefined : this.logins.find((one) => sameLogin(one.store, this.url ?? '')),
+  );
+  /** The store did not take what was typed as its login, and that was not changed since. */
+  wrongLogin = $derived(this.testFailure?.code === 'credentials' && this.#failedAs === this.#asked());
+  /** The passphrase or the recovery key is wrong, and was not changed since. */
+  wrongKey = $derived(
+    (this.findFailure?.code === 'passphrase_wrong' || this.findFailure?.code === 'passphrase_needed') &&
+      this.#foundAs === this.#unlockedBy(),
   );
   /** What the store said of what is typed now. */
   verdict = $derived(this.tested && this.#testedAs === this.#asked() ? this.tested : null);
@@ -153,6 +168,7 @@ export class Wizard {
       this.tested = await client.testStore(url, credentials(this.draft, this.typed), { onProgress });
       this.#testedAs = asked;
     } catch (error) {
+      this.#failedAs = asked;
       this.testFailure = failureOf(error);
     } finally {
       this.testing = false;
@@ -185,6 +201,7 @@ export class Wizard {
       const [first, ...more] = found.filter((one) => !one.known_as && !one.is_fork);
       if (first && more.length === 0) this.choose(first.uuid);
     } catch (error) {
+      this.#foundAs = as;
       this.findFailure = failureOf(error);
     } finally {
       this.finding = false;
@@ -238,16 +255,24 @@ export class Wizard {
     else await this.mount();
   }
 
-  async mount(): Promise<void> {
+  async mount(how: How = {}): Promise<void> {
     const { draft } = this;
     unfinished = null;
     const cache = parseBytes(draft.cache);
     if (cache && !(await this.#at('limit', () => client.setLimits({ cache_bytes: cache })))) return;
     const at = draft.mountpoint.trim();
-    const opened = await this.#at('open', () => client.open(draft.name.trim(), at === '' ? {} : { at }));
+    const opened = await this.#at('open', () => client.open(draft.name.trim(), at === '' ? how : { at, ...how }));
     if (!opened) return;
     this.opened = opened;
     this.stage = 'done';
+  }
+
+  /** Another computer has the drive open: who, where that is why it could not be opened. */
+  held = $derived(this.failed?.stage === 'open' && this.failed.failure.code === 'held' ? this.failed.failure : null);
+
+  /** Takes the drive over from the computer that was told to have it, and from no other. */
+  takeOver(): Promise<void> {
+    return this.mount({ take_over: true, take_over_from: this.held?.holder?.epoch ?? null });
   }
 
   /** Tries again what failed. */
@@ -258,7 +283,8 @@ export class Wizard {
   /** Back to the steps, to change what was wrong. */
   change(): void {
     const { draft } = this;
-    const code = this.failed?.failure.code;
+    const failure = this.failed?.failure ?? null;
+    const code = failure?.code;
     this.stage = null;
     this.failed = null;
     const at: Step =
@@ -272,6 +298,16 @@ export class Wizard {
             ? 'store'
             : 'summary';
     draft.step = STEPS.indexOf(at);
+    // What was wrong is said where it is corrected.
+    if (at === 'store') {
+      this.#failedAs = this.#asked();
+      this.testFailure = failure;
+      this.tested = null;
+    } else if (at === 'protection' && draft.existing) {
+      this.#foundAs = this.#unlockedBy();
+      this.#found = null;
+      this.findFailure = failure;
+    }
   }
 
   async #at<T>(stage: Stage, work: () => Promise<T>): Promise<T | undefined> {
