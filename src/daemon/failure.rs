@@ -323,13 +323,12 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         OpenError::CopyWrote => failure(
             Code::Diverged,
             "A copy of this computer's files, such as one that was restored from a backup, has written to the drive. Whether its version \
-             contains all that was uploaded from here cannot be told."
-                .to_owned(),
+             contains all that was uploaded from here cannot be told.",
             "Nothing was changed. Everything that was written here was uploaded before.",
-            format!(
-                "If the store was restored by mistake, bring it back as it was. Else run holdall drive open {name} --set-aside: it opens \
-                 the store's version, and keeps this computer's files of the drive in a directory of its own."
-            ),
+            [
+                Action::tell("If the store was restored by mistake, bring it back as it was."),
+                Action::SetAside { drive: Some(name.to_owned()) },
+            ],
         ),
         OpenError::NotSeen => failure(
             Code::Offline,
