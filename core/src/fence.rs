@@ -92,14 +92,16 @@ pub fn relation(root: &Root, known: &[Lineage], journal: Uuid) -> Relation {
     let find = |entries: &[Lineage], journal| entries.iter().find(|entry| entry.journal == journal).copied();
     let is_lacking = |known: &Lineage| match find(&root.lineage, known.journal) {
         None => known.journal != journal,
-        Some(found) if found.cut == known.cut && found.crc != known.crc => true,
-        Some(found) => known.journal != journal && (found.epoch < known.epoch || found.cut < known.cut),
+        Some(found) if found.cut == known.cut => found.crc != known.crc,
+        // More of a journal that was committed earlier is another history of it.
+        Some(found) => known.journal != journal && (found.cut < known.cut || found.epoch < known.epoch),
     };
     if known.iter().any(is_lacking) {
         return Relation::Diverged;
     }
     let others = root.lineage.iter().filter(|entry| entry.journal != journal);
-    match { others }.all(|entry| find(known, entry.journal).as_ref() == Some(entry)) {
+    let has = |entry: &Lineage| find(known, entry.journal).is_some_and(|known| known.cut == entry.cut);
+    match { others }.all(has) {
         true => Relation::Own,
         false => Relation::Foreign,
     }
@@ -186,7 +188,7 @@ mod tests {
         let other_crc = |entry: Lineage| Lineage { crc: 77, ..entry };
         let known = [entry(OTHER, 2, 5), entry(MINE, 3, 10)];
         let [theirs, mine] = known;
-        let cases: [(&str, &[Lineage], Relation); 12] = [
+        let cases: [(&str, &[Lineage], Relation); 14] = [
             ("the same", &known, Own),
             ("in another order", &[mine, theirs], Own),
             ("own commits since", &[theirs, entry(MINE, 4, 20)], Own),
@@ -197,6 +199,8 @@ mod tests {
             ("a third one wrote in the same epoch", &[theirs, mine, entry(THIRD, 3, 1)], Foreign),
             ("older than what others wrote", &[entry(OTHER, 1, 3), mine], Diverged),
             ("without what others wrote", &[mine, entry(THIRD, 9, 9)], Diverged),
+            ("the same, and the others committed it earlier", &[entry(OTHER, 1, 5), mine], Own),
+            ("others went another way and further", &[entry(OTHER, 1, 9), mine], Diverged),
             ("others went another way", &[other_crc(theirs), mine], Diverged),
             ("a copy of this device went another way", &[theirs, other_crc(mine)], Diverged),
         ];

@@ -57,6 +57,7 @@ pub(super) async fn open_journal(
 ) -> Result<Opened, OpenError> {
     let root = found.root;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
+    let mut base = None;
     // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
     let local = match local {
         None => journal::found(&*env.journal)?.map(|uuid| Local::new(drive, uuid)),
@@ -119,6 +120,8 @@ pub(super) async fn open_journal(
             }
         }
         drop(journal);
+        // Should this opening fail, the next one still has to find what is known here.
+        base = local.base.map(|base| Base { lsn: 0, ..base });
         // All of it is in the store. But its LSNs are used up, so a new journal begins, and nothing that the cache
         // holds is believed.
     }
@@ -127,7 +130,7 @@ pub(super) async fn open_journal(
         tracing::warn!(files = kept, "the journal does not go on with the drive's history: it was set aside");
     }
     let journal = Journal::create(env.journal.clone(), limits.journal, capacity).await?;
-    let local = Local { fork, ..Local::new(drive, journal.uuid()) };
+    let local = Local { fork, base, ..Local::new(drive, journal.uuid()) };
     local.save(&*env.state).await?;
     let recovered = Recovered { first: Lsn(1), last: Lsn(0) };
     Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })

@@ -6,10 +6,11 @@ use holdall_core::drive;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::PushError;
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
-use holdall_core::sim::store::SimStore;
+use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::Store;
 use holdall_core::volume::{self, Access, OpenError, Volume};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a device writes that fills more than one file of its journal: those are given back once it is uploaded.
 fn much(byte: u8) -> Vec<(u64, u8)> {
@@ -284,6 +285,38 @@ fn a_device_whose_files_are_older_opens_where_the_store_shows_that_nothing_is_mi
         let other = bench.open(1).await.unwrap();
         shows(&other, &[(0, 9), (1, 1), (2, 2)]).await;
     });
+}
+
+/// A device begins a new journal, and its opening is cut off somewhere. What it knew of the store it still knows.
+#[test]
+fn an_opening_that_is_cut_off_forgets_nothing() {
+    let (mut refused, mut opened) = (0, 0);
+    for cut_ms in (0..600).step_by(7) {
+        let mut bench = used();
+        let backup = bench.store.copy();
+        write_and_close(&bench, 0, &[(1, 1)]);
+        let copy = bench.devices[0].copy();
+        write_and_close(&bench, 0, &[(2, 2)]);
+        bench.devices[0] = copy;
+        bench.store.set_faults(StoreFaults { time: Duration::from_millis(20), ..StoreFaults::default() });
+        let is_open = run(async {
+            let cut = Duration::from_millis(cut_ms);
+            tokio::time::timeout(cut, bench.open(0)).await.is_ok_and(|opened| opened.is_ok())
+        });
+        bench.devices[0].power_cut();
+        bench.store.set_faults(StoreFaults::default());
+        bench.store.restore(&backup);
+        run(async {
+            match bench.open(0).await {
+                // Its journal still holds what the store has lost.
+                Ok(volume) => shows(&volume, &[(0, 9), (1, 1)]).await,
+                Err(OpenError::RolledBack { .. } | OpenError::CopyWrote) => {}
+                Err(error) => panic!("cut off after {cut_ms} ms: {error}"),
+            }
+        });
+        (refused, opened) = (refused + u32::from(!is_open), opened + u32::from(is_open));
+    }
+    assert!(refused > 5 && opened > 5, "{refused} {opened}");
 }
 
 /// The store, which does not answer.
