@@ -148,6 +148,11 @@ impl<S: Source> Puller<S> {
         self.pump();
     }
 
+    /// Wants no more of these blocks only because they were read at an earlier opening.
+    pub fn leave_out(&self, range: BlockRange) {
+        self.queue.lock().leave_out(range);
+    }
+
     /// Wants blocks in the background.
     pub fn want(self: &Arc<Self>, class: Class, range: BlockRange) {
         let absent = self.missing(range);

@@ -14,7 +14,7 @@ use crate::pull::Puller;
 use crate::push::Pusher;
 use crate::room::Room;
 use crate::store::meter::Meter;
-use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex, Lsn};
+use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex, Lsn, coalesce};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -151,6 +151,15 @@ impl Volume {
         &self.map
     }
 
+    /// Takes chunks out of the cache because a person wants the room: as [`Volume::evict`] does, and what was read first at the last
+    /// openings does not bring them back.
+    pub async fn let_go(&self, chunks: &[ChunkIndex]) -> std::io::Result<u64> {
+        self.trace.forget(chunks);
+        let runs = coalesce(chunks.iter().map(|chunk| chunk.blocks()).collect(), 0);
+        runs.into_iter().for_each(|run| self.puller.leave_out(run));
+        self.evict(chunks).await
+    }
+
     /// Takes chunks out of the cache, but for what has to stay: what the store does not have, metadata, and what is pinned.
     /// Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[ChunkIndex]) -> std::io::Result<u64> {
@@ -174,7 +183,14 @@ impl Volume {
         keeper::apply(&self.journal, &self.cache, &self.room, in_store, durable).await.map(drop)
     }
 
-    /// The same for all chunks.
+    /// [`Volume::let_go`] for all chunks.
+    pub async fn let_go_of_all(&self) -> std::io::Result<u64> {
+        self.trace.forget_all();
+        self.puller.leave_out(self.all_blocks());
+        self.evict_all().await
+    }
+
+    /// [`Volume::evict`] for all chunks.
     pub async fn evict_all(&self) -> std::io::Result<u64> {
         /// Each turn makes the bitmap durable.
         const CHUNKS_AT_ONCE: usize = 4096;

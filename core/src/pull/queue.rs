@@ -119,6 +119,14 @@ impl Waiting {
         Some(range)
     }
 
+    /// No block of `range` waits any longer; what lies around it does.
+    fn leave_out(&mut self, range: &BlockRange) {
+        if self.order.iter().any(|waits| waits.overlaps(range)) {
+            self.order = self.order.iter().flat_map(|waits| waits.without(range)).collect();
+            self.listed.remove(*range);
+        }
+    }
+
     fn retain(&mut self, mut stays: impl FnMut(&BlockRange) -> bool) {
         let Self { order, listed } = self;
         order.retain(|range| {
@@ -168,6 +176,11 @@ impl Queue {
         let before = waiting.order.len();
         waiting.retain(|blocks| blocks.intersect(&range) != *blocks);
         waiting.order.len() < before
+    }
+
+    /// Wants nothing of the trace that lies in a range. What is under way ends.
+    pub fn leave_out(&mut self, range: BlockRange) {
+        self.waiting[Class::Trace as usize].leave_out(&range);
     }
 
     /// A reader waits for these blocks from now on.
@@ -348,6 +361,22 @@ mod tests {
             queue.begin_next(),
             Some(Job { class: Class::Reader, blocks: BlockRange::new(1 << 21, 4) })
         );
+    }
+
+    #[test]
+    fn leaving_a_range_out_keeps_its_neighbours() {
+        let mut queue = Queue::new();
+        queue.want(Class::Trace, BlockRange::new(0, 64));
+        queue.want(Class::Pinned, BlockRange::new(1 << 20, 32));
+        queue.leave_out(BlockRange::new(16, 16));
+        queue.leave_out(BlockRange::new(1 << 20, 32));
+        let begun: Vec<_> = std::iter::from_fn(|| queue.begin_next()).collect();
+        let of = |class| begun.iter().filter(move |job| job.class == class).map(|job| job.blocks);
+        assert_eq!(of(Class::Trace).collect::<Vec<_>>(), [BlockRange::new(0, 16), BlockRange::new(32, 32)]);
+        assert_eq!(of(Class::Pinned).count(), 1, "what else is wanted stays");
+        // It can be wanted again.
+        queue.want(Class::Trace, BlockRange::new(16, 16));
+        assert_eq!(queue.begin_next().map(|job| job.blocks), Some(BlockRange::new(16, 16)));
     }
 
     #[test]

@@ -390,8 +390,8 @@ impl Running {
     fn pull_trace(&self, volume: &Volume) {
         let most = volume.room.limit() / TRACE_SHARE / crate::units::CHUNK_BYTES;
         let drive = volume.all_blocks();
-        for chunk in volume.trace.last().into_iter().take(most as usize) {
-            let blocks = chunk.blocks().intersect(&drive);
+        for run in volume.trace.last(most as usize) {
+            let blocks = run.intersect(&drive);
             if !blocks.is_empty() {
                 volume.puller.want(Class::Trace, blocks);
             }

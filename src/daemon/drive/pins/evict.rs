@@ -19,7 +19,7 @@ impl Drive {
         let local = |error: std::io::Error| failure::local(&error);
         let before = volume.status().cached_bytes;
         let What::Paths(paths) = what else {
-            volume.evict_all().await.map_err(local)?;
+            volume.let_go_of_all().await.map_err(local)?;
             let stayed_bytes = volume.status().cached_bytes;
             return Ok(Evicted { bytes_freed: before.saturating_sub(stayed_bytes), stayed_bytes });
         };
@@ -39,7 +39,7 @@ impl Drive {
         chunks.dedup();
         let mut bytes_freed = 0;
         for some in chunks.chunks(CHUNKS_AT_ONCE) {
-            bytes_freed += volume.evict(some).await.map_err(local)?;
+            bytes_freed += volume.let_go(some).await.map_err(local)?;
         }
         let blocks: u64 = runs.iter().map(BlockRange::count).sum();
         let stayed_bytes = blocks.saturating_sub(volume.missing_blocks(&runs)) * BLOCK_BYTES;
