@@ -2,6 +2,7 @@
 
 use crate::format::FormatError;
 use crate::format::family::{Difference, Family, Mode, NAME};
+use crate::format::head::HeadState;
 use crate::format::id::ObjectId;
 use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
 use crate::map::ReadError;
@@ -42,6 +43,9 @@ pub enum FamilyError {
     /// There is one already.
     #[error("the store holds a drive already")]
     Exists,
+    /// All its drives were removed, and what was given does not fit what is left of it.
+    #[error("the store holds what is left of a drive that was removed")]
+    Left,
     /// There is the beginning of one: making it was interrupted.
     #[error("the store holds the beginning of a drive that was never finished")]
     Unfinished,
@@ -103,7 +107,12 @@ pub async fn create(
     let cipher = if passphrase.is_some() { Cipher::XChaCha20Poly1305 } else { Cipher::None };
     let family = Family::new(crate::entropy::uuid(), cipher, mode);
     match put_patiently(store, NAME, Bytes::from(family.encode())).await {
-        Err(StoreError::Precondition { .. }) => return go_on(store, passphrase, mode).await,
+        Err(StoreError::Precondition { .. }) => {
+            return match go_on(store, passphrase.clone(), mode).await {
+                Err(FamilyError::Exists) => use_again(store, passphrase, mode).await,
+                gone_on => gone_on,
+            };
+        }
         put => put?,
     }
     let Some(passphrase) = passphrase else {
@@ -138,6 +147,47 @@ async fn go_on(
     }
     let recovery = RecoveryKey::generate();
     add_key(store, &unlocked.family, &unlocked.key, &Secret::Recovery(recovery.clone())).await?;
+    Ok((unlocked, Some(recovery)))
+}
+
+/// Takes a family whose drives were all removed. Their tombstones stay, so that other computers hear what became of them. The family's
+/// keys stay too: whoever makes a drive there needs the passphrase. Another one is refused, as nobody could tell whose keys they are.
+/// Nothing is deleted, so a crash or a second maker at the same moment does no harm: the family has two drives then.
+async fn use_again(
+    store: &dyn Store,
+    passphrase: Option<Zeroizing<String>>,
+    mode: Mode,
+) -> Result<(Unlocked, Option<RecoveryKey>), FamilyError> {
+    for prefix in ["seg/", "ref/", "replica/"] {
+        if !store.list(prefix).await?.is_empty() {
+            return Err(FamilyError::Exists);
+        }
+    }
+    // Somebody may have begun to make a drive there, and not put its HEAD.
+    let roots = store.list("root/").await?;
+    if !roots.iter().all(is_first_root) {
+        return Err(FamilyError::Exists);
+    }
+    // A drive that is here has a root. Where there is any, only the HEADs tell, and without keys nobody can look at them.
+    let unfit = || if roots.is_empty() { FamilyError::Left } else { FamilyError::Exists };
+    let family = describe(store).await?;
+    let is_encrypted = family.cipher != Cipher::None;
+    if family.mode != mode || is_encrypted != passphrase.is_some() {
+        return Err(unfit());
+    }
+    let unlocked = match unlock(store, passphrase.map(Secret::Passphrase)).await {
+        Err(FamilyError::WrongSecret | FamilyError::Unfinished) => return Err(unfit()),
+        unlocked => unlocked?,
+    };
+    // A drive that has moved tells others where to, and one that is here has no objects: neither was removed.
+    let heads = crate::drive::all_heads(store, &unlocked.sealer).await?;
+    if heads.iter().any(|head| head.state != HeadState::Removed) {
+        return Err(FamilyError::Exists);
+    }
+    if !is_encrypted {
+        return Ok((unlocked, None));
+    }
+    let (recovery, _former) = new_recovery_key(store, &unlocked).await?;
     Ok((unlocked, Some(recovery)))
 }
 
@@ -187,10 +237,12 @@ async fn has_drives(store: &dyn Store) -> Result<bool, StoreError> {
             return Ok(true);
         }
     }
-    let is_first = |listed: &Listed| {
-        ObjectId::parse(&listed.name).is_some_and(|(_, id)| id.epoch == Epoch(0) && id.seq == 0)
-    };
-    Ok(!store.list("root/").await?.iter().all(is_first))
+    Ok(!store.list("root/").await?.iter().all(is_first_root))
+}
+
+/// Whether it is the very first version of a drive.
+fn is_first_root(listed: &Listed) -> bool {
+    ObjectId::parse(&listed.name).is_some_and(|(_, id)| id.epoch == Epoch(0) && id.seq == 0)
 }
 
 /// Reads a family's description.

@@ -220,6 +220,13 @@ pub fn family(error: &FamilyError) -> Failure {
             NOTHING_CHANGED,
             [Action::Add { drive: None, store: None }, Action::tell("Or choose another address.")],
         ),
+        FamilyError::Left => failure(
+            Code::Exists,
+            "The store holds what is left of a drive that was removed: its keys, and a note that it was removed.",
+            NOTHING_CHANGED,
+            "Create the drive with the passphrase that the removed one had (without one, if that had none). Or choose another \
+             address; or delete what is at this one, if no computer needs it.",
+        ),
         FamilyError::Unfinished => failure(
             Code::Corrupt,
             "The store holds the beginning of a drive that was never finished.",

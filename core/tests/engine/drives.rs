@@ -177,6 +177,47 @@ async fn a_clone_goes_its_own_way_and_outlives_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_whose_only_drive_was_removed_takes_another() {
+    let bench = Bench::new().await;
+    let volume = bench.open("a", bench.drive).await.unwrap();
+    write(&volume, 0, 1, MIB).await;
+    close(volume).await;
+    let store = &*bench.store;
+    let secret = |text: &str| Some(Zeroizing::new(text.to_owned()));
+    let made = async |passphrase, mode| family::create(store, passphrase, mode).await;
+    assert!(matches!(made(secret("secret"), Mode::Swap).await, Err(FamilyError::Exists)));
+    let clone = drive::clone(&bench.objects(), bench.drive, None, "e", &device("a")).await.unwrap();
+    drive::remove(&bench.objects(), clone, &device("a")).await.unwrap();
+    assert!(matches!(made(secret("secret"), Mode::Swap).await, Err(FamilyError::Exists)), "one of two lives");
+    drive::remove(&bench.objects(), bench.drive, &device("a")).await.unwrap();
+    // Whose keys they are cannot be told from what another passphrase opens.
+    for (passphrase, mode) in [(secret("other"), Mode::Swap), (None, Mode::Swap)] {
+        assert!(matches!(made(passphrase, mode).await, Err(FamilyError::Left)));
+    }
+    let before = store.list("keys/").await.unwrap().len();
+    let (unlocked, recovery) = made(secret("secret"), Mode::Swap).await.unwrap();
+    assert_eq!(unlocked.family, bench.unlocked.family);
+    assert_eq!(store.list("keys/").await.unwrap().len(), before, "one recovery key takes the other's place");
+    let with_recovery = family::unlock(store, recovery.map(Secret::Recovery)).await;
+    assert!(with_recovery.is_ok());
+    // A crash before the new drive is there leaves a root at most.
+    let geometry = Geometry::standard(64 * MIB / 4096);
+    let family_id = unlocked.family.family;
+    let another =
+        drive::create(store, &unlocked.sealer, family_id, "f", geometry, &device("a")).await.unwrap();
+    store.delete(&holdall_core::format::head::name(another)).await.unwrap();
+    let (unlocked, _) = made(secret("secret"), Mode::Swap).await.unwrap();
+    let another =
+        drive::create(store, &unlocked.sealer, family_id, "f", geometry, &device("a")).await.unwrap();
+    let volume = bench.open("a", another).await.unwrap();
+    write(&volume, 0, 2, 4096).await;
+    close(volume).await;
+    // Other computers hear what became of the drive that they know.
+    assert!(matches!(bench.open("b", bench.drive).await, Err(OpenError::Removed { unsent: 0 })));
+    assert!(matches!(made(secret("secret"), Mode::Swap).await, Err(FamilyError::Exists)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_check_finds_what_is_missing_or_damaged() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
