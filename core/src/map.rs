@@ -246,6 +246,18 @@ impl Map {
             || state.overlay.runs.len() > OVERLAY_RUNS_MAX
     }
 
+    /// Bytes of segments that commits since the last checkpoint reach, by the share of each frame that still counts. None before the
+    /// tail is loaded.
+    pub fn tail_reached_bytes(&self) -> Option<u64> {
+        let share = |(run, target): (BlockRange, &Target)| match *target {
+            Target::Zero => 0,
+            Target::Frame { stored_len, blocks, .. } => {
+                u64::from(stored_len) * run.count() / u64::from(blocks.max(1))
+            }
+        };
+        self.is_loaded.load(Acquire).then(|| self.state.lock().overlay.runs.iter().map(share).sum())
+    }
+
     fn is_current(&self, index: u32, place: BoxRef) -> bool {
         self.state.lock().pages.get(&index) == Some(&place)
     }

@@ -126,6 +126,8 @@ pub struct PushState {
     pub pushing: bool,
     /// Bytes of the drive in the batch that were put, and all of them.
     pub batch: (u64, u64),
+    /// Bytes of the journal that the batch was made of; 0 while none is on its way.
+    pub batch_journal_bytes: u64,
     /// Bytes of the drive that were put since it was opened; it only grows.
     pub put_bytes: u64,
     /// What is on its way now, in the order in which it was begun. A batch has few at once.
@@ -140,6 +142,44 @@ pub struct PushState {
     pub stopped: Option<PushError>,
     /// The fork that all of this is about, if it is one.
     pub fork: Option<Fork>,
+    /// What is known of the store's bytes without asking it.
+    pub stored: Stored,
+}
+
+impl PushState {
+    /// What waits of `bytes` that the journal has behind the last commit: less what has been put of the batch, in proportion. It falls
+    /// as segments are put, and is something until the commit that counts them.
+    pub fn waiting_bytes(&self, bytes: u64) -> u64 {
+        /// The commit itself.
+        const LAST: u64 = 4096;
+        bytes.saturating_sub(self.batch_put_bytes().min(bytes)).max(LAST.min(bytes))
+    }
+
+    /// What waits of the batch that is on its way, counted as [`PushState::waiting_bytes`] counts it.
+    pub fn batch_left_bytes(&self) -> u64 {
+        self.batch_journal_bytes - self.batch_put_bytes()
+    }
+
+    /// What has been put of the batch, as bytes of the journal.
+    fn batch_put_bytes(&self) -> u64 {
+        let (done, total) = self.batch;
+        let put =
+            u128::from(self.batch_journal_bytes) * u128::from(done.min(total)) / u128::from(total.max(1));
+        put as u64
+    }
+}
+
+/// What is known of a drive's bytes in its store without asking it. From two of these follows how much garbage came to be in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Bytes of objects that were put since the drive was opened; it only grows.
+    pub put_bytes: u64,
+    /// Bytes of segments that the map's pages reach. None before the first checkpoint since the opening, unless there are no pages.
+    pub pages_reached_bytes: Option<u64>,
+    /// Bytes of segments that commits since the last checkpoint reach. None before that is known.
+    pub tail_reached_bytes: Option<u64>,
+    /// How many collections have ended since the opening, and what the last one did.
+    pub collected: Option<(u64, Collected)>,
 }
 
 /// An object that is on its way to the store.
@@ -211,6 +251,7 @@ impl Pusher {
             committed_ms: parts.root.committed_ms,
             pushing: false,
             batch: (0, 0),
+            batch_journal_bytes: 0,
             put_bytes: 0,
             outgoing: Vec::new(),
             trouble: parts
@@ -222,6 +263,11 @@ impl Pusher {
             stopped: None,
             waiting_since: None,
             fork: parts.fork.clone(),
+            stored: Stored {
+                pages_reached_bytes: parts.root.pages.is_empty().then_some(0),
+                tail_reached_bytes: parts.map.tail_reached_bytes(),
+                ..Stored::default()
+            },
         };
         let (publish, state) = watch::channel(state);
         let (paused, is_paused) = watch::channel(parts.limits.push_paused);

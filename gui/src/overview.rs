@@ -109,8 +109,7 @@ fn line(
 /// What is on its way of all drives, and how long the one takes that takes longest.
 fn uploading(cards: &[Card], statuses: &[&DriveStatus]) -> String {
     let uploads = || cards.iter().zip(statuses).filter(|(_, status)| is_uploading(status));
-    let left =
-        uploads().map(|(card, status)| card.unsent_bytes.saturating_sub(status.batch_done_bytes)).sum();
+    let left = uploads().map(|(card, _)| card.unsent_bytes).sum();
     let is_known = uploads().all(|(card, _)| card.unsent_is_known);
     let size = words::unsent(left, is_known);
     // One that nobody can tell makes the sum one that nobody can tell.

@@ -170,6 +170,22 @@ fn versions_are_kept_brought_back_and_cloned() {
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 }
 
+#[test]
+fn a_new_drive_is_empty_on_its_map() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.ok(&["drive", "pause", "d"]);
+    a.open(&[]);
+    let map = a.ok(&["drive", "map", "d"]);
+    let cells = map["cells"].as_array().unwrap();
+    let count = |what: &str| cells.iter().filter(|cell| *cell == what).count();
+    // What waits are the tables of the file system.
+    assert!(count("dirty") > 0 && count("dirty") * 4 < cells.len(), "{map}");
+    assert!(count("empty") * 2 > cells.len(), "{map}");
+    a.ok(&["drive", "resume", "d"]);
+    a.close();
+}
+
 /// Nothing of it is a fork: there is no other version, and what is only here has nowhere to go.
 #[test]
 fn a_drive_that_another_computer_removes_says_what_became_of_it() {

@@ -259,7 +259,7 @@ impl<S: Source> Puller<S> {
     }
 
     /// The store has answered. (Zeros come without it, and say nothing about it.)
-    pub(super) fn is_well(&self) {
+    pub fn is_well(&self) {
         self.health.send_if_modified(Health::note_answer);
     }
 }

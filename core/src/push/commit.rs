@@ -147,6 +147,7 @@ impl Committer {
             let error = match result {
                 Ok(_) => {
                     self.no_trouble();
+                    self.publish.send_modify(|state| state.stored.put_bytes += body.len() as u64);
                     return Ok(took);
                 }
                 Err(_) if planted::has(Bug::FailedPutTakenForDone) => return Ok(took),

@@ -51,6 +51,8 @@ pub(super) struct Task {
     lanes: Mutex<Lanes>,
     /// When a checkpoint is tried again that could not be made.
     checkpoint_again: Option<(Instant, Backoff)>,
+    /// Bytes that the pages of a checkpoint reach, until that is told.
+    pages_reached_bytes: Option<u64>,
     pub(super) remembers: Arc<dyn Remembers>,
 }
 
@@ -76,6 +78,7 @@ impl Task {
             waiting_since: None,
             lanes: Mutex::default(),
             checkpoint_again: None,
+            pages_reached_bytes: None,
             remembers: parts.remembers,
         }
     }
@@ -115,7 +118,7 @@ impl Task {
     async fn give_up(self, queue: Queue, error: PushError) {
         tracing::error!(%error, "pushing has stopped");
         self.publish.send_modify(|state| {
-            state.pushing = false;
+            (state.pushing, state.batch_journal_bytes) = (false, 0);
             state.stopped = Some(error.clone());
         });
         queue.refuse_all(error).await;
@@ -249,6 +252,12 @@ impl Task {
         }
         let result = self.collect().await;
         let result = self.unless_fenced(result).await;
+        if let Ok(collected) = &result {
+            self.publish.send_modify(|state| {
+                let before = state.stored.collected.map_or(0, |(number, _)| number);
+                state.stored.collected = Some((before + 1, *collected));
+            });
+        }
         let forked = result.as_ref().err().filter(|error| matches!(error, PushError::Forked(_))).cloned();
         answer(reply, result)?;
         forked.map_or(Ok(()), Err)
@@ -266,10 +275,15 @@ impl Task {
         let mut batch = Batch::new(&records, &self.committer.root().geometry);
         drop(records);
         let total = batch.data_bytes;
-        self.publish.send_modify(|state| (state.pushing, state.batch) = (true, (0, total)));
+        let journal_bytes =
+            self.journal.bytes_after(self.committed).saturating_sub(self.journal.bytes_after(cut));
+        self.publish.send_modify(|state| {
+            (state.pushing, state.batch, state.batch_journal_bytes) = (true, (0, total), journal_bytes);
+        });
         let resized = batch.resized;
         let segments = self.put_segments(&mut batch).await;
-        let segments = segments.inspect_err(|_| self.publish.send_modify(|state| state.pushing = false))?;
+        let cut_off = |state: &mut PushState| (state.pushing, state.batch_journal_bytes) = (false, 0);
+        let segments = segments.inspect_err(|_| self.publish.send_modify(cut_off))?;
         let journal = self.journal.uuid();
         let epoch = self.committer.head().epoch;
         let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
@@ -411,13 +425,18 @@ impl Task {
     pub(super) fn announce(&mut self) {
         self.remembers.committed(self.committer.head(), self.committer.root());
         let (head, committed) = (self.committer.head(), self.committed);
+        let tail_reached_bytes = self.map.tail_reached_bytes();
         self.publish.send_modify(|state| {
+            state.stored.tail_reached_bytes = tail_reached_bytes;
+            if let Some(bytes) = self.pages_reached_bytes.take() {
+                state.stored.pages_reached_bytes = Some(bytes);
+            }
             state.committed = committed;
             state.root = head.root;
             state.root_hash = head.root_hash;
             state.epoch = head.epoch;
             state.committed_ms = now_ms();
-            state.pushing = false;
+            (state.pushing, state.batch_journal_bytes) = (false, 0);
             state.stopped = None;
         });
     }
@@ -472,6 +491,7 @@ impl Task {
             .commit(|root| (root.pages, root.tail, root.usage) = (pages, Vec::new(), usage_place))
             .await?;
         self.map.adopt(checkpoint, &places);
+        self.pages_reached_bytes = Some(usage.values().map(|usage| usage.reached).sum());
         self.checkpoint_again = None;
         self.announce();
         Ok(())

@@ -69,8 +69,10 @@ impl Volume {
         let push = self.pusher.as_ref().map(|pusher| pusher.state().borrow().clone());
         let space = self.journal.space();
         let committed = push.as_ref().map_or(Lsn(0), |push| push.committed);
-        let unsent = push.is_some() && self.journal.appended() > committed;
-        let unpushed_bytes = if unsent { self.journal.bytes_after(committed) } else { 0 };
+        let unpushed_bytes = push.as_ref().map_or(0, |push| {
+            let unsent = self.journal.appended() > committed;
+            if unsent { push.waiting_bytes(self.journal.bytes_after(committed)) } else { 0 }
+        });
         self.puller.look_at_damage();
         let health = self.puller.health().borrow().clone();
         let (without_room, has_more_metadata) = (self.survey.blocks_without_room(), self.survey.is_more());

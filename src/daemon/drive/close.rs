@@ -79,7 +79,7 @@ impl Drive {
                 released => released,
             }
         };
-        let releasing = with_progress(pusher, &work, releasing);
+        let releasing = with_progress(&volume, &work, releasing);
         let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
         match released {
             // What goes on in the background was faster: it puts the drive down once everything is in the store.

@@ -31,14 +31,15 @@ impl Drive {
             let first = cell * per_cell * CHUNK_BLOCKS;
             let blocks = BlockRange::new(first, per_cell * CHUNK_BLOCKS);
             let blocks = blocks.intersect(&volume.all_blocks());
-            if uploading && volume.journal().is_sealing(blocks) {
+            // Before anything else: a run of zeros that waits has nothing to upload, and a new drive is one.
+            if is_empty(volume, blocks) {
+                api::Cell::Empty
+            } else if uploading && volume.journal().is_sealing(blocks) {
                 if failing { api::Cell::Failed } else { api::Cell::Uploading }
             } else if damage.is_some_and(|damage| damage.overlaps(&blocks)) {
                 api::Cell::Failed
             } else if volume.pusher().is_some() && volume.journal().is_dirty(blocks) {
                 api::Cell::Dirty
-            } else if is_empty(volume, blocks) {
-                api::Cell::Empty
             } else if residents.is_pinned(blocks)
                 && volume.missing_blocks(&residents.pinned_runs(blocks)) == 0
             {

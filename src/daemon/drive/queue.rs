@@ -49,9 +49,8 @@ impl Drive {
 
 fn queue(push: &PushState, unsent_bytes: u64) -> Vec<Queued> {
     let mut queue: Vec<_> = push.outgoing.iter().map(outgoing).collect();
-    // The batch holds what of the journal it replaces; the rest waits for the next one.
-    let batch_bytes = if push.pushing { push.batch.1 } else { 0 };
-    let bytes = unsent_bytes.saturating_sub(batch_bytes);
+    // The rest waits for the next batch.
+    let bytes = unsent_bytes.saturating_sub(push.batch_left_bytes());
     if bytes > 0 {
         queue.push(Queued {
             kind: QueuedKind::Changes,

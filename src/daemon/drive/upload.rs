@@ -29,7 +29,7 @@ impl Drive {
         }
         self.with_volume(async |volume| {
             let pusher = pusher(volume);
-            let committed = work.unless_interrupted(GOES_ON, with_progress(pusher, &work, pusher.sync()));
+            let committed = work.unless_interrupted(GOES_ON, with_progress(volume, &work, pusher.sync()));
             let committed = committed.await?.map(synced).map_err(|error| failure::push(&error))?;
             // It is safe in the store, but not as what was asked for.
             self.check_no_fork(volume)?;
@@ -48,7 +48,7 @@ impl Drive {
             _ => return Ok(()),
         };
         let pusher = pusher(&volume);
-        let pushed = work.unless_interrupted(GOES_ON, with_progress(pusher, work, pusher.sync()));
+        let pushed = work.unless_interrupted(GOES_ON, with_progress(&volume, work, pusher.sync()));
         pushed.await?.map(drop).map_err(|error| failure::push(&error))
     }
 
@@ -65,11 +65,11 @@ impl Drive {
                     trims_are_in(volume).await;
                 }
                 let mut collected = Collected::default();
-                let is_up = pusher.is_paused() || push_unless_full(pusher, &work).await?;
+                let is_up = pusher.is_paused() || push_unless_full(volume, &work).await?;
                 if !is_up {
                     collected.extend(pusher.collect().await?);
                     // There may be room now.
-                    push_unless_full(pusher, &work).await?;
+                    push_unless_full(volume, &work).await?;
                 }
                 collected.extend(pusher.collect().await?);
                 Ok(collected)
@@ -88,9 +88,10 @@ impl Drive {
 }
 
 /// Pushes everything, unless the store has no room for it: it has none before a collection then. Whether it did.
-async fn push_unless_full(pusher: &Pusher, work: &Work) -> Result<bool, PushError> {
+async fn push_unless_full(volume: &Volume, work: &Work) -> Result<bool, PushError> {
+    let pusher = pusher(volume);
     tokio::select! { biased;
-        pushed = with_progress(pusher, work, pusher.sync()) => pushed.map(|_| true),
+        pushed = with_progress(volume, work, pusher.sync()) => pushed.map(|_| true),
         () = pusher.until_full() => Ok(false),
     }
 }
@@ -109,13 +110,21 @@ async fn trims_are_in(volume: &Volume) {
     }
 }
 
-/// Waits for `work`, telling how far the batch that is on its way is.
-pub(super) async fn with_progress<T>(pusher: &Pusher, work: &Work, doing: impl Future<Output = T>) -> T {
-    let state = pusher.state();
+/// Waits for `doing`, telling how much of what waits now is in the store, over all its batches.
+pub(super) async fn with_progress<T>(volume: &Volume, work: &Work, doing: impl Future<Output = T>) -> T {
+    let state = pusher(volume).state();
+    let target = volume.journal().appended();
     let tell = async {
+        let mut bar = Bar::default();
         loop {
-            let (done, total) = state.borrow().batch;
-            if total > 0 {
+            let waits = {
+                let state = state.borrow();
+                let bytes = volume.journal().bytes_after(state.committed);
+                // What was written since is not waited for.
+                let later = volume.journal().bytes_after(target.max(state.committed));
+                if state.committed < target { state.waiting_bytes(bytes).saturating_sub(later) } else { 0 }
+            };
+            if let Some((done, total)) = bar.at(waits) {
                 work.progress("Uploading", done, total, Unit::Bytes);
             }
             tokio::time::sleep(PROGRESS_EVERY).await;
@@ -127,6 +136,22 @@ pub(super) async fn with_progress<T>(pusher: &Pusher, work: &Work, doing: impl F
     }
 }
 
+/// One bar from the first look to the last, which never goes back. Pure.
+#[derive(Default)]
+struct Bar {
+    total: u64,
+    done: u64,
+}
+
+impl Bar {
+    /// What is done, and of how much, while so many bytes wait. None where nothing ever waited.
+    fn at(&mut self, waits: u64) -> Option<(u64, u64)> {
+        self.total = self.total.max(waits);
+        self.done = self.done.max(self.total - waits);
+        (self.total > 0).then_some((self.done, self.total))
+    }
+}
+
 /// Who pushes an engine that was opened for writing.
 pub(super) fn pusher(volume: &Volume) -> &Pusher {
     volume.pusher().expect("it was opened for writing")
@@ -135,4 +160,17 @@ pub(super) fn pusher(volume: &Volume) -> &Pusher {
 pub(super) fn synced(committed: Committed) -> api::Synced {
     let Committed { root, root_hash, epoch, lsn } = committed;
     api::Synced { root, root_hash, epoch, lsn }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_covers_all_batches_and_never_goes_back() {
+        let mut bar = Bar::default();
+        assert_eq!(bar.at(0), None);
+        let told: Vec<_> = [300, 250, 100, 120, 4, 0].into_iter().filter_map(|waits| bar.at(waits)).collect();
+        assert_eq!(told, [(0, 300), (50, 300), (200, 300), (200, 300), (296, 300), (300, 300)]);
+    }
 }

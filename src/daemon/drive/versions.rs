@@ -44,7 +44,7 @@ impl Drive {
         }
         self.with_volume(async |volume| {
             let pusher = pusher(volume);
-            let taken = with_progress(pusher, &work, pusher.snapshot(label));
+            let taken = with_progress(volume, &work, pusher.snapshot(label));
             let taken = work.unless_interrupted(MAY_STILL_BE_TAKEN, taken).await?;
             let taken = taken.map_err(|error| failure::push(&error))?;
             self.note(ActivityKind::Snapshot, format!("The snapshot \"{label}\" was taken."));

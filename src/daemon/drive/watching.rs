@@ -95,6 +95,7 @@ impl Drive {
         let (name, registry, reached) =
             (self.name.clone(), self.registry.clone(), self.reached.read().clone());
         let mut seen = Seen::new(&state.borrow());
+        let mut answered_at = state.borrow().committed;
         tokio::spawn(async move {
             loop {
                 let is_over = tokio::select! {
@@ -103,6 +104,11 @@ impl Drive {
                     () = tokio::time::sleep(LOOK_EVERY), if state.borrow().waiting_since.is_some() => false,
                 };
                 let Some((has_unsent, journal)) = volume.upgrade().map(|volume| {
+                    let committed = state.borrow().committed;
+                    // A store that took a commit is there: pulls need not find that out by a try of their own, later.
+                    if std::mem::replace(&mut answered_at, committed) < committed {
+                        volume.puller().is_well();
+                    }
                     let status = volume.status();
                     let journal = Journal { bytes: status.journal_bytes, limit: status.journal_limit_bytes };
                     (volume.has_unsent(), journal)
@@ -260,6 +266,7 @@ mod tests {
             committed_ms: 0,
             pushing: false,
             batch: (0, 0),
+            batch_journal_bytes: 0,
             put_bytes: 0,
             outgoing: Vec::new(),
             trouble: None,
@@ -268,7 +275,26 @@ mod tests {
             stopped: None,
             waiting_since: None,
             fork: None,
+            stored: holdall_core::push::Stored::default(),
         }
+    }
+
+    #[test]
+    fn what_waits_falls_as_it_is_put_and_lasts_until_the_commit() {
+        const MIB: u64 = 1 << 20;
+        let mut now = state();
+        assert_eq!((now.waiting_bytes(0), now.waiting_bytes(300 * MIB)), (0, 300 * MIB));
+        // The batch is 200 of the 300 MiB, which are half as much once what was written over is left out.
+        (now.batch, now.batch_journal_bytes) = ((0, 100 * MIB), 200 * MIB);
+        assert_eq!(now.waiting_bytes(300 * MIB), 300 * MIB);
+        now.batch.0 = 50 * MIB;
+        assert_eq!(now.waiting_bytes(300 * MIB), 200 * MIB);
+        now.batch.0 = 100 * MIB;
+        assert_eq!(now.waiting_bytes(300 * MIB), 100 * MIB);
+        assert_eq!(now.waiting_bytes(200 * MIB), 4096, "it is not there before the commit");
+        // Cut off: all of it is sent again.
+        now.batch_journal_bytes = 0;
+        assert_eq!(now.waiting_bytes(300 * MIB), 300 * MIB);
     }
 
     #[test]
