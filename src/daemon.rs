@@ -41,6 +41,7 @@ mod mounts;
 mod openapi;
 mod overview;
 mod pins;
+mod power;
 mod registry;
 mod routes;
 mod secrets;

@@ -46,6 +46,8 @@ pub enum ActivityKind {
     Closed,
     /// All changes of a drive are in the store.
     Uploaded,
+    /// What no version of a drive needs was deleted from its store.
+    Collected,
     /// A snapshot was taken, or is kept no more.
     Snapshot,
     /// Something is always kept here, or no more, or all of it is here.

@@ -33,6 +33,7 @@ mod aside;
 mod away;
 mod change;
 mod close;
+mod collecting;
 mod engine;
 mod figures;
 mod folder;

@@ -14,6 +14,7 @@ mod writer;
 
 mod api;
 mod benchmarks;
+mod collecting;
 mod commits;
 mod damage;
 mod drive;

@@ -190,6 +190,7 @@ impl Drive {
         }
         *self.live.write() = Some(volume.clone());
         self.begin_watching(&volume);
+        self.begin_collecting(&volume);
         self.follow_disk(&volume);
         self.apply_pause();
         self.apply_limits();

@@ -1297,7 +1297,7 @@ export interface components {
             do: "choose_mount_point";
         };
         /** @description Kinds of what happens. */
-        ActivityKind: "opened" | "closed" | "uploaded" | "snapshot" | "pin" | "conflict" | "network" | "attention" | "drive";
+        ActivityKind: "opened" | "closed" | "uploaded" | "collected" | "snapshot" | "pin" | "conflict" | "network" | "attention" | "drive";
         /** @description Something that has happened. */
         ActivityRow: {
             /** @description When. */

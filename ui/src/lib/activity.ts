@@ -15,6 +15,7 @@ export const KINDS: readonly Look[] = [
   { kind: 'opened', word: t('activity.opened'), icon: 'folder', tone: 'quiet' },
   { kind: 'closed', word: t('activity.closed'), icon: 'closed', tone: 'quiet' },
   { kind: 'uploaded', word: t('activity.uploaded'), icon: 'up', tone: 'quiet' },
+  { kind: 'collected', word: t('activity.collected'), icon: 'broom', tone: 'quiet' },
   { kind: 'snapshot', word: t('activity.snapshot'), icon: 'camera', tone: 'quiet' },
   { kind: 'pin', word: t('activity.pin'), icon: 'keep', tone: 'busy' },
   { kind: 'conflict', word: t('activity.conflict'), icon: 'fork', tone: 'waiting' },

@@ -1,0 +1,200 @@
+//! How much garbage a drive has in its store, estimated without asking the store (`garbage.json`).
+//!
+//! What was put since the last collection is reached by the map, or is garbage. So garbage is what was put, less what the map reaches
+//! more than it did then. Data that a snapshot keeps counts as garbage until the next collection, which finds that it is not.
+//! Data that pages hold and a later write replaced counts only after the next checkpoint.
+
+use crate::daemon::registry;
+use holdall_core::push::{Collected, Stored};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+const NAME: &str = "garbage.json";
+
+/// What is known, over openings and in this one.
+pub struct Ledger {
+    saved: Saved,
+    /// Of this opening, what has been counted.
+    counted_put: u64,
+    counted_collections: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Saved {
+    /// When the last collection ended, Unix time in ms; before the first one, since when this file is there.
+    collected_ms: u64,
+    /// Bytes of objects put since then.
+    put_bytes: u64,
+    /// Bytes that the map's pages reached when they were last written.
+    pages_reached_bytes: Option<u64>,
+    /// Bytes that the map reached then; none where that was not known.
+    base_reached_bytes: Option<u64>,
+    /// Bytes that the store held then besides.
+    other_bytes: u64,
+}
+
+/// What was new.
+pub struct Counted {
+    /// A collection has ended.
+    pub collected: Option<Collected>,
+    /// What would be missed at the next opening.
+    pub is_worth_saving: bool,
+}
+
+impl Ledger {
+    /// What is remembered in the drive's directory. A file that cannot be read means that nothing is known.
+    pub fn load(directory: &Path, now_ms: u64) -> Self {
+        let saved =
+            std::fs::read(directory.join(NAME)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Self { saved: saved.unwrap_or_else(|| Saved::new(now_ms)), counted_put: 0, counted_collections: 0 }
+    }
+
+    /// Remembers it.
+    pub fn save(&self, directory: &Path) {
+        let bytes = serde_json::to_vec(&self.saved).expect("a structure of plain fields becomes JSON");
+        if let Err(error) = registry::replace(&directory.join(NAME), &bytes) {
+            tracing::debug!(%error, "how much garbage there is is not remembered");
+        }
+    }
+
+    /// Takes what the push task tells.
+    pub fn count(&mut self, stored: &Stored, now_ms: u64) -> Counted {
+        let before = self.saved;
+        let put = stored.put_bytes.saturating_sub(self.counted_put);
+        self.counted_put = stored.put_bytes;
+        self.saved.put_bytes = self.saved.put_bytes.saturating_add(put);
+        self.saved.pages_reached_bytes = stored.pages_reached_bytes.or(self.saved.pages_reached_bytes);
+        let collected = stored.collected.filter(|(number, _)| *number != self.counted_collections);
+        if let Some((number, collected)) = collected {
+            self.counted_collections = number;
+            let base_reached_bytes = self.reached_bytes(stored);
+            let stored_bytes = collected.live_bytes.saturating_add(collected.garbage_bytes);
+            let other_bytes = stored_bytes.saturating_sub(base_reached_bytes.unwrap_or(0));
+            self.saved =
+                Saved { collected_ms: now_ms, put_bytes: 0, base_reached_bytes, other_bytes, ..self.saved };
+        } else if self.saved.base_reached_bytes.is_none()
+            && let Some(reached) = self.reached_bytes(stored)
+        {
+            // From here on it can be known. What was put before is reached, or is found after a week.
+            (self.saved.base_reached_bytes, self.saved.put_bytes) = (Some(reached), 0);
+        }
+        let is_another = Saved { put_bytes: 0, ..before } != Saved { put_bytes: 0, ..self.saved };
+        Counted {
+            collected: collected.map(|(_, collected)| collected),
+            is_worth_saving: is_another || put > 0,
+        }
+    }
+
+    /// What came to be garbage since the last collection; none where that cannot be told.
+    pub fn garbage_bytes(&self, stored: &Stored) -> Option<u64> {
+        let (reached, base) = (self.reached_bytes(stored)?, self.saved.base_reached_bytes?);
+        Some(base.saturating_add(self.saved.put_bytes).saturating_sub(reached))
+    }
+
+    /// What the store holds of the drive.
+    pub fn store_bytes(&self, stored: &Stored) -> u64 {
+        let reached = self.reached_bytes(stored).unwrap_or(0);
+        let garbage = self.garbage_bytes(stored).unwrap_or(0);
+        reached.saturating_add(garbage).saturating_add(self.saved.other_bytes)
+    }
+
+    /// Bytes that were put since the last collection.
+    pub fn put_bytes(&self) -> u64 {
+        self.saved.put_bytes
+    }
+
+    /// How long ago the last collection was. A clock that was set back counts as no time.
+    pub fn since_collection(&self, now_ms: u64) -> Duration {
+        Duration::from_millis(now_ms.saturating_sub(self.saved.collected_ms))
+    }
+
+    fn reached_bytes(&self, stored: &Stored) -> Option<u64> {
+        Some(self.saved.pages_reached_bytes?.saturating_add(stored.tail_reached_bytes?))
+    }
+}
+
+impl Saved {
+    fn new(now_ms: u64) -> Self {
+        Self {
+            collected_ms: now_ms,
+            put_bytes: 0,
+            pages_reached_bytes: None,
+            base_reached_bytes: None,
+            other_bytes: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(put: u64, pages: Option<u64>, tail: u64) -> Stored {
+        Stored { put_bytes: put, pages_reached_bytes: pages, tail_reached_bytes: Some(tail), collected: None }
+    }
+
+    #[test]
+    fn what_was_put_and_is_not_reached_is_garbage() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::load(dir.path(), 1000);
+        ledger.count(&stored(0, Some(0), 0), 1000);
+        let now = stored(100, None, 100);
+        ledger.count(&now, 2000);
+        assert_eq!(ledger.garbage_bytes(&now), Some(0));
+        // A third is replaced, and a checkpoint has come in between.
+        let now = stored(130, Some(100), 0);
+        ledger.count(&now, 3000);
+        assert_eq!((ledger.garbage_bytes(&now), ledger.store_bytes(&now)), (Some(30), 130));
+        // Half is trimmed.
+        let now = stored(131, Some(50), 0);
+        ledger.count(&now, 3000);
+        assert_eq!(ledger.garbage_bytes(&now), Some(81));
+        assert_eq!(ledger.since_collection(3000), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn the_next_opening_goes_on_counting() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::load(dir.path(), 1000);
+        ledger.count(&stored(0, Some(0), 0), 1000);
+        assert!(ledger.count(&stored(100, Some(60), 0), 1000).is_worth_saving);
+        ledger.save(dir.path());
+        let mut ledger = Ledger::load(dir.path(), 9000);
+        let now = stored(0, None, 0);
+        assert!(!ledger.count(&now, 9000).is_worth_saving);
+        assert_eq!(ledger.garbage_bytes(&now), Some(40));
+        let now = stored(10, None, 0);
+        ledger.count(&now, 9000);
+        assert_eq!(ledger.garbage_bytes(&now), Some(50));
+        assert_eq!(ledger.since_collection(9000), Duration::from_secs(8));
+    }
+
+    #[test]
+    fn a_collection_begins_a_new_count_and_is_told_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::load(dir.path(), 0);
+        ledger.count(&stored(0, Some(0), 0), 0);
+        let done = Collected { deleted: 3, bytes_freed: 20, live_bytes: 80, garbage_bytes: 5 };
+        // A snapshot keeps 30 of it.
+        let now = Stored { collected: Some((1, done)), ..stored(100, Some(50), 0) };
+        assert_eq!(ledger.count(&now, 5000).collected, Some(done));
+        assert_eq!(ledger.count(&now, 6000).collected, None);
+        assert_eq!((ledger.garbage_bytes(&now), ledger.put_bytes()), (Some(0), 0));
+        assert_eq!(ledger.store_bytes(&now), 85);
+        assert_eq!(ledger.since_collection(6000), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn of_a_drive_that_is_new_here_nothing_is_known_until_its_pages_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(NAME), "not JSON").unwrap();
+        let mut ledger = Ledger::load(dir.path(), 0);
+        let now = stored(100, None, 100);
+        ledger.count(&now, 0);
+        assert_eq!((ledger.garbage_bytes(&now), ledger.put_bytes()), (None, 100));
+        let now = stored(110, Some(1000), 0);
+        ledger.count(&now, 0);
+        assert_eq!(ledger.garbage_bytes(&now), Some(0));
+    }
+}

@@ -1,0 +1,162 @@
+//! When to collect garbage without being asked. Pure.
+
+use std::time::Duration;
+
+/// Less garbage than this costs less to keep than to look for.
+pub const OVER_BYTES: u64 = 256 << 20;
+/// ... and it is more than one part in so many of what the store holds.
+const SHARE: u64 = 4;
+/// What the estimate does not see is found after so long.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A drive that uploads without an end waits so long for a pause in it, and no longer.
+const LATEST: Duration = Duration::from_secs(14 * 24 * 3600);
+/// Uploads go first while more than this waits: a collection would hold them up.
+const MUCH_UNSENT: u64 = 64 << 20;
+/// One that has failed is not repeated before.
+const REST: Duration = Duration::from_secs(3600);
+
+/// What the decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Estimate of what came to be garbage since the last collection; none where nothing is known.
+    pub garbage_bytes: Option<u64>,
+    /// Estimate of what the store holds of the drive, with that.
+    pub store_bytes: u64,
+    /// Bytes that were put since the last collection.
+    pub put_bytes: u64,
+    /// Since the last collection, or since the drive was first opened here.
+    pub since_collection: Duration,
+    /// Since one was begun that has failed, in this opening.
+    pub since_try: Option<Duration>,
+    /// Bytes that wait for upload.
+    pub unsent_bytes: u64,
+    /// Whether the store takes nothing now, or the drive is not this device's.
+    pub is_cut_off: bool,
+    /// Whether two versions wait for a person, who may need either.
+    pub is_fork: bool,
+    /// Whether uploads are paused, by a person or by the clock.
+    pub paused: bool,
+    /// Whether the network counts what it carries, and the person minds.
+    pub metered: bool,
+    /// Whether the computer runs on its battery.
+    pub on_battery: bool,
+    /// How much garbage is enough: [`OVER_BYTES`].
+    pub over_bytes: u64,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Collect now.
+    Collect,
+    /// Not now.
+    Wait(Because),
+}
+
+/// Why there is no collection now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// There is little garbage, and the last collection was not long ago.
+    Little,
+    /// One was tried a moment ago.
+    Tried,
+    /// The store takes nothing.
+    CutOff,
+    /// A fork waits for a person.
+    Fork,
+    /// The network is metered.
+    Metered,
+    /// Uploads are paused.
+    Paused,
+    /// The computer runs on its battery.
+    Battery,
+    /// Much waits for upload.
+    Uploading,
+}
+
+/// Decides.
+pub fn decide(facts: &Facts) -> Decision {
+    let is_much = facts
+        .garbage_bytes
+        .is_some_and(|bytes| bytes > facts.over_bytes && bytes > facts.store_bytes / SHARE);
+    // A drive that nobody has written to has no more garbage than it had.
+    let is_weekly = facts.since_collection >= WEEK && facts.put_bytes > 0;
+    let uploads_first = facts.unsent_bytes > MUCH_UNSENT && facts.since_collection < LATEST;
+    let waits = [
+        (!is_much && !is_weekly, Because::Little),
+        (facts.since_try.is_some_and(|since| since < REST), Because::Tried),
+        (facts.is_cut_off, Because::CutOff),
+        (facts.is_fork, Because::Fork),
+        (facts.metered, Because::Metered),
+        (facts.paused, Because::Paused),
+        (facts.on_battery, Because::Battery),
+        (uploads_first, Because::Uploading),
+    ];
+    let because = waits.into_iter().find_map(|(waits, because)| waits.then_some(because));
+    because.map_or(Decision::Collect, Decision::Wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const HOUR: Duration = Duration::from_secs(3600);
+    /// A drive with more garbage than it may have, on a good day.
+    const DUE: Facts = Facts {
+        garbage_bytes: Some(300 * MIB),
+        store_bytes: 1000 * MIB,
+        put_bytes: 500 * MIB,
+        since_collection: HOUR,
+        since_try: None,
+        unsent_bytes: 0,
+        is_cut_off: false,
+        is_fork: false,
+        paused: false,
+        metered: false,
+        on_battery: false,
+        over_bytes: OVER_BYTES,
+    };
+    /// One with little garbage, whose week is over.
+    const WEEKLY: Facts = Facts { garbage_bytes: Some(MIB), since_collection: WEEK, ..DUE };
+
+    #[test]
+    fn collects_when_garbage_is_large_or_a_week_is_over() {
+        let little = Decision::Wait(Because::Little);
+        let rows = [
+            ("over both limits", DUE, Decision::Collect),
+            ("not over 256 MiB", Facts { garbage_bytes: Some(256 * MIB), ..DUE }, little),
+            ("a quarter, not over it", Facts { store_bytes: 1200 * MIB, ..DUE }, little),
+            ("nothing known", Facts { garbage_bytes: None, ..DUE }, little),
+            ("weekly", WEEKLY, Decision::Collect),
+            ("weekly, nothing known", Facts { garbage_bytes: None, ..WEEKLY }, Decision::Collect),
+            ("weekly, nothing written", Facts { put_bytes: 0, ..WEEKLY }, little),
+            ("not yet weekly", Facts { since_collection: WEEK - HOUR, ..WEEKLY }, little),
+            ("tried", Facts { since_try: Some(HOUR / 2), ..DUE }, Decision::Wait(Because::Tried)),
+            ("tried long ago", Facts { since_try: Some(HOUR), ..DUE }, Decision::Collect),
+        ];
+        for (name, facts, expected) in rows {
+            assert_eq!(decide(&facts), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn waits_for_a_better_moment() {
+        for due in [DUE, WEEKLY] {
+            let rows = [
+                (Facts { is_cut_off: true, ..due }, Because::CutOff),
+                (Facts { is_fork: true, ..due }, Because::Fork),
+                (Facts { metered: true, paused: true, ..due }, Because::Metered),
+                (Facts { paused: true, ..due }, Because::Paused),
+                (Facts { on_battery: true, ..due }, Because::Battery),
+                (Facts { unsent_bytes: 65 * MIB, ..due }, Because::Uploading),
+            ];
+            for (facts, because) in rows {
+                assert_eq!(decide(&facts), Decision::Wait(because));
+            }
+            assert_eq!(decide(&Facts { unsent_bytes: MIB, ..due }), Decision::Collect);
+            let overdue = Facts { unsent_bytes: 65 * MIB, since_collection: LATEST, ..due };
+            assert_eq!(decide(&overdue), Decision::Collect, "uploads may never end");
+        }
+    }
+}
