@@ -38,6 +38,7 @@ mod limits;
 mod log;
 mod logins;
 mod mounts;
+mod nearest;
 mod openapi;
 mod overview;
 mod pins;

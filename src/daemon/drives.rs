@@ -186,7 +186,12 @@ impl Drives {
     /// A drive by name.
     pub fn get(&self, name: &str) -> Result<Arc<Drive>, Failure> {
         let known = self.known.lock().get(name).cloned();
-        known.ok_or_else(|| self.damaged.get(name).cloned().unwrap_or_else(|| failure::no_drive(name)))
+        known.ok_or_else(|| self.damaged.get(name).cloned().unwrap_or_else(|| self.no_drive(name)))
+    }
+
+    fn no_drive(&self, name: &str) -> Failure {
+        let known: Vec<_> = self.known.lock().keys().chain(self.damaged.keys()).cloned().collect();
+        failure::no_drive(name, &known)
     }
 
     /// All drives.

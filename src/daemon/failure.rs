@@ -2,6 +2,7 @@
 //! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
 
 use crate::api::{Action, Actions, Code, Failure, Holder};
+use crate::daemon::nearest::nearest;
 use crate::daemon::status::time;
 use crate::words::{address, why};
 use holdall_core::drive::DriveError;
@@ -84,10 +85,17 @@ pub fn known_as(name: &str) -> Failure {
     )
 }
 
-/// No such drive.
-pub fn no_drive(name: &str) -> Failure {
+/// No such drive, where these are known.
+pub fn no_drive(name: &str, known: &[String]) -> Failure {
     let message = format!("There is no drive \"{name}\" on this computer.");
-    failure(Code::NotFound, message, NOTHING_CHANGED, Action::ListDrives)
+    let actions = match nearest(name, known) {
+        Some(near) => vec![Action::tell(format!("Did you mean \"{near}\"?")), Action::ListDrives],
+        None if known.is_empty() => {
+            vec![Action::Create { drive: None, store: None }, Action::Add { drive: None, store: None }]
+        }
+        None => vec![Action::ListDrives],
+    };
+    failure(Code::NotFound, message, NOTHING_CHANGED, actions)
 }
 
 /// A drive that is not in the state that the request needs.

@@ -26,7 +26,7 @@ impl Drive {
     pub async fn open(self: &Arc<Self>, request: &api::Open) -> Result<api::Opened, Failure> {
         let mut open = self.when_served_no_longer().await;
         if !self.is_known() {
-            return Err(failure::no_drive(&self.name));
+            return Err(failure::no_drive(&self.name, &[]));
         }
         self.open_now(&mut open, request).await
     }
