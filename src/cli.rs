@@ -27,6 +27,7 @@ mod events;
 pub mod failure;
 mod interrupted;
 mod limits;
+mod objects;
 mod output;
 mod pins;
 mod printable;
@@ -37,6 +38,7 @@ mod shells;
 mod show;
 pub mod start;
 mod store;
+mod suggest;
 mod terminal;
 mod web;
 
@@ -44,9 +46,10 @@ mod web;
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return not_parsed(&error),
+        Err(error) => return not_parsed(error),
     };
-    let output = Output::new(arguments.json);
+    let arguments = Arguments { command: arguments.command.in_full(), ..arguments };
+    let output = Output::new(arguments.json, arguments.verbose);
     let progress = Reporter::new(arguments.json);
     let code = match run(&arguments, output, &progress) {
         Ok(Ended::Done) => 0,
@@ -77,6 +80,9 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
             output.line(&format!("{:#}", crate::daemon::openapi())).map(|()| Ended::Done)
         }
         Command::Drive(_)
+        | Command::Open(_)
+        | Command::Close(_)
+        | Command::Ls { .. }
         | Command::Store(_)
         | Command::Limits(_)
         | Command::Pin(_)
@@ -144,6 +150,9 @@ async fn dispatch(
         Command::Web(arguments) => web::run(*arguments, &session).await,
         Command::Daemon { command: Some(DaemonCommand::Stop) } => service::stop(paths, output).await,
         Command::Daemon { command: Some(DaemonCommand::Status) } => service::status(paths, output).await,
+        Command::Open(_) | Command::Close(_) | Command::Ls { .. } => {
+            unreachable!("short forms are written out first")
+        }
         Command::Daemon { command: None | Some(DaemonCommand::Openapi) }
         | Command::Completions { .. }
         | Command::Man { .. } => {
@@ -153,7 +162,8 @@ async fn dispatch(
 }
 
 /// Help and version end well; everything else is wrong usage, which clap words better than we could.
-fn not_parsed(error: &clap::Error) -> ExitCode {
+fn not_parsed(error: clap::Error) -> ExitCode {
+    let error = suggest::where_it_is(error);
     let asked_for_json = std::env::args_os().any(|argument| argument == "--json");
     if asked_for_json && error.use_stderr() {
         // clap's first paragraph is the error, the others are usage; what is missing stands on lines of its own.
@@ -161,7 +171,7 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
         let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
         let message = failure::sentence(&first.split_whitespace().collect::<Vec<_>>().join(" "));
         let action = "Run the command with --help.";
-        Output::new(true).failure(&Failure::new(Code::Usage, message, NOTHING_DONE, action));
+        Output::new(true, false).failure(&Failure::new(Code::Usage, message, NOTHING_DONE, action));
     } else {
         // Help into a pipe that is closed early is in order.
         let _ = error.print();

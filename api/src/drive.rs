@@ -1,6 +1,6 @@
 //! What is asked of a drive as a whole, and what is answered.
 
-use super::{Fork, Holder, StoreCredentials, StoreMode};
+use super::{DriveStatus, Fork, Holder, StoreCredentials, StoreMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -30,8 +30,9 @@ pub struct Create {
     pub name: String,
     /// Where its data lives.
     pub store: String,
-    /// Its size.
-    pub size_bytes: u64,
+    /// Its size; without, 1 TiB. A drive takes only the space that its files use, and can be grown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
     /// Whether what is stored is encrypted; then a passphrase is needed.
     pub encrypt: bool,
     /// The passphrase.
@@ -81,6 +82,9 @@ pub struct Created {
     pub store_mode: StoreMode,
     /// Whether the drive is encrypted. If not, anyone who can read the store can read the files.
     pub encrypted: bool,
+    /// Its size, where it was made now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
     /// The recovery key, told once, when an encrypted drive is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_key: Option<String>,
@@ -131,6 +135,9 @@ pub enum AttachMode {
 /// An open drive.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Opened {
+    /// Whether it was open before, as asked for. Then nothing was changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already: bool,
     /// The block device.
     pub block_device: String,
     /// Where it is mounted.
@@ -162,6 +169,17 @@ pub struct Close {
     /// Wait until everything is in the store.
     #[serde(default)]
     pub wait: bool,
+}
+
+/// A closed drive.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Closed {
+    /// How it is now.
+    #[serde(flatten)]
+    pub drive: DriveStatus,
+    /// Whether it was closed before. Then nothing was changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already: bool,
 }
 
 /// A version that is in the store.

@@ -5,8 +5,8 @@ use crate::cli::args::ActivityArguments;
 use crate::cli::client::segment;
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
-use crate::cli::show::{ago, table::Table};
-use jiff::Timestamp;
+use crate::cli::show::{table::Table, when};
+use jiff::Zoned;
 
 /// Shows what has happened.
 pub async fn run(arguments: &ActivityArguments, session: &Session<'_>) -> Result<(), CliError> {
@@ -18,17 +18,17 @@ pub async fn run(arguments: &ActivityArguments, session: &Session<'_>) -> Result
         path.push_str(&format!("&kind={}", word(kind)));
     }
     let value = session.client.get(&path).await?;
-    session.output.result(&value, |rows: &Vec<ActivityRow>, _| shown(rows, Timestamp::now())).map(drop)
+    session.output.result(&value, |rows: &Vec<ActivityRow>, _| shown(rows, &Zoned::now())).map(drop)
 }
 
-fn shown(rows: &[ActivityRow], now: Timestamp) -> String {
+fn shown(rows: &[ActivityRow], now: &Zoned) -> String {
     if rows.is_empty() {
         return "Nothing of this kind is known".to_owned();
     }
     let mut table = Table::new(["WHEN", "DRIVE", "KIND", "WHAT"]);
     for row in rows {
         let drive = row.drive.clone().unwrap_or_else(|| "-".to_owned());
-        table.row([ago(&row.at, now), drive, word(row.kind), row.message.clone()]);
+        table.row([when(&row.at, now), drive, word(row.kind), row.message.clone()]);
     }
     table.to_string()
 }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn rows_are_listed_with_their_age() {
-        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        let now = "2026-11-20T12:00:00+00:00[UTC]".parse().unwrap();
         let rows = [ActivityRow {
             id: 7,
             at: "2026-11-20T11:58:00Z".to_owned(),
@@ -60,7 +60,7 @@ mod tests {
             kind: ActivityKind::Opened,
             message: "Opened at /mnt.".to_owned(),
         }];
-        let text = shown(&rows, now);
+        let text = shown(&rows, &now);
         assert_eq!(text.lines().nth(1).unwrap().trim_end(), "2 min ago  work   opened  Opened at /mnt.");
         assert_eq!(row(&rows[0]), "work: Opened at /mnt.");
     }

@@ -20,11 +20,14 @@ const STYLES: Styles = Styles::styled()
 /// A cloud drive for Linux that behaves like a local disk and moves between laptops
 #[derive(Debug, Parser)]
 #[command(name = "holdall", version, styles = STYLES, max_term_width = 100, propagate_version = false)]
-#[command(disable_help_subcommand = true, after_help = EXAMPLES, after_long_help = LONG_AFTER)]
+#[command(after_help = EXAMPLES, after_long_help = LONG_AFTER)]
 pub struct Arguments {
     /// Print results, progress and errors as JSON
     #[arg(long, global = true, help_heading = "Everywhere", display_order = 100)]
     pub json: bool,
+    /// Show the names of objects in full
+    #[arg(long, short, global = true, help_heading = "Everywhere", display_order = 101)]
+    pub verbose: bool,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
@@ -32,21 +35,21 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  holdall drive create work --store file:///mnt/nas/work --size 100G
-  holdall drive open work
-  holdall drive close work --wait
+  holdall drive create work --store file:///mnt/nas/work
+  holdall open work
+  holdall close work --wait
   holdall status";
 
 const LONG_AFTER: &str = "\
 Examples:
   Make a drive whose data lives in a directory of a NAS, and open it:
-    holdall drive create work --store file:///mnt/nas/work --size 100G
-    holdall drive open work
+    holdall drive create work --store file:///mnt/nas/work
+    holdall open work
 
   Close it once everything is uploaded, then use it on another computer:
-    holdall drive close work --wait
+    holdall close work --wait
     holdall drive add work --store file:///mnt/nas/work
-    holdall drive open work
+    holdall open work
 
 With --json the result goes to standard output as one document. Progress goes to standard error, one object
 a line, and so does an error: {code, message, consequence, action}.
@@ -70,10 +73,23 @@ Environment:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make, open and look after drives
-    #[command(subcommand, after_help = drive::EXAMPLES, disable_help_subcommand = true)]
+    #[command(subcommand, after_help = drive::EXAMPLES)]
     Drive(DriveCommand),
+    /// Open a drive (short for holdall drive open)
+    #[command(after_help = "Examples:\n  holdall open work\n  holdall open work --at ~/Work")]
+    Open(drive::Open),
+    /// Close a drive (short for holdall drive close)
+    #[command(after_help = "Examples:\n  holdall close work\n  holdall close work --wait")]
+    Close(drive::Close),
+    /// List the drives, or show one (short for holdall drive list and holdall drive status)
+    #[command(after_help = "Examples:\n  holdall ls\n  holdall ls work")]
+    Ls {
+        /// The drive; without, all of them
+        #[arg(value_parser = drive::name)]
+        name: Option<String>,
+    },
     /// Log in to stores, and try what they can do
-    #[command(subcommand, after_help = store::EXAMPLES, disable_help_subcommand = true)]
+    #[command(subcommand, after_help = store::EXAMPLES)]
     Store(StoreCommand),
     /// Show or set what all drives may take of the network
     ///
@@ -148,8 +164,7 @@ pub enum Command {
     /// directory (~/.local/state/holdall). This is for service managers and for a look at what it prints.
     #[command(
         after_help = "Examples:\n  holdall daemon\n  holdall daemon stop",
-        after_long_help = DAEMON_LONG_AFTER,
-        disable_help_subcommand = true
+        after_long_help = DAEMON_LONG_AFTER
     )]
     Daemon {
         /// Without one, run it
@@ -168,6 +183,19 @@ pub enum Command {
         /// The directory
         dir: PathBuf,
     },
+}
+
+impl Command {
+    /// The same, with the command that a short form stands for.
+    pub fn in_full(self) -> Self {
+        Self::Drive(match self {
+            Self::Open(open) => DriveCommand::Open(open),
+            Self::Close(close) => DriveCommand::Close(close),
+            Self::Ls { name: Some(name) } => DriveCommand::Status { name: Some(name) },
+            Self::Ls { name: None } => DriveCommand::List,
+            command => return command,
+        })
+    }
 }
 
 const LIMITS_EXAMPLES: &str = "\

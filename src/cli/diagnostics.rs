@@ -12,12 +12,12 @@ use std::path::Path;
 pub async fn run(out: Option<&Path>, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
     let value = client.get("/v1/diagnostics").await?;
-    let Some(path) = out else {
-        return output.result(&value, |bundle: &Diagnostics, _| text(bundle)).map(drop);
-    };
     let bundle: Diagnostics = serde_json::from_value(value.clone())
         .map_err(|error| crate::cli::client::not_understood(&error.to_string()))?;
-    write(path, &if output.json { value.to_string() } else { text(&bundle) })?;
+    // Who helps wants the names of objects in full.
+    let text = if output.json { value.to_string() } else { text(&bundle) };
+    let Some(path) = out else { return output.line(&text) };
+    write(path, &text)?;
     let told = serde_json::json!({"path": path, "files": bundle.files.len()});
     output.done(&told, &format!("{} has all of it. Read it before you give it away.", path.display()))
 }

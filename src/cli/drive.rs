@@ -8,8 +8,8 @@ use crate::cli::output::Output;
 use crate::cli::progress::Reporter;
 use crate::cli::secrets;
 use crate::cli::show::{self, status};
-use crate::sizes::format_bytes;
-use jiff::Timestamp;
+use jiff::Zoned;
+use jiff::tz::TimeZone;
 use serde_json::json;
 use std::path::Path;
 
@@ -37,13 +37,15 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
         DriveCommand::Create(create) => make::create(create, session).await,
         DriveCommand::Add(add) => make::add(add, session).await,
         DriveCommand::Open(open) => open::open(open, session).await,
-        DriveCommand::Close { drive, wait } => {
-            let value = client.post(&route(&drive.name, "close"), &api::Close { wait: *wait }).await?;
-            output.result(&value, |drive: &DriveStatus, _| closed(drive)).map(drop)
+        DriveCommand::Close(close) => {
+            let value = client.post(&route(&close.name, "close"), &api::Close { wait: close.wait }).await?;
+            output.result(&value, |closed: &api::Closed, _| show::closed(&close.name, closed)).map(drop)
         }
         DriveCommand::Sync(drive) => {
             let value = client.post(&route(&drive.name, "sync"), &json!({})).await?;
-            output.result(&value, |synced: &Synced, _| show::synced(&drive.name, synced)).map(drop)
+            output
+                .result(&value, |synced: &Synced, _| show::synced(&drive.name, synced, output.verbose))
+                .map(drop)
         }
         DriveCommand::Pause(drive) => {
             let value = client.post(&route(&drive.name, "pause"), &json!({})).await?;
@@ -64,12 +66,16 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
         DriveCommand::Status { name: None } => status_of_all(session).await,
         DriveCommand::Status { name: Some(name) } => {
             let value = client.get(&format!("/v1/drives/{}", segment(name))).await?;
-            let words = |drive: &DriveStatus, paint| status::details(drive, Timestamp::now(), paint);
+            let words = |drive: &DriveStatus, paint| status::details(drive, &Zoned::now(), paint);
             output.result(&value, words).map(drop)
         }
         DriveCommand::Queue(drive) => {
             let value = client.get(&route(&drive.name, "queue")).await?;
-            output.result(&value, |queue: &Vec<Queued>, _| show::queue::queue(&drive.name, queue)).map(drop)
+            output
+                .result(&value, |queue: &Vec<Queued>, _| {
+                    show::queue::queue(&drive.name, queue, &TimeZone::system())
+                })
+                .map(drop)
         }
         DriveCommand::UploadNow(drive) => {
             let value = client.post(&route(&drive.name, "upload-now"), &json!({})).await?;
@@ -90,10 +96,9 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
             output.result(&value, |collected: &Collected, _| show::collected(collected)).map(drop)
         }
         DriveCommand::Resize { drive, size } => {
-            let value =
-                client.post(&route(&drive.name, "resize"), &api::Resize { size_bytes: *size }).await?;
-            let words =
-                |drive: &DriveStatus, _| format!("{} has {} now", drive.name, format_bytes(drive.size_bytes));
+            let request = api::Resize { size_bytes: size.bytes };
+            let value = client.post(&route(&drive.name, "resize"), &request).await?;
+            let words = |_: &DriveStatus, _| format!("{} has {} now", drive.name, size.text);
             output.result(&value, words).map(drop)
         }
         DriveCommand::Snapshot(command) => snapshot(command, session).await,
@@ -141,19 +146,11 @@ fn absolute(path: &Path) -> Result<String, CliError> {
     absolute.into_os_string().into_string().map_err(|_| unusable("its name is not UTF-8"))
 }
 
-fn closed(drive: &DriveStatus) -> String {
-    match status::waiting_bytes(drive) {
-        0 => format!("{} is closed. All changes uploaded", drive.name),
-        _ => format!("{} is closed. {}; that goes on in the background", drive.name, status::uploads(drive)),
-    }
-}
-
 async fn snapshot(command: &SnapshotCommand, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
     match command {
         SnapshotCommand::Create { drive, label } => {
-            let label =
-                label.clone().unwrap_or_else(|| Timestamp::now().strftime("%Y-%m-%d-%H%M%S").to_string());
+            let label = label.clone().unwrap_or_else(|| Zoned::now().strftime("%Y-%m-%d-%H%M%S").to_string());
             let value = client.post(&route(&drive.name, "snapshots"), &api::Label { label }).await?;
             let words =
                 |snapshot: &Snapshot, _| format!("Snapshot {} of {} is kept", snapshot.label, drive.name);
@@ -161,7 +158,7 @@ async fn snapshot(command: &SnapshotCommand, session: &Session<'_>) -> Result<()
         }
         SnapshotCommand::List(drive) => {
             let value = client.get(&route(&drive.name, "snapshots")).await?;
-            let words = |list: &Vec<Snapshot>, _| show::snapshots(&drive.name, list, Timestamp::now());
+            let words = |list: &Vec<Snapshot>, _| show::snapshots(&drive.name, list, &Zoned::now());
             output.result(&value, words).map(drop)
         }
         SnapshotCommand::Delete { drive, label } => {

@@ -81,11 +81,11 @@ fn print(data: &[u8], output: Output) -> Result<(), CliError> {
     match serde_json::from_value::<Event>(value) {
         Ok(Event::Drive(drive)) => {
             let state = status::state(&drive, output.paint);
-            output.line(&format!("{}: {state}, {}", drive.name, status::uploads(&drive)))
+            output.words(&format!("{}: {state}, {}", drive.name, status::uploads(&drive)))
         }
-        Ok(Event::Removed { name }) => output.line(&format!("{name}: removed")),
-        Ok(Event::Activity(row)) => output.line(&activity::row(&row)),
-        Ok(Event::Notice { name, message }) => output.line(&format!("{name}: {message}")),
+        Ok(Event::Removed { name }) => output.words(&format!("{name}: removed")),
+        Ok(Event::Activity(row)) => output.words(&activity::row(&row)),
+        Ok(Event::Notice { name, message }) => output.words(&format!("{name}: {message}")),
         Err(_) => Ok(()),
     }
 }

@@ -54,6 +54,9 @@ fn nothing_done() -> (&'static str, Actions) {
 fn left(command: &Command) -> (&'static str, Actions) {
     let command = match command {
         Command::Drive(command) => command,
+        Command::Open(_) | Command::Close(_) | Command::Ls { .. } => {
+            unreachable!("short forms are written out first")
+        }
         Command::Store(StoreCommand::Login(_) | StoreCommand::Logout { .. }) => {
             return (DONE_ALREADY, Action::ListLogins.into());
         }
@@ -102,11 +105,11 @@ fn left(command: &Command) -> (&'static str, Actions) {
         DriveCommand::Open(_) => {
             ("The drive is not opened, unless its last step had been done.", SEE_STATUS.into())
         }
-        DriveCommand::Close { wait: true, .. } => (
+        DriveCommand::Close(close) if close.wait => (
             "The drive may be closed already. What waits to be uploaded is safe on this computer.",
             SEE_STATUS.into(),
         ),
-        DriveCommand::Close { wait: false, .. } => ("The drive may be closed already.", SEE_STATUS.into()),
+        DriveCommand::Close(_) => ("The drive may be closed already.", SEE_STATUS.into()),
         DriveCommand::Sync(_) => (
             "What was uploaded stays. The rest is safe on this computer and is uploaded later.",
             SEE_STATUS.into(),

@@ -6,7 +6,9 @@ use crate::cli::args::quiet::Quiet;
 use crate::cli::drive::Session;
 use crate::cli::failure::CliError;
 use crate::cli::secrets;
+use crate::cli::show::at;
 use crate::sizes::format_bytes;
+use jiff::tz::TimeZone;
 
 /// Shows the limits, after changing those that were given.
 pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(), CliError> {
@@ -26,7 +28,7 @@ pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(
         true => client.get("/v1/limits").await?,
         false => client.post("/v1/limits", &changes).await?,
     };
-    output.result(&value, |limits: &Limits, _| shown(limits)).map(drop)
+    output.result(&value, |limits: &Limits, _| shown(limits, &TimeZone::system())).map(drop)
 }
 
 /// The proxy that was given. A login comes from a file: a command line is no place for it.
@@ -69,7 +71,7 @@ fn shown_proxy(limits: &Limits) -> String {
     }
 }
 
-fn shown(limits: &Limits) -> String {
+fn shown(limits: &Limits, zone: &TimeZone) -> String {
     let rate =
         |rate: Option<u64>| rate.map_or("no limit".to_owned(), |rate| format!("{}/s", format_bytes(rate)));
     let metered = match (limits.on_metered, limits.metered) {
@@ -95,7 +97,13 @@ fn shown(limits: &Limits) -> String {
         ("on metered networks", metered.to_owned()),
         ("quiet hours", quiet),
         ("proxy", shown_proxy(limits)),
-        ("pause", limits.paused_until.as_ref().map_or("off".to_owned(), |until| format!("until {until}"))),
+        (
+            "pause",
+            limits
+                .paused_until
+                .as_ref()
+                .map_or("off".to_owned(), |until| format!("until {}", at(until, zone))),
+        ),
     ];
     rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
 }
@@ -121,7 +129,7 @@ mod tests {
             proxy_address: Some("p:3128".to_owned()),
             proxy_except: Some("nas".to_owned()),
         };
-        let text = shown(&limits);
+        let text = shown(&limits, &TimeZone::UTC);
         assert!(text.contains("2.0 MiB/s") || text.contains("2 MiB/s"), "{text}");
         assert!(text.contains("20 GiB") || text.contains("20.0 GiB"), "{text}");
         assert!(text.contains("no limit") && text.contains("wait for another one"), "{text}");

@@ -1,5 +1,6 @@
 //! Prints results: a JSON document or text on standard output, errors on standard error.
 
+use super::objects::shortened;
 use super::printable::{printable, printable_json};
 use crate::api::{Actions, Failure};
 use crate::cli::client::not_understood;
@@ -16,13 +17,15 @@ pub struct Output {
     pub json: bool,
     /// With colour.
     pub paint: Paint,
+    /// With the names of objects in full.
+    pub verbose: bool,
 }
 
 impl Output {
     /// Colour only for a person who did not decline it (<https://no-color.org>).
-    pub fn new(json: bool) -> Output {
+    pub fn new(json: bool, verbose: bool) -> Output {
         let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Output { json, paint: Paint(stdout().is_terminal() && !declined && !json) }
+        Output { json, paint: Paint(stdout().is_terminal() && !declined && !json), verbose }
     }
 
     /// Prints a daemon's result: as it is with --json, else as `show` words it.
@@ -36,14 +39,23 @@ impl Output {
             serde_json::from_value(value.clone()).map_err(|error| not_understood(&error.to_string()))?;
         match self.json {
             true => self.line(&value.to_string())?,
-            false => self.line(&show(&typed, self.paint))?,
+            false => self.words(&show(&typed, self.paint))?,
         }
         Ok(typed)
     }
 
     /// Prints a result that says nothing but that it is done.
     pub fn done(&self, value: &Value, text: &str) -> Result<(), CliError> {
-        self.line(&if self.json { value.to_string() } else { text.to_owned() })
+        if self.json { self.line(&value.to_string()) } else { self.words(text) }
+    }
+
+    /// Prints text for people.
+    pub fn words(&self, text: &str) -> Result<(), CliError> {
+        self.line(&self.readable(text))
+    }
+
+    fn readable<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.verbose { text.into() } else { shortened(text) }
     }
 
     /// Prints text, with an end of line. Nothing for an empty one.
@@ -65,7 +77,10 @@ impl Output {
     pub fn failure(&self, failure: &Failure) {
         let text = match self.json {
             true => serde_json::to_string(failure).expect("a failure is made of strings"),
-            false => three_lines(&failure.message, &failure.consequence, &failure.action),
+            false => {
+                let text = three_lines(&failure.message, &failure.consequence, &failure.action);
+                self.readable(&text).into_owned()
+            }
         };
         complain(&text);
     }

@@ -1,9 +1,12 @@
 //! Words a daemon's results for people: pure functions from a result to text.
 
-use crate::api::{Checked, Collected, DaemonStatus, Diagnosis, Fork, Holder, Opened, Snapshot, Synced};
+use crate::api::{
+    Checked, Closed, Collected, DaemonStatus, Diagnosis, Fork, Holder, Opened, Snapshot, Synced,
+};
 use crate::cli::output::{Hue, Paint};
 use crate::sizes::{format_age, format_bytes, format_duration};
-use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, Zoned};
 use std::time::Duration;
 
 pub mod map;
@@ -18,7 +21,9 @@ use table::Table;
 /// An open drive.
 pub fn opened(name: &str, opened: &Opened) -> String {
     let writable = if opened.epoch == 0 { ", read-only" } else { "" };
-    let mut text = format!("{name} is open at {} ({}{writable})", opened.mountpoint, opened.block_device);
+    let already = if opened.already { " already" } else { "" };
+    let mut text =
+        format!("{name} is open{already} at {} ({}{writable})", opened.mountpoint, opened.block_device);
     if let Some(why) = &opened.read_only_because {
         text.push_str(&format!("\n{why}"));
     }
@@ -39,8 +44,8 @@ pub fn opened(name: &str, opened: &Opened) -> String {
 }
 
 /// Who has a drive that somebody wants to take over, and what that would mean.
-pub fn holder(name: &str, holder: &Holder, now: Timestamp) -> String {
-    let last = holder.last_commit_at.as_deref().map(|at| format!("; its last upload was {}", ago(at, now)));
+pub fn holder(name: &str, holder: &Holder, now: &Zoned) -> String {
+    let last = holder.last_commit_at.as_deref().map(|at| format!("; its last upload was {}", when(at, now)));
     format!(
         "{} has {name} open (epoch {}){}.\n\
          What it has uploaded is in the drive. What it has not uploaded becomes a fork there: both versions are kept, and\n\
@@ -52,7 +57,7 @@ pub fn holder(name: &str, holder: &Holder, now: Timestamp) -> String {
 }
 
 /// A drive's forks.
-pub fn forks(name: &str, forks: &[Fork], now: Timestamp) -> String {
+pub fn forks(name: &str, forks: &[Fork], now: &Zoned) -> String {
     if forks.is_empty() {
         return format!("{name} has no forks on this computer");
     }
@@ -64,7 +69,7 @@ pub fn forks(name: &str, forks: &[Fork], now: Timestamp) -> String {
         table.row([
             (index + 1).to_string(),
             fork.name.clone(),
-            ago(&fork.made_at, now),
+            when(&fork.made_at, now),
             fork.taken_by.clone(),
             base.chars().take(8).collect(),
             unsent,
@@ -81,8 +86,19 @@ pub fn forks(name: &str, forks: &[Fork], now: Timestamp) -> String {
 }
 
 /// A version that is in the store.
-pub fn synced(name: &str, synced: &Synced) -> String {
-    format!("All changes of {name} are uploaded (version {})", synced.root)
+pub fn synced(name: &str, synced: &Synced, verbose: bool) -> String {
+    let version = if verbose { format!(" (version {})", synced.root) } else { String::new() };
+    format!("All changes of {name} are uploaded{version}")
+}
+
+/// A closed drive.
+pub fn closed(name: &str, closed: &Closed) -> String {
+    let already = if closed.already { " already" } else { "" };
+    let uploads = status::uploads(&closed.drive);
+    match status::waiting_bytes(&closed.drive) {
+        0 => format!("{name} is closed{already}. {uploads}"),
+        _ => format!("{name} is closed{already}. {uploads}; this continues in the background"),
+    }
 }
 
 /// What a check found.
@@ -122,13 +138,13 @@ pub fn collected(collected: &Collected) -> String {
 }
 
 /// A drive's snapshots.
-pub fn snapshots(name: &str, snapshots: &[Snapshot], now: Timestamp) -> String {
+pub fn snapshots(name: &str, snapshots: &[Snapshot], now: &Zoned) -> String {
     if snapshots.is_empty() {
         return format!("{name} has no snapshots. Take one: holdall drive snapshot create {name}");
     }
     let mut table = Table::new(["SNAPSHOT", "TAKEN", "SIZE"]);
     for snapshot in snapshots {
-        let taken = ago(&snapshot.taken_at, now);
+        let taken = when(&snapshot.taken_at, now);
         table.row([snapshot.label.clone(), taken, format_bytes(snapshot.size_bytes)]);
     }
     table.to_string()
@@ -158,13 +174,24 @@ pub fn daemon(daemon: &DaemonStatus) -> String {
     format!("The background service {} runs as process {}, for {up}", daemon.version, daemon.pid)
 }
 
-/// When that was, for people; a time that cannot be read is shown as it is.
-pub fn ago(time: &str, now: Timestamp) -> String {
-    match time.parse::<Timestamp>() {
+/// From then on the date says more than an age.
+const AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
+
+/// When that was, for people: how long ago, or the local date and time. A time that cannot be read is shown as it is.
+pub fn when(time: &str, now: &Zoned) -> String {
+    let Ok(then) = time.parse::<Timestamp>() else { return time.to_owned() };
+    let age = now.timestamp().duration_since(then);
+    match age < AGE_MAX {
         // A clock that was set back makes things happen in the future.
-        Ok(then) => format_age(Duration::try_from(now.duration_since(then)).unwrap_or_default()),
-        Err(_) => time.to_owned(),
+        true => format_age(Duration::try_from(age).unwrap_or_default()),
+        false => then.to_zoned(now.time_zone().clone()).strftime("%Y-%m-%d %H:%M").to_string(),
     }
+}
+
+/// When that will be, as the clock and the calendar here show it.
+pub fn at(time: &str, zone: &TimeZone) -> String {
+    let local = time.parse::<Timestamp>().map(|time| time.to_zoned(zone.clone()));
+    local.map_or_else(|_| time.to_owned(), |local| local.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
 /// `1 object`, `2 objects`.
@@ -179,19 +206,36 @@ mod tests {
 
     const PLAIN: Paint = Paint(false);
 
+    fn now() -> Zoned {
+        "2026-11-20T12:00:00+00:00[UTC]".parse().unwrap()
+    }
+
     #[test]
-    fn ages_are_relative_and_survive_odd_clocks() {
-        let now = "2026-11-20T12:00:00Z".parse().unwrap();
-        assert_eq!(ago("2026-11-20T11:58:00Z", now), "2 min ago");
-        assert_eq!(ago("2026-11-20T12:58:00+01:00", now), "2 min ago");
-        assert_eq!(ago("2026-11-20T12:30:00Z", now), "just now");
-        assert_eq!(ago("yesterday", now), "yesterday");
+    fn ages_are_relative_for_a_day_and_survive_odd_clocks() {
+        for (time, expected) in [
+            ("2026-11-20T11:58:00Z", "2 min ago"),
+            ("2026-11-20T12:58:00+01:00", "2 min ago"),
+            ("2026-11-20T12:30:00Z", "just now"),
+            ("2026-11-19T12:00:01Z", "23 h ago"),
+            ("2026-11-19T12:00:00Z", "2026-11-19 12:00"),
+            ("yesterday", "yesterday"),
+        ] {
+            assert_eq!(when(time, &now()), expected);
+        }
+    }
+
+    #[test]
+    fn dates_are_local() {
+        let zone = TimeZone::fixed(jiff::tz::offset(9));
+        let in_tokyo = now().with_time_zone(zone.clone());
+        assert_eq!(when("2026-11-10T23:30:00Z", &in_tokyo), "2026-11-11 08:30");
+        assert_eq!(at("2026-11-10T23:30:05Z", &zone), "2026-11-11 08:30:05");
+        assert_eq!(at("soon", &zone), "soon");
     }
 
     #[test]
     fn forks_are_numbered_and_say_what_can_be_done() {
-        let now = "2026-11-20T12:00:00Z".parse().unwrap();
-        assert_eq!(forks("work", &[], now), "work has no forks on this computer");
+        assert_eq!(forks("work", &[], &now()), "work has no forks on this computer");
         let fork = Fork {
             name: "work (fork from laptop, 2026-11-20)".to_owned(),
             uuid: "0b7f".to_owned(),
@@ -205,7 +249,7 @@ mod tests {
             mountpoint: None,
             in_place: false,
         };
-        let text = forks("work", &[fork], now);
+        let text = forks("work", &[fork], &now());
         let row =
             "1  work (fork from laptop, 2026-11-20)  2 min ago  desk           abcdef01      12 MiB  -\n";
         assert!(text.contains(row), "{text}");
@@ -214,10 +258,9 @@ mod tests {
 
     #[test]
     fn a_holder_is_shown_with_the_age_of_what_it_has_uploaded() {
-        let now = "2026-11-20T12:00:00Z".parse().unwrap();
         let at = Some("2026-11-20T09:00:00Z".to_owned());
         let desk = Holder { name: "desk".to_owned(), epoch: 7, last_commit_at: at };
-        let text = holder("work", &desk, now);
+        let text = holder("work", &desk, &now());
         let expected =
             "desk has work open (epoch 7); its last upload was 3 h ago.\nWhat it has uploaded is in";
         assert!(text.starts_with(expected), "{text}");

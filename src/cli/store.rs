@@ -20,11 +20,12 @@ pub async fn run(command: &StoreCommand, session: &Session<'_>) -> Result<(), Cl
             let value = client.get("/v1/stores").await?;
             output.result(&value, |logins: &Vec<StoreLogin>, _| store::list(logins)).map(drop)
         }
-        StoreCommand::Test { store, credentials } => {
-            let credentials = given(credentials).read(store)?;
-            let request = TestStore { store: store.clone(), credentials };
+        StoreCommand::Test { store: at, credentials } => {
+            let credentials = given(credentials).read(at)?;
+            let request = TestStore { store: at.clone(), credentials };
             let value = client.post("/v1/stores/test", &request).await?;
-            let tested = output.result(&value, |tested: &StoreTested, paint| store::tested(tested, paint))?;
+            let tested =
+                output.result(&value, |tested: &StoreTested, paint| store::tested(at, tested, paint))?;
             if tested.usable { Ok(()) } else { Err(CliError::BadNews(Code::Failed)) }
         }
     }

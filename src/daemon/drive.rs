@@ -57,6 +57,7 @@ mod upload;
 mod usage;
 mod versions;
 mod watching;
+mod wishes;
 mod writeback;
 
 /// A drive.

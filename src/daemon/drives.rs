@@ -44,6 +44,8 @@ const ANSWERS_PATIENCE: Duration = Duration::from_secs(2);
 const KEEPER_PAUSE: Duration = Duration::from_secs(1);
 /// The smallest drive: ext4 with a journal needs about this.
 const SIZE_MIN: u64 = 16 << 20;
+/// The size of a drive where nobody says one: more than most people fill, and it costs 14 MB in the store.
+const SIZE_DEFAULT: u64 = 1 << 40;
 
 /// The drives by their names. Held for look-ups only.
 pub type Known = Mutex<BTreeMap<String, Arc<Drive>>>;
@@ -306,8 +308,9 @@ impl Drives {
         request: api::Create,
         work: Work,
     ) -> Result<api::Created, Failure> {
-        let size = check_size(request.size_bytes)?;
-        largest::check(&self.registry.paths().cache, request.size_bytes)?;
+        let size_bytes = request.size_bytes.unwrap_or(SIZE_DEFAULT);
+        let size = check_size(size_bytes)?;
+        largest::check(&self.registry.paths().cache, size_bytes)?;
         let passphrase = match (request.encrypt, request.secrets.passphrase) {
             (false, Some(_)) => return Err(failure::unused_passphrase()),
             (false, None) => None,
@@ -323,9 +326,11 @@ impl Drives {
             made.map_err(|error| failure::no_directory(path, &error))?;
         }
         let at_store = |failure| failure::named(failure, &request.name, &url.to_string());
-        let mode = work.unless_interrupted(failure::TRIED_IN_PART, self.mode_of(url, &work)).await??;
+        let mode = work
+            .unless_interrupted(failure::TRIED_IN_PART, self.mode_of(url, &request.store, &work))
+            .await??;
         if stores::told(mode) < request.weakest {
-            return Err(failure::weak_store(&url.to_string()));
+            return Err(failure::weak_store(&request.store));
         }
         let store = with_heads(reached, mode);
         let made = family::create(&*store, passphrase, mode).await;
@@ -340,11 +345,11 @@ impl Drives {
             ActivityKind::Drive,
             format!("Made at {}.", url.readable()),
         );
-        Ok(created(drive, &unlocked.family, recovery))
+        Ok(api::Created { size_bytes: Some(size_bytes), ..created(drive, &unlocked.family, recovery) })
     }
 
-    /// How a new family at `url` is to change HEADs.
-    async fn mode_of(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
+    /// How a new family at `url` is to change HEADs. `typed` is how somebody has written that.
+    async fn mode_of(&self, url: &StoreUrl, typed: &str, work: &Work) -> Result<Mode, Failure> {
         if let Some(mode) = stores::untried_mode(url).await {
             return Ok(mode);
         }
@@ -356,7 +361,7 @@ impl Drives {
                 self.stores.proved(url);
                 Ok(report.mode)
             }
-            false => Err(failure::unusable_store(&url.to_string(), &report)),
+            false => Err(failure::unusable_store(typed, &report)),
         }
     }
 
@@ -564,6 +569,7 @@ fn created(drive: Uuid, family: &Family, recovery: Option<RecoveryKey>) -> api::
         uuid: drive.to_string(),
         store_mode: stores::told(family.mode),
         encrypted: family.cipher != Cipher::None,
+        size_bytes: None,
         recovery_key: recovery.map(|key| key.to_text()),
     }
 }
@@ -598,9 +604,7 @@ pub fn check_passphrase(passphrase: String) -> Result<Zeroizing<String>, Failure
 /// The size in blocks.
 pub fn check_size(bytes: u64) -> Result<u64, Failure> {
     if bytes < SIZE_MIN {
-        return Err(failure::usage(format!(
-            "A drive of {bytes} bytes is too small: it needs at least 16 MiB."
-        )));
+        return Err(failure::usage("The size is too small: a drive has at least 16 MiB."));
     }
     if bytes > DRIVE_BYTES_MAX {
         return Err(failure::usage("A drive can have at most 16 TiB."));

@@ -106,7 +106,7 @@ pub fn all() -> Vec<Endpoint> {
         post::<Created, _, _>("/v1/drives/add", "Makes a drive known here that is in a store already", routes::add).takes::<Add>(),
         get::<DriveStatus, _, _>("/v1/drives/{name}", "How a drive is", routes::status),
         post::<Opened, _, _>("/v1/drives/{name}/open", "Takes a drive and mounts it", routes::open).takes::<Open>(),
-        post::<DriveStatus, _, _>("/v1/drives/{name}/close", "Unmounts a drive; the rest is uploaded in the background, or waited for", routes::close).takes::<Close>(),
+        post::<Closed, _, _>("/v1/drives/{name}/close", "Unmounts a drive; the rest is uploaded in the background, or waited for", routes::close).takes::<Close>(),
         post::<Synced, _, _>("/v1/drives/{name}/sync", "Uploads all changes and waits for the commit", routes::sync),
         post::<DriveStatus, _, _>("/v1/drives/{name}/pause", "Stops uploading", routes::pause),
         post::<DriveStatus, _, _>("/v1/drives/{name}/resume", "Goes on uploading", routes::resume),

@@ -48,6 +48,7 @@ impl Drives {
             uuid: kept.uuid().to_string(),
             store_mode: super::stores::told(kept.store_mode()),
             encrypted: kept.is_encrypted(),
+            size_bytes: None,
             recovery_key: None,
         })
     }

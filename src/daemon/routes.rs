@@ -170,8 +170,8 @@ pub async fn open(state: State<Shared>, name: Path<String>, Asked(request): Aske
 
 pub async fn close(state: State<Shared>, name: Path<String>, Asked(request): Asked<api::Close>) -> Response {
     on_drive((state, name), async move |drive, work| {
-        drive.close(request.wait, work).await?;
-        Ok(drive.status().await)
+        let already = drive.close(request.wait, work).await?;
+        Ok(api::Closed { drive: drive.status().await, already })
     })
 }
 

@@ -36,6 +36,23 @@ fn cases() -> Vec<Case> {
                 "secrets": {"passphrase": "hunter2"}, "weakest": "claim"}),
             created_with_key(),
         ),
+        // The daemon chooses the size.
+        case(
+            "drive create work --store file:///s --no-encryption",
+            "POST /v1/drives",
+            json!({"name": "work", "store": "file:///s", "encrypt": false, "secrets": no_secret(),
+                "weakest": "claim"}),
+            created(),
+        ),
+        case(
+            "open work --read-only",
+            "POST /v1/drives/work/open",
+            json!({"at": null, "attach": "auto", "read_only": true, "snapshot": null}),
+            opened(),
+        ),
+        case("close work --wait", "POST /v1/drives/work/close", json!({"wait": true}), drive()),
+        case("ls", "GET /v1/drives", Value::Null, json!([drive()])),
+        case("ls work", "GET /v1/drives/work", Value::Null, drive()),
         case(
             "drive add work --store file:///s",
             "POST /v1/drives/add",
@@ -254,10 +271,16 @@ fn the_daemon_is_given_absolute_paths() {
 }
 
 #[test]
-fn a_snapshot_without_a_label_is_called_after_the_time() {
+fn a_snapshot_without_a_label_is_called_after_the_local_time() {
     let what = "POST /v1/drives/work/snapshots";
-    let (place, fake) = Place::with_daemon(&[(what, Reply::result(snapshot()))]);
-    assert_eq!(place.run("drive snapshot create work").code, Some(0));
-    let label = fake.asked()[0].body["label"].as_str().unwrap().to_owned();
-    assert!(label.len() == 17 && label.starts_with("20"), "{label}");
+    // A day apart, so that no clock has the same date in both.
+    let labels = ["EAST-12", "WEST+12"].map(|zone| {
+        let (place, fake) = Place::with_daemon(&[(what, Reply::result(snapshot()))]);
+        let output = place.command("drive snapshot create work").env("TZ", zone).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let label = fake.asked()[0].body["label"].as_str().unwrap().to_owned();
+        assert!(label.len() == 17 && label.starts_with("20"), "{label}");
+        label
+    });
+    assert_ne!(labels[0][..10], labels[1][..10], "{labels:?}");
 }

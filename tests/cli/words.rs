@@ -40,7 +40,7 @@ fn closing_says_whether_the_lid_may_be_closed() {
         "work is closed. All changes uploaded\n"
     );
     let text = said("drive close work", what, Reply::result(unsent()));
-    assert_eq!(text, "work is closed. 12.3 MiB waiting to upload; that goes on in the background\n");
+    assert_eq!(text, "work is closed. 12.3 MiB waiting to upload; this continues in the background\n");
 }
 
 #[test]
@@ -68,4 +68,106 @@ fn help_has_examples_everywhere() {
         assert!(ran.out.contains("Example"), "{command}");
     }
     assert_eq!(place.run("--version").out, format!("holdall {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn what_was_done_before_is_told_as_that() {
+    let (mut open, mut closed) = (opened(), drive());
+    (open["already"], closed["already"]) = (json!(true), json!(true));
+    let text = said("open work", "POST /v1/drives/work/open", Reply::result(open));
+    assert_eq!(text, "work is open already at /home/ann/Holdall/work (/dev/nbd0)\n");
+    let text = said("close work", "POST /v1/drives/work/close", Reply::result(closed));
+    assert_eq!(text, "work is closed already. All changes uploaded\n");
+}
+
+#[test]
+fn help_is_a_command_at_every_level() {
+    let place = Place::new();
+    for (command, says) in [
+        ("help", "holdall open work"),
+        ("help open", "--read-only"),
+        ("help drive", "holdall drive create work"),
+        ("help drive create", "--size"),
+        ("drive help create", "[default: 1T]"),
+        ("drive snapshot help", "Keep the drive as it is now"),
+        ("store help test", "holdall store test"),
+        ("daemon help", "openapi"),
+    ] {
+        let ran = place.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{command}");
+        assert!(ran.out.contains(says), "{command}: {}", ran.out);
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_points_to_the_one_that_is_meant() {
+    let place = Place::new();
+    for (typed, meant) in
+        [("sync work", "drive sync"), ("opne work", "open"), ("login s3://b", "store login")]
+    {
+        let ran = place.run(typed);
+        assert_eq!(ran.code, Some(2), "{typed}");
+        assert!(ran.err.contains(&format!("'{meant}'")), "{typed}: {}", ran.err);
+    }
+}
+
+#[test]
+fn what_was_typed_is_repeated_as_it_was_typed() {
+    let create = "drive create work --store file:/x//Work --size 1.5TB --no-encryption";
+    let text = said(create, "POST /v1/drives", Reply::result(created()));
+    assert!(text.starts_with("work is made: 1.5TB in file:/x//Work\n"), "{text}");
+    let mut made = created();
+    made["size_bytes"] = json!(1u64 << 40);
+    let text = said("drive create work --store /x --no-encryption", "POST /v1/drives", Reply::result(made));
+    assert!(text.starts_with("work is made: 1 TiB in /x\n"), "what was not typed is told: {text}");
+    let text = said("drive resize work 2000000M", "POST /v1/drives/work/resize", Reply::result(drive()));
+    assert_eq!(text, "work has 2000000M now\n");
+    let tested =
+        json!({"store": "s3://b/", "store_mode": "swap", "usable": true, "findings": [], "reasons": []});
+    let text = said("store test s3://b//", "POST /v1/stores/test", Reply::result(tested));
+    assert!(text.starts_with("s3://b//\n"), "{text}");
+}
+
+#[test]
+fn names_of_objects_are_long_only_with_verbose() {
+    let name = format!("seg/4f/{}-{:016x}-{:016x}-4f0e1d2c{}", "0b".repeat(16), 3, 161, "aa".repeat(12));
+    let mut damaged = checked();
+    (damaged["ok"], damaged["errors"]) = (json!(false), json!([format!("{name} is missing")]));
+    let mut failed = failure("corrupt");
+    failed["message"] = json!(format!("{name} is missing from the store."));
+    let mut synced = synced();
+    synced["root"] = json!(name.replace("seg", "root"));
+    let checking = ("POST /v1/drives/work/check", Reply::result(damaged));
+    let opening = ("POST /v1/drives/work/open", Reply::failure(409, failed));
+    let syncing = ("POST /v1/drives/work/sync", Reply::result(synced));
+    let (place, _fake) = Place::with_daemon(&[checking, opening, syncing]);
+    for command in ["drive check work", "open work", "drive sync work"] {
+        let said = |command: &str| {
+            let ran = place.run(command);
+            ran.out + &ran.err
+        };
+        assert!(!said(command).contains(&name[4..]), "{command}");
+        assert!(said(&format!("{command} -v")).contains(&name[4..]), "{command}");
+        assert!(said(&format!("{command} --json")).contains(&name[4..]), "programs want it: {command}");
+    }
+    assert!(place.run("drive check work").out.contains("seg/…4f0e1d2c is missing"));
+}
+
+#[test]
+fn times_are_local_in_words_and_as_they_are_in_json() {
+    let mut next = json!({"kind": "segment", "bytes": 1, "tries": 3, "last_error": "It is away."});
+    next["next_try_at"] = json!("2026-11-20T23:30:00Z");
+    let mut old = snapshot();
+    old["taken_at"] = json!("2020-02-28T23:30:00Z");
+    let (queue, list) = ("GET /v1/drives/work/queue", "GET /v1/drives/work/snapshots");
+    let (place, _fake) =
+        Place::with_daemon(&[(queue, Reply::document(json!([next]))), (list, Reply::document(json!([old])))]);
+    let said = |command: &str| {
+        let output = place.command(command).env("TZ", "EAST-9").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(said("drive queue work").contains("2026-11-21 08:30:00"));
+    assert!(said("drive queue work --json").contains("2026-11-20T23:30:00Z"));
+    assert!(said("drive snapshot list work").contains("2020-02-29 08:30"));
+    assert!(said("drive snapshot list work --json").contains("2020-02-28T23:30:00Z"));
 }

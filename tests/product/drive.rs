@@ -15,6 +15,15 @@ fn write_files(at: &Path, count: usize) {
     }
 }
 
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let bytes = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
+        true => bytes_below(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    });
+    bytes.sum()
+}
+
 fn check_files(at: &Path, count: usize) {
     for i in 0..count {
         let found = std::fs::read(at.join(format!("dir{}/file{i}", i % 7))).unwrap();
@@ -393,9 +402,75 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
     // Who has used the drive last could open it alone; this computer never has.
     assert_eq!(b.fails(&["drive", "open", "d"]), (5, "offline".into()));
     std::fs::rename(bench.path("away"), bench.path("store")).unwrap();
-    a.open(&[]);
-    assert_eq!(a.fails(&["drive", "open", "d"]), (1, "state".into()));
-    a.close();
+}
+
+#[test]
+fn opening_what_is_open_and_closing_what_is_closed_changes_nothing() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let notes = || a.ok(&["activity", "d"]).as_array().unwrap().len();
+    let opened = a.ok(&["drive", "open", "d"]);
+    assert!(opened.get("already").is_none(), "{opened}");
+    let noted = notes();
+    let mountpoint = opened["mountpoint"].as_str().unwrap();
+    for wishes in [
+        vec!["open", "d"],
+        vec!["drive", "open", "d", "--at", mountpoint],
+        vec!["open", "d", "--at", mountpoint, "--attach", opened["attach"].as_str().unwrap()],
+        vec!["open", "d", "--take-over"],
+    ] {
+        let again = a.ok(&wishes);
+        assert_eq!(again["already"], true, "{wishes:?}");
+        for what in ["mountpoint", "block_device", "attach", "epoch", "root"] {
+            assert_eq!(again[what], opened[what], "{wishes:?}: {what}");
+        }
+    }
+    let elsewhere = bench.text("elsewhere");
+    let other_way = if opened["attach"] == "loop" { "nbd" } else { "loop" };
+    for (wishes, says) in [
+        (vec!["open", "d", "--at", &elsewhere], "is open at"),
+        (vec!["open", "d", "--read-only"], "for writing, not read-only"),
+        (vec!["open", "d", "--snapshot", "s"], "not at the snapshot"),
+        (vec!["open", "d", "--attach", other_way], "is attached by"),
+    ] {
+        let refused = failure(&a.run(&wishes));
+        let said = (refused["message"].as_str().unwrap(), refused["action"].as_str().unwrap());
+        assert!(refused["code"] == "state" && said.0.contains(says), "{refused}");
+        assert!(said.1.contains("holdall drive close d") && said.1.contains(wishes[2]), "{refused}");
+    }
+    assert!(!Path::new(&elsewhere).exists(), "nothing is made for what is refused");
+    assert_eq!(notes(), noted, "nothing has happened");
+    let closed = a.ok(&["close", "d", "--wait"]);
+    assert!(closed["state"] == "Closed" && closed.get("already").is_none(), "{closed}");
+    let noted = notes();
+    for again in [&["close", "d"][..], &["drive", "close", "d", "--wait"]] {
+        let closed = a.ok(again);
+        assert!(closed["already"] == true && closed["state"] == "Closed", "{closed}");
+    }
+    assert_eq!(notes(), noted, "nothing has happened");
+    // To look at, it is open in another way.
+    a.ok(&["open", "d", "--read-only"]);
+    assert_eq!(a.ok(&["open", "d", "--read-only"])["already"], true);
+    assert!(
+        failure(&a.run(&["open", "d"]))["message"].as_str().unwrap().contains("read-only, not for writing")
+    );
+    a.ok(&["close", "d"]);
+}
+
+#[test]
+fn a_drive_without_a_size_has_a_tebibyte_and_costs_nothing() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    let made = a.ok(&["drive", "create", "work", "--store", &bench.store(), "--no-encryption"]);
+    assert_eq!(made["size_bytes"], 1u64 << 40);
+    a.ok(&["open", "work"]);
+    assert_eq!(a.ok(&["ls", "work"])["size_bytes"], 1u64 << 40);
+    a.ok(&["close", "work", "--wait"]);
+    let stored = bytes_below(&bench.path("store"));
+    assert!(stored < 32 << 20, "an empty one takes {stored} bytes of its store");
+    let mistyped = failure(&a.run(&["open", "wrok"]));
+    assert!(mistyped["code"] == "not_found", "{mistyped}");
+    assert!(mistyped["action"].as_str().unwrap().starts_with("Did you mean \"work\"?"), "{mistyped}");
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use crate::api::AttachMode;
 use crate::cli::args::store::CredentialsFrom;
-use crate::sizes::parse_size;
+use crate::sizes::{SizeError, parse_size};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  holdall drive create work --store file:///mnt/nas/work --size 100G
+  holdall drive create work --store file:///mnt/nas/work
   holdall drive open work --at ~/Work
   holdall drive snapshot create work before-upgrade
   holdall drive close work --wait";
@@ -23,18 +23,15 @@ pub enum DriveCommand {
     #[command(after_help = ADD_EXAMPLES)]
     Add(Add),
     /// Open a drive: take it and mount it
+    ///
+    /// A drive that is open stays so, and that is no error. It cannot be moved or changed to read-only while it is open.
     #[command(after_help = OPEN_EXAMPLES)]
     Open(Open),
-    /// Unmount a drive; what waits to be uploaded goes on in the background
+    /// Unmount a drive; uploads continue in the background
+    ///
+    /// A drive that is closed stays so, and that is no error.
     #[command(after_help = "Examples:\n  holdall drive close work\n  holdall drive close work --wait")]
-    Close {
-        /// Which.
-        #[command(flatten)]
-        drive: Drive,
-        /// Wait until all changes are uploaded, so that another computer can open it
-        #[arg(long)]
-        wait: bool,
-    },
+    Close(Close),
     /// Upload all changes now, and wait until that is done
     #[command(after_help = "Example:\n  holdall drive sync work && systemctl suspend")]
     Sync(Drive),
@@ -82,14 +79,13 @@ pub enum DriveCommand {
         #[command(flatten)]
         drive: Drive,
         /// Its new size, such as 200G
-        #[arg(value_parser = parse_size)]
-        size: u64,
+        size: Size,
     },
     /// Keep versions of a drive
-    #[command(subcommand, after_help = SNAPSHOT_EXAMPLES, disable_help_subcommand = true)]
+    #[command(subcommand, after_help = SNAPSHOT_EXAMPLES)]
     Snapshot(SnapshotCommand),
     /// Have further stores keep what a drive's store has
-    #[command(subcommand, after_help = REPLICA_EXAMPLES, disable_help_subcommand = true)]
+    #[command(subcommand, after_help = REPLICA_EXAMPLES)]
     Replica(ReplicaCommand),
     /// Make a drive what it was at a snapshot
     ///
@@ -123,7 +119,7 @@ pub enum DriveCommand {
     ///
     /// When another computer takes a drive over, the changes that were only on this one become a fork: a drive of its own,
     /// with all of them. Nothing is merged, and nothing is lost.
-    #[command(after_help = FORKS_EXAMPLES, disable_help_subcommand = true)]
+    #[command(after_help = FORKS_EXAMPLES)]
     Forks {
         /// Which.
         #[command(flatten)]
@@ -180,12 +176,13 @@ pub enum DriveCommand {
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
-  holdall drive create work --store file:///mnt/nas/work --size 100G
-  holdall drive create work --store s3://my-bucket/work --size 100G --credentials-file ~/accessKeys.csv
+  holdall drive create work --store file:///mnt/nas/work
+  holdall drive create work --store s3://my-bucket/work --credentials-file ~/accessKeys.csv
   holdall drive create work --store file:///mnt/nas/work --size 1.5T \\
       --passphrase-file ~/work.passphrase --recovery-key-out ~/work.recovery-key
 
-Sizes: 10G and 10GiB are binary, 10GB is decimal. A drive takes only the space that is used.";
+Sizes: 10G and 10GiB are binary, 10GB is decimal. A drive takes only the space that its files use, and can be made larger
+later (holdall drive resize).";
 
 const ADD_EXAMPLES: &str = "\
 Examples:
@@ -254,9 +251,9 @@ pub struct Create {
     /// Where its data is to live, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
-    /// Its size, such as 100G
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub size: u64,
+    /// Its size, such as 100G [default: 1T]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
     /// Read the passphrase from this file (- is standard input) instead of asking
     #[arg(long, value_name = "FILE", conflicts_with = "no_encryption")]
     pub passphrase_file: Option<PathBuf>,
@@ -333,6 +330,34 @@ pub struct Open {
     pub set_aside: bool,
 }
 
+/// `drive close`.
+#[derive(Debug, Args)]
+pub struct Close {
+    /// The drive
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// Wait until all changes are uploaded, so that another computer can open it
+    #[arg(long)]
+    pub wait: bool,
+}
+
+/// A size, and how it was typed.
+#[derive(Clone, Debug)]
+pub struct Size {
+    /// As it was typed.
+    pub text: String,
+    /// What that means.
+    pub bytes: u64,
+}
+
+impl std::str::FromStr for Size {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self { text: text.to_owned(), bytes: parse_size(text)? })
+    }
+}
+
 /// How the kernel gets at a drive.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Attach {
@@ -363,7 +388,7 @@ pub enum SnapshotCommand {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// What to call the snapshot [default: the time, such as 2026-11-20-101500]
+        /// What to call the snapshot [default: the local time, such as 2026-11-20-101500]
         #[arg(value_parser = label)]
         label: Option<String>,
     },

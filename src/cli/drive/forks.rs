@@ -7,7 +7,7 @@ use crate::cli::drive::remove::must_have_terminal;
 use crate::cli::drive::{Session, absolute, declined, open, route};
 use crate::cli::failure::CliError;
 use crate::cli::{show, terminal};
-use jiff::Timestamp;
+use jiff::Zoned;
 
 /// Lists a drive's forks, or does something with one of them.
 pub async fn run(name: &str, command: Option<&ForkCommand>, session: &Session<'_>) -> Result<(), CliError> {
@@ -16,7 +16,7 @@ pub async fn run(name: &str, command: Option<&ForkCommand>, session: &Session<'_
     match command {
         None => {
             let value = client.get(&route(name, "forks")).await?;
-            let words = |forks: &Vec<Fork>, _| show::forks(name, forks, Timestamp::now());
+            let words = |forks: &Vec<Fork>, _| show::forks(name, forks, &Zoned::now());
             output.result(&value, words).map(drop)
         }
         Some(ForkCommand::Open { fork, at, attach }) => {

@@ -31,7 +31,7 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
     let mut request = api::Create {
         name: create.name.clone(),
         store: create.store.clone(),
-        size_bytes: create.size,
+        size_bytes: create.size.as_ref().map(|size| size.bytes),
         encrypt: passphrase.is_some(),
         secrets: Secrets { passphrase, recovery_key: None },
         credentials,
@@ -50,8 +50,15 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
         }
         result => result?,
     };
-    let what = format!("{} is made: {} in {}", create.name, format_bytes(create.size), create.store);
+    let what = format!("{} is made: {}in {}", create.name, size(create, &value), create.store);
     tell(&value, &what, &create.name, key_file, session)
+}
+
+/// As it was typed; what the daemon has chosen where nothing was.
+fn size(create: &Create, made: &Value) -> String {
+    let chosen = || made.get("size_bytes").and_then(Value::as_u64).map(format_bytes);
+    let size = create.size.as_ref().map(|size| size.text.clone()).or_else(chosen);
+    size.map_or_else(String::new, |size| format!("{size} "))
 }
 
 /// `drive add`. A drive that is not encrypted needs no secret, and only the daemon can tell; so one that was not given is

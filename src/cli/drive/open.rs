@@ -5,7 +5,7 @@ use crate::cli::args::drive::Open;
 use crate::cli::drive::{Session, absolute, declined, route};
 use crate::cli::failure::CliError;
 use crate::cli::{show, terminal};
-use jiff::Timestamp;
+use jiff::Zoned;
 use serde_json::Value;
 
 /// `drive open`.
@@ -44,7 +44,7 @@ async fn confirm(name: &str, failure: Failure) -> Result<u64, CliError> {
         let action = "There is no terminal to ask at: give --yes with --take-over if you are sure.";
         return Err(CliError::Failed(failure.with_actions(action)));
     }
-    terminal::say(&show::holder(name, holder, Timestamp::now()));
+    terminal::say(&show::holder(name, holder, &Zoned::now()));
     match terminal::confirm(&format!("Take {name} over?")).await? {
         true => Ok(holder.epoch),
         false => Err(declined()),

@@ -5,13 +5,13 @@ use crate::api::{AddReplica, Code, NamedReplica, Promote, Promoted, ReplicaState
 use crate::cli::args::drive::ReplicaCommand;
 use crate::cli::failure::CliError;
 use crate::cli::output::{Hue, Paint};
-use crate::cli::show::ago;
 use crate::cli::show::store::meaning;
 use crate::cli::show::table::Table;
+use crate::cli::show::when;
 use crate::cli::store::given;
 use crate::cli::terminal;
 use crate::sizes::format_bytes;
-use jiff::Timestamp;
+use jiff::Zoned;
 
 /// Runs a command on a drive's replicas.
 pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), CliError> {
@@ -21,7 +21,7 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
             let credentials = given(credentials).read(store)?;
             let request = AddReplica { store: store.clone(), credentials };
             let value = client.post(&route(&drive.name, "replicas"), &request).await?;
-            let words = |replica: &ReplicaStatus, _| added(&drive.name, replica);
+            let words = |replica: &ReplicaStatus, _| added(&drive.name, store, replica);
             output.result(&value, words).map(drop)
         }
         ReplicaCommand::Remove { drive, store } => {
@@ -34,7 +34,7 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
         }
         ReplicaCommand::Status(drive) => {
             let value = client.get(&route(&drive.name, "replicas")).await?;
-            let words = |all: &Vec<ReplicaStatus>, paint| statuses(&drive.name, all, Timestamp::now(), paint);
+            let words = |all: &Vec<ReplicaStatus>, paint| statuses(&drive.name, all, &Zoned::now(), paint);
             output.result(&value, words).map(drop)
         }
         ReplicaCommand::Promote { drive, store, accept_loss, yes } => {
@@ -69,22 +69,22 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
                 }
                 result => result?,
             };
-            let words = |done: &Promoted, _| promoted(&drive.name, done, Timestamp::now());
+            let words = |done: &Promoted, _| promoted(&drive.name, done, &Zoned::now());
             output.result(&value, words).map(drop)
         }
     }
 }
 
-fn added(name: &str, replica: &ReplicaStatus) -> String {
+fn added(name: &str, store: &str, replica: &ReplicaStatus) -> String {
     let how = match &replica.reason {
         None if replica.state == ReplicaState::UpToDate => {
-            format!("{} has everything of {name}, and is kept up while the drive is open", replica.store)
+            format!("{store} has everything of {name}, and is kept up while the drive is open")
         }
         None => {
-            format!("{} is a replica of {name}; the rest is copied while the drive is open", replica.store)
+            format!("{store} is a replica of {name}; the rest is copied while the drive is open")
         }
         Some(reason) => {
-            format!("{} is a replica of {name}, but does not take anything now: {reason}", replica.store)
+            format!("{store} is a replica of {name}, but does not take anything now: {reason}")
         }
     };
     format!(
@@ -111,21 +111,21 @@ pub fn state(replica: &ReplicaStatus, paint: Paint) -> String {
     }
 }
 
-fn statuses(name: &str, all: &[ReplicaStatus], now: Timestamp, paint: Paint) -> String {
+fn statuses(name: &str, all: &[ReplicaStatus], now: &Zoned, paint: Paint) -> String {
     if all.is_empty() {
         return format!("{name} has no replicas. Add one:\n  holdall drive replica add {name} URL");
     }
     let mut table = Table::new(["STORE", "STATE", "NEWEST VERSION"]);
     for replica in all {
-        let newest = replica.committed_at.as_deref().map_or(String::new(), |at| ago(at, now));
+        let newest = replica.committed_at.as_deref().map_or(String::new(), |at| when(at, now));
         table.row([replica.store.clone(), state(replica, paint), newest]);
     }
     table.to_string()
 }
 
-fn promoted(name: &str, done: &Promoted, now: Timestamp) -> String {
+fn promoted(name: &str, done: &Promoted, now: &Zoned) -> String {
     let mut text =
-        format!("{name} is in {} now, as it was uploaded {}", done.store, ago(&done.committed_at, now));
+        format!("{name} is in {} now, as it was uploaded {}", done.store, when(&done.committed_at, now));
     if done.lost_versions {
         text.push_str("\nWhat was uploaded after that is not in it. This computer's files of it were set aside, not deleted");
     }

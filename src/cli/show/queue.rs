@@ -1,11 +1,13 @@
 //! What waits to be uploaded.
 
+use super::at;
 use super::table::Table;
 use crate::api::{Queued, QueuedKind};
 use crate::sizes::format_bytes;
+use jiff::tz::TimeZone;
 
 /// What is on its way, and what waits.
-pub fn queue(name: &str, queue: &[Queued]) -> String {
+pub fn queue(name: &str, queue: &[Queued], zone: &TimeZone) -> String {
     if queue.is_empty() {
         return format!("Nothing of {name} waits to be uploaded");
     }
@@ -21,7 +23,7 @@ pub fn queue(name: &str, queue: &[Queued]) -> String {
             kind.to_owned(),
             format_bytes(queued.bytes),
             queued.tries.to_string(),
-            queued.next_try_at.clone().unwrap_or_else(|| now.to_owned()),
+            queued.next_try_at.as_ref().map_or_else(|| now.to_owned(), |time| at(time, zone)),
             queued.last_error.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
@@ -34,7 +36,7 @@ mod tests {
 
     #[test]
     fn what_waits_says_how_often_it_was_tried() {
-        assert_eq!(queue("work", &[]), "Nothing of work waits to be uploaded");
+        assert_eq!(queue("work", &[], &TimeZone::UTC), "Nothing of work waits to be uploaded");
         let segment = Queued {
             kind: QueuedKind::Segment,
             bytes: 8 << 20,
@@ -42,8 +44,8 @@ mod tests {
             last_error: Some("The store is away.".to_owned()),
             next_try_at: Some("2026-11-20T12:00:00Z".to_owned()),
         };
-        let text = queue("work", &[segment]);
+        let text = queue("work", &[segment], &TimeZone::fixed(jiff::tz::offset(1)));
         let row = text.lines().nth(1).unwrap().trim_end();
-        assert_eq!(row, "data  8 MiB  3      2026-11-20T12:00:00Z  The store is away.");
+        assert_eq!(row, "data  8 MiB  3      2026-11-20 13:00:00  The store is away.");
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::api::{Advice, AttachMode, ByKind, DriveState, DriveStatus, StoreMode};
 use crate::cli::output::{Hue, Paint};
-use crate::cli::show::ago;
 use crate::cli::show::table::Table;
+use crate::cli::show::when;
 use crate::sizes::{format_bytes, format_duration};
 use crate::words::unsentenced;
-use jiff::Timestamp;
+use jiff::Zoned;
 use std::time::Duration;
 
 /// What is shown where there is no drive.
 pub const NO_DRIVES: &str = "\
 No drives yet. Make one:
-  holdall drive create NAME --store URL --size SIZE
+  holdall drive create NAME --store URL
 or use one that another computer has made:
   holdall drive add NAME --store URL";
 
@@ -48,14 +48,14 @@ pub fn overview(drives: &[DriveStatus], paint: Paint) -> String {
 }
 
 /// One drive, on several lines.
-pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
+pub fn details(drive: &DriveStatus, now: &Zoned, paint: Paint) -> String {
     let mut rows = vec![("state", format!("{}, {}", state(drive, paint), since(drive, now)))];
     if let Some(Advice { consequence: Some(consequence), action, .. }) = &drive.advice {
         rows.extend([("meaning", consequence.clone()), ("to do", action.clone())]);
     }
     rows.push(("uploads", uploads(drive)));
     if let Some(at) = &drive.last_commit_at {
-        rows.push(("last upload", ago(at, now)));
+        rows.push(("last upload", when(at, now)));
     }
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
@@ -72,7 +72,7 @@ pub fn details(drive: &DriveStatus, now: Timestamp, paint: Paint) -> String {
     rows.extend(drive.proxy.as_ref().map(|proxy| ("through", format!("the proxy {proxy}"))));
     rows.extend(asked(drive).map(|asked| ("asked", asked)));
     if let Some(holder) = &drive.holder {
-        let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", ago(at, now)));
+        let last = holder.last_commit_at.as_deref().map(|at| format!(", last upload {}", when(at, now)));
         rows.push(("held by", format!("{}{}", holder.name, last.unwrap_or_default())));
     }
     for replica in &drive.replicas {
@@ -165,8 +165,8 @@ fn look(state: DriveState) -> (&'static str, &'static str, Hue) {
     }
 }
 
-fn since(drive: &DriveStatus, now: Timestamp) -> String {
-    match ago(&drive.since, now) {
+fn since(drive: &DriveStatus, now: &Zoned) -> String {
+    match when(&drive.since, now) {
         just if just == "just now" => just,
         age => format!("since {age}"),
     }
@@ -274,8 +274,8 @@ mod tests {
         serde_json::from_value(status).unwrap()
     }
 
-    fn now() -> Timestamp {
-        "2026-11-20T12:00:00Z".parse().unwrap()
+    fn now() -> Zoned {
+        "2026-11-20T12:00:00+00:00[UTC]".parse().unwrap()
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(not_here(&drive).unwrap(), "about 3 GiB of what is on it; it comes when it is read");
         drive.state = DriveState::Offline;
         assert!(
-            details(&drive, now(), PLAIN)
+            details(&drive, &now(), PLAIN)
                 .contains("  not here    about 3 GiB of what is on it; it cannot be read")
         );
         drive.mountpoint = None;
@@ -336,7 +336,7 @@ mod tests {
         drive.advice = Some(Advice::new(consequence, "Run it.", Vec::new()));
         assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network)");
         assert!(
-            details(&drive, now(), PLAIN)
+            details(&drive, &now(), PLAIN)
                 .contains("  meaning     Your files are safe.\n  to do       Run it.\n")
         );
     }
@@ -382,14 +382,14 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
         drive.sent_by_kind.put = 40 << 20;
         let told = "12 GET (3 MiB down), 30 PUT (40 MiB up), 1 HEAD, 2 LIST (2 KiB down), 3 DELETE since it was opened";
         assert_eq!(asked(&drive).as_deref(), Some(told));
-        assert!(details(&drive, now(), PLAIN).contains(told));
+        assert!(details(&drive, &now(), PLAIN).contains(told));
     }
 
     #[test]
     fn that_names_are_missing_is_told_and_nothing_where_they_are_here() {
         let mut drive = drive();
         let told =
-            |drive: &DriveStatus| details(drive, now(), PLAIN).contains("names       not all are here");
+            |drive: &DriveStatus| details(drive, &now(), PLAIN).contains("names       not all are here");
         assert!(!told(&drive));
         drive.lacks_metadata = true;
         assert!(told(&drive));
@@ -422,6 +422,6 @@ work
   store       file:///mnt/nas/work (swap)
   fork        work (fork from laptop, 2026-11-20): 12 MiB only on this computer
 ";
-        assert_eq!(details(&drive, now(), PLAIN), expected);
+        assert_eq!(details(&drive, &now(), PLAIN), expected);
     }
 }

@@ -48,9 +48,9 @@ fn kept(login: &StoreLogin) -> &'static str {
     }
 }
 
-/// What a store can do.
-pub fn tested(tested: &StoreTested, paint: Paint) -> String {
-    let mut text = format!("{}\n", tested.store);
+/// What the store at an address, as it was typed, can do.
+pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
+    let mut text = format!("{at}\n");
     for finding in &tested.findings {
         let icon = match finding.ok {
             true => paint.hue(Hue::Good, "✓"),
@@ -114,6 +114,7 @@ s3://b  AKIAIO…  file     photos, work
     fn a_test_says_what_it_means() {
         let finding = StoreFinding { subject: "If-Match".into(), ok: false, detail: "it overwrites".into() };
         let tested = super::tested(
+            "s3://b",
             &StoreTested {
                 store: "s3://b".into(),
                 store_mode: StoreMode::None,

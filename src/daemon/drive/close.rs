@@ -50,20 +50,33 @@ const GOES_ON_UNMOUNTED: &str =
     "The drive is unmounted. What was not uploaded is safe on this computer, and goes on being uploaded.";
 
 impl Drive {
-    /// Unmounts it. What is left is pushed: now, or in the background.
-    pub async fn close(self: &Arc<Self>, wait: bool, work: Work) -> Result<(), Failure> {
-        let volume = {
+    /// Unmounts it. What is left is pushed: now, or in the background. Whether it was closed before.
+    pub async fn close(self: &Arc<Self>, wait: bool, work: Work) -> Result<bool, Failure> {
+        let (volume, already) = {
             let mut open = self.when_served_no_longer().await;
-            let _awake = StaysAwake::because(format!("“{}” is being closed", self.name));
-            self.unmount(&mut open, Until::Asked).await?;
+            let already = self.is_closed() && open.as_ref().is_none_or(OpenDrive::is_put_away);
+            if !already {
+                let _awake = StaysAwake::because(format!("“{}” is being closed", self.name));
+                self.unmount(&mut open, Until::Asked).await?;
+            }
             match &mut *open {
                 Some(open) => {
                     self.drain_in_background(open);
-                    open.volume.clone()
+                    (open.volume.clone(), already)
                 }
-                None => return Ok(()),
+                None => return Ok(already),
             }
         };
+        self.wait_for_upload(volume, wait, work).await.map(|()| already)
+    }
+
+    /// Waits until everything of a closed drive is in the store, where that is asked for.
+    async fn wait_for_upload(
+        self: &Arc<Self>,
+        volume: Arc<Volume>,
+        wait: bool,
+        work: Work,
+    ) -> Result<(), Failure> {
         let Some(pusher) = volume.pusher().filter(|_| wait) else { return Ok(()) };
         if pusher.is_paused() && volume.has_unsent() {
             return Err(failure(

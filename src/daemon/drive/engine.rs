@@ -5,6 +5,7 @@ use super::aside;
 use super::lock::lock;
 use super::opened::OpenDrive;
 use super::replicas::Replicas;
+use super::wishes::Shows;
 use crate::api::{self, Action, ActivityKind, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use crate::daemon::status::{self, Phase};
@@ -200,6 +201,7 @@ impl Drive {
             attachment: None,
             reference: None,
             writable: true,
+            shows: Shows::Current,
             serving: false,
             draining: false,
             _locks: locks,
@@ -287,6 +289,7 @@ impl Drive {
             attachment: None,
             reference,
             writable: false,
+            shows: label.map_or(Shows::Look, |label| Shows::Snapshot(label.to_owned())),
             serving: false,
             draining: false,
             _locks: vec![lock],

@@ -4,7 +4,10 @@
 
 use super::Drive;
 use super::away;
+use super::close::Until;
 use super::opened::{Attachment, OpenDrive};
+use super::outside::is_unmounted;
+use super::wishes::Shows;
 use crate::api::{self, Action, ActivityKind, Code, Failure};
 use crate::attach::filesystem::{self, MountOptions};
 use crate::attach::{self, Identity};
@@ -36,12 +39,15 @@ impl Drive {
         open: &mut MutexGuard<'_, Option<OpenDrive>>,
         request: &api::Open,
     ) -> Result<api::Opened, Failure> {
-        if open.as_ref().is_some_and(|open| open.attachment.is_some()) {
-            let action = Action::Close { drive: Some(self.name.clone()), wait: false };
-            return Err(failure::state("The drive is open already.", action));
+        if open.as_ref().is_some_and(is_unmounted) {
+            // Another program was faster than whoever watches for that.
+            self.unmount(open, Until::Asked).await?;
         }
         if let Some(open) = &**open {
             open.check_not_serving()?;
+            if let Some(attachment) = &open.attachment {
+                return self.opened_already(open, &attachment.place(), request);
+            }
         }
         // Closed, but still uploading: it starts anew from its journal.
         let draining = open.take();
@@ -135,11 +141,9 @@ impl Drive {
             format!("this is the snapshot \u{201c}{label}\u{201d}; close the drive and open it again for the current version")
         });
         *self.looks_because.lock() = because.clone().or(of_snapshot);
+        opened.shows = Shows::asked(request);
         let at = match &request.at {
-            Some(path) => match path.strip_prefix("~/") {
-                Some(below) => home()?.join(below),
-                None => PathBuf::from(path),
-            },
+            Some(path) => asked_place(path)?,
             None => self.usual_place()?,
         };
         let attached = self.attach(opened.device(), request.attach, at, look).await;
@@ -154,14 +158,13 @@ impl Drive {
             }
         };
         let place = attachment.place();
-        let (block_device, mountpoint, attach) =
-            (place.block_device.clone(), place.mountpoint(), place.attach);
         opened.attachment = Some(attachment);
-        *self.place.write() = Some(place);
+        *self.place.write() = Some(place.clone());
         self.begin_pins(&opened.volume, opened.writable);
         self.begin_writeback(&opened.volume, opened.writable);
         if !look {
-            let (mountpoint, block_device) = (PathBuf::from(&mountpoint), PathBuf::from(&block_device));
+            let (mountpoint, block_device) =
+                (PathBuf::from(place.mountpoint()), PathBuf::from(&place.block_device));
             let usual = default_mountpoint(&self.name).ok();
             let is_asked_for = request.at.is_some() && !self.is_place_of_another(&mountpoint);
             let noted = self.remember(|config| {
@@ -169,31 +172,19 @@ impl Drive {
                     config.place = Some(mountpoint.clone()).filter(|_| usual.as_ref() != Some(&mountpoint));
                 }
                 let mount = LastMount::now();
-                config.open = Some(OpenAs { mountpoint, attach, block_device, mount });
+                config.open = Some(OpenAs { mountpoint, attach: place.attach, block_device, mount });
             });
             if let Err(failure) = noted {
                 return Err(self.take_back(open, opened, failure).await);
             }
         }
-        let epoch = opened.volume.pusher().map_or(0, |pusher| pusher.state().borrow().epoch.0);
-        let root = match opened.volume.pusher() {
-            Some(pusher) => pusher.state().borrow().root,
-            None => opened.volume.opened_root_id(),
-        };
-        let root = root.name(holdall_core::format::id::ObjectKind::Root);
-        let (forks, read_only_because) = (self.forks(), because);
-        let opening = api::Opened {
-            block_device,
-            mountpoint,
-            attach,
-            epoch,
-            root,
-            read_only_because,
+        let answer = api::Opened {
+            read_only_because: because,
             away_because: away,
             took_over,
-            forks,
+            ..self.describe_opened(&opened, &place)
         };
-        Ok((opened, opening))
+        Ok((opened, answer))
     }
 
     /// The engine for writing. Where the store's version lacks what this computer has seen, and a person has decided that it counts
@@ -373,6 +364,14 @@ enum How {
     Away { because: String },
     /// To look at; why, if it was to be written.
     Look { because: Option<String> },
+}
+
+/// The mount point that a request names.
+pub(super) fn asked_place(path: &str) -> Result<PathBuf, Failure> {
+    match path.strip_prefix("~/") {
+        Some(below) => Ok(home()?.join(below)),
+        None => Ok(PathBuf::from(path)),
+    }
 }
 
 fn home() -> Result<PathBuf, Failure> {

@@ -2,11 +2,13 @@
 
 use super::Drive;
 use super::lock::DirectoryLock;
+use super::wishes::Shows;
 use crate::api::{self, Action, Code, Failure};
 use crate::attach::Attached;
 use crate::attach::filesystem::Mounted;
 use crate::daemon::failure::{self, failure};
 use holdall_core::device::BlockDevice;
+use holdall_core::format::id::ObjectKind;
 use holdall_core::store::Store;
 use holdall_core::volume::{Volume, VolumeDevice};
 use holdall_helper::{FreezeEnded, Frozen};
@@ -25,6 +27,8 @@ pub struct OpenDrive {
     /// For a version that is only looked at: the hold on it in the store.
     pub(super) reference: Option<(Arc<dyn Store>, String)>,
     pub(super) writable: bool,
+    /// What of it was asked for.
+    pub(super) shows: Shows,
     /// It is served by NBD, for as long as somebody's request lasts.
     pub(super) serving: bool,
     /// It is unmounted, and a task uploads what is left.
@@ -81,6 +85,11 @@ impl OpenDrive {
         self.writable && self.attachment.is_none() && !self.serving
     }
 
+    /// Whether it is neither mounted nor served: what is left of it is uploaded.
+    pub fn is_put_away(&self) -> bool {
+        self.attachment.is_none() && !self.serving
+    }
+
     /// Refuses what needs it to be open for writing.
     pub fn check_writable(&self, name: &str) -> Result<(), Failure> {
         match self.writable {
@@ -134,6 +143,30 @@ impl OpenDrive {
 }
 
 impl Drive {
+    /// What there is of an open drive.
+    pub(super) fn describe_opened(&self, opened: &OpenDrive, place: &Place) -> api::Opened {
+        let (epoch, root) = match opened.volume.pusher() {
+            Some(pusher) => {
+                let pushed = pusher.state();
+                let state = pushed.borrow();
+                (state.epoch.0, state.root)
+            }
+            None => (0, opened.volume.opened_root_id()),
+        };
+        api::Opened {
+            already: false,
+            block_device: place.block_device.clone(),
+            mountpoint: place.mountpoint(),
+            attach: place.attach,
+            epoch,
+            root: root.name(ObjectKind::Root),
+            read_only_because: None,
+            away_because: None,
+            took_over: None,
+            forks: self.forks(),
+        }
+    }
+
     /// Gives a copy of its connection to the keeper, whose predecessor has died; whether that is as it should be.
     pub async fn keep_again(&self) -> bool {
         let open = self.open.lock().await;

@@ -70,7 +70,8 @@ impl Drive {
 
 const UNMOUNTED: &str = "Another program has unmounted the drive, so it is closed here. Changes that are not uploaded yet are uploaded in the background.";
 
-fn is_unmounted(open: &OpenDrive) -> bool {
+/// Whether another program has unmounted it, and that is not known yet.
+pub(super) fn is_unmounted(open: &OpenDrive) -> bool {
     open.attachment.as_ref().is_some_and(|at| is_gone(&at.mounted))
 }
 

@@ -1528,6 +1528,226 @@ export interface components {
              */
             wait: boolean;
         };
+        /** @description A closed drive. */
+        Closed: {
+            /**
+             * @description What to do about it, where that is more than its state says.
+             * @default null
+             */
+            advice: components["schemas"]["Advice"] | null;
+            /** @description Whether it was closed before. Then nothing was changed. */
+            already?: boolean;
+            /** @description How it is attached. */
+            attach: components["schemas"]["AttachMode"] | null;
+            /**
+             * Format: uint64
+             * @description Bytes of the drive in the batch that is being uploaded; 0 where none is.
+             * @default 0
+             */
+            batch_bytes: number;
+            /**
+             * Format: uint64
+             * @description Of those, the bytes that the store has taken.
+             * @default 0
+             */
+            batch_done_bytes: number;
+            /** @description The block device. */
+            block_device: string | null;
+            /**
+             * @description What the cache holds.
+             * @default {
+             *       "dirty_bytes": 0,
+             *       "evictable_bytes": 0,
+             *       "metadata_bytes": 0,
+             *       "pinned_bytes": 0
+             *     }
+             */
+            cache: components["schemas"]["CacheSplit"];
+            /**
+             * Format: uint64
+             * @description Bytes that the cache may take.
+             */
+            cache_limit_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes on this device.
+             */
+            cached_bytes: number;
+            /**
+             * Format: uint32
+             * @description The daemon's process.
+             */
+            daemon_pid: number;
+            /**
+             * Format: uint64
+             * @description Bytes of the drive that are not in the store.
+             */
+            dirty_bytes: number;
+            /**
+             * @description Whether it is closed, and what only this device has goes on being uploaded without anybody's doing, as far as its state lets it.
+             * @default false
+             */
+            draining: boolean;
+            /**
+             * Format: uint64
+             * @description The writer's generation.
+             */
+            epoch: number;
+            /**
+             * Format: uint64
+             * @description Bytes that were fetched for programs that read, and ahead of them, since the drive was opened.
+             * @default 0
+             */
+            fetched_bytes: number;
+            /**
+             * Format: uint64
+             * @description Of those, the bytes that were read.
+             * @default 0
+             */
+            fetched_used_bytes: number;
+            /** @description Forks that this device has, until a person decides what becomes of each. */
+            forks: components["schemas"]["Fork"][];
+            /** @description Who has it. */
+            holder: components["schemas"]["Holder"] | null;
+            /**
+             * Format: uint64
+             * @description Bytes of journal in use.
+             */
+            journal_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes that the journal may take.
+             */
+            journal_limit_bytes: number;
+            /**
+             * @description Whether names of files and folders are missing here: without the store some folders cannot be listed.
+             * @default false
+             */
+            lacks_metadata: boolean;
+            /** @description When the last commit was made. */
+            last_commit_at: string | null;
+            /** @description Where it is mounted. */
+            mountpoint: string | null;
+            /** @description Its name on this device. */
+            name: string;
+            /**
+             * @description Whether other credentials help, or any: uploads and downloads wait for them.
+             * @default false
+             */
+            needs_login: boolean;
+            /**
+             * Format: uint64
+             * @description Age of the oldest of them.
+             */
+            oldest_dirty_age_ms: number;
+            /**
+             * @description Whether a person has switched uploads and background downloads of it off.
+             * @default false
+             */
+            paused: boolean;
+            /**
+             * Format: uint64
+             * @description Bytes that are wanted from the store.
+             */
+            pending_pull_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes that are always kept on this device.
+             */
+            pinned_bytes: number;
+            /**
+             * @description What that is, and how far it is here.
+             * @default []
+             */
+            pins: components["schemas"]["Pin"][];
+            /** @description The HTTP proxy through which the store is asked, as host and port. */
+            proxy?: string | null;
+            /** @description Why it is in that state, for people; null where there is nothing to say. */
+            reason: string | null;
+            /**
+             * @description Those that were received, by kind of request.
+             * @default {
+             *       "delete": 0,
+             *       "get": 0,
+             *       "head": 0,
+             *       "list": 0,
+             *       "put": 0
+             *     }
+             */
+            received_by_kind: components["schemas"]["ByKind"];
+            /**
+             * Format: uint64
+             * @description Bytes of bodies received for its requests.
+             */
+            received_bytes: number;
+            /**
+             * @description Further stores that have what the first one has.
+             * @default []
+             */
+            replicas: components["schemas"]["ReplicaStatus"][];
+            /** @description Requests to its stores since the drive was opened, with those that the opening took. */
+            requests: components["schemas"]["ByKind"];
+            /** @description The current version. */
+            root: string | null;
+            /**
+             * @description Those that were sent, by kind of request.
+             * @default {
+             *       "delete": 0,
+             *       "get": 0,
+             *       "head": 0,
+             *       "list": 0,
+             *       "put": 0
+             *     }
+             */
+            sent_by_kind: components["schemas"]["ByKind"];
+            /**
+             * Format: uint64
+             * @description Bytes of bodies sent with its requests.
+             */
+            sent_bytes: number;
+            /** @description Since when. */
+            since: string;
+            /**
+             * Format: uint64
+             * @description Its size.
+             */
+            size_bytes: number;
+            /** @description Its state. */
+            state: components["schemas"]["DriveState"];
+            /** @description Where its data lives. */
+            store: string;
+            /** @description What the store can do. */
+            store_mode: components["schemas"]["StoreMode"];
+            /**
+             * Format: uint64
+             * @description Bytes that were saved here and are in the journal alone yet. With those of the cache they are about what is here.
+             * @default 0
+             */
+            unapplied_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes of journal that wait for the store.
+             */
+            unpushed_bytes: number;
+            /**
+             * @description Whether somebody has counted them: else `unpushed_bytes` is 1 and stands for whatever there may be.
+             * @default true
+             */
+            unpushed_is_known: boolean;
+            /**
+             * Format: uint64
+             * @description Bytes of the drive that the store has taken since the drive was opened.
+             * @default 0
+             */
+            uploaded_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes that files on the drive take, where it is mounted.
+             */
+            used_bytes: number;
+            /** @description Its identity. */
+            uuid: string;
+        };
         /** @description Kinds of failure. */
         Code: "failed" | "usage" | "not_found" | "gone" | "exists" | "held" | "offline" | "credentials" | "passphrase_needed" | "passphrase_wrong" | "corrupt" | "diverged" | "newer" | "weak_store" | "unsent" | "conflict" | "paused" | "state" | "privileges" | "full" | "no_daemon" | "interrupted" | "session" | "foreign";
         /** @description What a collection did. */
@@ -1570,9 +1790,9 @@ export interface components {
             secrets: components["schemas"]["Secrets"];
             /**
              * Format: uint64
-             * @description Its size.
+             * @description Its size; without, 1 TiB. A drive takes only the space that its files use, and can be grown.
              */
-            size_bytes: number;
+            size_bytes?: number | null;
             /** @description Where its data lives. */
             store: string;
             /**
@@ -1587,6 +1807,11 @@ export interface components {
             encrypted: boolean;
             /** @description The recovery key, told once, when an encrypted drive is made. */
             recovery_key?: string | null;
+            /**
+             * Format: uint64
+             * @description Its size, where it was made now.
+             */
+            size_bytes?: number | null;
             /** @description What the store can do. */
             store_mode: components["schemas"]["StoreMode"];
             /** @description Its identity. */
@@ -2189,6 +2414,8 @@ export interface components {
         };
         /** @description An open drive. */
         Opened: {
+            /** @description Whether it was open before, as asked for. Then nothing was changed. */
+            already?: boolean;
             /** @description How it is attached: "nbd" or "loop". */
             attach: components["schemas"]["AttachMode"];
             /**
@@ -3218,7 +3445,7 @@ export interface operations {
                     "application/x-ndjson": {
                         progress: components["schemas"]["Progress"];
                     } | {
-                        result: components["schemas"]["DriveStatus"];
+                        result: components["schemas"]["Closed"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };

@@ -62,7 +62,7 @@ export const emptyDraft = (): Draft => ({
   directory: '',
   existing: false,
   name: '',
-  size: '100 GiB',
+  size: '1 TiB',
   encrypt: true,
   unlockBy: 'passphrase',
   mountpoint: '',
