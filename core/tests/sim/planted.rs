@@ -44,7 +44,7 @@ const CASES: &[Case] = &[
     found_by(lives::simulate, Bug::DeposedVersionIsGarbage, 109),
     found_by(lives::simulate, Bug::TakenWithoutLooking, 2),
     found_by(restored::simulate, Bug::EqualEpochsNotToldApart, 2),
-    found_by(restored::simulate, Bug::CopyTakenForItself, 2867),
+    found_by(restored::simulate, Bug::CopyTakenForItself, 566),
     found_by(rivals::simulate, Bug::FailedPutTakenForDone, 0),
     found_by(rivals::simulate, Bug::ForkWithoutItsJournal, 0),
     found_by(rivals::simulate, Bug::ForkTakenForContinuation, 98),

@@ -7,7 +7,7 @@
 //! * The store shows, at any time, a drive and forks that open, each in a state that somebody has left.
 //! * What was uploaded before the backup, or to one of the copies, is in the drive or in a fork.
 
-use crate::pair::{HOURS, STORE_FAULTS, Saved, Swapping, World, run};
+use crate::pair::{Files, HOURS, STORE_FAULTS, Saved, Swapping, World, run};
 use crate::{assert_promises_hold, seeds, trace};
 use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
 use rand::SeedableRng;
@@ -81,6 +81,17 @@ fn live_apart(world: &World) {
     world.restore(&first.merge(second));
 }
 
+/// A copy of a device's files, as they were once, goes on in a store that was restored. Then the device itself comes back.
+fn live_as_a_copy(world: &World, index: usize, before: &Saved, files: &Files) {
+    let now = world.copy_files(index);
+    trace(|| format!("a copy of device {index} goes on in a store that was restored"));
+    world.restore(before);
+    world.go_back(index, files);
+    live(world, index);
+    trace(|| format!("device {index} itself comes back"));
+    world.go_back(index, &now);
+}
+
 /// Both devices see what the store is now.
 fn all_look(world: &World) {
     world.store.set_faults(StoreFaults::default());
@@ -95,14 +106,18 @@ fn all_look(world: &World) {
     world.store.set_faults(STORE_FAULTS);
 }
 
+fn any<'a, T>(world: &World, all: &'a [T]) -> &'a T {
+    &all[world.below(all.len() as u64) as usize]
+}
+
 pub fn simulate(seed: u64) {
     let world = world(seed);
     let mut saved = vec![world.save()];
     let mut files = [0, 1].map(|index| vec![world.copy_files(index)]);
     for _ in 0..2 + world.below(5) {
         let index = world.below(2) as usize;
-        let before = &saved[world.below(saved.len() as u64) as usize];
-        match world.below(10) {
+        let before = any(&world, &saved);
+        match world.below(11) {
             0 => {
                 trace(|| "the store is restored between two lives".to_owned());
                 world.restore(before);
@@ -120,9 +135,10 @@ pub fn simulate(seed: u64) {
             4 => files[index].push(world.copy_files(index)),
             5 => {
                 trace(|| format!("device {index} has its old files again"));
-                world.go_back(index, &files[index][world.below(files[index].len() as u64) as usize]);
+                world.go_back(index, any(&world, &files[index]));
             }
-            6 => world.part_with_fork(index),
+            6 => live_as_a_copy(&world, index, before, any(&world, &files[index])),
+            7 => world.part_with_fork(index),
             _ => live(&world, index),
         }
         world.check_states();
