@@ -244,6 +244,15 @@ pub struct Remove {
     pub discard_unsent: bool,
 }
 
+/// What became of a drive that was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Removed {
+    /// What its store still has of it and of its family, for people; null where nothing was to be deleted there.
+    pub left: Option<String>,
+    /// What to do there next.
+    pub action: Option<String>,
+}
+
 /// Serves a drive by NBD, without attaching it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Serve {

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What may be taken: of the network by all drives together, of the local disk by each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -12,6 +13,12 @@ pub struct Limits {
     pub down_bytes_per_s: Option<u64>,
     /// Bytes of cache for each drive; `null` is half of the disk that would be free without it.
     pub cache_bytes: Option<u64>,
+    /// Bytes of cache for all drives together, those that are closed too; `null` is no limit.
+    #[serde(default)]
+    pub cache_total_bytes: Option<u64>,
+    /// Bytes of cache for drives that have a limit of their own.
+    #[serde(default)]
+    pub cache_of: BTreeMap<String, u64>,
     /// What is done about programs that read the beginnings of one file after another.
     #[serde(default)]
     pub indexers: Indexers,
@@ -136,6 +143,12 @@ pub struct SetLimits {
     /// Bytes of cache for each drive; 0 takes the limit away, so that it is half of the disk again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
+    /// The drive that `cache_bytes` is for; without, it is for each that has no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<String>,
+    /// Bytes of cache for all drives together; 0 takes the limit away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_total_bytes: Option<u64>,
     /// What is done about programs that read the beginnings of one file after another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub indexers: Option<Indexers>,

@@ -1,6 +1,7 @@
 //! How a drive is, and what a look at it found.
 
 use super::{Action, Actions, AttachMode, Fork, Pin, ReplicaStatus, Step, StoreMode};
+use crate::sizes::format_bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +98,7 @@ pub struct DriveStatus {
     pub cache_limit_bytes: u64,
     /// Bytes of the drive that are not in the store.
     pub dirty_bytes: u64,
-    /// Bytes of journal that wait for the store.
+    /// Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
     pub unpushed_bytes: u64,
     /// Whether somebody has counted them: else `unpushed_bytes` is 1 and stands for whatever there may be.
     #[serde(default = "counted")]
@@ -111,6 +112,9 @@ pub struct DriveStatus {
     /// Bytes of the drive that the store has taken since the drive was opened.
     #[serde(default)]
     pub uploaded_bytes: u64,
+    /// The collection of garbage in its store that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collecting: Option<Collecting>,
     /// What the cache holds.
     #[serde(default)]
     pub cache: CacheSplit,
@@ -122,6 +126,9 @@ pub struct DriveStatus {
     pub journal_limit_bytes: u64,
     /// Bytes that are wanted from the store.
     pub pending_pull_bytes: u64,
+    /// Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
+    #[serde(default)]
+    pub prefetch_bytes: u64,
     /// Whether names of files and folders are missing here: without the store some folders cannot be listed.
     #[serde(default)]
     pub lacks_metadata: bool,
@@ -176,6 +183,29 @@ pub struct DriveStatus {
     pub daemon_pid: u32,
 }
 
+/// How far a collection of garbage is that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Collecting {
+    /// What is being done.
+    pub stage: CollectingStage,
+    /// Objects of this stage that are done.
+    pub done: u64,
+    /// How many there are; 0 where nobody knows yet.
+    pub total: u64,
+}
+
+/// What a collection of garbage does, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectingStage {
+    /// It finds what no version of the drive needs.
+    Looking,
+    /// It deletes that.
+    Deleting,
+    /// It moves what is needed out of objects that are mostly garbage.
+    Repacking,
+}
+
 /// What to do about the state of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
@@ -208,6 +238,11 @@ impl DriveStatus {
     /// Something is left to upload: so many bytes, or 0 where nobody has counted them.
     pub fn set_unsent(&mut self, counted: u64) {
         (self.unpushed_bytes, self.unpushed_is_known) = (counted.max(1), counted > 0);
+    }
+
+    /// What waits for upload, for people: its size, or something that nobody has counted.
+    pub fn unsent(&self) -> String {
+        if self.unpushed_is_known { format_bytes(self.unpushed_bytes) } else { "some changes".to_owned() }
     }
 
     /// Bytes that are on this computer, about: what was rewritten a moment ago counts twice.

@@ -48,6 +48,15 @@ pub struct Frame {
     pub blocks: BlockRange,
 }
 
+/// What commits since the last checkpoint come to, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TailBytes {
+    /// Of segments, what they reach, by the share of each frame that still counts.
+    pub reached: u64,
+    /// Of the drive, what they write.
+    pub covered: u64,
+}
+
 /// The map of one version of a drive, which commits carry forward.
 pub struct Map {
     objects: Arc<Objects>,
@@ -246,16 +255,18 @@ impl Map {
             || state.overlay.runs.len() > OVERLAY_RUNS_MAX
     }
 
-    /// Bytes of segments that commits since the last checkpoint reach, by the share of each frame that still counts. None before the
-    /// tail is loaded.
-    pub fn tail_reached_bytes(&self) -> Option<u64> {
-        let share = |(run, target): (BlockRange, &Target)| match *target {
-            Target::Zero => 0,
-            Target::Frame { stored_len, blocks, .. } => {
-                u64::from(stored_len) * run.count() / u64::from(blocks.max(1))
+    /// What commits since the last checkpoint come to. None before the tail is loaded.
+    pub fn tail_bytes(&self) -> Option<TailBytes> {
+        self.is_loaded().then(|| {
+            let mut bytes = TailBytes::default();
+            for (run, target) in self.state.lock().overlay.runs.iter() {
+                bytes.covered += run.byte_len();
+                if let Target::Frame { stored_len, blocks, .. } = *target {
+                    bytes.reached += u64::from(stored_len) * run.count() / u64::from(blocks.max(1));
+                }
             }
-        };
-        self.is_loaded.load(Acquire).then(|| self.state.lock().overlay.runs.iter().map(share).sum())
+            bytes
+        })
     }
 
     fn is_current(&self, index: u32, place: BoxRef) -> bool {

@@ -142,6 +142,11 @@ impl<S: Source> Puller<S> {
         self.queue.lock().pending_blocks() * crate::units::BLOCK_BYTES
     }
 
+    /// Of those, bytes that are wanted only because they were read at an earlier opening.
+    pub fn pending_trace_bytes(&self) -> u64 {
+        self.queue.lock().pending_blocks_of(Class::Trace) * crate::units::BLOCK_BYTES
+    }
+
     /// Switches all but what readers wait for on or off.
     pub fn set_background(self: &Arc<Self>, on: bool) {
         self.queue.lock().set_background(on);

@@ -27,10 +27,12 @@ use uuid::Uuid;
 mod commit;
 mod fork;
 mod gc;
+mod interrupt;
 mod lanes;
 mod pack;
 mod pause;
 mod policy;
+mod repack;
 mod requests;
 mod sending;
 mod take;
@@ -39,6 +41,8 @@ mod task;
 pub(crate) use commit::now_ms;
 pub use gc::{Collected, Reference, ReferenceKind};
 pub(crate) use gc::{reach, reached_from_elsewhere};
+use interrupt::Interrupts;
+pub use interrupt::{Collecting, Stage, Wanted};
 use pack::Namer;
 use pause::Pause;
 pub use policy::{Decision, Facts, decide};
@@ -72,6 +76,9 @@ pub enum PushError {
     /// Pushing is switched off.
     #[error("pushing is paused")]
     Paused,
+    /// A collection was stopped, or something else was asked for.
+    #[error("the collection was stopped")]
+    CutOff,
     /// The drive is closing.
     #[error("the drive is closed")]
     Closed,
@@ -132,6 +139,8 @@ pub struct PushState {
     pub put_bytes: u64,
     /// What is on its way now, in the order in which it was begun. A batch has few at once.
     pub outgoing: Vec<Outgoing>,
+    /// When the store took the last of it.
+    pub answered: Option<Instant>,
     /// Why it does not get on; `None` while all is well.
     pub trouble: Option<String>,
     /// Whether that is want of room in the store.
@@ -144,6 +153,8 @@ pub struct PushState {
     pub fork: Option<Fork>,
     /// What is known of the store's bytes without asking it.
     pub stored: Stored,
+    /// The collection that is under way.
+    pub collecting: Option<Collecting>,
 }
 
 impl PushState {
@@ -178,6 +189,8 @@ pub struct Stored {
     pub pages_reached_bytes: Option<u64>,
     /// Bytes of segments that commits since the last checkpoint reach. None before that is known.
     pub tail_reached_bytes: Option<u64>,
+    /// Bytes of the drive that those commits write: the pages reach as many less at most, once they are written again.
+    pub tail_covers_bytes: u64,
     /// How many collections have ended since the opening, and what the last one did.
     pub collected: Option<(u64, Collected)>,
 }
@@ -204,6 +217,7 @@ pub struct Pusher {
     paused: watch::Sender<bool>,
     /// Tells waits between two tries to end.
     again: Arc<Notify>,
+    interrupts: Interrupts,
     // Held to take it out.
     task: parking_lot::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
@@ -243,6 +257,7 @@ pub(crate) struct Parts {
 impl Pusher {
     pub(crate) fn start(parts: Parts) -> Self {
         let (requests, asked, waiting) = requests::channel();
+        let tail = parts.map.tail_bytes();
         let state = PushState {
             committed: parts.committed,
             root: parts.head.root,
@@ -254,6 +269,7 @@ impl Pusher {
             batch_journal_bytes: 0,
             put_bytes: 0,
             outgoing: Vec::new(),
+            answered: None,
             trouble: parts
                 .etag
                 .is_none()
@@ -265,16 +281,20 @@ impl Pusher {
             fork: parts.fork.clone(),
             stored: Stored {
                 pages_reached_bytes: parts.root.pages.is_empty().then_some(0),
-                tail_reached_bytes: parts.map.tail_reached_bytes(),
+                tail_reached_bytes: tail.map(|tail| tail.reached),
+                tail_covers_bytes: tail.map_or(0, |tail| tail.covered),
                 ..Stored::default()
             },
+            collecting: None,
         };
         let (publish, state) = watch::channel(state);
         let (paused, is_paused) = watch::channel(parts.limits.push_paused);
         let again = Arc::new(Notify::new());
-        let task = task::Task::new(parts, publish, Pause::new(is_paused, waiting), again.clone());
+        let (interrupts, interrupted) = Interrupts::new(waiting.clone());
+        let pause = Pause::new(is_paused, waiting);
+        let task = task::Task::new(parts, publish, pause, interrupted, again.clone());
         let task = parking_lot::Mutex::new(Some(tokio::spawn(task.run(asked))));
-        Self { requests, state, paused, again, task }
+        Self { requests, state, paused, again, interrupts, task }
     }
 
     /// How it goes, now and from now on.
@@ -333,7 +353,32 @@ impl Pusher {
 
     /// Collects garbage. It goes ahead of an upload for which the store has no room.
     pub async fn collect(&self) -> Result<Collected, PushError> {
-        self.ask(Request::Collect).await
+        self.collect_for(Wanted::ByPerson).await
+    }
+
+    /// Collects garbage that nobody has asked about: it ends with [`PushError::CutOff`] where somebody asks for something else.
+    pub async fn collect_unasked(&self) -> Result<Collected, PushError> {
+        self.collect_for(Wanted::ByItself).await
+    }
+
+    async fn collect_for(&self, wanted: Wanted) -> Result<Collected, PushError> {
+        let stops = self.interrupts.stops();
+        self.ask(|reply| Request::Collect { wanted, stops, reply }).await
+    }
+
+    /// Stops the collection that is under way, and those that were asked for: they end with [`PushError::CutOff`] at their next step.
+    pub fn stop_collecting(&self) {
+        self.interrupts.stop();
+    }
+
+    /// Programs wait for the store now, or no longer: a collection waits for them at each step.
+    pub fn set_readers(&self, wait: bool) {
+        self.interrupts.set_readers(wait);
+    }
+
+    /// Writes the map's pages again, so that what they no longer reach is known. A page that cannot be read now puts it off.
+    pub async fn checkpoint(&self) -> Result<(), PushError> {
+        self.ask(Request::Checkpoint).await
     }
 
     /// Says in HEAD that nobody has the drive open any more. Nothing may be pushed afterwards.

@@ -183,6 +183,11 @@ impl Volume {
         keeper::apply(&self.journal, &self.cache, &self.room, in_store, durable).await.map(drop)
     }
 
+    /// What was read first at the last openings is not fetched any more in this one. What is under way ends.
+    pub fn stop_trace(&self) {
+        self.puller.leave_out(self.all_blocks());
+    }
+
     /// [`Volume::let_go`] for all chunks.
     pub async fn let_go_of_all(&self) -> std::io::Result<u64> {
         self.trace.forget_all();

@@ -2,7 +2,7 @@
 
 use crate::texts::{said, text};
 use crate::words;
-use holdall_api::{DriveState, DriveStatus, Step};
+use holdall_api::{Collecting, DriveState, DriveStatus, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,12 @@ pub struct Card {
     pub eta_s: Option<u64>,
     /// How far that is.
     pub progress: Option<Done>,
+    /// The collection of garbage in its store that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collecting: Option<Collecting>,
+    /// Bytes that are fetched ahead only because they were read first at the last openings.
+    #[serde(default)]
+    pub prefetch_bytes: u64,
     /// What a person can do with it now.
     pub actions: Vec<Action>,
 }
@@ -145,6 +151,8 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
         down_rate: moving.down_rate,
         eta_s: moving.eta_s,
         progress: moving.progress,
+        collecting: status.collecting,
+        prefetch_bytes: status.prefetch_bytes,
         actions: actions(status),
     }
 }

@@ -15,6 +15,6 @@ mod tray;
 mod words;
 
 pub use card::{Action, Card, Chip, Done, Tone};
-pub use model::{Model, Now};
+pub use model::{Model, Most, Now};
 pub use overview::Overview;
 pub use tray::{Entry, Leaving, TrayMenu};

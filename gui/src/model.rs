@@ -19,6 +19,16 @@ pub struct Now(
 pub struct Model {
     drives: BTreeMap<String, Seen>,
     paused_until: Option<String>,
+    most: Most,
+}
+
+/// What drives may take of the network, in bytes per second; none is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Most {
+    /// To stores.
+    pub up: Option<u64>,
+    /// From stores.
+    pub down: Option<u64>,
 }
 
 /// One drive.
@@ -54,6 +64,11 @@ impl Model {
         self.paused_until = until;
     }
 
+    /// Drives may take as much of the network.
+    pub fn set_most(&mut self, most: Most) {
+        self.most = most;
+    }
+
     fn drive(&mut self, now: Now, status: DriveStatus) {
         let name = status.name.clone();
         let seen = self.drives.entry(name).or_insert_with(|| Seen::new(status.clone()));
@@ -68,7 +83,7 @@ impl Model {
 
     /// What is to be shown.
     pub fn overview(&self) -> Overview {
-        let cards = self.drives.values().map(Seen::card).collect();
+        let cards = self.drives.values().map(|seen| seen.card(self.most)).collect();
         let statuses: Vec<_> = self.drives.values().map(|seen| &seen.status).collect();
         overview::overview(cards, &statuses, self.paused_until.clone())
     }
@@ -102,7 +117,7 @@ impl Seen {
         pins.fold((0, 0), |(ready, all), pin| (ready + pin.ready_bytes, all + pin.bytes))
     }
 
-    fn card(&self) -> Card {
+    fn card(&self, most: Most) -> Card {
         let (ready, all) = self.pins();
         let done = |done_bytes, total_bytes| Some(Done { done_bytes, total_bytes });
         let (time_left, progress) = match (self.unsent(), all - ready.min(all)) {
@@ -113,7 +128,10 @@ impl Seen {
             }
         };
         let eta_s = time_left.map(|time| time.as_secs());
-        let moving = Moving { up_rate: self.sent.rate(), down_rate: self.received.rate(), eta_s, progress };
+        // Bytes are counted when they are handed over, some time before the network takes them: over a few seconds that looks faster.
+        let up_rate = self.sent.rate().min(most.up.unwrap_or(u64::MAX));
+        let down_rate = self.received.rate().min(most.down.unwrap_or(u64::MAX));
+        let moving = Moving { up_rate, down_rate, eta_s, progress };
         card::card(&self.status, moving)
     }
 }
@@ -174,6 +192,24 @@ pub(crate) mod tests {
         tell(&mut model, 31_000, &status);
         assert_eq!(model.overview().drives[0].progress, None);
         assert_eq!(model.overview().line, "All changes uploaded");
+    }
+
+    #[test]
+    fn a_rate_is_never_above_the_limit() {
+        let (mut model, mut status) = (Model::default(), status("work", DriveState::Syncing));
+        for tick in 0..8 {
+            (status.sent_bytes, status.received_bytes) = (tick << 20, tick << 21);
+            tell(&mut model, tick * 1000, &status);
+        }
+        let rates = |model: &Model| {
+            let card = &model.overview().drives[0];
+            (card.up_rate, card.down_rate)
+        };
+        assert_eq!(rates(&model), (1 << 20, 2 << 20));
+        model.set_most(Most { up: Some(1000), down: None });
+        assert_eq!(rates(&model), (1000, 2 << 20));
+        model.set_most(Most { up: None, down: Some(2000) });
+        assert_eq!(rates(&model), (1 << 20, 2000));
     }
 
     #[test]

@@ -221,6 +221,12 @@ pub struct LimitsArguments {
     /// Bytes of the local disk for the cache of each drive, such as 20G; auto is half of the disk
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<CacheSize>,
+    /// Set --cache for this drive alone; auto makes it follow the limit for each again
+    #[arg(long, value_name = "NAME", requires = "cache", value_parser = drive::name)]
+    pub drive: Option<String>,
+    /// The same for all drives together, also those that are closed; auto is no limit
+    #[arg(long, value_name = "SIZE")]
+    pub cache_total: Option<CacheSize>,
     /// How programs are served that read the beginnings of one file after another
     #[arg(long, value_name = "HOW")]
     pub indexers: Option<Indexers>,

@@ -81,6 +81,10 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
             let value = client.post(&route(&drive.name, "upload-now"), &json!({})).await?;
             output.done(&value, &format!("What waits of {} is being uploaded", drive.name))
         }
+        DriveCommand::StopPrefetch(drive) => {
+            let value = client.post(&route(&drive.name, "prefetch/stop"), &json!({})).await?;
+            output.done(&value, &format!("{} fetches only what is read or pinned", drive.name))
+        }
         DriveCommand::Map(drive) => {
             let value = client.get(&route(&drive.name, "map")).await?;
             output.result(&value, |map: &ChunkMap, paint| show::map::map(map, paint)).map(drop)
@@ -91,7 +95,11 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
                 output.result(&value, |found: &Checked, paint| show::checked(&drive.name, found, paint))?;
             if checked.ok { Ok(()) } else { Err(CliError::BadNews(Code::Corrupt)) }
         }
-        DriveCommand::Gc(drive) => {
+        DriveCommand::Gc { drive, stop: true } => {
+            let value = client.post(&route(&drive.name, "gc/stop"), &json!({})).await?;
+            output.done(&value, &format!("No space is being freed in the store of {}", drive.name))
+        }
+        DriveCommand::Gc { drive, stop: false } => {
             let value = client.post(&route(&drive.name, "gc"), &json!({})).await?;
             output.result(&value, |collected: &Collected, _| show::collected(collected)).map(drop)
         }

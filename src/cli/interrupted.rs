@@ -118,11 +118,12 @@ fn left(command: &Command) -> (&'static str, Actions) {
             nothing_done()
         }
         DriveCommand::Check(_) => ("Nothing was changed; the check is not complete.", Actions::default()),
-        DriveCommand::Gc(_) => (
+        DriveCommand::Gc { .. } => (
             "What was deleted was not needed by any version. The rest can be deleted later.",
             Actions::default(),
         ),
         DriveCommand::UploadNow(_)
+        | DriveCommand::StopPrefetch(_)
         | DriveCommand::Pause(_)
         | DriveCommand::Resume(_)
         | DriveCommand::Resize { .. } => (DONE_ALREADY, SEE_STATUS.into()),

@@ -18,6 +18,8 @@ pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(
         up_bytes_per_s: up.map(|rate| rate.0),
         down_bytes_per_s: down.map(|rate| rate.0),
         cache_bytes: cache.map(|bytes| bytes.0),
+        drive: arguments.drive.clone(),
+        cache_total_bytes: arguments.cache_total.map(|bytes| bytes.0),
         indexers: indexers.map(Into::into),
         on_metered: on_metered.map(Into::into),
         pause_for_ms: pause.map(|pause| pause.0),
@@ -105,7 +107,14 @@ fn shown(limits: &Limits, zone: &TimeZone) -> String {
                 .map_or("off".to_owned(), |until| format!("until {}", at(until, zone))),
         ),
     ];
-    rows.map(|(name, value)| format!("{name:<20} {value}")).join("\n")
+    let mut lines = rows.map(|(name, value)| format!("{name:<20} {value}")).to_vec();
+    let total = limits.cache_total_bytes.map(|bytes| ("cache of all drives".to_owned(), bytes));
+    let own = limits.cache_of.iter().map(|(name, bytes)| (format!("cache of {name}"), *bytes));
+    let caches =
+        total.into_iter().chain(own).map(|(name, bytes)| format!("{name:<20} {}", format_bytes(bytes)));
+    // Behind what each may take.
+    drop(lines.splice(3..3, caches));
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -118,6 +127,8 @@ mod tests {
             up_bytes_per_s: Some(2 << 20),
             down_bytes_per_s: None,
             cache_bytes: Some(20 << 30),
+            cache_total_bytes: Some(50 << 30),
+            cache_of: [("work".to_owned(), 3 << 30)].into(),
             indexers: Indexers::Slow,
             on_metered: OnMetered::Pause,
             metered: Some(true),
@@ -132,6 +143,7 @@ mod tests {
         let text = shown(&limits, &TimeZone::UTC);
         assert!(text.contains("2.0 MiB/s") || text.contains("2 MiB/s"), "{text}");
         assert!(text.contains("20 GiB") || text.contains("20.0 GiB"), "{text}");
+        assert!(text.contains("cache of all drives  50 GiB\ncache of work        3 GiB"), "{text}");
         assert!(text.contains("no limit") && text.contains("wait for another one"), "{text}");
         assert!(text.contains("p:3128, not for nas"), "{text}");
         assert!(text.contains("mon-fri 08:00-18:00 (now: uploads wait)"), "{text}");

@@ -95,7 +95,7 @@ pub fn synced(name: &str, synced: &Synced, verbose: bool) -> String {
 pub fn closed(name: &str, closed: &Closed) -> String {
     let already = if closed.already { " already" } else { "" };
     let uploads = status::uploads(&closed.drive);
-    match status::waiting_bytes(&closed.drive) {
+    match closed.drive.unpushed_bytes {
         0 => format!("{name} is closed{already}. {uploads}"),
         _ => format!("{name} is closed{already}. {uploads}; this continues in the background"),
     }

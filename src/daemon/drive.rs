@@ -51,6 +51,7 @@ mod proof;
 mod queue;
 mod replicas;
 mod resume;
+mod room;
 mod scanning;
 mod serve;
 mod upload;
@@ -90,6 +91,8 @@ pub struct Drive {
     pub(super) usage: Arc<Usage>,
     /// What a person wants always kept here.
     pub(super) pins: pins::Pins,
+    /// When a person stopped a collection of garbage last.
+    collecting_stopped: Mutex<Option<tokio::time::Instant>>,
     /// Who writes back what programs have not synced.
     writeback: writeback::Writeback,
     /// Held to add to or to take from.
@@ -129,6 +132,7 @@ impl Drive {
             shown: Mutex::new(Shown::closed()),
             place: RwLock::new(None),
             usage: Arc::default(),
+            collecting_stopped: Mutex::default(),
             writeback: writeback::Writeback::default(),
             letting_go: Mutex::default(),
             known,

@@ -118,14 +118,20 @@ impl Drives {
     }
 
     /// Changes limits. A cache that could not hold what has to stay in it is refused.
-    pub async fn set_limits(&self, changes: SetLimits) -> Result<api::Limits, Failure> {
+    pub async fn set_limits(&self, mut changes: SetLimits) -> Result<api::Limits, Failure> {
         let all = self.all();
-        if let Some(bytes) = changes.cache_bytes.filter(|bytes| *bytes > 0) {
-            all.iter().try_for_each(|drive| drive.fits_cache(bytes))?;
+        let of_drives = changes.cache_bytes.is_some()
+            || changes.cache_total_bytes.is_some()
+            || changes.indexers.is_some();
+        if let Some(name) = changes.drive.take() {
+            let drive = self.get(&name)?;
+            drive.set_own_cache(changes.cache_bytes.take())?;
+        } else if let Some(bytes) = changes.cache_bytes.filter(|bytes| *bytes > 0) {
+            let mut follow = all.iter().filter(|drive| drive.own_cache().is_none());
+            follow.try_for_each(|drive| drive.fits_cache(bytes))?;
         }
-        let of_drives = changes.cache_bytes.is_some() || changes.indexers.is_some();
         let of_stores = changes.proxy.is_some();
-        let limits = self.limits().set(changes)?;
+        self.limits().set(changes)?;
         if of_stores {
             // What is under way goes on as it began.
             self.stores.renew().await;
@@ -133,7 +139,13 @@ impl Drives {
         if of_drives {
             all.iter().for_each(|drive| drive.apply_limits());
         }
-        Ok(limits)
+        Ok(self.shown_limits())
+    }
+
+    /// The limits, with those of single drives.
+    pub fn shown_limits(&self) -> api::Limits {
+        let own = |drive: &Arc<Drive>| Some((drive.name.clone(), drive.own_cache()?));
+        api::Limits { cache_of: self.all().iter().filter_map(own).collect(), ..self.limits().shown() }
     }
 
     /// Has drives wait, or go on, as the network asks for it.
@@ -473,16 +485,16 @@ impl Drives {
     }
 
     /// Forgets a drive, and deletes its data where that was asked for.
-    pub async fn remove(&self, name: &str, request: api::Remove) -> Result<(), Failure> {
+    pub async fn remove(&self, name: &str, request: api::Remove) -> Result<api::Removed, Failure> {
         let drive = self.get(name)?;
-        drive.remove(&request).await?;
+        let removed = drive.remove(&request).await?;
         self.forget(name);
         let what = match request.delete_data {
             true => "Removed from this computer, and its data deleted in the store.",
             false => "Removed from this computer. Its data in the store stays.",
         };
         self.activity().note(Some(name), ActivityKind::Drive, what);
-        Ok(())
+        Ok(removed)
     }
 
     /// A drive is no longer known.
@@ -542,6 +554,7 @@ impl Drives {
             unsent: false,
             pins: false,
             place: None,
+            cache_bytes: None,
             fork_of: None,
         };
         let mut known = self.known.lock();

@@ -500,6 +500,12 @@ pub fn push(error: &PushError) -> Failure {
         PushError::Paused => {
             failure(Code::Paused, "Uploading is paused.", SAFE_HERE, Action::Resume { drive: None })
         }
+        PushError::CutOff => failure(
+            Code::Interrupted,
+            "The cleanup was stopped, or something else was asked for.",
+            "No version of the drive has lost anything. What was deleted by then stays deleted.",
+            "Start it again, or leave it: it continues by itself later.",
+        ),
         PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
         PushError::Label(error) => label(error),
     }

@@ -8,6 +8,7 @@ use holdall_core::store::pace::{Pacer, RATE_MIN, Way};
 use holdall_core::store::proxy::ProxyError;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ struct Saved {
     down: Option<u64>,
     #[serde(default)]
     cache: Option<u64>,
+    #[serde(default)]
+    cache_total: Option<u64>,
     #[serde(default)]
     indexers: Indexers,
     #[serde(default)]
@@ -121,6 +124,11 @@ impl Limits {
         self.saved.lock().cache
     }
 
+    /// Bytes of cache for all drives together, where a person has said so.
+    pub fn cache_total_bytes(&self) -> Option<u64> {
+        self.saved.lock().cache_total
+    }
+
     /// What is done about programs that scan a drive.
     pub fn indexers(&self) -> Indexers {
         self.saved.lock().indexers
@@ -133,6 +141,8 @@ impl Limits {
             up_bytes_per_s: saved.up,
             down_bytes_per_s: saved.down,
             cache_bytes: saved.cache,
+            cache_total_bytes: saved.cache_total,
+            cache_of: BTreeMap::new(),
             indexers: saved.indexers,
             on_metered: saved.on_metered,
             metered: *self.metered.borrow(),
@@ -162,6 +172,7 @@ impl Limits {
                 up: changed(saved.up, changes.up_bytes_per_s)?,
                 down: changed(saved.down, changes.down_bytes_per_s)?,
                 cache: changed_cache(saved.cache, changes.cache_bytes)?,
+                cache_total: changed_cache(saved.cache_total, changes.cache_total_bytes)?,
                 indexers: changes.indexers.unwrap_or(saved.indexers),
                 on_metered: changes.on_metered.unwrap_or(saved.on_metered),
                 paused_until: changed_pause(saved.paused_until, changes.pause_for_ms)?,
@@ -273,7 +284,7 @@ fn changed_pause(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>
     }
 }
 
-fn changed_cache(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Failure> {
+pub(super) fn changed_cache(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Failure> {
     match change {
         None => Ok(before),
         Some(0) => Ok(None),

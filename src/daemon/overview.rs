@@ -9,7 +9,7 @@ use crate::api::Event;
 use axum::extract::State;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
-use holdall_gui::{Model, Now, Overview};
+use holdall_gui::{Model, Most, Now, Overview};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -97,6 +97,8 @@ async fn shown(drives: &Drives, model: &mut Model, now: Now) -> Overview {
     for status in statuses {
         model.apply(now, Event::Drive(Box::new(status)));
     }
-    model.set_paused_until(drives.limits().shown().paused_until);
+    let limits = drives.limits().shown();
+    model.set_most(Most { up: limits.up_bytes_per_s, down: limits.down_bytes_per_s });
+    model.set_paused_until(limits.paused_until);
     model.overview()
 }

@@ -54,6 +54,9 @@ pub struct Config {
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
+    /// Bytes of cache, where a person has said so for this drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
     /// Whether anything was ever pinned here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pins: bool,
@@ -411,6 +414,7 @@ mod tests {
             unsent: false,
             pins: false,
             place: None,
+            cache_bytes: None,
             fork_of: None,
         };
         let key = DataKey([1; 32].into());

@@ -130,7 +130,7 @@ pub async fn add(State(drives): State<Shared>, Asked(request): Asked<api::Add>) 
 }
 
 pub async fn limits(State(drives): State<Shared>) -> Response {
-    plain(Ok(drives.limits().shown()))
+    plain(Ok(drives.shown_limits()))
 }
 
 pub async fn set_limits(State(drives): State<Shared>, Asked(request): Asked<api::SetLimits>) -> Response {
@@ -254,6 +254,14 @@ pub async fn check(state: State<Shared>, name: Path<String>) -> Response {
 
 pub async fn collect(state: State<Shared>, name: Path<String>) -> Response {
     on_drive((state, name), async |drive, work| drive.collect(work).await)
+}
+
+pub async fn stop_prefetch(state: State<Shared>, name: Path<String>) -> Response {
+    on_drive((state, name), async |drive, _| Ok(drive.stop_prefetch()))
+}
+
+pub async fn stop_collecting(state: State<Shared>, name: Path<String>) -> Response {
+    on_drive((state, name), async |drive, _| drive.stop_collecting())
 }
 
 pub async fn resize(
@@ -404,10 +412,7 @@ pub async fn remove(
     Path(name): Path<String>,
     Asked(request): Asked<api::Remove>,
 ) -> Response {
-    work(drives, |drives, _| async move {
-        drives.remove(&name, request).await?;
-        Ok(api::Nothing {})
-    })
+    work(drives, |drives, _| async move { drives.remove(&name, request).await })
 }
 
 pub async fn serve(state: State<Shared>, name: Path<String>, Asked(request): Asked<api::Serve>) -> Response {

@@ -9,7 +9,7 @@ use holdall_core::family::FamilyError;
 use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
 use holdall_core::format::root::{Root, Snapshot};
-use holdall_core::push::Device;
+use holdall_core::push::{Collecting, Device, Stage};
 use holdall_core::store::meter::ByKind;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Volume, VolumeStatus};
@@ -188,7 +188,7 @@ impl Drive {
             state = DriveState::Conflict;
             let uploads = match status.unpushed_bytes {
                 0 => "all of it is uploaded".to_owned(),
-                bytes => format!("{} are being uploaded", format_bytes(bytes)),
+                _ => format!("{} are being uploaded", status.unsent()),
             };
             let reason = format!(
                 "{} has taken the drive over; your changes go on here as a fork, and {uploads}",
@@ -226,7 +226,7 @@ impl Drive {
             let mut last = status.clone();
             (last.block_device, last.mountpoint, last.attach) = (None, None, None);
             (last.pending_pull_bytes, last.batch_bytes, last.batch_done_bytes) = (0, 0, 0);
-            last.lacks_metadata = false;
+            (last.lacks_metadata, last.collecting, last.prefetch_bytes) = (false, None, 0);
             shown.last = Some(last);
         }
         status
@@ -257,11 +257,13 @@ impl Drive {
             batch_bytes: 0,
             batch_done_bytes: 0,
             uploaded_bytes: 0,
+            collecting: None,
             cache: api::CacheSplit::default(),
             oldest_dirty_age_ms: 0,
             journal_bytes: 0,
             journal_limit_bytes: 0,
             pending_pull_bytes: 0,
+            prefetch_bytes: 0,
             lacks_metadata: false,
             fetched_bytes: 0,
             fetched_used_bytes: 0,
@@ -299,6 +301,7 @@ impl Drive {
         status.journal_bytes = now.journal_bytes;
         status.journal_limit_bytes = now.journal_limit_bytes;
         status.pending_pull_bytes = now.pending_pull_bytes;
+        status.prefetch_bytes = now.pending_trace_bytes;
         status.lacks_metadata = !now.has_metadata;
         status.fetched_bytes = now.fetched_bytes;
         status.fetched_used_bytes = now.fetched_used_bytes;
@@ -326,6 +329,7 @@ impl Drive {
             if push.pushing {
                 (status.batch_done_bytes, status.batch_bytes) = push.batch;
             }
+            status.collecting = push.collecting.map(collecting);
             status.epoch = push.epoch.0;
             status.root = Some(push.root.name(ObjectKind::Root));
             status.last_commit_at = Some(time(push.committed_ms));
@@ -335,6 +339,15 @@ impl Drive {
         }
         status
     }
+}
+
+fn collecting(Collecting { stage, done, total }: Collecting) -> api::Collecting {
+    let stage = match stage {
+        Stage::Looking => api::CollectingStage::Looking,
+        Stage::Deleting => api::CollectingStage::Deleting,
+        Stage::Repacking => api::CollectingStage::Repacking,
+    };
+    api::Collecting { stage, done, total }
 }
 
 /// What the cache holds. Each part is bounded by what is left of the whole, since they are counted one after the other.

@@ -149,6 +149,8 @@ fn cases() -> Vec<Case> {
         case("drive map work", "GET /v1/drives/work/map", Value::Null, map()),
         case("drive check work", "POST /v1/drives/work/check", json!({}), checked()),
         case("drive gc work", "POST /v1/drives/work/gc", json!({}), collected()),
+        case("drive stop-prefetch work", "POST /v1/drives/work/prefetch/stop", json!({}), json!({})),
+        case("drive gc work --stop", "POST /v1/drives/work/gc/stop", json!({}), json!({})),
         case(
             "drive resize work 20G",
             "POST /v1/drives/work/resize",

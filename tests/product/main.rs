@@ -24,6 +24,7 @@ mod one_daemon;
 mod outside;
 mod place;
 mod power_cut;
+mod room;
 mod service;
 mod trouble;
 mod user_space;

@@ -59,6 +59,7 @@ export function card(name: string, unsent = 0): Card {
     down_rate: 0,
     eta_s: null,
     progress: null,
+    prefetch_bytes: 0,
     actions: [],
   };
 }

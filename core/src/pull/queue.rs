@@ -328,7 +328,12 @@ impl Queue {
         self.flying.is_empty()
     }
 
-    /// Blocks waiting or under way.
+    /// Blocks of one class that wait.
+    pub fn pending_blocks_of(&self, class: Class) -> u64 {
+        self.waiting[class as usize].order.iter().map(BlockRange::count).sum()
+    }
+
+    /// Blocks that are wanted or under way.
     pub fn pending_blocks(&self) -> u64 {
         let waiting: u64 =
             self.waiting.iter().flat_map(|waiting| &waiting.order).map(BlockRange::count).sum();
@@ -368,7 +373,9 @@ mod tests {
         let mut queue = Queue::new();
         queue.want(Class::Trace, BlockRange::new(0, 64));
         queue.want(Class::Pinned, BlockRange::new(1 << 20, 32));
+        assert_eq!(queue.pending_blocks_of(Class::Trace), 64);
         queue.leave_out(BlockRange::new(16, 16));
+        assert_eq!(queue.pending_blocks_of(Class::Trace), 48);
         queue.leave_out(BlockRange::new(1 << 20, 32));
         let begun: Vec<_> = std::iter::from_fn(|| queue.begin_next()).collect();
         let of = |class| begun.iter().filter(move |job| job.class == class).map(|job| job.blocks);

@@ -42,6 +42,11 @@ impl Health {
         });
     }
 
+    /// The store has answered somebody else then: is that later than it was found not to? Pulls need not find out by a try of their own.
+    fn note_heard(&mut self, at: Instant) -> bool {
+        self.trouble.is_some() && self.failed < Some(at) && self.note_answer()
+    }
+
     /// The store has answered. Whether it did not before.
     fn note_answer(&mut self) -> bool {
         self.answered = Some(Instant::now());
@@ -259,7 +264,12 @@ impl<S: Source> Puller<S> {
     }
 
     /// The store has answered. (Zeros come without it, and say nothing about it.)
-    pub fn is_well(&self) {
+    pub(super) fn is_well(&self) {
         self.health.send_if_modified(Health::note_answer);
+    }
+
+    /// The store has taken something then.
+    pub fn heard(&self, at: Instant) {
+        self.health.send_if_modified(|health| health.note_heard(at));
     }
 }

@@ -12,29 +12,32 @@
 //! is in flight that a root will name, since the push task itself runs it: of a batch that it has cut off, what still arrives is
 //! garbage, as the batch is packed anew under other names; what a fenced writer may still put can never be named by a HEAD.
 
-use super::pack::{Packed, joins, split};
-use super::task::{Task, kept_roots};
-use super::{Device, PushError};
+use super::policy::{self, Decision};
+use super::task::{Task, answer, kept_roots};
+use super::{Collecting, Device, PushError, Stage, Wanted};
 use crate::fork;
 use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Condemned, Root};
-use crate::format::segment::{Directory, SegmentBuilder};
-use crate::map::{self, Content, Frame, Objects, ReadError};
+use crate::map::{self, Objects, ReadError};
 use crate::planted::{self, Bug};
 use crate::store::StoreError;
 use crate::store::names::{Kind, kind};
-use crate::units::BlockRange;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use tokio::sync::oneshot;
 
-/// Live data that is moved before a commit of its own.
-const REPACK_BYTES: u64 = 64 << 20;
+/// An object of a drive.
+type Object = (ObjectKind, ObjectId);
+
 /// Deletions at once.
 const DELETES_AT_ONCE: usize = 16;
+/// Deletions in one step: seconds, on a store that is far away.
+const DELETES_PER_STEP: usize = 256;
 /// Objects condemned in one round: what remains is found by the next.
 const CONDEMNED_MAX: usize = 50_000;
 
@@ -107,25 +110,134 @@ pub enum ReferenceKind {
     Fork,
 }
 
+/// A collection that is under way.
+#[derive(Clone, Copy)]
+pub(super) struct Asking {
+    wanted: Wanted,
+    /// How often collections had been stopped before it was asked for.
+    stops: u64,
+}
+
+/// What a collection finds: a drive's objects with their lengths, and what is reached.
+struct Looked {
+    listed: BTreeMap<Object, u64>,
+    live: BTreeSet<Object>,
+    elsewhere: BTreeSet<Object>,
+}
+
 impl Task {
+    /// Collects, and answers who waits for it.
+    pub(super) async fn collect_for(
+        &mut self,
+        wanted: Wanted,
+        stops: u64,
+        reply: oneshot::Sender<Result<Collected, PushError>>,
+    ) -> Result<(), PushError> {
+        if reply.is_closed() {
+            return Ok(());
+        }
+        let result = self.collect(Asking { wanted, stops }).await;
+        self.publish.send_modify(|state| state.collecting = None);
+        let result = self.unless_fenced(result).await;
+        if let Ok(collected) = &result {
+            self.publish.send_modify(|state| {
+                let before = state.stored.collected.map_or(0, |(number, _)| number);
+                state.stored.collected = Some((before + 1, *collected));
+            });
+        }
+        let forked = result.as_ref().err().filter(|error| matches!(error, PushError::Forked(_))).cloned();
+        answer(reply, result)?;
+        forked.map_or(Ok(()), Err)
+    }
+
     /// Deletes what nothing reaches, and what repacking segments that are mostly dead leaves behind.
-    pub(super) async fn collect(&mut self) -> Result<Collected, PushError> {
+    async fn collect(&mut self, asking: Asking) -> Result<Collected, PushError> {
         let mut collected = Collected::default();
+        self.between_steps(asking, Stage::Looking, (0, 0)).await?;
         // Where there is no room for a map's pages there may be some for a root: what was put in vain is deleted for theirs.
         if self.publish.borrow().is_full {
-            collected.extend(self.delete_unreached().await?);
+            collected.extend(self.delete_unreached(asking).await?);
         }
         self.checkpoint().await?;
         // Before anything is moved: that takes room until what it leaves behind is deleted.
-        collected.extend(self.delete_unreached().await?);
-        if self.repack().await? > 0 {
+        collected.extend(self.delete_unreached(asking).await?);
+        if self.repack(asking).await? > 0 {
             self.checkpoint().await?;
-            collected.extend(self.delete_unreached().await?);
+            collected.extend(self.delete_unreached(asking).await?);
         }
         Ok(collected)
     }
 
-    async fn delete_unreached(&mut self) -> Result<Collected, PushError> {
+    /// Between two steps nothing is on its way, and what is known to be dead stays so: what is pushed here has names of its own, or
+    /// names what the version before reaches.
+    pub(super) async fn between_steps(
+        &mut self,
+        asking: Asking,
+        stage: Stage,
+        (done, total): (u64, u64),
+    ) -> Result<(), PushError> {
+        self.publish.send_modify(|state| state.collecting = Some(Collecting { stage, done, total }));
+        if self.interrupted.is_cut_off(asking.wanted, asking.stops) {
+            return Err(PushError::CutOff);
+        }
+        // A store without room takes nothing before this has ended.
+        if policy::decide(&self.facts()) == Decision::Push && !self.publish.borrow().is_full {
+            self.push_in_between().await?;
+        }
+        tokio::select! { biased;
+            () = self.interrupted.cut_off(asking.wanted, asking.stops) => Err(PushError::CutOff),
+            () = self.interrupted.until_unread() => Ok(()),
+        }
+    }
+
+    async fn push_in_between(&mut self) -> Result<(), PushError> {
+        self.gives_way = true;
+        let pushed = self.push_batch().await;
+        self.gives_way = false;
+        match pushed {
+            // The store has no room for it before this collection has ended.
+            Err(PushError::Paused) => Ok(()),
+            pushed => pushed,
+        }
+    }
+
+    /// Does what changes nothing, unless the collection is cut off meanwhile.
+    pub(super) async fn unless_cut_off<T>(
+        &self,
+        asking: Asking,
+        work: impl Future<Output = Result<T, PushError>>,
+    ) -> Result<T, PushError> {
+        tokio::select! { biased;
+            () = self.interrupted.cut_off(asking.wanted, asking.stops) => Err(PushError::CutOff),
+            done = work => done,
+        }
+    }
+
+    /// Looks what is there, and what is reached. A batch that falls due goes first, and the look begins anew: pages that were read are
+    /// remembered. It does so only so often.
+    async fn look(&mut self, asking: Asking) -> Result<Looked, PushError> {
+        const TURNS: usize = 8;
+        for _ in 0..TURNS {
+            self.between_steps(asking, Stage::Looking, (0, 0)).await?;
+            let looked = tokio::select! { biased;
+                looked = self.unless_cut_off(asking, self.look_once()) => Some(looked),
+                () = self.batch_is_due() => None,
+            };
+            if let Some(looked) = looked {
+                return looked;
+            }
+        }
+        self.unless_cut_off(asking, self.look_once()).await
+    }
+
+    async fn look_once(&self) -> Result<Looked, PushError> {
+        let listed = self.own_objects().await?;
+        let live = self.reached_by_own().await?;
+        let elsewhere = self.reached_from_elsewhere().await?;
+        Ok(Looked { listed, live, elsewhere })
+    }
+
+    async fn delete_unreached(&mut self, asking: Asking) -> Result<Collected, PushError> {
         // The version before is kept as well. It is to name no more than this one does: what was let go of since the last checkpoint its
         // pages still name. Whoever was about to go on from that finds out by the swap, or as readers do.
         self.committer.commit(|_| ()).await?;
@@ -133,30 +245,20 @@ impl Task {
         self.let_go_of_deposed().await?;
         let store = self.committer.objects().store().clone();
         fork::forget_begun(store.as_ref()).await.map_err(ReadError::from)?;
-        let listed = self.own_objects().await?;
-        let live = self.reached_by_own().await?;
-        let elsewhere = self.reached_from_elsewhere().await?;
+        let Looked { listed, live, elsewhere } = self.look(asking).await?;
         let dead = listed.keys().filter(|object| !live.contains(object) && !elsewhere.contains(object));
         let dead: BTreeSet<_> = dead.take(CONDEMNED_MAX).copied().collect();
         if !dead.is_empty() {
             self.condemn(&dead).await?;
         }
-        let elsewhere = self.reached_from_elsewhere().await?;
+        let elsewhere = self.unless_cut_off(asking, self.reached_from_elsewhere()).await?;
         let deleted: Vec<_> = dead.iter().filter(|object| !elsewhere.contains(object)).copied().collect();
-        let deletes: Vec<_> = (deleted.iter())
-            .map(|(kind, id)| {
-                let (store, name) = (store.clone(), id.name(*kind));
-                async move { store.delete(&name).await }.boxed()
-            })
-            .collect();
-        let deletes = stream::iter(deletes).buffer_unordered(DELETES_AT_ONCE);
-        deletes.try_collect::<()>().await.map_err(ReadError::from)?;
+        self.delete(asking, &deleted).await?;
         if !self.committer.root().condemned.is_empty() {
             self.committer.commit(|root| root.condemned.clear()).await?;
             self.announce();
         }
-        let bytes =
-            |objects: &[(ObjectKind, ObjectId)]| objects.iter().map(|object| listed[object]).sum::<u64>();
+        let bytes = |objects: &[Object]| objects.iter().map(|object| listed[object]).sum::<u64>();
         let bytes_freed = bytes(&deleted);
         let live_bytes = listed.iter().filter(|(object, _)| live.contains(object)).map(|(_, len)| len).sum();
         let all: u64 = listed.values().sum();
@@ -166,6 +268,25 @@ impl Task {
             live_bytes,
             garbage_bytes: all.saturating_sub(live_bytes + bytes_freed),
         })
+    }
+
+    /// Deletes what is condemned. Deletions that are cut off may still arrive: no version names these objects again.
+    async fn delete(&mut self, asking: Asking, condemned: &[Object]) -> Result<(), PushError> {
+        let store = self.committer.objects().store().clone();
+        for (turn, some) in condemned.chunks(DELETES_PER_STEP).enumerate() {
+            let done = (turn * DELETES_PER_STEP) as u64;
+            self.between_steps(asking, Stage::Deleting, (done, condemned.len() as u64)).await?;
+            let deletes: Vec<_> = (some.iter())
+                .map(|(kind, id)| {
+                    let (store, name) = (store.clone(), id.name(*kind));
+                    async move { store.delete(&name).await }.boxed()
+                })
+                .collect();
+            let deletes = stream::iter(deletes).buffer_unordered(DELETES_AT_ONCE).try_collect::<()>();
+            let deletes = async { Ok(deletes.await.map_err(ReadError::from)?) };
+            self.unless_cut_off(asking, deletes).await?;
+        }
+        Ok(())
     }
 
     /// Stops keeping the versions that devices which were taken the drive from might have gone on from, where they have
@@ -232,104 +353,6 @@ impl Task {
 
     async fn reached_from_elsewhere(&self) -> Result<BTreeSet<(ObjectKind, ObjectId)>, PushError> {
         Ok(reached_from_elsewhere(self.committer.objects(), self.committer.head().drive).await?)
-    }
-
-    /// Moves what is live out of segments that are less than half live, in the order of the drive. Returns how many
-    /// segments became empty.
-    async fn repack(&mut self) -> Result<u64, PushError> {
-        let drive = self.committer.head().drive;
-        let usage = self.usage().await?;
-        let victims = usage.iter().filter(|(id, usage)| id.drive == drive && usage.reached * 2 < usage.len);
-        let victims: Vec<_> = victims.map(|(id, usage)| (*id, *usage)).collect();
-        let mut emptied = 0;
-        let mut moving: Vec<(BlockRange, Vec<u8>)> = Vec::new();
-        let mut bytes = 0;
-        for (id, usage) in victims {
-            for piece in self.live_pieces(id).await? {
-                bytes += piece.1.len() as u64;
-                moving.push(piece);
-            }
-            emptied += 1;
-            if bytes + usage.reached > REPACK_BYTES {
-                self.rewrite(std::mem::take(&mut moving)).await?;
-                bytes = 0;
-            }
-        }
-        self.rewrite(moving).await?;
-        Ok(emptied)
-    }
-
-    /// The runs that the map still takes from a segment.
-    async fn live_pieces(&self, id: ObjectId) -> Result<Vec<(BlockRange, Vec<u8>)>, PushError> {
-        let objects = self.committer.objects();
-        let name = id.name(ObjectKind::Segment);
-        let decode = |body: &[u8]| crate::format::segment::decode(objects.sealer(), &name, body);
-        let (directory, fetched) = map::read(objects.store().as_ref(), &name, None, decode).await?;
-        let body = fetched.bytes;
-        let Directory::Data { frames, .. } = directory else { return Ok(Vec::new()) };
-        let mut live = Vec::new();
-        for entry in frames {
-            let (offset, stored_len, blocks) = (entry.offset, entry.stored_len, entry.blocks);
-            let frame = Frame { segment: id, segment_len: body.len() as u64, offset, stored_len, blocks };
-            let found = self.map.look_up(blocks).await?;
-            let ours = found.into_iter().filter(|(_, content)| *content == Content::Frame(frame));
-            let ours: Vec<_> = ours.map(|(run, _)| run).collect();
-            if ours.is_empty() {
-                continue;
-            }
-            let sealed = body.get(offset as usize..(offset + stored_len) as usize).unwrap_or_default();
-            let opened = objects.open_frame(&frame, sealed);
-            let data = opened.map_err(|error| ReadError::Format { name: name.clone(), error })?;
-            for run in ours {
-                let from = ((run.start - blocks.start) * crate::units::BLOCK_BYTES) as usize;
-                live.push((run, data[from..from + run.byte_len() as usize].to_vec()));
-            }
-        }
-        Ok(live)
-    }
-
-    /// Writes moved runs to new segments and commits that. Nothing is committed in between, so each map entry still
-    /// equals what was copied.
-    async fn rewrite(&mut self, mut moving: Vec<(BlockRange, Vec<u8>)>) -> Result<(), PushError> {
-        if moving.is_empty() {
-            return Ok(());
-        }
-        moving.sort_unstable_by_key(|(run, _)| run.start);
-        let geometry = self.committer.root().geometry;
-        let mut frames: Vec<(BlockRange, Vec<u8>)> = Vec::new();
-        for (run, data) in moving {
-            for piece in split(run, geometry.frame_blocks) {
-                let from = ((piece.start - run.start) * crate::units::BLOCK_BYTES) as usize;
-                let bytes = &data[from..from + piece.byte_len() as usize];
-                match frames.last_mut() {
-                    Some((frame, data)) if joins(*frame, piece, geometry.frame_blocks) => {
-                        frame.end = piece.end;
-                        data.extend_from_slice(bytes);
-                    }
-                    _ => frames.push((piece, bytes.to_vec())),
-                }
-            }
-        }
-        let sealer = self.committer.objects().sealer().clone();
-        let mut frames = frames.into_iter().peekable();
-        let mut packed = Vec::new();
-        while frames.peek().is_some() {
-            let id = self.committer.namer().next();
-            let mut builder = SegmentBuilder::data(&sealer, id.name(ObjectKind::Segment));
-            while let Some((blocks, data)) =
-                frames.next_if(|_| (builder.body_len() as u64) < geometry.segment_bytes)
-            {
-                builder.frame(blocks, &data);
-                tokio::task::yield_now().await;
-            }
-            packed.push(Packed::new(id, builder, 0));
-        }
-        let segments = self.put_all(packed).await;
-        let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
-        self.committer.commit(move |root| root.tail.extend(tail)).await?;
-        self.map.commit(&segments);
-        self.announce();
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the push task is asked to do, and by how many.
 
-use super::{Collected, Committed, PushError};
+use super::{Collected, Committed, PushError, Wanted};
 use crate::format::root::Snapshot;
 use std::collections::VecDeque;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -14,7 +14,15 @@ pub(crate) enum Request {
     /// Stop keeping a version.
     DropSnapshot(String, oneshot::Sender<Result<(), PushError>>),
     /// Collect garbage.
-    Collect(oneshot::Sender<Result<Collected, PushError>>),
+    Collect {
+        /// Who wants it.
+        wanted: Wanted,
+        /// How often collections had been stopped before.
+        stops: u64,
+        reply: oneshot::Sender<Result<Collected, PushError>>,
+    },
+    /// Write the map's pages again.
+    Checkpoint(oneshot::Sender<Result<(), PushError>>),
     /// Say in HEAD that nobody has the drive open any more.
     Release(oneshot::Sender<Result<(), PushError>>),
 }
@@ -61,7 +69,7 @@ pub(super) fn channel() -> (Requests, Queue, watch::Receiver<Waiting>) {
 impl Requests {
     /// Closed where the task has ended.
     pub fn send(&self, request: Request) -> Result<(), PushError> {
-        let waits = Waits::begin(&self.waiting, matches!(request, Request::Collect(_)));
+        let waits = Waits::begin(&self.waiting, matches!(request, Request::Collect { .. }));
         self.channel.send(Asked { request, waits }).map_err(|_| PushError::Closed)
     }
 }
@@ -93,7 +101,7 @@ impl Queue {
         while let Ok(asked) = self.channel.try_recv() {
             self.asked.push_back(asked);
         }
-        let first = self.asked.iter().position(|asked| matches!(asked.request, Request::Collect(_)))?;
+        let first = self.asked.iter().position(|asked| matches!(asked.request, Request::Collect { .. }))?;
         self.asked.remove(first)
     }
 
@@ -117,8 +125,10 @@ impl Asked {
         match self.request {
             Request::Sync(reply) => drop(reply.send(Err(error))),
             Request::Snapshot(_, reply) => drop(reply.send(Err(error))),
-            Request::DropSnapshot(_, reply) | Request::Release(reply) => drop(reply.send(Err(error))),
-            Request::Collect(reply) => drop(reply.send(Err(error))),
+            Request::DropSnapshot(_, reply) | Request::Release(reply) | Request::Checkpoint(reply) => {
+                drop(reply.send(Err(error)))
+            }
+            Request::Collect { reply, .. } => drop(reply.send(Err(error))),
         }
     }
 }

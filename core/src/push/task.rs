@@ -1,12 +1,13 @@
 //! The push task: one batch after another.
 
 use super::commit::{Committer, now_ms};
+use super::interrupt::Interrupted;
 use super::lanes::Lanes;
 use super::pack::{Batch, Packed};
 use super::pause::Pause;
 use super::policy::{self, Decision, Facts};
 use super::requests::{Asked, Queue, Request};
-use super::{Collected, Committed, LabelError, Parts, PushError, PushState, Remembers, take};
+use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, take};
 use crate::fence;
 use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
@@ -34,7 +35,8 @@ pub(super) struct Task {
     pub(super) map: Arc<Map>,
     pub(super) committer: Committer,
     pub(super) publish: watch::Sender<PushState>,
-    pause: Pause,
+    pub(super) pause: Pause,
+    pub(super) interrupted: Interrupted,
     pub(super) committed: Lsn,
     /// Own CRC of the record `committed`.
     pub(super) committed_crc: u32,
@@ -44,7 +46,7 @@ pub(super) struct Task {
     /// Up to where the dirty set is frozen, while batches of it are being pushed.
     pub(super) frozen: Option<Lsn>,
     /// Whether nobody waits for what is being pushed.
-    gives_way: bool,
+    pub(super) gives_way: bool,
     /// When something was first seen to wait.
     waiting_since: Option<Instant>,
     // The puts that are under way share it; held for arithmetic.
@@ -57,7 +59,13 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn new(parts: Parts, publish: watch::Sender<PushState>, pause: Pause, again: Arc<Notify>) -> Self {
+    pub fn new(
+        parts: Parts,
+        publish: watch::Sender<PushState>,
+        pause: Pause,
+        interrupted: Interrupted,
+        again: Arc<Notify>,
+    ) -> Self {
         let objects = parts.map.objects().clone();
         let is_taken = parts.etag.is_some();
         // Without one HEAD is read before it is swapped.
@@ -69,6 +77,7 @@ impl Task {
                 .keeping(parts.keeps),
             publish,
             pause,
+            interrupted,
             committed: parts.committed,
             committed_crc: parts.committed_crc,
             limits: parts.limits,
@@ -153,13 +162,20 @@ impl Task {
         self.publish.send_if_modified(|state| std::mem::replace(&mut state.waiting_since, since) != since);
     }
 
-    fn facts(&mut self) -> Facts {
-        let unsent_bytes = match self.journal.appended() > self.committed {
-            true => self.journal.bytes_after(self.committed),
-            false => 0,
-        };
-        let since = (unsent_bytes > 0).then(|| self.waiting_since.unwrap_or_else(Instant::now));
+    pub(super) fn facts(&mut self) -> Facts {
+        let since = (self.unsent_bytes() > 0).then(|| self.waiting_since.unwrap_or_else(Instant::now));
         self.waits_since(since);
+        self.facts_since(since)
+    }
+
+    fn unsent_bytes(&self) -> u64 {
+        let is_some = self.journal.appended() > self.committed;
+        if is_some { self.journal.bytes_after(self.committed) } else { 0 }
+    }
+
+    /// The same, where something has waited since then.
+    fn facts_since(&self, since: Option<Instant>) -> Facts {
+        let unsent_bytes = self.unsent_bytes();
         Facts {
             unsent_bytes,
             oldest_age: since.map_or_else(Default::default, |since| since.elapsed()),
@@ -167,6 +183,19 @@ impl Task {
             paused: self.pause.is_on(),
             batch_bytes: self.limits.batch_bytes,
             burst: self.journal.burst(),
+        }
+    }
+
+    /// Waits until a batch is due.
+    pub(super) async fn batch_is_due(&self) {
+        let mut since = self.waiting_since;
+        loop {
+            since = (self.unsent_bytes() > 0).then(|| since.unwrap_or_else(Instant::now));
+            match policy::decide(&self.facts_since(since)) {
+                Decision::Push => return,
+                Decision::Wait(time) => tokio::time::sleep(time).await,
+                Decision::Idle => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
         }
     }
 
@@ -195,7 +224,12 @@ impl Task {
                 let result = self.unless_fenced(result).await;
                 answer(reply, result)
             }
-            Request::Collect(reply) => self.collect_for(reply).await,
+            Request::Collect { wanted, stops, reply } => self.collect_for(wanted, stops, reply).await,
+            Request::Checkpoint(reply) => {
+                let made = self.try_checkpoint().await;
+                let result = self.unless_fenced(made).await;
+                answer(reply, result)
+            }
             Request::Release(reply) => {
                 let result = match self.committer.release().await {
                     // It is not ours any more, and lacks nothing that is here.
@@ -235,36 +269,15 @@ impl Task {
     /// Serves the collection that has cut off what was being pushed, if it was that.
     async fn collect_in_between(&mut self, queue: &mut Queue) -> Result<(), PushError> {
         match queue.collection() {
-            Some(Asked { request: Request::Collect(reply), waits: _until_answered }) => {
-                self.collect_for(reply).await
+            Some(Asked { request: Request::Collect { wanted, stops, reply }, waits: _until_answered }) => {
+                self.collect_for(wanted, stops, reply).await
             }
             _ => Err(PushError::Paused),
         }
     }
 
-    /// Answers who waits for a collection.
-    async fn collect_for(
-        &mut self,
-        reply: oneshot::Sender<Result<Collected, PushError>>,
-    ) -> Result<(), PushError> {
-        if reply.is_closed() {
-            return Ok(());
-        }
-        let result = self.collect().await;
-        let result = self.unless_fenced(result).await;
-        if let Ok(collected) = &result {
-            self.publish.send_modify(|state| {
-                let before = state.stored.collected.map_or(0, |(number, _)| number);
-                state.stored.collected = Some((before + 1, *collected));
-            });
-        }
-        let forked = result.as_ref().err().filter(|error| matches!(error, PushError::Forked(_))).cloned();
-        answer(reply, result)?;
-        forked.map_or(Ok(()), Err)
-    }
-
     /// Pushes the next batch of what is frozen, freezing first if nothing is.
-    async fn push_batch(&mut self) -> Result<(), PushError> {
+    pub(super) async fn push_batch(&mut self) -> Result<(), PushError> {
         let frozen = *self.frozen.get_or_insert_with(|| self.journal.freeze());
         // Only what is durable here may be there: else a cut could take back a record that the store has, and its
         // LSN would be given to another.
@@ -425,13 +438,14 @@ impl Task {
     pub(super) fn announce(&mut self) {
         self.remembers.committed(self.committer.head(), self.committer.root());
         let (head, committed) = (self.committer.head(), self.committed);
-        let tail_reached_bytes = self.map.tail_reached_bytes();
+        let tail = self.map.tail_bytes();
         self.publish.send_modify(|state| {
-            state.stored.tail_reached_bytes = tail_reached_bytes;
+            state.stored.tail_reached_bytes = tail.map(|tail| tail.reached);
+            state.stored.tail_covers_bytes = tail.map_or(0, |tail| tail.covered);
             if let Some(bytes) = self.pages_reached_bytes.take() {
                 state.stored.pages_reached_bytes = Some(bytes);
             }
-            state.committed = committed;
+            (state.committed, state.answered) = (committed, Some(Instant::now()));
             state.root = head.root;
             state.root_hash = head.root_hash;
             state.epoch = head.epoch;
@@ -543,7 +557,7 @@ enum Next {
 }
 
 /// Answers, and hands on the errors that end pushing for good.
-fn answer<T>(
+pub(super) fn answer<T>(
     reply: oneshot::Sender<Result<T, PushError>>,
     result: Result<T, PushError>,
 ) -> Result<(), PushError> {
@@ -556,7 +570,9 @@ fn answer<T>(
 /// The error that ends pushing for good, if it is one.
 fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
     match result {
-        Err(PushError::Paused | PushError::Label(_) | PushError::Forked(_)) | Ok(_) => None,
+        Err(PushError::Paused | PushError::CutOff | PushError::Label(_) | PushError::Forked(_)) | Ok(_) => {
+            None
+        }
         // What cannot be read stops what was asked for: pushing itself reads nothing.
         Err(PushError::Read(_)) => None,
         Err(error) => Some(error.clone()),

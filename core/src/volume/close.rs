@@ -119,6 +119,8 @@ impl Volume {
             // HEAD is as this device left it before.
             return Ok(());
         }
+        // Whoever closes a drive does not wait for its garbage.
+        pusher.stop_collecting();
         pusher.sync().await?;
         pusher.release().await
     }

@@ -29,6 +29,8 @@ pub struct VolumeStatus {
     pub journal_limit_bytes: u64,
     /// Bytes that are wanted from the store.
     pub pending_pull_bytes: u64,
+    /// Of those, what waits only because it was read at an earlier opening.
+    pub pending_trace_bytes: u64,
     /// Whether all metadata of the file system is local: listings need no store.
     pub has_metadata: bool,
     /// Whether there is more of it than is kept account of.
@@ -73,6 +75,9 @@ impl Volume {
             let unsent = self.journal.appended() > committed;
             if unsent { push.waiting_bytes(self.journal.bytes_after(committed)) } else { 0 }
         });
+        if let Some(answered) = push.as_ref().and_then(|push| push.answered) {
+            self.puller.heard(answered);
+        }
         self.puller.look_at_damage();
         let health = self.puller.health().borrow().clone();
         let (without_room, has_more_metadata) = (self.survey.blocks_without_room(), self.survey.is_more());
@@ -90,6 +95,7 @@ impl Volume {
             journal_bytes: space.used_bytes,
             journal_limit_bytes: space.limit_bytes,
             pending_pull_bytes: self.puller.pending_bytes(),
+            pending_trace_bytes: self.puller.pending_trace_bytes(),
             has_metadata: self.survey.is_complete() && without_room == 0 && !has_more_metadata,
             has_more_metadata,
             metadata_without_room_bytes: without_room * BLOCK_BYTES,

@@ -35,6 +35,32 @@ const BLOCKS: u64 = 30;
 /// Longer than anything that is done every so often while a drive is open.
 const A_WHILE: Duration = Duration::from_secs(15);
 
+/// A read that nobody waits for any longer is not tried again, so nothing else would find out for a while.
+#[test]
+fn a_store_that_has_taken_an_upload_is_not_said_to_be_away() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        for block in 0..64 {
+            put(&volume, block, 1).await;
+        }
+        close(volume).await;
+        let volume = bench.open(1).await.unwrap();
+        tokio::time::sleep(A_WHILE).await;
+        volume.evict_all().await.unwrap();
+        bench.store.set_faults(STORE_AWAY);
+        assert!(tokio::time::timeout(A_WHILE, get(&volume, 40)).await.is_err());
+        assert!(volume.status().pull_trouble.is_some());
+        put(&volume, 1, 2).await;
+        bench.store.set_faults(StoreFaults::default());
+        volume.pusher().unwrap().push_now();
+        volume.pusher().unwrap().sync().await.unwrap();
+        assert_eq!(volume.status().pull_trouble, None);
+        assert_eq!(get(&volume, 40).await, 1);
+        close(volume).await;
+    });
+}
+
 #[test]
 fn what_others_have_overwritten_does_not_come_back_when_the_cache_is_emptied() {
     let bench = Bench::new();

@@ -64,14 +64,28 @@ pub enum DriveCommand {
     /// Upload at once what waits, and try again what the store did not take; waits for nothing
     #[command(after_help = "Example:\n  holdall drive upload-now work")]
     UploadNow(Drive),
+    /// Stop fetching what was read first when the drive was open the last times
+    ///
+    /// A drive that is opened fetches it ahead, in the background. What is read is still fetched.
+    #[command(after_help = "Example:\n  holdall drive stop-prefetch work")]
+    StopPrefetch(Drive),
     /// Read everything that a drive has in its store, and check it
     ///
     /// This downloads the whole drive. Nothing is changed. Exits with 7 if something is damaged.
     #[command(after_help = "Example:\n  holdall drive check work")]
     Check(Drive),
     /// Free the space in a drive's store that none of its versions needs any more
-    #[command(after_help = "Example:\n  holdall drive gc work")]
-    Gc(Drive),
+    ///
+    /// Holdall does this by itself when there is much to free, or once a week.
+    #[command(after_help = "Examples:\n  holdall drive gc work\n  holdall drive gc work --stop")]
+    Gc {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Stop it, whoever began it; the rest is freed another day
+        #[arg(long)]
+        stop: bool,
+    },
     /// Make a drive larger
     #[command(after_help = "Example:\n  holdall drive resize work 200G")]
     Resize {

@@ -4,9 +4,7 @@ use crate::api::{self, DriveStatus, Remove, Synced};
 use crate::cli::client::{not_understood, segment};
 use crate::cli::drive::{Session, declined, route};
 use crate::cli::failure::CliError;
-use crate::cli::show::status::waiting_bytes;
 use crate::cli::terminal;
-use crate::sizes::format_bytes;
 
 /// `drive remove`.
 pub async fn remove(name: &str, remove: &Remove, sure: bool, session: &Session<'_>) -> Result<(), CliError> {
@@ -14,11 +12,19 @@ pub async fn remove(name: &str, remove: &Remove, sure: bool, session: &Session<'
         ask_to_remove(name, remove, session).await?;
     }
     let value = session.client.post(&route(name, "remove"), remove).await?;
-    let text = match remove.delete_data {
-        true => format!("{name} and its data in the store are deleted"),
+    let words = |removed: &api::Removed, _| match remove.delete_data {
+        true => deleted(name, removed),
         false => format!("{name} is removed from this computer. Its data in the store stays"),
     };
-    session.output.done(&value, &text)
+    session.output.result(&value, words).map(drop)
+}
+
+/// A drive and its data are gone: what is left, and what to do.
+fn deleted(name: &str, removed: &api::Removed) -> String {
+    let mut lines = vec![format!("{name} and its data in the store are deleted.")];
+    lines.extend(removed.left.as_ref().map(|left| format!("Left behind: {left}")));
+    lines.extend(removed.action.clone());
+    lines.join("\n")
 }
 
 /// `drive rollback`.
@@ -43,9 +49,9 @@ async fn ask_to_remove(name: &str, remove: &Remove, session: &Session<'_>) -> Re
     let value = session.client.get(&format!("/v1/drives/{}", segment(name))).await?;
     let drive: DriveStatus =
         serde_json::from_value(value).map_err(|error| not_understood(&error.to_string()))?;
-    if remove.discard_unsent && waiting_bytes(&drive) > 0 {
-        let waiting = format_bytes(waiting_bytes(&drive));
-        terminal::say(&format!("{waiting} of {name} are only on this computer, and will be lost."));
+    if remove.discard_unsent && drive.unpushed_bytes > 0 {
+        let unsent = drive.unsent();
+        terminal::say(&format!("Only on this computer, and lost if you continue: {unsent} of {name}."));
     }
     let sure = match remove.delete_data {
         true => {

@@ -1,6 +1,8 @@
 //! Words how drives are.
 
-use crate::api::{Advice, AttachMode, ByKind, DriveState, DriveStatus, StoreMode};
+use crate::api::{
+    Advice, AttachMode, ByKind, Collecting, CollectingStage, DriveState, DriveStatus, StoreMode,
+};
 use crate::cli::output::{Hue, Paint};
 use crate::cli::show::table::Table;
 use crate::cli::show::when;
@@ -23,7 +25,7 @@ pub fn list(drives: &[DriveStatus], paint: Paint) -> String {
     }
     let mut table = Table::new(["DRIVE", "STATE", "SIZE", "STORE"]);
     for drive in drives {
-        let size = format_bytes(drive.size_bytes);
+        let size = known(drive.size_bytes);
         table.row([drive.name.clone(), word(drive, paint), size, drive.store.clone()]);
     }
     format!("{table}{}", reasons(drives))
@@ -40,7 +42,7 @@ pub fn overview(drives: &[DriveStatus], paint: Paint) -> String {
             drive.name.clone(),
             word(drive, paint),
             uploads(drive),
-            format_bytes(drive.size_bytes),
+            known(drive.size_bytes),
             drive.mountpoint.clone().unwrap_or_default(),
         ]);
     }
@@ -57,9 +59,19 @@ pub fn details(drive: &DriveStatus, now: &Zoned, paint: Paint) -> String {
     if let Some(at) = &drive.last_commit_at {
         rows.push(("last upload", when(at, now)));
     }
+    rows.extend(drive.collecting.map(|now| ("cleanup", cleanup(now))));
     rows.push(("mounted at", mounted(drive)));
     rows.push(("size", size(drive)));
-    rows.push(("here", here(drive)));
+    if drive.size_bytes > 0 {
+        rows.push(("here", here(drive)));
+    }
+    if drive.prefetch_bytes > 0 {
+        let bytes = format_bytes(drive.prefetch_bytes);
+        rows.push((
+            "prefetch",
+            format!("{bytes} left of what was read first last time (stop: holdall drive stop-prefetch)"),
+        ));
+    }
     rows.extend(not_here(drive).map(|absent| ("not here", absent)));
     if drive.lacks_metadata {
         rows.push(("names", "not all are here: without the store some folders cannot be listed".to_owned()));
@@ -97,24 +109,34 @@ pub fn details(drive: &DriveStatus, now: &Zoned, paint: Paint) -> String {
     text
 }
 
-/// Whether everything is in the store: the one thing that people must know before they close the lid.
-pub fn uploads(drive: &DriveStatus) -> String {
-    let waiting = waiting_bytes(drive);
-    match (waiting, drive.state) {
-        _ if !drive.unpushed_is_known => "some changes waiting to upload".to_owned(),
-        (0, _) => "All changes uploaded".to_owned(),
-        (_, DriveState::Syncing) => format!("{} left to upload", format_bytes(waiting)),
-        _ if drive.oldest_dirty_age_ms >= 60_000 => {
-            let age = format_duration(Duration::from_millis(drive.oldest_dirty_age_ms));
-            format!("{} waiting to upload for {age}", format_bytes(waiting))
+/// How far a collection of garbage is.
+fn cleanup(Collecting { stage, done, total }: Collecting) -> String {
+    match stage {
+        CollectingStage::Looking => "looking for data in the store that no version needs".to_owned(),
+        CollectingStage::Deleting => {
+            format!("deleting data that no version needs, {done} of {total} objects")
         }
-        _ => format!("{} waiting to upload", format_bytes(waiting)),
+        CollectingStage::Repacking => format!("tidying up, {done} of {total} objects"),
     }
 }
 
-/// Bytes that are only on this computer. Discarding blocks dirties none of them, but is a change as well.
-pub fn waiting_bytes(drive: &DriveStatus) -> u64 {
-    if drive.dirty_bytes > 0 { drive.dirty_bytes } else { drive.unpushed_bytes }
+/// Whether everything is in the store: the one thing that people must know before they close the lid.
+pub fn uploads(drive: &DriveStatus) -> String {
+    let unsent = drive.unsent();
+    match (drive.unpushed_bytes, drive.state) {
+        (0, _) => "All changes uploaded".to_owned(),
+        (_, DriveState::Syncing) if drive.unpushed_is_known => format!("{unsent} left to upload"),
+        _ if drive.unpushed_is_known && drive.oldest_dirty_age_ms >= 60_000 => {
+            let age = format_duration(Duration::from_millis(drive.oldest_dirty_age_ms));
+            format!("{unsent} waiting to upload for {age}")
+        }
+        _ => format!("{unsent} waiting to upload"),
+    }
+}
+
+/// A size in a table. Of a drive that was never open here nobody knows it.
+fn known(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { format_bytes(bytes) }
 }
 
 /// Icon, word and why.
@@ -127,7 +149,7 @@ pub fn state(drive: &DriveStatus, paint: Paint) -> String {
 fn word(drive: &DriveStatus, paint: Paint) -> String {
     let (icon, word, hue) = look(drive.state);
     // Green only when nothing is unsent.
-    let hue = if hue == Hue::Good && waiting_bytes(drive) > 0 { Hue::Busy } else { hue };
+    let hue = if hue == Hue::Good && drive.unpushed_bytes > 0 { Hue::Busy } else { hue };
     paint.hue(hue, &format!("{icon} {word}"))
 }
 
@@ -216,9 +238,11 @@ fn asked(drive: &DriveStatus) -> Option<String> {
 }
 
 fn size(drive: &DriveStatus) -> String {
+    let size = format_bytes(drive.size_bytes);
     match drive.mountpoint {
-        Some(_) => format!("{}, {} used", format_bytes(drive.size_bytes), format_bytes(drive.used_bytes)),
-        None => format_bytes(drive.size_bytes),
+        _ if drive.size_bytes == 0 => "not known before it is opened here".to_owned(),
+        Some(_) if drive.used_bytes > 0 => format!("{size}, {} used", format_bytes(drive.used_bytes)),
+        _ => size,
     }
 }
 
@@ -258,6 +282,22 @@ mod tests {
     use crate::api::{Fork, Holder};
 
     const PLAIN: Paint = Paint(false);
+
+    #[test]
+    fn what_nobody_knows_is_never_0_b() {
+        let mut drive = drive();
+        (drive.size_bytes, drive.used_bytes, drive.cached_bytes) = (0, 0, 0);
+        for state in [DriveState::Closed, DriveState::Ready] {
+            drive.state = state;
+            let drives = [drive.clone()];
+            let texts = [list(&drives, PLAIN), overview(&drives, PLAIN), details(&drive, &now(), PLAIN)];
+            for text in texts {
+                assert!(!text.contains("0 B"), "{text}");
+            }
+        }
+        (drive.unpushed_bytes, drive.unpushed_is_known) = (1, false);
+        assert_eq!(uploads(&drive), "some changes waiting to upload");
+    }
 
     fn drive() -> DriveStatus {
         let status = serde_json::json!({

@@ -7,6 +7,7 @@ use crate::api::{self, Action, Failure};
 use crate::daemon::{drives, failure, largest};
 use holdall_core::drive::DriveError;
 use holdall_core::family::Unlocked;
+use holdall_core::map::Objects;
 use holdall_core::store::Store;
 use holdall_core::{drive, family, fork};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Drive {
     }
 
     /// Forgets the drive here. What a power cut has left of it is done when that is asked for again.
-    pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<(), Failure> {
+    pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<api::Removed, Failure> {
         let mut open = self.open.lock().await;
         // It is closed, and what it has is being uploaded.
         let draining = open.as_ref().filter(|opened| opened.draining);
@@ -86,7 +87,7 @@ impl Drive {
         self: &Arc<Self>,
         open: &Option<OpenDrive>,
         request: &api::Remove,
-    ) -> Result<(), Failure> {
+    ) -> Result<api::Removed, Failure> {
         if open.is_some() {
             let action = Action::Close { drive: Some(self.name.clone()), wait: true };
             return Err(failure::state("The drive is open.", action));
@@ -106,6 +107,7 @@ impl Drive {
             told?;
         }
         self.let_go_at_last().await;
+        let mut removed = api::Removed::default();
         if request.delete_data {
             let (objects, _) = self.objects().await?;
             match drive::remove(&objects, self.uuid(), self.registry.device()).await {
@@ -118,7 +120,71 @@ impl Drive {
                 }
                 removed => drop(removed.map_err(|error| failure::drive(&error))?),
             }
+            removed = left_behind(&objects, &self.store_url()).await;
         }
-        self.registry.forget(&self.name, self.uuid()).map_err(|error| failure::local(&error))
+        self.registry.forget(&self.name, self.uuid()).map_err(|error| failure::local(&error))?;
+        Ok(removed)
+    }
+}
+
+/// What is left in the store of a drive whose data was deleted. It is for show: a store that does not answer now has deleted all the same.
+async fn left_behind(objects: &Objects, url: &str) -> api::Removed {
+    let store = objects.store().as_ref();
+    let (Ok(all), Ok(here), Ok(keys)) = (
+        drive::all_heads(store, objects.sealer()).await,
+        drive::heads(store, objects.sealer()).await,
+        store.list("keys/").await,
+    ) else {
+        return api::Removed::default();
+    };
+    left_words(all.len() - here.len().min(all.len()), here.len(), keys.len(), url)
+}
+
+/// The same in words. Pure.
+fn left_words(removed: usize, here: usize, keys: usize, url: &str) -> api::Removed {
+    if here > 0 {
+        let others = if here == 1 { "another drive".to_owned() } else { format!("{here} other drives") };
+        let left = format!("At {url}: {others}, with all data.");
+        return api::Removed { left: Some(left), action: None };
+    }
+    let note = match removed {
+        0 | 1 => "a note that the drive was removed".to_owned(),
+        _ => format!("notes that {removed} drives were removed"),
+    };
+    let (keys, passphrase) = match keys {
+        0 => ("", ""),
+        _ => (", the wrapped keys", " with the same passphrase"),
+    };
+    let left = format!("At {url}: family.json{keys}, and {note}, so that other computers learn of it.");
+    let action = format!(
+        "You can create a new drive there{passphrase}. To give all of the space back, delete what is at that address once no \
+         other computer has the drive."
+    );
+    api::Removed { left: Some(left), action: Some(action) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_exactly_what_a_removed_drive_leaves() {
+        let words = |removed, here, keys| {
+            let told = left_words(removed, here, keys, "file:///s");
+            (told.left.unwrap(), told.action)
+        };
+        let (left, action) = words(1, 0, 2);
+        assert_eq!(
+            left,
+            "At file:///s: family.json, the wrapped keys, and a note that the drive was removed, so that other computers learn of it."
+        );
+        assert!(action.unwrap().starts_with("You can create a new drive there with the same passphrase. "));
+        let (left, action) = words(2, 0, 0);
+        assert!(
+            left.starts_with("At file:///s: family.json, and notes that 2 drives were removed"),
+            "{left}"
+        );
+        assert!(action.unwrap().starts_with("You can create a new drive there. "));
+        assert_eq!(words(1, 2, 2), ("At file:///s: 2 other drives, with all data.".to_owned(), None));
     }
 }

@@ -207,7 +207,9 @@ impl Drive {
         loop {
             match volume.release().await {
                 Ok(()) => return self.finish_if_still(&volume).await,
-                Err(PushError::Read(_) | PushError::Paused) => tokio::time::sleep(DRAIN_EVERY).await,
+                Err(PushError::Read(_) | PushError::Paused | PushError::CutOff) => {
+                    tokio::time::sleep(DRAIN_EVERY).await
+                }
                 Err(PushError::Forked(_)) => {}
                 // It was opened again with another engine.
                 Err(PushError::Closed) => return,

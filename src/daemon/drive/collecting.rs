@@ -2,18 +2,21 @@
 //!
 //! The push task counts what it puts and what the map reaches, so the figure of garbage costs no request. [`Ledger`] carries it over
 //! openings; [`policy`] decides. The ledger is a file of its own that may vanish: the drive then waits a week, and collects.
+//!
+//! A collection that is under way is watched: it waits while programs do, and ends where the person would mind what it costs.
 
 use super::Drive;
-use crate::api::ActivityKind;
+use crate::api::{self, ActivityKind, Failure};
 use crate::daemon::failure;
 use crate::daemon::limits::Waits;
 use crate::daemon::power;
 use crate::daemon::status::now_ms;
 use crate::sizes::format_bytes;
-use holdall_core::push::{PushState, Stored};
+use holdall_core::push::{PushError, PushState, Pusher, Stored};
 use holdall_core::volume::Volume;
 use ledger::Ledger;
-use policy::{Decision, Facts, OVER_BYTES, decide};
+use policy::{Decision, Ended, Facts, OVER_BYTES, decide};
+use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -40,10 +43,23 @@ impl Drive {
             drive,
             volume,
             ledger,
-            tried_at: None,
+            last_try: None,
+            measured_at: None,
+            fetched_bytes: 0,
+            readers_wait: false,
             over_bytes: over_bytes.unwrap_or(OVER_BYTES),
         };
         tokio::spawn(collecting.run(pusher.state()));
+    }
+
+    /// A person stops the collection that is under way, and wants none for a while that nobody has asked for.
+    pub fn stop_collecting(&self) -> Result<api::Nothing, Failure> {
+        let live = self.live.read().clone();
+        if let Some(pusher) = live.as_ref().and_then(|volume| volume.pusher()) {
+            *self.collecting_stopped.lock() = Some(Instant::now());
+            pusher.stop_collecting();
+        }
+        Ok(api::Nothing {})
     }
 }
 
@@ -51,8 +67,12 @@ struct Collecting {
     drive: Weak<Drive>,
     volume: Weak<Volume>,
     ledger: Ledger,
-    /// When a collection began that was not asked for and has failed.
-    tried_at: Option<Instant>,
+    /// How the last one has ended before its end, and when.
+    last_try: Option<(Ended, Instant)>,
+    measured_at: Option<Instant>,
+    /// Bytes that were fetched for programs when that was looked at last, and whether they had grown.
+    fetched_bytes: u64,
+    readers_wait: bool,
     over_bytes: u64,
 }
 
@@ -71,15 +91,10 @@ impl Collecting {
             if is_over {
                 return;
             }
-            let facts = self.facts(&drive, &volume, &now);
-            // Files are read for that: only where something else asks for a collection.
-            if decide(&facts) == Decision::Collect
-                && decide(&Facts { on_battery: power::on_battery(), ..facts }) == Decision::Collect
-            {
-                self.tried_at = Some(Instant::now());
-                if collect(&drive, &volume).await {
-                    self.tried_at = None;
-                }
+            match self.decide(&drive, &volume, &now) {
+                Decision::Collect => self.collect(&drive, &volume).await,
+                Decision::Measure => self.measure(&volume).await,
+                Decision::Wait(_) => {}
             }
             drop((drive, volume));
             // Ends at once when the task has ended. What comes meanwhile is news still to `state`.
@@ -88,7 +103,7 @@ impl Collecting {
         }
     }
 
-    /// Counts what has happened, and tells of a collection, whoever asked for it.
+    /// Counts what has happened, and reports a collection, whoever asked for it.
     fn count(&mut self, stored: &Stored) {
         let Some(drive) = self.drive.upgrade() else { return };
         let counted = self.ledger.count(stored, now_ms());
@@ -102,16 +117,31 @@ impl Collecting {
         }
     }
 
+    fn decide(&mut self, drive: &Drive, volume: &Volume, state: &PushState) -> Decision {
+        let fetched_bytes = volume.status().fetched_bytes;
+        self.readers_wait = std::mem::replace(&mut self.fetched_bytes, fetched_bytes) < fetched_bytes;
+        let facts = self.facts(drive, volume, state);
+        match decide(&facts) {
+            Decision::Wait(because) => Decision::Wait(because),
+            // Files are read for that: only where something else asks for it.
+            _ => decide(&Facts { on_battery: power::on_battery(), ..facts }),
+        }
+    }
+
     fn facts(&self, drive: &Drive, volume: &Volume, state: &PushState) -> Facts {
         let unsent_bytes = if volume.has_unsent() { volume.status().unpushed_bytes } else { 0 };
         let is_cut_off = state.trouble.is_some() || state.stopped.is_some() || !state.is_taken;
         let metered = *drive.stores.limits().waiting().borrow() == Some(Waits::Metered);
+        let stopped = drive.collecting_stopped.lock().map(|at| (Ended::Stopped, at));
+        let last = [self.last_try, stopped].into_iter().flatten().max_by_key(|(_, at)| *at);
         Facts {
             garbage_bytes: self.ledger.garbage_bytes(&state.stored),
+            maybe_garbage_bytes: self.ledger.maybe_garbage_bytes(&state.stored),
             store_bytes: self.ledger.store_bytes(&state.stored),
             put_bytes: self.ledger.put_bytes(),
             since_collection: self.ledger.since_collection(now_ms()),
-            since_try: self.tried_at.map(|at| at.elapsed()),
+            last_try: last.map(|(ended, at)| (ended, at.elapsed())),
+            since_measured: self.measured_at.map(|at| at.elapsed()),
             unsent_bytes,
             is_cut_off,
             is_fork: state.fork.is_some(),
@@ -121,16 +151,44 @@ impl Collecting {
             over_bytes: self.over_bytes,
         }
     }
-}
 
-/// Collects once, and says whether it did. A failure is tried again later: nothing is lost but room in the store.
-async fn collect(drive: &Drive, volume: &Volume) -> bool {
-    let Some(pusher) = volume.pusher() else { return false };
-    tracing::info!(drive = drive.name, "collecting garbage");
-    let collected = pusher.collect().await;
-    if let Err(error) = &collected {
-        let message = failure::push(error).message;
-        tracing::warn!(drive = drive.name, message, "garbage was not collected; it is tried again later");
+    /// Collects once. A failure is tried again later: nothing is lost but space in the store.
+    async fn collect(&mut self, drive: &Drive, volume: &Volume) {
+        let Some(pusher) = volume.pusher() else { return };
+        tracing::info!(drive = drive.name, "collecting garbage");
+        let collected = tokio::select! {
+            collected = pusher.collect_unasked() => collected,
+            never = self.watch(drive, volume, pusher) => match never {},
+        };
+        pusher.set_readers(false);
+        self.last_try = collected.err().map(|error| {
+            let message = failure::push(&error).message;
+            tracing::info!(drive = drive.name, message, "garbage is collected later");
+            let ended = if matches!(error, PushError::CutOff) { Ended::CutOff } else { Ended::Failed };
+            (ended, Instant::now())
+        });
     }
-    collected.is_ok()
+
+    /// Has a collection wait while programs do, and ends it where the moment is no good any longer.
+    async fn watch(&mut self, drive: &Drive, volume: &Volume, pusher: &Pusher) -> Infallible {
+        let state = pusher.state();
+        loop {
+            tokio::time::sleep(PACE).await;
+            let now = state.borrow().clone();
+            let decision = self.decide(drive, volume, &now);
+            pusher.set_readers(self.readers_wait);
+            if matches!(decision, Decision::Wait(because) if because.ends_it()) {
+                pusher.stop_collecting();
+            }
+        }
+    }
+
+    /// Writes the map's pages again, so that the count is exact.
+    async fn measure(&mut self, volume: &Volume) {
+        self.measured_at = Some(Instant::now());
+        let Some(pusher) = volume.pusher() else { return };
+        if let Err(error) = pusher.checkpoint().await {
+            tracing::debug!(%error, "garbage is not measured");
+        }
+    }
 }

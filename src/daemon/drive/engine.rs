@@ -18,7 +18,6 @@ use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
 use holdall_core::replica::Replicated;
 use holdall_core::store::{Store, StoreError};
-use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Over, VolumeLimits};
 use std::io;
 use std::path::Path;
@@ -29,7 +28,7 @@ use tokio::sync::MutexGuard;
 /// The journal: a tenth of the free disk, at most this.
 const JOURNAL_BYTES_MAX: u64 = 32 << 30;
 /// The cache: half of the free disk.
-const CACHE_SHARE: u64 = 2;
+pub(super) const CACHE_SHARE: u64 = 2;
 /// Set to anything, a drive's metadata is not pulled first: for the benches alone, which measure what it gains.
 const NO_SURVEY: &str = "HOLDALL_NO_SURVEY";
 /// How long a store may be silent before a drive that can do without it does.
@@ -61,13 +60,6 @@ pub(super) enum Patience {
 }
 
 impl Drive {
-    /// Bytes that the cache may take: what a person has said, as far as the disk goes, else half of the disk.
-    pub(super) fn cache_limit(&self) -> io::Result<u64> {
-        let free = free_without(&self.registry.cache_directory(self.uuid()))?;
-        let usual = (free / CACHE_SHARE).max(64 * BLOCK_BYTES);
-        Ok(self.stores.limits().cache_bytes().map_or(usual, |said| said.min(free)))
-    }
-
     /// Opens the engine for writing, attached to nothing, also from those others who have the drive. What
     /// turns out to be a fork is set apart, and goes on being uploaded there: what is opened is the drive.
     pub(super) async fn open_engine(self: &Arc<Self>, over: Over) -> Result<OpenDrive, Failure> {
@@ -442,7 +434,7 @@ fn journal_limit(journal: &Path) -> io::Result<u64> {
 }
 
 /// Bytes of the local disk that would be free without a directory.
-fn free_without(path: &Path) -> io::Result<u64> {
+pub(super) fn free_without(path: &Path) -> io::Result<u64> {
     let directory = Directory::create(path)?;
     Ok(directory.free_bytes()? + directory.allocated_bytes()?)
 }

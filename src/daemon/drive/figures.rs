@@ -67,6 +67,25 @@ impl Drive {
         self.shown.lock().last = Some(figures);
     }
 
+    /// The cache was deleted.
+    pub(super) fn figures_without_cache(&self) {
+        let directory = self.registry.directory(&self.name);
+        let without = |figures: &mut DriveStatus| {
+            (figures.cached_bytes, figures.unapplied_bytes) = (0, 0);
+            figures.cache = api::CacheSplit::default();
+        };
+        if let Some(last) = &mut self.shown.lock().last {
+            without(last);
+        }
+        if let Some(mut figures) = load(&directory) {
+            without(&mut figures);
+            let text = serde_json::to_vec(&figures).expect("the API's types become JSON");
+            if let Err(error) = registry::replace(&directory.join(NAME), &text) {
+                tracing::warn!(drive = self.name, %error, "its figures could not be written");
+            }
+        }
+    }
+
     /// Whether this computer has changes that the store does not have, of a drive that nobody has open.
     pub(super) fn is_left_to_upload(&self) -> bool {
         self.may_have_unsent() || self.is_fork_to_upload()

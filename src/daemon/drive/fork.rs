@@ -190,6 +190,7 @@ impl Drive {
             open,
             place: None,
             pins,
+            cache_bytes: None,
             fork_of: Some(of),
             former,
             moving_to,
@@ -303,7 +304,7 @@ impl Drive {
             self.put_down(draining).await;
         }
         let everything = api::Remove { delete_data: true, discard_unsent: true };
-        self.remove_locked(&open, &everything).await
+        self.remove_locked(&open, &everything).await.map(drop)
     }
 
     /// Whether it is a fork whose upload was cut off.

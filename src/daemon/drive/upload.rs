@@ -4,8 +4,9 @@ use super::Drive;
 use crate::api::{self, Failure, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
-use holdall_core::push::{Collected, Committed, PushError, Pusher};
+use holdall_core::push::{Collected, Collecting, Committed, PushError, Pusher, Stage};
 use holdall_core::volume::Volume;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,16 +66,19 @@ impl Drive {
                     trims_are_in(volume).await;
                 }
                 let mut collected = Collected::default();
+                let collect = async || with_stages(pusher, &work, pusher.collect()).await;
                 let is_up = pusher.is_paused() || push_unless_full(volume, &work).await?;
                 if !is_up {
-                    collected.extend(pusher.collect().await?);
+                    collected.extend(collect().await?);
                     // There may be room now.
                     push_unless_full(volume, &work).await?;
                 }
-                collected.extend(pusher.collect().await?);
+                collected.extend(collect().await?);
                 Ok(collected)
             };
-            let collected = work.unless_interrupted(COLLECTED_IN_PART, collect).await?;
+            let collected = work.unless_interrupted(COLLECTED_IN_PART, collect).await;
+            // Nobody waits for it any longer.
+            let collected = collected.inspect_err(|_| pusher.stop_collecting())?;
             let collected = collected.map_err(|error: PushError| failure::push(&error))?;
             Ok(api::Collected {
                 deleted: collected.deleted,
@@ -133,6 +137,27 @@ pub(super) async fn with_progress<T>(volume: &Volume, work: &Work, doing: impl F
     tokio::select! { biased;
         done = doing => done,
         () = tell => unreachable!("progress is told for ever"),
+    }
+}
+
+/// Waits for a collection, telling how far it is.
+async fn with_stages<T>(pusher: &Pusher, work: &Work, collecting: impl Future<Output = T>) -> T {
+    let mut state = pusher.state();
+    let tell = async {
+        loop {
+            let now = state.borrow_and_update().collecting;
+            if let Some(Collecting { stage, done, total }) = now.filter(|now| now.total > 0) {
+                let stage = if stage == Stage::Repacking { "Tidying up" } else { "Deleting" };
+                work.progress(stage, done, total, Unit::Items);
+            }
+            if state.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        done = collecting => done,
+        () = tell => unreachable!("it goes on for ever"),
     }
 }
 

@@ -95,7 +95,6 @@ impl Drive {
         let (name, registry, reached) =
             (self.name.clone(), self.registry.clone(), self.reached.read().clone());
         let mut seen = Seen::new(&state.borrow());
-        let mut answered_at = state.borrow().committed;
         tokio::spawn(async move {
             loop {
                 let is_over = tokio::select! {
@@ -104,11 +103,6 @@ impl Drive {
                     () = tokio::time::sleep(LOOK_EVERY), if state.borrow().waiting_since.is_some() => false,
                 };
                 let Some((has_unsent, journal)) = volume.upgrade().map(|volume| {
-                    let committed = state.borrow().committed;
-                    // A store that took a commit is there: pulls need not find that out by a try of their own, later.
-                    if std::mem::replace(&mut answered_at, committed) < committed {
-                        volume.puller().is_well();
-                    }
                     let status = volume.status();
                     let journal = Journal { bytes: status.journal_bytes, limit: status.journal_limit_bytes };
                     (volume.has_unsent(), journal)
@@ -269,6 +263,7 @@ mod tests {
             batch_journal_bytes: 0,
             put_bytes: 0,
             outgoing: Vec::new(),
+            answered: None,
             trouble: None,
             is_full: false,
             is_taken: true,
@@ -276,6 +271,7 @@ mod tests {
             waiting_since: None,
             fork: None,
             stored: holdall_core::push::Stored::default(),
+            collecting: None,
         }
     }
 

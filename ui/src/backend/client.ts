@@ -31,6 +31,8 @@ export class Client {
   pause = (name: string) => this.post<api.DriveStatus>(drive(name, '/pause'));
   resume = (name: string) => this.post<api.DriveStatus>(drive(name, '/resume'));
   uploadNow = (name: string) => this.post(drive(name, '/upload-now'));
+  stopPrefetch = (name: string) => this.post(drive(name, '/prefetch/stop'));
+  stopCollecting = (name: string) => this.post(drive(name, '/gc/stop'));
   remove = (name: string, remove: { delete_data?: boolean; discard_unsent?: boolean }) =>
     this.post(drive(name, '/remove'), remove);
 

@@ -259,7 +259,8 @@ export class Wizard {
     const { draft } = this;
     unfinished = null;
     const cache = parseBytes(draft.cache);
-    if (cache && !(await this.#at('limit', () => client.setLimits({ cache_bytes: cache })))) return;
+    const drive = draft.name.trim();
+    if (cache && !(await this.#at('limit', () => client.setLimits({ drive, cache_bytes: cache })))) return;
     const at = draft.mountpoint.trim();
     const opened = await this.#at('open', () => client.open(draft.name.trim(), at === '' ? how : { at, ...how }));
     if (!opened) return;

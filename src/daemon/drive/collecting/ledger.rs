@@ -92,6 +92,11 @@ impl Ledger {
         Some(base.saturating_add(self.saved.put_bytes).saturating_sub(reached))
     }
 
+    /// What more may be garbage: pages no longer reach what was written over since, and nobody has counted that.
+    pub fn maybe_garbage_bytes(&self, stored: &Stored) -> u64 {
+        stored.tail_covers_bytes.min(self.saved.pages_reached_bytes.unwrap_or(0))
+    }
+
     /// What the store holds of the drive.
     pub fn store_bytes(&self, stored: &Stored) -> u64 {
         let reached = self.reached_bytes(stored).unwrap_or(0);
@@ -131,7 +136,13 @@ mod tests {
     use super::*;
 
     fn stored(put: u64, pages: Option<u64>, tail: u64) -> Stored {
-        Stored { put_bytes: put, pages_reached_bytes: pages, tail_reached_bytes: Some(tail), collected: None }
+        Stored {
+            put_bytes: put,
+            pages_reached_bytes: pages,
+            tail_reached_bytes: Some(tail),
+            tail_covers_bytes: tail,
+            collected: None,
+        }
     }
 
     #[test]
@@ -142,10 +153,13 @@ mod tests {
         let now = stored(100, None, 100);
         ledger.count(&now, 2000);
         assert_eq!(ledger.garbage_bytes(&now), Some(0));
+        assert_eq!(ledger.maybe_garbage_bytes(&now), 0, "there are no pages yet");
         // A third is replaced, and a checkpoint has come in between.
         let now = stored(130, Some(100), 0);
         ledger.count(&now, 3000);
         assert_eq!((ledger.garbage_bytes(&now), ledger.store_bytes(&now)), (Some(30), 130));
+        let later = stored(170, None, 40);
+        assert_eq!(ledger.maybe_garbage_bytes(&later), 40, "it may have replaced as much");
         // Half is trimmed.
         let now = stored(131, Some(50), 0);
         ledger.count(&now, 3000);

@@ -12,8 +12,14 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 const LATEST: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Uploads go first while more than this waits: a collection would hold them up.
 const MUCH_UNSENT: u64 = 64 << 20;
-/// One that has failed is not repeated before.
+/// One that has failed is not repeated before, ...
 const REST: Duration = Duration::from_secs(3600);
+/// ... one that something else has cut off may be repeated soon, ...
+const SHORT_REST: Duration = Duration::from_secs(300);
+/// ... and one that a person has stopped not on the same day.
+const LONG_REST: Duration = Duration::from_secs(24 * 3600);
+/// Measuring garbage writes the map's pages again.
+const MEASURE_EVERY: Duration = Duration::from_secs(600);
 
 /// What the decision depends on.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +32,12 @@ pub struct Facts {
     pub put_bytes: u64,
     /// Since the last collection, or since the drive was first opened here.
     pub since_collection: Duration,
-    /// Since one was begun that has failed, in this opening.
-    pub since_try: Option<Duration>,
+    /// What more may be garbage: what was written since the last checkpoint may have replaced so much.
+    pub maybe_garbage_bytes: u64,
+    /// How the last one has ended that did not get to its end in this opening, and how long ago.
+    pub last_try: Option<(Ended, Duration)>,
+    /// How long ago garbage was measured last, in this opening.
+    pub since_measured: Option<Duration>,
     /// Bytes that wait for upload.
     pub unsent_bytes: u64,
     /// Whether the store takes nothing now, or the drive is not this device's.
@@ -44,9 +54,33 @@ pub struct Facts {
     pub over_bytes: u64,
 }
 
+/// How a collection has ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The store or the network has failed.
+    Failed,
+    /// Something else was asked for, or the moment was no good any longer.
+    CutOff,
+    /// A person has stopped it.
+    Stopped,
+}
+
+impl Ended {
+    /// How long none begins after that.
+    fn rest(self) -> Duration {
+        match self {
+            Ended::Failed => REST,
+            Ended::CutOff => SHORT_REST,
+            Ended::Stopped => LONG_REST,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
+    /// Find out how much garbage there is: it may be enough.
+    Measure,
     /// Collect now.
     Collect,
     /// Not now.
@@ -74,17 +108,25 @@ pub enum Because {
     Uploading,
 }
 
+impl Because {
+    /// Whether one that is under way ends for that: the person minds what it costs.
+    pub fn ends_it(self) -> bool {
+        matches!(self, Because::Fork | Because::Metered | Because::Paused | Because::Battery)
+    }
+}
+
 /// Decides.
 pub fn decide(facts: &Facts) -> Decision {
-    let is_much = facts
-        .garbage_bytes
-        .is_some_and(|bytes| bytes > facts.over_bytes && bytes > facts.store_bytes / SHARE);
+    let is_enough = |bytes: u64| bytes > facts.over_bytes && bytes > facts.store_bytes / SHARE;
+    let is_much = facts.garbage_bytes.is_some_and(is_enough);
+    let may_be_much = facts.garbage_bytes.is_some_and(|bytes| is_enough(bytes + facts.maybe_garbage_bytes));
+    let is_measured = facts.since_measured.is_some_and(|since| since < MEASURE_EVERY);
     // A drive that nobody has written to has no more garbage than it had.
     let is_weekly = facts.since_collection >= WEEK && facts.put_bytes > 0;
     let uploads_first = facts.unsent_bytes > MUCH_UNSENT && facts.since_collection < LATEST;
     let waits = [
-        (!is_much && !is_weekly, Because::Little),
-        (facts.since_try.is_some_and(|since| since < REST), Because::Tried),
+        (!is_much && !is_weekly && (!may_be_much || is_measured), Because::Little),
+        (facts.last_try.is_some_and(|(ended, since)| since < ended.rest()), Because::Tried),
         (facts.is_cut_off, Because::CutOff),
         (facts.is_fork, Because::Fork),
         (facts.metered, Because::Metered),
@@ -93,7 +135,8 @@ pub fn decide(facts: &Facts) -> Decision {
         (uploads_first, Because::Uploading),
     ];
     let because = waits.into_iter().find_map(|(waits, because)| waits.then_some(because));
-    because.map_or(Decision::Collect, Decision::Wait)
+    let now = if is_much || is_weekly { Decision::Collect } else { Decision::Measure };
+    because.map_or(now, Decision::Wait)
 }
 
 #[cfg(test)]
@@ -108,7 +151,9 @@ mod tests {
         store_bytes: 1000 * MIB,
         put_bytes: 500 * MIB,
         since_collection: HOUR,
-        since_try: None,
+        maybe_garbage_bytes: 0,
+        last_try: None,
+        since_measured: None,
         unsent_bytes: 0,
         is_cut_off: false,
         is_fork: false,
@@ -132,11 +177,38 @@ mod tests {
             ("weekly, nothing known", Facts { garbage_bytes: None, ..WEEKLY }, Decision::Collect),
             ("weekly, nothing written", Facts { put_bytes: 0, ..WEEKLY }, little),
             ("not yet weekly", Facts { since_collection: WEEK - HOUR, ..WEEKLY }, little),
-            ("tried", Facts { since_try: Some(HOUR / 2), ..DUE }, Decision::Wait(Because::Tried)),
-            ("tried long ago", Facts { since_try: Some(HOUR), ..DUE }, Decision::Collect),
         ];
         for (name, facts, expected) in rows {
             assert_eq!(decide(&facts), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn measures_where_what_was_replaced_may_make_it_enough() {
+        let little = Decision::Wait(Because::Little);
+        let maybe = Facts { garbage_bytes: Some(200 * MIB), maybe_garbage_bytes: 100 * MIB, ..DUE };
+        let rows = [
+            ("together over both limits", maybe, Decision::Measure),
+            ("nothing known", Facts { garbage_bytes: None, ..maybe }, little),
+            ("together not over 256 MiB", Facts { maybe_garbage_bytes: 56 * MIB, ..maybe }, little),
+            ("together a quarter", Facts { store_bytes: 1200 * MIB, ..maybe }, little),
+            ("measured", Facts { since_measured: Some(HOUR / 10), ..maybe }, little),
+            ("measured long ago", Facts { since_measured: Some(HOUR), ..maybe }, Decision::Measure),
+            ("enough already", Facts { garbage_bytes: Some(300 * MIB), ..maybe }, Decision::Collect),
+            ("on battery", Facts { on_battery: true, ..maybe }, Decision::Wait(Because::Battery)),
+        ];
+        for (name, facts, expected) in rows {
+            assert_eq!(decide(&facts), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn rests_as_long_as_the_last_end_asks_for() {
+        let rows = [(Ended::Failed, HOUR), (Ended::CutOff, HOUR / 12), (Ended::Stopped, 24 * HOUR)];
+        for (ended, rest) in rows {
+            let since = |since| Facts { last_try: Some((ended, since)), ..DUE };
+            assert_eq!(decide(&since(rest / 2)), Decision::Wait(Because::Tried), "{ended:?}");
+            assert_eq!(decide(&since(rest)), Decision::Collect, "{ended:?}");
         }
     }
 

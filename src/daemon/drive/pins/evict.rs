@@ -14,8 +14,15 @@ const CHUNKS_AT_ONCE: usize = 4096;
 impl Drive {
     /// Takes files out of the cache as far as the store has them. What is pinned is refused, or stays where it is a part.
     pub async fn evict(self: &Arc<Self>, what: &What, work: &Work) -> Result<Evicted, Failure> {
-        let volume = self.live.read().clone().ok_or_else(|| failure::not_mounted(&self.name))?;
         self.check_not_pinned(what)?;
+        let Some(volume) = self.live.read().clone() else {
+            let has_pins = !self.pins.state.lock().paths.is_empty();
+            return match what {
+                What::Drive if has_pins => Err(failure::evict_pinned(&self.name, None)),
+                What::Drive => self.evict_closed().await,
+                What::Paths(_) => Err(failure::not_mounted(&self.name)),
+            };
+        };
         let local = |error: std::io::Error| failure::local(&error);
         let before = volume.status().cached_bytes;
         let What::Paths(paths) = what else {

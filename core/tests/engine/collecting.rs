@@ -1,0 +1,227 @@
+//! A collection ends where somebody wants something else, and nothing is lost by that.
+
+use crate::bench::layer::{Layer, Layered, far};
+use crate::bench::{Bench, ROUND_TRIP, close, get, put, run};
+use async_trait::async_trait;
+use holdall_core::push::{PushError, Pusher, Stage};
+use holdall_core::store::{Store, StoreError};
+use holdall_core::volume::{Access, Over, Volume};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+const WRITING: Access = Access::Write { over: Over::Nobody, mounted: false };
+
+/// A store that stops the collection of whoever asks it at the n-th request from when that is wanted.
+struct Stops {
+    store: Arc<dyn Store>,
+    at: Mutex<Option<(u32, Arc<Volume>)>>,
+}
+
+#[async_trait]
+impl Layer for Stops {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        let mut at = self.at.lock();
+        if let Some((left, volume)) = at.take() {
+            match left {
+                0 => volume.pusher().unwrap().stop_collecting(),
+                left => *at = Some((left - 1, volume)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pusher(volume: &Volume) -> &Pusher {
+    volume.pusher().unwrap()
+}
+
+/// Blocks, and what they hold in the end: of most segments something is replaced, of some all, of some little.
+async fn write_much(volume: &Arc<Volume>) -> Vec<(u64, u8)> {
+    let mut expected = std::collections::BTreeMap::new();
+    for (byte, blocks) in [(1, 0..64), (2, 0..20), (3, 16..24), (4, 40..44), (5, 60..64), (6, 0..4)] {
+        for block in blocks {
+            put(volume, block, byte).await;
+            expected.insert(block, byte);
+        }
+        pusher(volume).sync().await.unwrap();
+    }
+    expected.into_iter().collect()
+}
+
+/// Looks at the version that a computer has committed last, from one that has nothing.
+async fn assert_others_see(bench: &Bench, volume: &Volume, blocks: &[(u64, u8)]) {
+    let root = {
+        let state = pusher(volume).state();
+        let state = state.borrow();
+        (state.root, state.root_hash)
+    };
+    let looked =
+        bench.elsewhere().open_on(Arc::new(bench.store.clone()), 1, Access::Look { root }).await.unwrap();
+    assert_holds(&looked, blocks).await;
+    looked.shut_down().await.unwrap();
+}
+
+async fn assert_holds(volume: &Arc<Volume>, blocks: &[(u64, u8)]) {
+    for (block, byte) in blocks {
+        assert_eq!(get(volume, *block).await, *byte, "block {block}");
+    }
+}
+
+#[test]
+fn a_collection_that_is_stopped_anywhere_leaves_a_whole_drive() {
+    let mut stopped = 0;
+    for request in 0.. {
+        let bench = Bench::new();
+        let ended = run(async {
+            let store =
+                Arc::new(Layered(Stops { store: Arc::new(bench.store.clone()), at: Mutex::default() }));
+            let volume = bench.open_on(store.clone(), 0, WRITING).await.unwrap();
+            let blocks = write_much(&volume).await;
+            *store.at.lock() = Some((request, volume.clone()));
+            let collected = pusher(&volume).collect().await;
+            let was_asked_so_often = store.at.lock().take().is_none();
+            assert_eq!(pusher(&volume).state().borrow().collecting, None);
+            put(&volume, 100, 9).await;
+            pusher(&volume).sync().await.unwrap();
+            assert_others_see(&bench, &volume, &blocks).await;
+            // The next one finds the rest.
+            let again = pusher(&volume).collect().await.unwrap();
+            assert_eq!(again.garbage_bytes, 0, "request {request}");
+            assert_holds(&volume, &blocks).await;
+            assert_eq!(get(&volume, 100).await, 9);
+            close(volume).await;
+            match collected {
+                Err(PushError::CutOff) => stopped += 1,
+                collected => drop(collected.unwrap()),
+            }
+            !was_asked_so_often
+        });
+        if ended {
+            break;
+        }
+    }
+    assert!(stopped > 20, "{stopped}");
+}
+
+#[test]
+fn what_is_written_meanwhile_is_uploaded_before_a_collection_ends() {
+    let bench = Bench::new();
+    run(async {
+        let near: Arc<dyn Store> = Arc::new(bench.store.clone());
+        let volume = bench.open_on(near, 0, WRITING).await.unwrap();
+        write_much(&volume).await;
+        close(volume).await;
+        let volume =
+            bench.open_on(far(Arc::new(bench.store.clone()), 60 * ROUND_TRIP), 0, WRITING).await.unwrap();
+        let mut state = pusher(&volume).state();
+        let stages = Mutex::new(BTreeSet::new());
+        let write = async {
+            // A batch falls due in each stage.
+            for block in 200..216 {
+                let _ = state.wait_for(|state| state.collecting.is_some()).await;
+                put(&volume, block, 7).await;
+                let lsn = volume.journal().appended();
+                let stage = |stage| match stage {
+                    Stage::Looking => 0,
+                    Stage::Deleting => 1,
+                    Stage::Repacking => 2,
+                };
+                let now = state.wait_for(|state| state.committed >= lsn).await.unwrap().collecting;
+                stages.lock().extend(now.map(|now| stage(now.stage)));
+            }
+        };
+        let collected = tokio::select! {
+            collected = pusher(&volume).collect() => collected,
+            () = async { write.await; std::future::pending().await } => unreachable!("it waits"),
+        };
+        collected.unwrap();
+        assert!(!stages.lock().is_empty(), "nothing was uploaded while it went on");
+        pusher(&volume).sync().await.unwrap();
+        assert_others_see(&bench, &volume, &[(0, 6), (63, 5), (200, 7)]).await;
+        close(volume).await;
+    });
+}
+
+#[test]
+fn one_that_nobody_asked_for_makes_way_and_a_close_ends_any() {
+    let bench = Bench::new();
+    run(async {
+        let store = far(Arc::new(bench.store.clone()), ROUND_TRIP);
+        let volume = bench.open_on(store, 0, WRITING).await.unwrap();
+        write_much(&volume).await;
+        put(&volume, 101, 8).await;
+        let (collected, synced) = tokio::join!(pusher(&volume).collect_unasked(), pusher(&volume).sync());
+        assert!(matches!(collected, Err(PushError::CutOff)), "{collected:?}");
+        synced.unwrap();
+        // A person who waits for one gets it, whoever else wants something.
+        put(&volume, 102, 8).await;
+        let (collected, synced) = tokio::join!(pusher(&volume).collect(), pusher(&volume).sync());
+        assert!(collected.unwrap().deleted > 0);
+        synced.unwrap();
+        write_much(&volume).await;
+        let (collected, released) = tokio::join!(pusher(&volume).collect(), volume.release());
+        assert!(matches!(collected, Err(PushError::CutOff)), "{collected:?}");
+        released.unwrap();
+        volume.shut_down().await.unwrap();
+        let again = bench.open(1).await.unwrap();
+        assert_holds(&again, &[(0, 6), (63, 5), (101, 8), (102, 8)]).await;
+        close(again).await;
+    });
+}
+
+#[test]
+fn a_collection_waits_at_each_step_while_programs_read_and_ends_all_the_same() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        write_much(&volume).await;
+        let begun = Instant::now();
+        pusher(&volume).set_readers(true);
+        let reader = volume.clone();
+        let collecting = pusher(&reader).collect();
+        tokio::pin!(collecting);
+        assert!(timeout(Duration::from_secs(9), &mut collecting).await.is_err(), "it waits for them");
+        assert!(collecting.await.unwrap().deleted > 0);
+        assert!(begun.elapsed() < Duration::from_secs(600));
+        close(volume).await;
+    });
+}
+
+#[test]
+fn a_checkpoint_says_what_the_pages_no_longer_reach() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        for block in 0..32 {
+            put(&volume, block, 1).await;
+        }
+        pusher(&volume).sync().await.unwrap();
+        pusher(&volume).checkpoint().await.unwrap();
+        let stored = pusher(&volume).state().borrow().stored;
+        let all = stored.pages_reached_bytes.unwrap();
+        assert!(
+            all > 0 && stored.tail_reached_bytes == Some(0) && stored.tail_covers_bytes == 0,
+            "{stored:?}"
+        );
+        for block in 0..16 {
+            put(&volume, block, 2).await;
+        }
+        pusher(&volume).sync().await.unwrap();
+        let stored = pusher(&volume).state().borrow().stored;
+        assert_eq!((stored.pages_reached_bytes, stored.tail_covers_bytes), (Some(all), 16 * 4096));
+        let put_bytes = stored.put_bytes;
+        pusher(&volume).checkpoint().await.unwrap();
+        let stored = pusher(&volume).state().borrow().stored;
+        assert!(stored.put_bytes > put_bytes);
+        let reached = stored.pages_reached_bytes.unwrap();
+        assert!(reached < all + all / 4, "what was replaced counts no longer: {reached} of {all}");
+        close(volume).await;
+    });
+}

@@ -1,0 +1,151 @@
+//! How much of the local disk a drive's cache may take, and freeing that of a closed drive.
+//!
+//! A closed drive's cache counts towards the limit for all drives; what is left is shared by those that are open. The cache of a drive
+//! that is closed may be deleted at any moment: what the store does not have is in the journal.
+
+use super::Drive;
+use super::engine::{CACHE_SHARE, free_without};
+use super::lock::lock_if_there;
+use crate::api::{self, Action, Evicted, Failure};
+use crate::daemon::failure;
+use crate::daemon::limits::changed_cache;
+use holdall_core::disk::real::Directory;
+use holdall_core::units::BLOCK_BYTES;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Less no cache can work with.
+const LEAST_BYTES: u64 = 64 * BLOCK_BYTES;
+
+impl Drive {
+    /// Bytes that the cache may take: what a person has said, as far as the disk goes, else half of the disk; and no more than this
+    /// drive's share of what all may take.
+    pub(super) fn cache_limit(&self) -> io::Result<u64> {
+        let free = free_without(&self.registry.cache_directory(self.uuid()))?;
+        let limits = self.stores.limits();
+        let said = self.own_cache().or(limits.cache_bytes());
+        let limit = said.map_or(free / CACHE_SHARE, |said| said.min(free));
+        let shared = limits.cache_total_bytes().map(|total| {
+            let (closed_bytes, others_open) = self.others_caches();
+            share(total, closed_bytes, others_open)
+        });
+        Ok(limit.min(shared.unwrap_or(u64::MAX)).max(LEAST_BYTES))
+    }
+
+    /// Bytes in the caches of other drives that are closed, and how many others are open.
+    fn others_caches(&self) -> (u64, u64) {
+        let known = self.known.upgrade();
+        let all: Vec<_> = known.map(|known| known.lock().values().cloned().collect()).unwrap_or_default();
+        // Whoever asks may hold his own: no writer that waits may come in between.
+        let others = all.iter().filter(|drive: &&Arc<Drive>| drive.uuid() != self.uuid());
+        others.fold((0, 0), |(closed_bytes, open), drive| match drive.live.read_recursive().is_some() {
+            true => (closed_bytes, open + 1),
+            false => (closed_bytes + drive.closed_cache_bytes(), open),
+        })
+    }
+
+    /// What the cache takes of the disk, for a drive that is closed.
+    fn closed_cache_bytes(&self) -> u64 {
+        let directory = self.registry.cache_directory(self.uuid());
+        if !directory.exists() {
+            return 0;
+        }
+        Directory::create(&directory).and_then(|cache| cache.allocated_bytes()).unwrap_or(0)
+    }
+
+    /// The limit that a person has set for this drive.
+    pub fn own_cache(&self) -> Option<u64> {
+        self.config.lock().cache_bytes
+    }
+
+    /// Sets it; 0 takes it away.
+    pub fn set_own_cache(&self, bytes: Option<u64>) -> Result<(), Failure> {
+        let next = changed_cache(self.own_cache(), bytes)?;
+        next.map_or(Ok(()), |bytes| self.fits_cache(bytes))?;
+        self.remember(|config| config.cache_bytes = next)
+    }
+
+    /// What was read first at the last openings is not fetched any more, until the next one.
+    pub fn stop_prefetch(&self) -> api::Nothing {
+        if let Some(volume) = &*self.live.read() {
+            volume.stop_trace();
+        }
+        api::Nothing {}
+    }
+
+    /// Deletes the cache of a drive that is closed.
+    pub(super) async fn evict_closed(self: &Arc<Self>) -> Result<Evicted, Failure> {
+        let open = self.open.lock().await;
+        if self.is_left_to_upload() {
+            let action = Action::Sync { drive: Some(self.name.clone()) };
+            return Err(failure::state(
+                "The drive is closed, and has changes that are still to be uploaded.",
+                action,
+            ));
+        }
+        if open.is_some() || self.config.lock().open.is_some() {
+            return Err(failure::not_mounted(&self.name));
+        }
+        let directory = self.registry.cache_directory(self.uuid());
+        let _lock = lock_if_there(&directory)?;
+        let before = self.closed_cache_bytes();
+        empty(&directory).map_err(|error| failure::local(&error))?;
+        self.figures_without_cache();
+        let stayed_bytes = self.closed_cache_bytes();
+        Ok(Evicted { bytes_freed: before.saturating_sub(stayed_bytes), stayed_bytes })
+    }
+}
+
+/// A drive's share of what all may take, beside those that are closed and others that are open. Pure.
+fn share(total: u64, closed_bytes: u64, others_open: u64) -> u64 {
+    total.saturating_sub(closed_bytes) / (others_open + 1)
+}
+
+/// Deletes what is in a cache's directory, but for its lock, which is held.
+fn empty(directory: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name() == "lock" {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_may_take_is_shared_after_the_closed_ones() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(share(20 * GIB, 0, 0), 20 * GIB);
+        assert_eq!(share(20 * GIB, 8 * GIB, 0), 12 * GIB);
+        assert_eq!(share(20 * GIB, 8 * GIB, 2), 4 * GIB);
+        assert_eq!(share(20 * GIB, 30 * GIB, 1), 0);
+    }
+
+    #[test]
+    fn a_cache_is_emptied_but_for_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["lock", "cache", "trace"] {
+            fs::write(dir.path().join(name), "x").unwrap();
+        }
+        fs::create_dir(dir.path().join("more")).unwrap();
+        empty(dir.path()).unwrap();
+        let left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["lock"]);
+        empty(&dir.path().join("none")).unwrap();
+    }
+}

@@ -1,0 +1,79 @@
+//! What a drive takes of the local disk, and gives back; what a removed one leaves.
+
+use crate::bench::{Bench, noise};
+use serde_json::json;
+
+#[test]
+fn the_cache_of_a_closed_drive_can_be_freed_and_nothing_is_lost() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    let data = noise(1, 8 << 20);
+    std::fs::write(a.mountpoint().join("file"), &data).unwrap();
+    a.close();
+    let before = a.status()["cached_bytes"].as_u64().unwrap();
+    assert!(before >= 8 << 20, "{before}");
+    let evicted = a.ok(&["evict", "--drive", "d"]);
+    assert!(evicted["bytes_freed"].as_u64().unwrap() >= 8 << 20, "{evicted}");
+    assert_eq!(a.status()["cached_bytes"], 0);
+    // With nothing there is nothing to free, and it opens as ever.
+    assert_eq!(a.ok(&["evict", "--drive", "d"])["bytes_freed"], 0);
+    a.open(&[]);
+    assert!(std::fs::read(a.mountpoint().join("file")).unwrap() == data);
+    a.close();
+    a.assert_checked();
+}
+
+#[test]
+fn a_closed_drive_that_has_something_to_upload_keeps_its_cache() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    std::fs::write(a.mountpoint().join("file"), noise(1, 1 << 20)).unwrap();
+    a.ok(&["drive", "close", "d"]);
+    let (_, told) = a.fails(&["evict", "--drive", "d"]);
+    assert!(told.contains("has changes that are still to be uploaded"), "{told}");
+    a.ok(&["drive", "resume", "d"]);
+    a.open(&[]);
+    assert!(std::fs::read(a.mountpoint().join("file")).unwrap() == noise(1, 1 << 20));
+    a.close();
+}
+
+#[test]
+fn a_drive_has_a_limit_of_its_own_beside_that_of_each_and_of_all() {
+    const MIB: u64 = 1 << 20;
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let limit = || a.status()["cache_limit_bytes"].as_u64().unwrap();
+    a.ok(&["limits", "--cache", "400M"]);
+    let limits = a.ok(&["limits", "--cache", "300M", "--drive", "d"]);
+    assert_eq!((&limits["cache_bytes"], &limits["cache_of"]), (&json!(400 * MIB), &json!({"d": 300 * MIB})));
+    a.open(&[]);
+    assert_eq!(limit(), 300 * MIB);
+    a.ok(&["limits", "--cache-total", "200M"]);
+    assert_eq!(limit(), 200 * MIB);
+    a.ok(&["limits", "--cache-total", "auto"]);
+    assert_eq!(limit(), 300 * MIB);
+    a.ok(&["limits", "--cache", "auto", "--drive", "d"]);
+    assert_eq!(limit(), 400 * MIB);
+    assert_eq!(a.ok(&["limits"])["cache_of"], json!({}));
+    let (code, _) = a.fails(&["limits", "--cache", "1G", "--drive", "nowhere"]);
+    assert_ne!(code, 0);
+    a.close();
+}
+
+#[test]
+fn a_removed_drive_says_what_it_leaves_and_its_place_takes_another() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    let removed = a.ok(&["drive", "remove", "d", "--delete-data", "--yes"]);
+    let left = removed["left"].as_str().unwrap();
+    assert!(left.contains(&bench.store()) && left.contains("a note that the drive was removed"), "{left}");
+    assert!(removed["action"].as_str().unwrap().contains("create a new drive there"), "{removed}");
+    a.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "256M", "--no-encryption"]);
+    a.open(&[]);
+    std::fs::write(a.mountpoint().join("file"), "new").unwrap();
+    a.close();
+    a.assert_checked();
+}
