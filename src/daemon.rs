@@ -27,6 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 mod activity;
 mod awake;
 mod diagnostics;
+mod directories;
 mod drive;
 mod drives;
 mod endpoints;

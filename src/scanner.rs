@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 mod fiemap;
+mod outline;
 mod serve;
 mod walk;
 mod watch;
@@ -67,6 +68,40 @@ pub struct Scan {
     /// Whether only to list a directory: one level of it, with names.
     #[serde(default)]
     pub list: bool,
+    /// Whether only to tell what is below a directory, by names and facts.
+    #[serde(default)]
+    pub outline: bool,
+}
+
+/// What is seen of a file or a directory without opening it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Its path, relative to the root of the drive; what is not UTF-8 in it is U+FFFD.
+    pub path: String,
+    /// What it is.
+    pub kind: FileKind,
+    /// Its number in the file system.
+    pub inode: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// When its content was changed last, as programs say: nanoseconds since 1970.
+    pub modified_ns: i64,
+    /// When anything of it was changed last, as the kernel says.
+    pub changed_ns: i64,
+}
+
+/// What something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A socket, a pipe or a device.
+    Other,
 }
 
 /// What is in a directory.
@@ -97,6 +132,13 @@ pub enum Told {
         id: u64,
         /// Directories first, in order.
         entries: Vec<Named>,
+    },
+    /// A piece of what is below a directory.
+    Outlined {
+        /// The scan.
+        id: u64,
+        /// In no order.
+        entries: Vec<Seen>,
     },
     /// That was all.
     Scanned {

@@ -270,6 +270,15 @@ pub enum Action {
     AcceptUnsentLoss,
     /// Use a folder that is kept in sync, on one computer alone.
     AcceptSyncedFolder,
+    /// Make the drive in a directory of its own, below a place where others have files.
+    UseSubdirectory {
+        /// The drive's name.
+        drive: Option<String>,
+        /// That directory's address.
+        store: Option<String>,
+    },
+    /// Make the drive beside files of others.
+    AcceptOthers,
     /// Keep credentials that were not tried.
     KeepUntried,
     /// Let others reach what is served.
@@ -311,6 +320,7 @@ macro_rules! of_drive {
             | Action::Add { drive, .. }
             | Action::Follow { drive, .. }
             | Action::Create { drive, .. }
+            | Action::UseSubdirectory { drive, .. }
             | Action::DriveStatus { drive, .. }
             | Action::Pins { drive, .. }
             | Action::UnpinDrive { drive, .. }
@@ -355,6 +365,7 @@ macro_rules! of_drive {
             | Action::AcceptSecond { .. }
             | Action::AcceptUnsentLoss { .. }
             | Action::AcceptSyncedFolder { .. }
+            | Action::AcceptOthers { .. }
             | Action::KeepUntried { .. }
             | Action::AcceptExposure { .. }
             | Action::ChooseDrive { .. }
@@ -370,6 +381,7 @@ macro_rules! of_store {
         match $action {
             Action::Add { store, .. }
             | Action::Create { store, .. }
+            | Action::UseSubdirectory { store, .. }
             | Action::LogIn { store, .. }
             | Action::TestStore { store, .. }
             | Action::RestoreFamily { store, .. }
@@ -428,6 +440,7 @@ macro_rules! of_store {
             | Action::AcceptSecond { .. }
             | Action::AcceptUnsentLoss { .. }
             | Action::AcceptSyncedFolder { .. }
+            | Action::AcceptOthers { .. }
             | Action::KeepUntried { .. }
             | Action::AcceptExposure { .. }
             | Action::OpenWritable { .. }
@@ -523,6 +536,8 @@ impl Action {
             Action::AcceptSecond,
             Action::AcceptUnsentLoss,
             Action::AcceptSyncedFolder,
+            Action::UseSubdirectory { drive: None, store: None },
+            Action::AcceptOthers,
             Action::KeepUntried,
             Action::AcceptExposure,
             Action::OpenWritable { drive: None },

@@ -47,6 +47,9 @@ pub struct Create {
     /// Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_synced_folder: bool,
+    /// Whether a place will do where others have files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside_others: bool,
 }
 
 /// Of two devices that write at once never two win, which is what a drive promises.

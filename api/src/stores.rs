@@ -125,6 +125,12 @@ pub struct StoreTested {
     pub findings: Vec<StoreFinding>,
     /// Why it is not a better mode, and what else one should know.
     pub reasons: Vec<String>,
+    /// Whether there is a drive already.
+    pub has_drive: bool,
+    /// Names of some files that others have there; none where there is a drive.
+    pub others: Vec<String>,
+    /// A place in it for a drive alone, where others have files.
+    pub instead: Option<String>,
 }
 
 /// One thing that was tried.

@@ -1,5 +1,6 @@
 //! Versions of a drive beside the current one, and what drives are made of them.
 
+use crate::AttachMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,64 @@ pub struct Version {
 pub struct Keep {
     /// What to call it.
     pub name: String,
+}
+
+/// Compares a fork with its drive's current version.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compare {
+    /// How what is closed is attached for it.
+    #[serde(default)]
+    pub attach: AttachMode,
+}
+
+/// What differs between two versions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Compared {
+    /// By their paths, in order. A directory that only one version has stands for all that is in it.
+    pub differences: Vec<Difference>,
+    /// How many more there are.
+    pub more: u64,
+    /// Directories that may not be read, in both versions together: what is in them is not compared.
+    pub unreadable: u64,
+}
+
+/// A file or a directory that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Difference {
+    /// Its path, relative to the root of the drive.
+    pub path: String,
+    /// As the fork has it; null where it has none.
+    pub fork: Option<VersionOfFile>,
+    /// As the current version has it; null where it has none.
+    pub current: Option<VersionOfFile>,
+}
+
+/// How a version has a file or a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VersionOfFile {
+    /// What it is.
+    pub kind: FileKind,
+    /// Files in a directory; 1 for a file.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When it was modified last.
+    pub modified_at: String,
+}
+
+/// What is in a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A socket, a pipe or a device.
+    Other,
 }
 
 /// Names a snapshot.

@@ -31,6 +31,9 @@ pub mod url;
 
 pub use facts::Facts;
 
+/// The most names that [`Store::top`] gives: a person reads a few of them.
+pub const TOP_MAX: usize = 100;
+
 /// Five verbs on named objects, and a claim.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -60,6 +63,11 @@ pub trait Store: Send + Sync + 'static {
     /// What is known of the store and the way to it. May ask the server once.
     async fn facts(&self) -> Result<Facts, StoreError> {
         Ok(Facts::default())
+    }
+    /// Names of some of what lies at the top, a directory's with a `/` at its end: enough to tell whether others use the place, and never
+    /// what lies deeper. Empty where the store is not there yet, or where it cannot be told.
+    async fn top(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
     }
     /// Foreign names that the last listings showed, in order and bounded: nobody reads these objects, and people are told of them.
     fn foreign(&self) -> Vec<String> {

@@ -118,6 +118,8 @@ pub fn step(action: &Action) -> Step {
         Action::AcceptSecond => only("act.accept_second"),
         Action::AcceptUnsentLoss => only("act.accept_unsent_loss"),
         Action::AcceptSyncedFolder => only("act.accept_synced"),
+        Action::UseSubdirectory { store, .. } => of_store("act.use_subdirectory", store),
+        Action::AcceptOthers => only("act.accept_others"),
         Action::KeepUntried => only("act.keep_untried"),
         Action::AcceptExposure => only("act.accept_exposure"),
         Action::OpenWritable { .. } => on_drive("act.open.writable"),

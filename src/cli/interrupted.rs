@@ -2,7 +2,7 @@
 
 use crate::api::{Action, Actions, Progress, Unit};
 use crate::cli::args::Command;
-use crate::cli::args::drive::{DriveCommand, ReplicaCommand, SnapshotCommand};
+use crate::cli::args::drive::{DriveCommand, ForkCommand, ReplicaCommand, SnapshotCommand};
 use crate::cli::args::store::StoreCommand;
 use crate::cli::failure::NOTHING_DONE;
 use crate::cli::output::Output;
@@ -150,7 +150,7 @@ fn left(command: &Command) -> (&'static str, Actions) {
         DriveCommand::Rollback { .. } => {
             ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS.into())
         }
-        DriveCommand::Forks { command: None, .. } => nothing_done(),
+        DriveCommand::Forks { command: None | Some(ForkCommand::Compare { .. }), .. } => nothing_done(),
         DriveCommand::Forks { drive, command: Some(_), .. } => (
             "It may have been done already. The drive itself is unchanged.",
             Action::Forks { drive: Some(drive.name.clone()) }.into(),

@@ -1,7 +1,8 @@
 //! Words a daemon's results for people: pure functions from a result to text.
 
 use crate::api::{
-    Checked, Closed, Collected, DaemonStatus, Diagnosis, Fork, Holder, Opened, Snapshot, Synced,
+    Checked, Closed, Collected, Compared, DaemonStatus, Diagnosis, Difference, FileKind, Fork, Holder, Opened,
+    Snapshot, Synced, VersionOfFile,
 };
 use crate::cli::output::{Hue, Paint};
 use crate::sizes::{format_age, format_bytes, format_duration};
@@ -79,10 +80,47 @@ pub fn forks(name: &str, forks: &[Fork], now: &Zoned) -> String {
     format!(
         "{table}\n\
          Each is a drive of its own, with all that this computer had. Compare, then decide:\n  \
+         holdall drive forks {name} compare FORK\n  \
          holdall drive forks {name} open FORK\n  \
          holdall drive forks {name} keep FORK --as NEW\n  \
          holdall drive forks {name} discard FORK"
     )
+}
+
+/// What differs between a fork and the current version.
+pub fn compared(compared: &Compared, now: &Zoned) -> String {
+    let mut text = match compared.differences.is_empty() {
+        true => "Both versions have the same files\n".to_owned(),
+        false => {
+            let mut table = Table::new(["FORK", "CURRENT VERSION", "PATH"]);
+            for Difference { path, fork, current } in &compared.differences {
+                let [fork, current] = [fork, current].map(|version| version_of_file(version.as_ref(), now));
+                table.row([fork, current, path.clone()]);
+            }
+            table.to_string()
+        }
+    };
+    if compared.more > 0 {
+        text.push_str(&format!("... and {} more\n", compared.more));
+    }
+    if compared.unreadable > 0 {
+        text.push_str(&format!(
+            "Not compared, as they may not be read: {}\n",
+            count(compared.unreadable, "folder")
+        ));
+    }
+    text.trim_end().to_owned()
+}
+
+fn version_of_file(version: Option<&VersionOfFile>, now: &Zoned) -> String {
+    let Some(version) = version else { return "-".to_owned() };
+    let (size, age) = (format_bytes(version.bytes), when(&version.modified_at, now));
+    match version.kind {
+        FileKind::Directory => format!("{}, {size}", count(version.files, "file")),
+        FileKind::File => format!("{size}, {age}"),
+        FileKind::Link => format!("link, {age}"),
+        FileKind::Other => format!("special, {age}"),
+    }
 }
 
 /// A version that is in the store.

@@ -44,6 +44,7 @@ mod inspect;
 mod lock;
 mod open;
 mod opened;
+mod outline;
 mod outside;
 mod pins;
 mod promote;

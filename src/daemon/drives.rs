@@ -9,7 +9,7 @@ use super::mounts;
 use super::overview::Overviews;
 use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
-use super::stores::{self, FamilyStore, Stores, found, trial};
+use super::stores::{self, FamilyStore, Stores, found, place, trial};
 use super::web::Web;
 use super::work::Work;
 use crate::api::{self, Action, ActivityKind, Code, Failure, SetLimits};
@@ -332,6 +332,10 @@ impl Drives {
         let reached = self.stores.connect(url, &Meter::default()).await?;
         if !request.in_synced_folder {
             stores::check_not_synced(url).await?;
+        }
+        if !request.beside_others {
+            let credentials = self.stores.credentials(url).await?;
+            place::check_not_shared(&self.stores, &request.name, url, &credentials).await?;
         }
         if let StoreUrl::File(path) = url {
             let made = FileStore::new(path.clone()).prepare().await;

@@ -101,6 +101,8 @@ pub fn all() -> Vec<Endpoint> {
         post::<StoreLogin, _, _>("/v1/stores/logout", "Forgets the credentials for a store", routes::log_out).takes::<LogOut>(),
         post::<StoreTested, _, _>("/v1/stores/test", "Tries what a store can do", routes::test_store).takes::<TestStore>(),
         post::<Vec<StoreDrive>, _, _>("/v1/stores/drives", "Which drives a store has, for whoever adds one of them", routes::find_drives).takes::<FindDrives>(),
+        get::<Directories, _, _>("/v1/directories", "What directories of this computer are in one, for whoever chooses one on a page", routes::directories).asks::<ListDirectories>(),
+        post::<Directories, _, _>("/v1/directories", "Creates a directory on this computer", routes::create_directory).takes::<CreateDirectory>(),
         get::<Vec<DriveStatus>, _, _>("/v1/drives", "How all drives are", routes::list),
         post::<Created, _, _>("/v1/drives", "Makes a drive", routes::create).takes::<Create>(),
         post::<Created, _, _>("/v1/drives/add", "Makes a drive known here that is in a store already", routes::add).takes::<Add>(),
@@ -136,6 +138,7 @@ pub fn all() -> Vec<Endpoint> {
         get::<Version, _, _>("/v1/drives/{name}/current", "The version of a drive that its store has, asked anew", routes::current),
         get::<Vec<Fork>, _, _>("/v1/drives/{name}/forks", "The forks of a drive that this device has", routes::forks),
         post::<Opened, _, _>("/v1/drives/{name}/forks/{fork}/open", "Mounts a fork", routes::open_fork).takes::<Open>(),
+        post::<Compared, _, _>("/v1/drives/{name}/forks/{fork}/compare", "What differs between a fork and its drive's current version, by file; both are opened for that, and closed again", routes::compare_fork).takes::<Compare>(),
         post::<Created, _, _>("/v1/drives/{name}/forks/{fork}/keep", "Makes a fork an ordinary drive of this device", routes::keep_fork).takes::<Keep>(),
         Endpoint {
             method: "delete",

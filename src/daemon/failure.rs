@@ -562,3 +562,13 @@ pub fn url(error: &UrlError) -> Failure {
     let (message, actions) = address(error);
     failure(Code::Usage, message, NOTHING_CHANGED, actions)
 }
+/// A fork that programs may still use in the drive's place.
+pub fn fork_in_place(name: &str, at: &str) -> Failure {
+    state(
+        format!("The fork is still open in the place of {name}, at {at}."),
+        [
+            Action::tell("Use it there, or close it first."),
+            Action::Close { drive: Some(name.to_owned()), wait: false },
+        ],
+    )
+}

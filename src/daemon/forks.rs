@@ -1,5 +1,8 @@
 //! What a person decides about a fork: to look into it, to keep it as a drive of its own, to discard it.
 
+mod compare;
+pub mod differences;
+
 use super::drive::Drive;
 use super::drives::Drives;
 use super::failure::{self, failure};
@@ -22,13 +25,7 @@ impl Drives {
         };
         let found = found.ok_or_else(none)?;
         if let (true, Some(at)) = (found.in_place, &found.mountpoint) {
-            return Err(failure::state(
-                format!("The fork is still open in the place of {name}, at {at}."),
-                [
-                    Action::tell("Use it there, or close it first."),
-                    Action::Close { drive: Some(name.to_owned()), wait: false },
-                ],
-            ));
+            return Err(failure::fork_in_place(name, at));
         }
         if found.in_place {
             drive.part_now().await?;

@@ -4,7 +4,7 @@ use super::drives::Drives;
 use super::failure::{self, failure};
 use super::secrets::scope::Scope;
 use super::secrets::{Kept, Login};
-use super::stores::{self, directory, trial};
+use super::stores::{self, directory, place, trial};
 use super::work::Work;
 use crate::api::{self, Action, Code, Failure, KeptIn, StoreLogin};
 use holdall_core::format::family;
@@ -70,12 +70,16 @@ impl Drives {
         let meter = Meter::default();
         let trial = trial::of(self.stores(), &url, (&credentials, &meter), Effort::FULL, Some(&work));
         let report = work.unless_interrupted(failure::TRIED_IN_PART, trial).await??;
+        let place = place::look(self.stores(), &url, &credentials).await?;
         Ok(api::StoreTested {
             store: url.to_string(),
             store_mode: stores::told(report.mode),
             usable: report.is_usable(),
             findings: [directory::findings(&url, report.mode).await, trial::findings(&report, &url)].concat(),
             reasons: report.reasons,
+            has_drive: place.has_drive,
+            others: place.others,
+            instead: place.instead.map(|instead| instead.given()),
         })
     }
 

@@ -208,6 +208,20 @@ pub async fn folder(
     }
 }
 
+pub async fn directories(
+    State(drives): State<Shared>,
+    Query(asked): Query<api::ListDirectories>,
+) -> Response {
+    plain(drives.directories(&asked.path).await)
+}
+
+pub async fn create_directory(
+    State(drives): State<Shared>,
+    Asked(request): Asked<api::CreateDirectory>,
+) -> Response {
+    work(drives, |drives, _| async move { drives.create_directory(request).await })
+}
+
 pub async fn activity(State(drives): State<Shared>, Query(asked): Query<api::ListActivity>) -> Response {
     plain(Ok(drives.activity().list(&asked)))
 }
@@ -380,6 +394,14 @@ pub async fn keep_fork(
     Asked(request): Asked<api::Keep>,
 ) -> Response {
     work(drives, |drives, _| async move { drives.keep_fork(&name, &fork, &request.name).await })
+}
+
+pub async fn compare_fork(
+    State(drives): State<Shared>,
+    Path((name, fork)): Path<(String, String)>,
+    Asked(request): Asked<api::Compare>,
+) -> Response {
+    work(drives, |drives, work| async move { drives.compare_fork(&name, &fork, request, work).await })
 }
 
 pub async fn discard_fork(

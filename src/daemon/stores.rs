@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 pub mod directory;
 pub mod found;
 pub mod later;
+pub mod place;
 pub mod renewable;
 pub mod trial;
 

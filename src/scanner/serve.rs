@@ -72,7 +72,7 @@ pub(super) fn serve_on(socket: UnixStream) -> io::Result<()> {
                 wanted.retain(|_, cancelled| Arc::strong_count(cancelled) > 1);
                 let cancelled = Arc::new(AtomicBool::new(false));
                 wanted.insert(scan.id, cancelled.clone());
-                let looking = if scan.list { &lists } else { &scans };
+                let looking = if scan.list || scan.outline { &lists } else { &scans };
                 if looking.send((scan, cancelled)).is_err() {
                     break;
                 }
@@ -144,7 +144,8 @@ fn say(out: &Out, told: &Told) -> io::Result<()> {
 #[cfg(test)]
 pub(super) fn scan_below(root: &Path, path: &str) -> (Vec<Vec<super::Run>>, Result<Blind, Unscannable>) {
     let root = std::fs::File::open(root).expect("the root is there");
-    let scan = Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: false };
+    let scan =
+        Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: false, outline: false };
     let (mut found, mut ended) = (Vec::new(), None);
     let watches = Watches::new().expect("there is inotify");
     let walked = walk(root.as_fd(), (&scan, &AtomicBool::new(false)), &watches, &mut |told| {
@@ -152,7 +153,7 @@ pub(super) fn scan_below(root: &Path, path: &str) -> (Vec<Vec<super::Run>>, Resu
             Told::Found { files, .. } => found.extend(files),
             Told::Scanned { blind, .. } => ended = Some(Ok(blind)),
             Told::Refused { why, .. } => ended = Some(Err(why)),
-            Told::Changed { .. } | Told::Listed { .. } => {}
+            Told::Changed { .. } | Told::Listed { .. } | Told::Outlined { .. } => {}
         }
         Ok(())
     });
@@ -164,14 +165,15 @@ pub(super) fn scan_below(root: &Path, path: &str) -> (Vec<Vec<super::Run>>, Resu
 #[cfg(test)]
 pub(super) fn list(root: &Path, path: &str) -> Result<Vec<super::Named>, Unscannable> {
     let root = std::fs::File::open(root).expect("the root is there");
-    let scan = Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: true };
+    let scan =
+        Scan { id: 1, path: path.to_owned(), watch: false, drop_pages: false, list: true, outline: false };
     let (mut listed, mut refused) = (Vec::new(), None);
     let watches = Watches::new().expect("there is inotify");
     let walked = walk(root.as_fd(), (&scan, &AtomicBool::new(false)), &watches, &mut |told| {
         match told {
             Told::Listed { entries, .. } => listed.extend(entries),
             Told::Refused { why, .. } => refused = Some(why),
-            Told::Found { .. } | Told::Scanned { .. } | Told::Changed { .. } => {}
+            Told::Found { .. } | Told::Scanned { .. } | Told::Changed { .. } | Told::Outlined { .. } => {}
         }
         Ok(())
     });

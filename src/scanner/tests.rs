@@ -168,8 +168,14 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
     let scans = std::cell::Cell::new(0);
     let scan = |path: &str| {
         scans.set(scans.get() + 1);
-        let scan =
-            Scan { id: scans.get(), path: path.to_owned(), watch: true, drop_pages: false, list: false };
+        let scan = Scan {
+            id: scans.get(),
+            path: path.to_owned(),
+            watch: true,
+            drop_pages: false,
+            list: false,
+            outline: false,
+        };
         walk::walk(root.as_fd(), (&scan, &AtomicBool::new(false)), &watches, &mut |_| Ok(())).unwrap();
     };
     scan("kept");
@@ -202,6 +208,24 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
     std::fs::write(at("kept/file"), "n").unwrap();
     std::fs::write(at("one"), "more").unwrap();
     hears("one");
+}
+
+#[test]
+fn looking_into_what_is_watched_does_not_end_the_watch() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = File::open(dir.path()).unwrap();
+    let watches = Arc::new(Watches::new().unwrap());
+    let watched =
+        Scan { id: 1, path: ".".to_owned(), watch: true, drop_pages: false, list: false, outline: false };
+    let looked = Scan { id: 2, watch: false, ..watched.clone() };
+    let scans =
+        [watched, looked.clone(), Scan { list: true, ..looked.clone() }, Scan { outline: true, ..looked }];
+    for scan in &scans {
+        walk::walk(root.as_fd(), (scan, &AtomicBool::new(false)), &watches, &mut |_| Ok(())).unwrap();
+    }
+    let heard = follow(&watches);
+    std::fs::write(dir.path().join("new"), "n").unwrap();
+    assert_eq!(heard.recv_timeout(Duration::from_secs(60)).unwrap(), ["."]);
 }
 
 #[test]
@@ -277,7 +301,14 @@ impl Working {
     }
 
     fn scan(&mut self, id: u64, path: &str, list: bool) {
-        self.order(&Order::Scan(Scan { id, path: path.to_owned(), watch: false, drop_pages: false, list }));
+        self.order(&Order::Scan(Scan {
+            id,
+            path: path.to_owned(),
+            watch: false,
+            drop_pages: false,
+            list,
+            outline: false,
+        }));
     }
 
     /// How scans end, in the order in which they do, until that of `last`.

@@ -1,6 +1,7 @@
 //! Walking through files: by descriptors that cannot leave the drive, whoever renames and links what meanwhile.
 
 use super::fiemap;
+use super::outline;
 use super::watch::Watches;
 use super::{Blind, Named, Run, Scan, Told, Unscannable};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -38,8 +39,9 @@ pub fn walk(
         runs: 0,
     };
     let begun = walk.begin();
-    // One that was cancelled has not been everywhere: what was watched before goes on being watched.
-    if !matches!(begun, Err(Stopped::Cancelled)) {
+    // One that was cancelled has not been everywhere, and one that does not watch is no news of what another watches: what was watched
+    // before goes on being watched.
+    if scan.watch && !matches!(begun, Err(Stopped::Cancelled)) {
         watches.scanned(&scan.path, scan.id);
     }
     match begun {
@@ -87,6 +89,9 @@ impl Walk<'_> {
     fn begin(&mut self) -> Result<(), Stopped> {
         let path = PathBuf::from(&self.scan.path);
         let refused = |errno| Stopped::Unscannable(unscannable(errno));
+        if self.scan.outline {
+            return self.outline();
+        }
         if self.scan.list {
             let directory = open_below(self.root, &path, OFlags::DIRECTORY).map_err(refused)?;
             return self.list(&directory);
@@ -103,6 +108,19 @@ impl Walk<'_> {
             FileType::Symlink => Err(Stopped::Unscannable(Unscannable::Link)),
             _ => Err(Stopped::Unscannable(Unscannable::Special)),
         }
+    }
+
+    fn outline(&mut self) -> Result<(), Stopped> {
+        let (id, cancelled, tell) = (self.scan.id, self.cancelled, &mut *self.tell);
+        let told = outline::outline(self.root, &mut |entries| {
+            let is_wanted = !cancelled.load(Ordering::Relaxed);
+            if is_wanted {
+                tell(Told::Outlined { id, entries })?;
+            }
+            Ok(is_wanted)
+        });
+        self.blind = told?.ok_or(Stopped::Cancelled)?;
+        Ok(())
     }
 
     /// Whatever takes the place of the path itself is told by the directory that it lies in.
@@ -293,7 +311,7 @@ fn entries(directory: &OwnedFd) -> Result<(Vec<CString>, Vec<CString>), Errno> {
 }
 
 /// Opens what lies below `root` on the same file system, without going through a symbolic link.
-fn open_below(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(super) fn open_below(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
     open_at(root, &name, flags)
 }

@@ -61,7 +61,8 @@ async function whole(chromium, dir) {
     await story.network(page, all, shot);
     await story.snapshot(page, all, shot);
     await story.fork(page, all, shot, shotOf);
-    await story.again(page, all);
+    await story.again(page, all, shot);
+    await story.place(page, all, shot);
     await keys(page, all);
     await step('every screen is there in both looks', async () => {
       for (const [name, hash] of [

@@ -566,7 +566,8 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await there.getByRole('button', { name: 'Test connection' }).click();
     await there.getByText('several computers can use this store safely').waitFor();
     await there.getByRole('button', { name: 'Continue' }).click();
-    await there.getByLabel('Use an existing drive').check();
+    // It is seen that there is a drive.
+    assert.ok(await there.getByLabel('Use an existing drive').isChecked());
     await there.getByRole('button', { name: 'Continue' }).click();
 
     // A wrong passphrase is told where it is typed. Of several drives a person chooses, and reads whose they are.
@@ -632,10 +633,9 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await both.getByRole('button', { name: 'Make it a drive' }).click();
     await page.getByRole('heading', { name: 'No forks' }).waitFor();
     await go(page, '#/drives');
-    for (const name of ['work', 'work-mine']) {
-      await page.getByRole('button', { name: `Open ${name}`, exact: true }).click();
+    // Both are open, without anybody opening them.
+    for (const name of ['work', 'work-mine'])
       await page.getByRole('button', { name: `Close ${name}`, exact: true }).waitFor();
-    }
     for (const name of ['work', 'work-mine'])
       await until('it is mounted', async () => (await a.status(name)).mountpoint);
     const [theirs, mine] = [await a.status('work'), await a.status('work-mine')];
@@ -1043,7 +1043,7 @@ async function parted(page, { a, b, stand }, here, there) {
   await uploadNow(page);
 }
 
-export async function again(page, all) {
+export async function again(page, all, shot) {
   const { a } = all;
   await step('the other version is used; the fork is looked at, and deleted', async () => {
     const letters = () => lettersOf(a, 'work');
@@ -1058,6 +1058,20 @@ export async function again(page, all) {
     await use.getByRole('button', { name: 'Close and reopen' }).click();
     await use.waitFor({ state: 'detached' });
     assert.ok((await letters()).includes('final.txt') && !(await letters()).includes('draft.txt'));
+
+    // What differs is shown by file, and both are as they were.
+    await page.getByRole('button', { name: 'Compare files' }).click();
+    await page.getByRole('heading', { name: /^What differs: / }).waitFor();
+    for (const [file, had] of [
+      ['letters/2026/draft.txt', /^\d.*not there$/],
+      ['letters/2026/final.txt', /^not there\d/],
+    ]) {
+      const row = page.getByRole('row').filter({ has: page.getByRole('rowheader', { name: file, exact: true }) });
+      assert.match((await row.getByRole('cell').allTextContents()).map((text) => text.trim()).join(''), had);
+    }
+    await accessible(page, 'Forks, compared');
+    await shot('compare');
+    assert.equal((await a.ok('drive', 'forks', 'work'))[0].mountpoint, null);
 
     // The fork is still there, and whole.
     await page.getByRole('button', { name: 'Open it' }).click();
@@ -1109,4 +1123,61 @@ export async function again(page, all) {
 async function lettersOf(machine, name) {
   const at = await until(`${name} is mounted`, async () => (await machine.status(name)).mountpoint);
   return readdir(join(at, 'letters/2026'));
+}
+
+export async function place(page, { a }, shot) {
+  await step('a folder is chosen and created, and files of others are seen', async () => {
+    const shelf = join(a.dir, 'shelf');
+    await mkdir(join(shelf, 'letters'), { recursive: true });
+    await writeFile(join(shelf, 'plan.txt'), "somebody else's");
+    await go(page, '#/add');
+    await page.getByLabel('Disk or folder').check();
+    await page.getByRole('button', { name: 'Continue' }).click();
+    const field = page.getByLabel('Folder', { exact: true });
+    await field.fill(join(shelf, 'not-yet'));
+    const chooser = await dialog(page, page.getByRole('button', { name: /^Browse/ }), 'Browse');
+    // What is not there is looked for from the nearest folder above it; files are no choice.
+    await chooser.getByText(shelf, { exact: true }).waitFor();
+    await chooser.getByRole('button', { name: 'letters' }).waitFor();
+    assert.equal(await chooser.getByText('plan.txt').count(), 0);
+    await chooser.getByRole('button', { name: 'New folder' }).click();
+    // A name is a name, whatever it looks like.
+    await chooser.getByLabel('Name of the new folder').fill('<b>50%25</b>');
+    assert.deepEqual(await invalid(page), ['Name of the new folder']);
+    await chooser.getByLabel('Name of the new folder').fill('<b>50%25');
+    await chooser.getByLabel('Name of the new folder').press('Enter');
+    await chooser.getByText(join(shelf, '<b>50%25'), { exact: true }).waitFor();
+    await shot('browse');
+    await chooser.getByRole('button', { name: 'Use this folder' }).click();
+    assert.equal(await field.inputValue(), join(shelf, '<b>50%25'));
+    await field.press('Enter');
+    await page.getByText('several computers can use this store safely').waitFor();
+    assert.equal(await page.getByText(/^Other files are here/).count(), 0);
+
+    await field.fill(shelf);
+    await field.press('Enter');
+    await page.getByText('Other files are here: <b>50%25, letters, plan.txt').waitFor();
+    assert.ok(await page.getByLabel(`Use a folder of its own: ${shelf}/holdall`).isChecked());
+    await accessible(page, 'wizard, other files');
+    await shot('other-files');
+  });
+
+  await step('nothing moves while a passphrase is repeated', async () => {
+    const next = page.getByRole('button', { name: 'Continue' });
+    await next.click();
+    await page.getByLabel('Name', { exact: true }).fill('shelved');
+    await page.getByLabel('Size').fill('64 MiB');
+    await next.click();
+    const top = () => next.evaluate((button) => button.getBoundingClientRect().top);
+    const [begun, again] = [await top(), page.getByLabel('Repeat passphrase')];
+    await page.getByLabel('Passphrase', { exact: true }).fill('tan');
+    assert.equal(await top(), begun);
+    await page.getByLabel('Passphrase', { exact: true }).fill(PASSPHRASE);
+    for (const typed of ['t', 'tangerine', PASSPHRASE]) {
+      await again.fill(typed);
+      assert.equal(await top(), begun, typed);
+    }
+    await page.evaluate(() => localStorage.clear());
+    await page.reload();
+  });
 }

@@ -16,7 +16,8 @@ fn login() -> Value {
 
 fn tested(mode: &str, usable: bool) -> Value {
     let findings = json!([{"subject": "listings", "ok": true, "detail": "always current"}]);
-    json!({"store": "s3://b", "store_mode": mode, "usable": usable, "findings": findings, "reasons": []})
+    json!({"store": "s3://b", "store_mode": mode, "usable": usable, "findings": findings, "reasons": [],
+        "has_drive": false, "others": [], "instead": null})
 }
 
 #[test]

@@ -526,3 +526,32 @@ fn failures_give_commands_with_the_names_that_are_meant() {
     assert!(told["action"].as_str().unwrap().contains("it's"), "{told}");
     assert!(steps.iter().all(|step| !step["text"].as_str().unwrap().contains("holdall ")), "{told}");
 }
+
+#[test]
+fn a_place_with_other_files_is_refused_and_a_directory_of_its_own_is_offered() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    std::fs::create_dir(bench.path("disk")).unwrap();
+    for name in ["lost+found", ".Trash-1000"] {
+        std::fs::create_dir(bench.path("disk").join(name)).unwrap();
+    }
+    std::fs::write(bench.path("disk/letter.txt"), "dear").unwrap();
+    let disk = bench.text("disk");
+    let create = |name: &'static str, store: &str, more: &[&str]| {
+        let size = ["--size", "64M", "--no-encryption"];
+        a.run(&[&["drive", "create", name, "--store", store][..], &size, more].concat())
+    };
+    let told = failure(&create("d", &disk, &[]));
+    assert_eq!(told["code"], "exists", "{told}");
+    assert!(told["message"].as_str().unwrap().contains("letter.txt"), "{told}");
+    let words = command_in(told["action"].as_str().unwrap(), "holdall drive create");
+    let instead = format!("{disk}/holdall");
+    assert_eq!(words, ["holdall", "drive", "create", "d", "--store", &instead]);
+    let left: Vec<_> = std::fs::read_dir(bench.path("disk")).unwrap().collect();
+    assert_eq!(left.len(), 3, "nothing was put there: {left:?}");
+    // What it offers works, and so does what one insists on.
+    assert!(create("d", &instead, &[]).status.success());
+    assert!(create("e", &disk, &["--beside-other-files"]).status.success());
+    let tested = a.ok(&["store", "test", &disk]);
+    assert_eq!((&tested["has_drive"], &tested["instead"]), (&true.into(), &serde_json::Value::Null));
+}

@@ -560,3 +560,55 @@ fn a_fork_is_kept_right_after_the_drive_is_closed() {
     a.ok(&["drive", "close", "kept"]);
     b.close();
 }
+
+#[test]
+fn a_fork_is_compared_with_the_current_version_by_file() {
+    let bench = Bench::new();
+    let (mut a, b, store) = (bench.machine("a"), bench.machine("b"), bench.store());
+    // Where a fork is mounted if nobody says where.
+    a.environment.push(("HOME".to_owned(), bench.text("a")));
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "256M", "--no-encryption"]);
+    let at = |machine: &Machine, name: &str| machine.mountpoint().join(name);
+    a.open(&[]);
+    std::fs::create_dir(at(&a, "both")).unwrap();
+    for name in ["both/same", "both/edited", "gone"] {
+        write_synced(&at(&a, name), "0123456789");
+    }
+    a.ok(&["drive", "sync", "d"]);
+    b.ok(&["drive", "add", "d", "--store", &store]);
+    b.open(&["--take-over", "--yes"]);
+    // Of the same length, at the same time as far as programs can tell.
+    let modified = std::fs::metadata(at(&a, "both/edited")).unwrap().modified().unwrap();
+    write_synced(&at(&a, "both/edited"), "9876543210");
+    File::options().write(true).open(at(&a, "both/edited")).unwrap().set_modified(modified).unwrap();
+    std::fs::create_dir(at(&a, "mine")).unwrap();
+    write_synced(&at(&a, "mine/letter"), "mine");
+    std::fs::remove_file(at(&b, "gone")).unwrap();
+    write_synced(&at(&b, "theirs"), "theirs");
+    b.ok(&["drive", "sync", "d"]);
+    assert_eq!(a.fails(&["drive", "sync", "d"]), (1, "conflict".to_owned()));
+    let compare = ["drive", "forks", "d", "compare", "1", "--attach", "loop"];
+    assert_eq!(a.fails(&compare), (1, "state".to_owned()), "programs may use it");
+    a.ok(&["drive", "close", "d"]);
+    let compared = a.ok(&compare);
+    let told: Vec<_> = compared["differences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            let has = |version: &str| it[version]["bytes"].as_u64();
+            (it["path"].as_str().unwrap(), has("fork"), has("current"))
+        })
+        .collect();
+    let expected = [
+        ("both/edited", Some(10), Some(10)),
+        ("gone", Some(10), None),
+        ("mine", Some(4), None),
+        ("theirs", None, Some(6)),
+    ];
+    assert_eq!(told, expected);
+    // Both are as they were.
+    assert_eq!(a.status()["state"], "Closed");
+    assert_eq!(forks(&a)[0]["mountpoint"], Value::Null);
+    b.close();
+}

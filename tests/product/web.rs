@@ -346,3 +346,23 @@ fn without_pages_it_says_how_to_get_them() {
     assert_eq!(failure["code"], "not_found");
     assert!(failure["action"].as_str().unwrap().contains("npm run build"), "{failure}");
 }
+
+#[test]
+fn directories_are_shown_to_who_is_in_and_to_nobody_else() {
+    let daemon = Daemon::start();
+    let browser = daemon.browser();
+    std::fs::create_dir(daemon.dir.path().join("<img src=x>")).unwrap();
+    let here = daemon.dir.path().display().to_string();
+    let list = format!("/v1/directories?path={here}");
+    for stranger in [("Cookie", None), ("Host", Some("evil.example"))] {
+        let answer = browser.ask("GET", &list, &[stranger]).text();
+        assert!(!answer.contains("img"), "{answer}");
+    }
+    let cross = browser.ask("GET", &list, &[("sec-fetch-site", Some("cross-site"))]).text();
+    assert!(!cross.contains("img"), "{cross}");
+    let answer = browser.ask("GET", &list, &[]);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let found: Value = serde_json::from_str(&answer.text()).unwrap();
+    assert!(found["names"].as_array().unwrap().contains(&"<img src=x>".into()), "{found}");
+    assert!(!found["names"].as_array().unwrap().contains(&"file".into()));
+}

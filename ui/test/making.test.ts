@@ -12,7 +12,16 @@ vi.mock('../src/app', () => ({
 }));
 const { Wizard } = await import('../src/lib/wizard.svelte');
 
-const tested = { store: 's', store_mode: 'swap', usable: true, findings: [], reasons: [] };
+const tested = {
+  store: 's',
+  store_mode: 'swap',
+  usable: true,
+  findings: [],
+  reasons: [],
+  has_drive: false,
+  others: [],
+  instead: null,
+};
 const created = { uuid: 'u', store_mode: 'swap', recovery_key: 'aaaa-bbbb-cccc' };
 
 describe('the wizard', () => {
@@ -197,6 +206,37 @@ describe('the wizard', () => {
       const wizard = new Wizard();
       expect([wizard.step, wizard.resumed]).toEqual(['store', true]);
     }
+  });
+
+  it('offers a directory of its own where others have files', async () => {
+    const instead = 's3://b/holdall';
+    fake.answers['POST /v1/stores/test'] = () => ({ ...tested, others: ['letters/'], instead });
+    const wizard = await filled();
+    expect([wizard.target, wizard.complete('store')]).toEqual([instead, true]);
+    await wizard.make();
+    expect(fake.asked.find((one) => one.what === 'POST /v1/drives')?.body).toMatchObject({
+      store: instead,
+      beside_others: false,
+    });
+    const beside = await filled();
+    beside.draft.beside = true;
+    expect(beside.target).toBe('s3://b');
+    await beside.make();
+    expect(fake.asked.filter((one) => one.what === 'POST /v1/drives').at(-1)?.body).toMatchObject({
+      store: 's3://b',
+      beside_others: true,
+    });
+    // Another test is another decision.
+    await beside.test();
+    expect(beside.draft.beside).toBe(false);
+  });
+
+  it('uses the drive that is there already', async () => {
+    fake.answers['POST /v1/stores/test'] = () => ({ ...tested, has_drive: true });
+    const wizard = await filled();
+    expect(wizard.draft.existing).toBe(true);
+    wizard.draft.existing = false;
+    expect(wizard.complete('drive')).toBe(false);
   });
 
   it('says of a wrong login where it was typed, until that is changed', async () => {

@@ -18,8 +18,9 @@ describe('the address of a store', () => {
       's3://b?endpoint=http%3A%2F%2F127.0.0.1%3A7070&region=us-east-1',
     );
     expect(storeUrl(draft({ kind: 'dav', address: 'cloud.example.org/dav/' }))).toBe('https://cloud.example.org/dav/');
-    expect(storeUrl(draft({ kind: 'file', directory: '/media/my disk/h' }))).toBe('file:///media/my disk/h');
-    expect(storeUrl(draft({ kind: 'file', directory: '/100%/a#b/' }))).toBe('file:///100%/a#b');
+    expect(storeUrl(draft({ kind: 'file', directory: '/media/my disk/h' }))).toBe('/media/my disk/h');
+    expect(storeUrl(draft({ kind: 'file', directory: '/100%25/a#b/' }))).toBe('/100%25/a#b');
+    expect(storeUrl(draft({ kind: 'file', directory: '~/disk' }))).toBe('~/disk');
   });
 
   it('is read without what machines need', () => {

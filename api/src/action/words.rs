@@ -53,7 +53,9 @@ impl Action {
                 commands.extend(drive("add", name, &format!("--store {}", at(to))));
                 commands
             }
-            Action::Create { drive: name, store } => drive("create", name, &format!("--store {}", at(store))),
+            Action::Create { drive: name, store } | Action::UseSubdirectory { drive: name, store } => {
+                drive("create", name, &format!("--store {}", at(store)))
+            }
             Action::ListDrives => holdall("drive list"),
             Action::LogIn { store } => holdall(&format!("store login {}", at(store))),
             Action::ListLogins => holdall("store list"),
@@ -103,6 +105,7 @@ impl Action {
             | Action::AcceptSecond
             | Action::AcceptUnsentLoss
             | Action::AcceptSyncedFolder
+            | Action::AcceptOthers
             | Action::KeepUntried
             | Action::AcceptExposure
             | Action::OpenWritable { .. }
@@ -210,6 +213,10 @@ impl Action {
             Action::AcceptUnsentLoss => "To remove the drive all the same, add --discard-unsent.".to_owned(),
             Action::AcceptSyncedFolder => {
                 "If only one computer ever uses the drive, add --in-synced-folder.".to_owned()
+            }
+            Action::UseSubdirectory { .. } => format!("Give the drive a directory of its own: run {run}."),
+            Action::AcceptOthers => {
+                "To put it beside them all the same, add --beside-other-files.".to_owned()
             }
             Action::KeepUntried => "To keep them untried, add --no-check.".to_owned(),
             Action::AcceptExposure => "Use a loopback address, or add --insecure.".to_owned(),

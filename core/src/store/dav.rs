@@ -40,7 +40,7 @@ mod trouble;
 use super::connect::ConnectError;
 use super::credentials::Credentials;
 use super::url::DavUrl;
-use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, TOP_MAX, When, probe};
 use crate::format::family;
 use crate::store::meter::Meter;
 use crate::store::pace::Pacer;
@@ -148,6 +148,12 @@ impl Store for DavStore {
 
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         self.claim_collection(name, nonce).await
+    }
+
+    async fn top(&self) -> Result<Vec<String>, StoreError> {
+        let listing = self.children("").await?;
+        let children = listing.into_iter().flat_map(|listing| listing.children).take(TOP_MAX);
+        Ok(children.map(|child| if child.is_collection { child.name + "/" } else { child.name }).collect())
     }
 
     async fn facts(&self) -> Result<Facts, StoreError> {

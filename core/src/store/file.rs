@@ -313,6 +313,14 @@ impl Store for FileStore {
         self.run(name, 0, move |store, name, _| store.claim_now(name, nonce)).await
     }
 
+    async fn top(&self) -> Result<Vec<String>, StoreError> {
+        let top = |store: &Self, name: &str, _: &Pulse| match list::top(&store.root) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            top => top.map_err(|error| store.explain(name, &error)),
+        };
+        self.run(probe::AREA, 0, top).await
+    }
+
     async fn facts(&self) -> Result<Facts, StoreError> {
         let space = |store: &Self, name: &str, _: &Pulse| {
             let stat =

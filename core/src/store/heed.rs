@@ -92,6 +92,10 @@ impl Store for Heeding {
         self.ask(self.store.facts()).await
     }
 
+    async fn top(&self) -> Result<Vec<String>, StoreError> {
+        self.ask(self.store.top()).await
+    }
+
     fn foreign(&self) -> Vec<String> {
         self.store.foreign()
     }

@@ -195,6 +195,11 @@ impl Store for Metered {
         self.inner.facts().await
     }
 
+    async fn top(&self) -> Result<Vec<String>, StoreError> {
+        self.meter.count(Kind::List);
+        self.inner.top().await
+    }
+
     fn foreign(&self) -> Vec<String> {
         self.inner.foreign()
     }

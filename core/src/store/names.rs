@@ -51,6 +51,29 @@ pub fn kind(name: &str) -> Option<Kind> {
     }
 }
 
+/// What Holdall puts at the top of a store, beside the description of its family.
+const AREAS: [&str; 8] = ["keys/", "head/", "claim/", "root/", "seg/", "ref/", "replica/", "probe/"];
+/// What file systems put at the top of a disk.
+const OF_DISKS: [&str; 3] = ["lost+found/", "System Volume Information/", "$RECYCLE.BIN/"];
+
+/// Of names at the top of a place those that show that others keep something there: neither Holdall's, nor hidden, nor what every disk
+/// has. Control characters are written out.
+pub fn others(top: &[String]) -> Vec<String> {
+    let is_ours = |name: &str| name == family::NAME || AREAS.contains(&name) || name == "tmp/";
+    let is_other = |name: &&String| !is_ours(name) && !name.starts_with('.') && !OF_DISKS.contains(&&***name);
+    let mut others: Vec<_> =
+        top.iter().filter(is_other).map(|name| name.chars().flat_map(char::escape_debug).collect()).collect();
+    others.sort();
+    others
+}
+
+/// A directory of a store's own in a place that others use: the first name of `holdall`, `holdall-2` and so on that is not at its `top`.
+pub fn own_directory(top: &[String]) -> String {
+    let numbered = (2..).map(|number| format!("holdall-{number}"));
+    let is_free = |name: &String| !top.iter().any(|taken| taken.trim_end_matches('/') == name);
+    std::iter::once("holdall".to_owned()).chain(numbered).find(is_free).expect("there is no end of numbers")
+}
+
 /// Whether `name` is that of a claim itself, not of what lies in one.
 pub fn is_claim(name: &str) -> bool {
     kind(name) == Some(Kind::Claim) && name.split('/').count() == 3
@@ -197,6 +220,30 @@ mod tests {
                     assert!(kind(&changed).is_none() || stays_below(&changed), "{changed:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn others_are_what_is_neither_ours_nor_of_every_disk() {
+        let top = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let none = ["family.json", "keys/", "seg/", "tmp/", ".tmp/", ".Trash-1000/", "lost+found/"];
+        assert_eq!(others(&top(&none)), [""; 0]);
+        let some = ["letters/", "family.json", "keys", "a\u{1b}[2J.txt"];
+        assert_eq!(others(&top(&some)), ["a\\u{1b}[2J.txt", "keys", "letters/"]);
+    }
+
+    #[test]
+    fn a_directory_of_its_own_is_free() {
+        let top = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(own_directory(&top(&["letters/"])), "holdall");
+        assert_eq!(own_directory(&top(&["holdall/", "holdall-2"])), "holdall-3");
+    }
+
+    #[test]
+    fn what_is_put_anywhere_is_no_others() {
+        for (name, _) in ours() {
+            let top = name.split_once('/').map_or(name.clone(), |(area, _)| format!("{area}/"));
+            assert_eq!(others(&[top]), [""; 0], "{name}");
         }
     }
 }

@@ -96,6 +96,10 @@ impl Store for Ours {
         self.inner.facts().await
     }
 
+    async fn top(&self) -> Result<Vec<String>, StoreError> {
+        self.inner.top().await
+    }
+
     fn foreign(&self) -> Vec<String> {
         self.foreign.lock().iter().cloned().collect()
     }

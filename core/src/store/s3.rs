@@ -24,7 +24,7 @@ use self::put::Way;
 use super::credentials::Credentials;
 use super::facts;
 use super::url::S3Url;
-use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use super::{Etag, Facts, Fetched, Listed, Store, StoreError, TOP_MAX, When};
 use crate::store::meter::Meter;
 use crate::store::pace::{HeldUp, Pacer};
 use async_trait::async_trait;
@@ -381,6 +381,16 @@ impl Store for S3Store {
             Err(SdkError::ServiceError(context)) if context.err().code() == Some("NoSuchKey") => Ok(()),
             deleted => deleted.map(drop).map_err(|error| self.explain(Verb::Delete, name, &error)),
         }
+    }
+
+    async fn top(&self) -> Result<Vec<String>, StoreError> {
+        let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(&self.prefix).delimiter("/");
+        let page = self.within(PAGE_BYTES, request.max_keys(TOP_MAX as i32).send()).await?;
+        let page = page.map_err(|error| self.explain(Verb::Other, "", &error))?;
+        let directories = page.common_prefixes().iter().filter_map(|below| below.prefix());
+        let keys = directories.chain(page.contents().iter().filter_map(|object| object.key()));
+        let names = keys.filter_map(|key| key.strip_prefix(&self.prefix)).filter(|name| !name.is_empty());
+        Ok(names.map(str::to_owned).collect())
     }
 
     async fn facts(&self) -> Result<Facts, StoreError> {

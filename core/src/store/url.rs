@@ -153,6 +153,30 @@ impl StoreUrl {
         }
     }
 
+    /// As a person gives it, so that [`Self::read`] reads the same: in a file's address per cent signs would be taken for more.
+    pub fn given(&self) -> String {
+        match self {
+            StoreUrl::File(path) => path.display().to_string(),
+            StoreUrl::S3(_) | StoreUrl::Dav(_) => self.to_string(),
+        }
+    }
+
+    /// The place `name`, one part of a path, in this one.
+    pub fn below(&self, name: &str) -> Self {
+        match self {
+            StoreUrl::File(path) => StoreUrl::File(path.join(name)),
+            StoreUrl::S3(s3) => {
+                let slash = if s3.prefix.is_empty() { "" } else { "/" };
+                StoreUrl::S3(S3Url { prefix: format!("{}{slash}{name}", s3.prefix), ..s3.clone() })
+            }
+            StoreUrl::Dav(dav) => {
+                let mut base = dav.base.clone();
+                base.set_path(&format!("{}{}/", dav.base.path(), utf8_percent_encode(name, NOT_ENCODED)));
+                StoreUrl::Dav(DavUrl { base, ca: dav.ca.clone() })
+            }
+        }
+    }
+
     /// The host that is asked; a directory has none.
     pub fn server(&self) -> Option<String> {
         match self {
@@ -582,5 +606,22 @@ mod tests {
             // Nothing of an address is said that has them where they are looked for.
             assert!(error == UrlError::Secret || told.contains(shown), "{told}");
         }
+    }
+
+    #[test]
+    fn a_place_below_another_is_read_as_it_is_written() {
+        for (place, below) in [
+            ("file:///media/disk", "file:///media/disk/holdall"),
+            ("s3://bucket?endpoint=http://h:1", "s3://bucket/holdall?endpoint=http://h:1"),
+            ("s3://bucket/a%20b", "s3://bucket/a%20b/holdall"),
+            ("https://host/dav/me?ca=/c.pem", "https://host/dav/me/holdall?ca=/c.pem"),
+        ] {
+            let made = StoreUrl::parse(place).unwrap().below("holdall");
+            assert_eq!(made, StoreUrl::parse(below).unwrap());
+            assert_eq!(StoreUrl::parse(&made.to_string()).unwrap(), made);
+            assert_eq!(StoreUrl::read(&made.given(), None).unwrap(), made);
+        }
+        let strange = StoreUrl::File("/media/50%25 off".into());
+        assert_eq!(StoreUrl::read(&strange.given(), None).unwrap(), strange);
     }
 }

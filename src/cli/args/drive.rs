@@ -286,6 +286,9 @@ pub struct Create {
     /// Use a directory that Syncthing, Dropbox or Nextcloud keeps in sync; only one computer may ever use the drive
     #[arg(long)]
     pub in_synced_folder: bool,
+    /// Put the drive beside other files that are there, instead of into a directory of its own
+    #[arg(long)]
+    pub beside_other_files: bool,
 }
 
 /// `drive add`.
@@ -434,6 +437,16 @@ pub enum ForkCommand {
         #[arg(long, value_name = "DIR")]
         at: Option<PathBuf>,
         /// How to make it a block device
+        #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
+        attach: Attach,
+    },
+    /// Show which files differ between a fork and the drive's current version
+    #[command(after_help = "Example:\n  holdall drive forks work compare 1")]
+    Compare {
+        /// Its name, or its number in the list
+        #[arg(value_parser = name)]
+        fork: String,
+        /// How to make both versions block devices
         #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
         attach: Attach,
     },

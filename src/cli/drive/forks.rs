@@ -1,6 +1,6 @@
 //! `drive forks`.
 
-use crate::api::{self, Created, Fork};
+use crate::api::{self, Compared, Created, Fork};
 use crate::cli::args::drive::ForkCommand;
 use crate::cli::client::segment;
 use crate::cli::drive::remove::must_have_terminal;
@@ -24,6 +24,12 @@ pub async fn run(name: &str, command: Option<&ForkCommand>, session: &Session<'_
             let request = api::Open { at, attach: (*attach).into(), ..api::Open::default() };
             let value = client.post(&of(fork, "/open"), &request).await?;
             open::tell(&format!("The fork {fork} of {name}"), &value, session)
+        }
+        Some(ForkCommand::Compare { fork, attach }) => {
+            let request = api::Compare { attach: (*attach).into() };
+            let value = client.post(&of(fork, "/compare"), &request).await?;
+            let words = |compared: &Compared, _| show::compared(compared, &Zoned::now());
+            output.result(&value, words).map(drop)
         }
         Some(ForkCommand::Keep { fork, new }) => {
             let value = client.post(&of(fork, "/keep"), &api::Keep { name: new.clone() }).await?;

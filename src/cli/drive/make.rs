@@ -1,6 +1,6 @@
 //! Drives that are new here: created, added, cloned.
 
-use crate::api::{self, Code, Created, Failure, Secrets, StoreMode};
+use crate::api::{self, Action, Code, Created, Failure, Secrets, StoreMode};
 use crate::cli::args::drive::{Add, Create};
 use crate::cli::drive::remove::must_have_terminal;
 use crate::cli::drive::{Session, declined, route};
@@ -37,20 +37,15 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
         credentials,
         weakest: if create.yes { StoreMode::None } else { StoreMode::Claim },
         in_synced_folder: create.in_synced_folder,
+        beside_others: create.beside_other_files,
     };
-    let value = match session.client.post("/v1/drives", &request).await {
-        Err(CliError::Failed(failure)) if failure.code == Code::WeakStore && terminal::is_there() => {
-            terminal::say(&failure.message);
-            terminal::say(&format!("{}.", show::store::meaning(StoreMode::None)));
-            if !terminal::confirm(&format!("Make {} all the same?", create.name)).await? {
-                return Err(declined());
-            }
-            request.weakest = StoreMode::None;
-            session.client.post("/v1/drives", &request).await?
+    let value = loop {
+        match session.client.post("/v1/drives", &request).await {
+            Err(CliError::Failed(failure)) if terminal::is_there() => settle(failure, &mut request).await?,
+            result => break result?,
         }
-        result => result?,
     };
-    let what = format!("{} is made: {}in {}", create.name, size(create, &value), create.store);
+    let what = format!("{} is made: {}in {}", create.name, size(create, &value), request.store);
     tell(&value, &what, &create.name, key_file, session)
 }
 
@@ -59,6 +54,33 @@ fn size(create: &Create, made: &Value) -> String {
     let chosen = || made.get("size_bytes").and_then(Value::as_u64).map(format_bytes);
     let size = create.size.as_ref().map(|size| size.text.clone()).or_else(chosen);
     size.map_or_else(String::new, |size| format!("{size} "))
+}
+
+/// Asks what a person can decide about a drive that cannot be made so, and changes the request. What only an option can decide fails.
+async fn settle(failure: Failure, request: &mut api::Create) -> Result<(), CliError> {
+    let instead = failure.actions.iter().find_map(|action| match action {
+        Action::UseSubdirectory { store, .. } => store.clone(),
+        _ => None,
+    });
+    if let Some(store) = instead.filter(|store| *store != request.store) {
+        terminal::say(&failure.message);
+        return match terminal::confirm(&format!("Use {store} instead?")).await? {
+            true => Ok(request.store = store),
+            false => Err(CliError::Failed(failure)),
+        };
+    }
+    // A folder that is kept in sync is accepted by its option alone.
+    let is_synced = failure.actions.contains(&Action::AcceptSyncedFolder);
+    if failure.code != Code::WeakStore || is_synced {
+        return Err(CliError::Failed(failure));
+    }
+    terminal::say(&failure.message);
+    terminal::say(&format!("{}.", show::store::meaning(StoreMode::None)));
+    if !terminal::confirm(&format!("Make {} all the same?", request.name)).await? {
+        return Err(declined());
+    }
+    request.weakest = StoreMode::None;
+    Ok(())
 }
 
 /// `drive add`. A drive that is not encrypted needs no secret, and only the daemon can tell; so one that was not given is

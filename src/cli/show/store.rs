@@ -1,6 +1,6 @@
 //! Words stores, and who is logged in to them.
 
-use crate::api::{KeptIn, StoreLogin, StoreMode, StoreTested};
+use crate::api::{Action, KeptIn, StoreLogin, StoreMode, StoreTested};
 use crate::cli::output::{Hue, Paint};
 use crate::cli::show::table::Table;
 
@@ -65,7 +65,20 @@ pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
         true => meaning(tested.store_mode),
         false => "No drive can be on this store",
     });
+    text.push_str(&there_already(tested));
     text
+}
+
+/// What lies there, where that matters to a new drive.
+fn there_already(tested: &StoreTested) -> String {
+    if tested.has_drive {
+        let add = Action::Add { drive: None, store: Some(tested.store.clone()) };
+        return format!("\nThere is a drive already. {}", add.sentence());
+    }
+    match &tested.instead {
+        Some(instead) => format!("\nOther files are there already. For a drive alone, use {instead}"),
+        None => String::new(),
+    }
 }
 
 /// What a mode means for people.
@@ -121,9 +134,13 @@ s3://b  AKIAIO…  file     photos, work
                 usable: true,
                 findings: vec![finding],
                 reasons: vec!["conditions of puts are not heeded".into()],
+                has_drive: false,
+                others: vec!["letters/".into()],
+                instead: Some("s3://b/holdall".into()),
             },
             Paint(false),
         );
+        assert!(tested.ends_with("\nOther files are there already. For a drive alone, use s3://b/holdall"));
         assert!(
             tested.starts_with("s3://b\n  ! If-Match: it overwrites\n  conditions of puts are not heeded\nUse a drive here on one computer"),
             "{tested}"

@@ -2,7 +2,7 @@
 //! the drive is unmounted. It is told where nobody waits any more for what it looks at, so that others have their turn.
 
 use crate::attach::filesystem::Mounted;
-use crate::scanner::{self, Blind, Named, Order, Run, Scan, Told, Unscannable};
+use crate::scanner::{self, Blind, Named, Order, Run, Scan, Seen, Told, Unscannable};
 use holdall_helper::{Target, ended, reap};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
@@ -47,6 +47,8 @@ pub(super) enum Piece {
     Runs(Vec<Vec<Run>>, Vec<Run>),
     /// What is in a directory.
     Names(Vec<Named>),
+    /// What is below a directory.
+    Outline(Vec<Seen>),
 }
 
 /// What a scan finds is handed to this, piece by piece. False ends it.
@@ -104,14 +106,28 @@ impl Scanner {
         (watch, drop_pages): (bool, bool),
         collect: Collect,
     ) -> Result<Blind, ScanError> {
-        let scan = Scan { id: 0, path: path.to_owned(), watch, drop_pages, list: false };
+        let scan = Scan { id: 0, path: path.to_owned(), watch, drop_pages, list: false, outline: false };
         self.begin(scan, collect).await
     }
 
     /// Lists a directory, and hands what is in it to `collect`.
     pub async fn list(&self, path: &str, collect: Collect) -> Result<(), ScanError> {
-        let scan = Scan { id: 0, path: path.to_owned(), watch: false, drop_pages: false, list: true };
+        let scan = Scan {
+            id: 0,
+            path: path.to_owned(),
+            watch: false,
+            drop_pages: false,
+            list: true,
+            outline: false,
+        };
         self.begin(scan, collect).await.map(drop)
+    }
+
+    /// Tells all that is in the drive by names and facts, and hands it to `collect`.
+    pub async fn outline(&self, collect: Collect) -> Result<Blind, ScanError> {
+        let scan =
+            Scan { id: 0, path: ".".to_owned(), watch: false, drop_pages: false, list: false, outline: true };
+        self.begin(scan, collect).await
     }
 
     async fn begin(&self, scan: Scan, collect: Collect) -> Result<Blind, ScanError> {
@@ -278,6 +294,10 @@ fn hear(told: Told, state: &Mutex<State>, heard: &mpsc::UnboundedSender<Heard>) 
             false => (id, state.too_many(id)),
         },
         Told::Listed { id, entries } => match take(&mut state, id, Piece::Names(entries)) {
+            true => return,
+            false => (id, state.too_many(id)),
+        },
+        Told::Outlined { id, entries } => match take(&mut state, id, Piece::Outline(entries)) {
             true => return,
             false => (id, state.too_many(id)),
         },

@@ -48,6 +48,17 @@ pub fn unscannable(path: &str, error: &ScanError) -> Failure {
     failure(code, format!("{path} cannot be used: {}.", words(error)), NOTHING_CHANGED, actions)
 }
 
+/// A version of a drive that cannot be looked through.
+pub fn uncomparable(name: &str, error: &ScanError) -> Failure {
+    let (why, action) = match error {
+        ScanError::TooMany => {
+            ("it has too many files".to_owned(), "Open both versions, and compare what you look for.")
+        }
+        error => (words(error), "Try again."),
+    };
+    failure(Code::Failed, format!("{name} cannot be compared: {why}."), NOTHING_CHANGED, action)
+}
+
 /// A pin that does not get on.
 pub fn pin_stuck(pin: &Pin) -> Failure {
     let reason = pin.reason.clone().unwrap_or_else(|| "the drive was closed".to_owned());

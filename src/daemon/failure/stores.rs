@@ -95,6 +95,23 @@ pub fn synced_warning(url: &StoreUrl, tool: &str) -> String {
     )
 }
 
+/// A new drive's place where others have files.
+pub fn among_others(name: &str, url: &StoreUrl, others: &[String], instead: &StoreUrl) -> Failure {
+    const NAMED: usize = 3;
+    let named = others.iter().take(NAMED).map(|name| name.trim_end_matches('/'));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = if others.len() > NAMED { " and more" } else { "" };
+    failure(
+        Code::Exists,
+        format!("{} has other files: {named}{more}.", url.readable()),
+        "Nothing was changed. A drive there would put many files of its own beside them, and who tidies up could delete the drive.",
+        [
+            Action::UseSubdirectory { drive: Some(name.to_owned()), store: Some(instead.given()) },
+            Action::AcceptOthers,
+        ],
+    )
+}
+
 /// A store's directory that cannot be looked at.
 pub fn no_store_directory(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {

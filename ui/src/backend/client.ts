@@ -55,6 +55,7 @@ export class Client {
   forks = (name: string) => this.get<api.Fork[]>(drive(name, '/forks'));
   openFork = (name: string, of: string) => this.post<api.Opened>(fork(name, of, '/open'), {});
   keepFork = (name: string, of: string, as: string) => this.post<api.Created>(fork(name, of, '/keep'), { name: as });
+  compareFork = (name: string, of: string) => this.post<api.Compared>(fork(name, of, '/compare'), {});
   discardFork = (name: string, of: string) => this.delete(fork(name, of));
 
   folder = (name: string, path: string) =>
@@ -73,6 +74,9 @@ export class Client {
 
   findDrives = (store: string, credentials: api.StoreCredentials | undefined, secrets: api.Secrets) =>
     this.post<api.StoreDrive[]>('/v1/stores/drives', { store, credentials, secrets });
+
+  directories = (path: string) => this.get<api.Directories>(`/v1/directories?path=${encodeURIComponent(path)}`);
+  createDirectory = (parent: string, name: string) => this.post<api.Directories>('/v1/directories', { parent, name });
 
   activity = ({
     limit,

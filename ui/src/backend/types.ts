@@ -72,6 +72,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/directories": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What directories of this computer are in one, for whoever chooses one on a page */
+        get: operations["get_directories"];
+        put?: never;
+        /** Creates a directory on this computer */
+        post: operations["post_directories"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/doctor": {
         parameters: {
             query?: never;
@@ -303,6 +321,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/drives/{name}/forks/{fork}/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+                /** @description The snapshot's label */
+                fork: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What differs between a fork and its drive's current version, by file; both are opened for that, and closed again */
+        post: operations["post_drives_name_forks_fork_compare"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/drives/{name}/forks/{fork}/keep": {
         parameters: {
             query?: never;
@@ -361,26 +401,6 @@ export interface paths {
         put?: never;
         /** Deletes what none of a drive's versions needs */
         post: operations["post_drives_name_gc"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/drives/{name}/gc/stop": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The drive's name on this device */
-                name: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Stops deleting what none of a drive's versions needs; the rest goes later */
-        post: operations["post_drives_name_gc_stop"];
         delete?: never;
         options?: never;
         head?: never;
@@ -481,26 +501,6 @@ export interface paths {
         get: operations["get_drives_name_pins"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/drives/{name}/prefetch/stop": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The drive's name on this device */
-                name: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Stops fetching what was read first at the last openings */
-        post: operations["post_drives_name_prefetch_stop"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1315,6 +1315,16 @@ export interface components {
             do: "accept_synced_folder";
         } | {
             /** @constant */
+            do: "use_subdirectory";
+            /** @description The drive's name. */
+            drive: string | null;
+            /** @description That directory's address. */
+            store: string | null;
+        } | {
+            /** @constant */
+            do: "accept_others";
+        } | {
+            /** @constant */
             do: "keep_untried";
         } | {
             /** @constant */
@@ -1454,8 +1464,6 @@ export interface components {
         Card: {
             /** @description What a person can do with it now. */
             actions: components["schemas"]["CardAction"][];
-            /** @description The collection of garbage in its store that is under way. */
-            collecting?: components["schemas"]["Collecting"] | null;
             /** @description What that means for the data. */
             consequence: string | null;
             /**
@@ -1479,12 +1487,6 @@ export interface components {
             mountpoint: string | null;
             /** @description Its name on this device. */
             name: string;
-            /**
-             * Format: uint64
-             * @description Bytes that are fetched ahead only because they were read first at the last openings.
-             * @default 0
-             */
-            prefetch_bytes: number;
             /** @description How far that is. */
             progress: components["schemas"]["Done"] | null;
             /** @description Why it is so; null where there is nothing to say. */
@@ -1621,8 +1623,6 @@ export interface components {
              * @description Bytes on this device.
              */
             cached_bytes: number;
-            /** @description The collection of garbage in its store that is under way. */
-            collecting?: components["schemas"]["Collecting"] | null;
             /**
              * Format: uint32
              * @description The daemon's process.
@@ -1710,12 +1710,6 @@ export interface components {
              * @default []
              */
             pins: components["schemas"]["Pin"][];
-            /**
-             * Format: uint64
-             * @description Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
-             * @default 0
-             */
-            prefetch_bytes: number;
             /** @description The HTTP proxy through which the store is asked, as host and port. */
             proxy?: string | null;
             /** @description Why it is in that state, for people; null where there is nothing to say. */
@@ -1782,7 +1776,7 @@ export interface components {
             unapplied_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
+             * @description Bytes of journal that wait for the store.
              */
             unpushed_bytes: number;
             /**
@@ -1829,25 +1823,33 @@ export interface components {
              */
             live_bytes: number;
         };
-        /** @description How far a collection of garbage is that is under way. */
-        Collecting: {
+        /** @description Compares a fork with its drive's current version. */
+        Compare: {
             /**
-             * Format: uint64
-             * @description Objects of this stage that are done.
+             * @description How what is closed is attached for it.
+             * @default auto
              */
-            done: number;
-            /** @description What is being done. */
-            stage: components["schemas"]["CollectingStage"];
-            /**
-             * Format: uint64
-             * @description How many there are; 0 where nobody knows yet.
-             */
-            total: number;
+            attach: components["schemas"]["AttachMode"];
         };
-        /** @description What a collection of garbage does, in this order. */
-        CollectingStage: "looking" | "deleting" | "repacking";
+        /** @description What differs between two versions. */
+        Compared: {
+            /** @description By their paths, in order. A directory that only one version has stands for all that is in it. */
+            differences: components["schemas"]["Difference"][];
+            /**
+             * Format: uint64
+             * @description How many more there are.
+             */
+            more: number;
+            /**
+             * Format: uint64
+             * @description Directories that may not be read, in both versions together: what is in them is not compared.
+             */
+            unreadable: number;
+        };
         /** @description Makes a drive. */
         Create: {
+            /** @description Whether a place will do where others have files. */
+            beside_others?: boolean;
             /** @description Credentials of the store, to be kept; without, those that are kept already are used. */
             credentials?: components["schemas"]["StoreCredentials"] | null;
             /** @description Whether what is stored is encrypted; then a passphrase is needed. */
@@ -1873,6 +1875,13 @@ export interface components {
              * @default claim
              */
             weakest: components["schemas"]["StoreMode"];
+        };
+        /** @description Creates a directory. */
+        CreateDirectory: {
+            /** @description Its name there, one part of a path. */
+            name: string;
+            /** @description The absolute path of the directory that it is to lie in. */
+            parent: string;
         };
         /** @description A drive that is known now. */
         Created: {
@@ -1926,6 +1935,31 @@ export interface components {
         Diagnostics: {
             /** @description Each as a text. */
             files: components["schemas"]["DiagnosticFile"][];
+        };
+        /** @description A file or a directory that differs. */
+        Difference: {
+            /** @description As the current version has it; null where it has none. */
+            current: components["schemas"]["VersionOfFile"] | null;
+            /** @description As the fork has it; null where it has none. */
+            fork: components["schemas"]["VersionOfFile"] | null;
+            /** @description Its path, relative to the root of the drive. */
+            path: string;
+        };
+        /** @description What directories are in one. */
+        Directories: {
+            /**
+             * Format: uint64
+             * @description Directories that are not named: those beyond the longest list, and those whose names are not UTF-8.
+             */
+            left_out: number;
+            /** @description Names of directories in it, in order. They may hold any character but a slash. */
+            names: string[];
+            /** @description What it lies in; null at the top. */
+            parent: string | null;
+            /** @description Which was looked into: the one that was asked for, or the nearest above it that is there. */
+            path: string;
+            /** @description Whether one can be created in it. */
+            writable: boolean;
         };
         /** @description How far something is. */
         Done: {
@@ -1985,8 +2019,6 @@ export interface components {
              * @description Bytes on this device.
              */
             cached_bytes: number;
-            /** @description The collection of garbage in its store that is under way. */
-            collecting?: components["schemas"]["Collecting"] | null;
             /**
              * Format: uint32
              * @description The daemon's process.
@@ -2074,12 +2106,6 @@ export interface components {
              * @default []
              */
             pins: components["schemas"]["Pin"][];
-            /**
-             * Format: uint64
-             * @description Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
-             * @default 0
-             */
-            prefetch_bytes: number;
             /** @description The HTTP proxy through which the store is asked, as host and port. */
             proxy?: string | null;
             /** @description Why it is in that state, for people; null where there is nothing to say. */
@@ -2146,7 +2172,7 @@ export interface components {
             unapplied_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
+             * @description Bytes of journal that wait for the store.
              */
             unpushed_bytes: number;
             /**
@@ -2232,6 +2258,8 @@ export interface components {
             /** @description The actions for people at a page. */
             on_screen?: components["schemas"]["Step"][];
         };
+        /** @description What is in a version. */
+        FileKind: "file" | "directory" | "link" | "other";
         /** @description Asks which drives a store has. */
         FindDrives: {
             /** @description With these credentials, which are not kept; without, with those that are. */
@@ -2372,19 +2400,6 @@ export interface components {
              * @description Bytes of cache for each drive; `null` is half of the disk that would be free without it.
              */
             cache_bytes: number | null;
-            /**
-             * @description Bytes of cache for drives that have a limit of their own.
-             * @default {}
-             */
-            cache_of: {
-                [key: string]: number;
-            };
-            /**
-             * Format: uint64
-             * @description Bytes of cache for all drives together, those that are closed too; `null` is no limit.
-             * @default null
-             */
-            cache_total_bytes: number | null;
             /**
              * Format: uint64
              * @description Bytes per second from stores; `null` is no limit.
@@ -2741,13 +2756,6 @@ export interface components {
              */
             discard_unsent: boolean;
         };
-        /** @description What became of a drive that was removed. */
-        Removed: {
-            /** @description What to do there next. */
-            action: string | null;
-            /** @description What its store still has of it and of its family, for people; null where nothing was to be deleted there. */
-            left: string | null;
-        };
         /** @description How a replica stands. */
         ReplicaState: "up_to_date" | "behind" | "trouble" | "closed";
         /** @description How a replica is. */
@@ -2847,16 +2855,9 @@ export interface components {
             cache_bytes?: number | null;
             /**
              * Format: uint64
-             * @description Bytes of cache for all drives together; 0 takes the limit away.
-             */
-            cache_total_bytes?: number | null;
-            /**
-             * Format: uint64
              * @description Bytes per second from stores; 0 takes the limit away.
              */
             down_bytes_per_s?: number | null;
-            /** @description The drive that `cache_bytes` is for; without, it is for each that has no limit of its own. */
-            drive?: string | null;
             /** @description What is done about programs that read the beginnings of one file after another. */
             indexers?: components["schemas"]["Indexers"] | null;
             /** @description What is done where the network counts what it carries. */
@@ -2998,6 +2999,12 @@ export interface components {
         StoreTested: {
             /** @description What was tried. */
             findings: components["schemas"]["StoreFinding"][];
+            /** @description Whether there is a drive already. */
+            has_drive: boolean;
+            /** @description A place in it for a drive alone, where others have files. */
+            instead: string | null;
+            /** @description Names of some files that others have there; none where there is a drive. */
+            others: string[];
             /** @description Why it is not a better mode, and what else one should know. */
             reasons: string[];
             /** @description The store. */
@@ -3058,6 +3065,23 @@ export interface components {
              * @default false
              */
             this_device: boolean;
+        };
+        /** @description How a version has a file or a directory. */
+        VersionOfFile: {
+            /**
+             * Format: uint64
+             * @description Their bytes.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description Files in a directory; 1 for a file.
+             */
+            files: number;
+            /** @description What it is. */
+            kind: components["schemas"]["FileKind"];
+            /** @description When it was modified last. */
+            modified_at: string;
         };
         /** @description Waits until enough of a file, or of all below a directory, is here. It is pulled from the beginning meanwhile, and not pinned. */
         WaitFor: {
@@ -3232,6 +3256,77 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Diagnostics"];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_directories: {
+        parameters: {
+            query?: {
+                /** @description An absolute path, or one that begins with `~/`; nothing is the user's home. */
+                path?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Directories"];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_directories: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateDirectory"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Directories"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
                 };
             };
             /** @description It was refused, and nothing was changed */
@@ -3709,6 +3804,50 @@ export interface operations {
             };
         };
     };
+    post_drives_name_forks_fork_compare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+                /** @description The snapshot's label */
+                fork: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Compare"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Compared"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     post_drives_name_forks_fork_keep: {
         parameters: {
             query?: never;
@@ -3819,44 +3958,6 @@ export interface operations {
                         progress: components["schemas"]["Progress"];
                     } | {
                         result: components["schemas"]["Collected"];
-                    } | {
-                        error: components["schemas"]["Failure"];
-                    };
-                };
-            };
-            /** @description It was refused, and nothing was changed */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Failure"];
-                };
-            };
-        };
-    };
-    post_drives_name_gc_stop: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The drive's name on this device */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Lines of JSON. The schema is that of one line */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-ndjson": {
-                        progress: components["schemas"]["Progress"];
-                    } | {
-                        result: components["schemas"]["Nothing"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };
@@ -4059,44 +4160,6 @@ export interface operations {
             };
         };
     };
-    post_drives_name_prefetch_stop: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The drive's name on this device */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Lines of JSON. The schema is that of one line */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/x-ndjson": {
-                        progress: components["schemas"]["Progress"];
-                    } | {
-                        result: components["schemas"]["Nothing"];
-                    } | {
-                        error: components["schemas"]["Failure"];
-                    };
-                };
-            };
-            /** @description It was refused, and nothing was changed */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Failure"];
-                };
-            };
-        };
-    };
     get_drives_name_queue: {
         parameters: {
             query?: never;
@@ -4192,7 +4255,7 @@ export interface operations {
                     "application/x-ndjson": {
                         progress: components["schemas"]["Progress"];
                     } | {
-                        result: components["schemas"]["Removed"];
+                        result: components["schemas"]["Nothing"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };

@@ -24,6 +24,8 @@ export interface Draft {
   mountpoint: string;
   cache: string;
   acceptWeak: boolean;
+  /** The drive goes beside other files of its place, and not into a directory of its own. */
+  beside: boolean;
 }
 
 export interface Typed {
@@ -68,6 +70,7 @@ export const emptyDraft = (): Draft => ({
   mountpoint: '',
   cache: '',
   acceptWeak: false,
+  beside: false,
 });
 
 const KEY = 'holdall.draft';

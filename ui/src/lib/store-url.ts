@@ -41,8 +41,9 @@ export function storeUrl(draft: Draft): string | undefined {
     }
     case 'file': {
       const directory = draft.directory.trim();
-      // As it is: nothing in a file address stands for something else.
-      return directory.startsWith('/') && directory.length > 1 ? `file:///${parts(directory).join('/')}` : undefined;
+      // As a path: in the address of a file per cent signs would stand for something else.
+      if (directory.startsWith('~/') && directory.length > 2) return directory;
+      return directory.startsWith('/') && directory.length > 1 ? `/${parts(directory).join('/')}` : undefined;
     }
     default:
       return undefined;
@@ -94,7 +95,7 @@ export function sameLogin(login: string, store: string): boolean {
 
 /** A store as people read it: the bucket or path, and the server where it is not the usual one. */
 export function storeName(store: string): string {
-  if (store.startsWith('file://')) return store;
+  if (store.startsWith('file://') || /^[/~]/.test(store)) return store;
   if (!store.startsWith('s3://')) return decoded(store.replace(/\?.*$/, ''));
   const [address = '', query = ''] = store.split(/\?(.*)/);
   const endpoint = new URLSearchParams(query).get('endpoint')?.replace(/^https?:\/\//, '');

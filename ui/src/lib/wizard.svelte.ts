@@ -82,6 +82,8 @@ export class Wizard {
   );
   /** What the store said of what is typed now. */
   verdict = $derived(this.tested && this.#testedAs === this.#asked() ? this.tested : null);
+  /** Where the drive is to be: in a directory of its own where others have files, unless it was decided otherwise. */
+  target = $derived((!this.draft.existing && !this.draft.beside ? this.verdict?.instead : undefined) ?? this.url);
   /** What the store has, by what is typed now. */
   drives = $derived(this.#found && this.#foundAs === this.#unlockedBy() ? this.#found : null);
   step = $derived<Step>(STEPS[this.draft.step] ?? 'kind');
@@ -144,7 +146,7 @@ export class Wizard {
       case 'store':
         return this.verdict !== null && this.verdict.usable && (this.verdict.store_mode !== 'none' || draft.acceptWeak);
       case 'drive':
-        return draft.existing || (this.named && this.large);
+        return draft.existing || (!this.verdict?.has_drive && this.named && this.large);
       case 'protection':
         if (draft.existing) return this.drives !== null && this.chosen !== '' && this.named;
         return !draft.encrypt || (!shortPassphrase(typed.passphrase) && typed.passphrase === typed.again);
@@ -167,6 +169,9 @@ export class Wizard {
       const onProgress = (said: Progress) => (this.testProgress = said);
       this.tested = await client.testStore(url, credentials(this.draft, this.typed), { onProgress });
       this.#testedAs = asked;
+      // Most who come to a store with a drive want that one, and where there is none there is nothing to unlock.
+      this.draft.existing = this.tested.has_drive;
+      this.draft.beside = false;
     } catch (error) {
       this.#failedAs = asked;
       this.testFailure = failureOf(error);
@@ -216,8 +221,8 @@ export class Wizard {
 
   /** Makes the drive, or makes it known here; then, unless there is a recovery key to be written down first, mounts it. */
   async make(): Promise<void> {
-    const { draft, typed, url } = this;
-    if (url === undefined) return;
+    const { draft, typed, url, target } = this;
+    if (url === undefined || target === undefined) return;
     const name = draft.name.trim();
     const given = credentials(draft, typed);
     const onProgress = (said: Progress) => (this.progress = said);
@@ -233,12 +238,13 @@ export class Wizard {
       return client.create(
         {
           name,
-          store: url,
+          store: target,
           size_bytes: this.sizeBytes ?? 0,
           encrypt: draft.encrypt,
           secrets: draft.encrypt ? { passphrase: typed.passphrase } : {},
           weakest: draft.acceptWeak ? 'none' : 'claim',
           in_synced_folder: false,
+          beside_others: draft.beside,
           ...(given && { credentials: given }),
         },
         { onProgress },
@@ -288,8 +294,10 @@ export class Wizard {
     const code = failure?.code;
     this.stage = null;
     this.failed = null;
-    const at: Step =
-      code === 'passphrase_needed' || code === 'passphrase_wrong'
+    const others = failure?.actions?.some((action) => action.do === 'use_subdirectory');
+    const at: Step = others
+      ? 'store'
+      : code === 'passphrase_needed' || code === 'passphrase_wrong'
         ? 'protection'
         : code === 'exists' || code === 'not_found'
           ? draft.existing

@@ -3,8 +3,23 @@
 use super::beneath::{self, Entry};
 use super::patience::Pulse;
 use super::{FileStore, claim, kinds, parent_of};
-use crate::store::{Listed, StoreError};
+use crate::store::{Listed, StoreError, TOP_MAX};
+use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// Names of some of what lies in a directory, a directory's with a `/` at its end.
+pub(super) fn top(root: &Path) -> io::Result<Vec<String>> {
+    let name = |entry: io::Result<DirEntry>| {
+        let entry = entry?;
+        let mut name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() {
+            name.push('/');
+        }
+        Ok(name)
+    };
+    std::fs::read_dir(root)?.take(TOP_MAX).map(name).collect()
+}
 
 impl FileStore {
     pub(super) fn list_now(&self, prefix: &str, pulse: &Pulse) -> Result<Vec<Listed>, StoreError> {

@@ -1,0 +1,94 @@
+//! What lies in a place already where a drive is about to be: a drive, or files of others.
+
+use super::Stores;
+use crate::api::Failure;
+use crate::daemon::failure;
+use holdall_core::format::family;
+use holdall_core::store::credentials::Credentials;
+use holdall_core::store::meter::Meter;
+use holdall_core::store::names::{others, own_directory};
+use holdall_core::store::url::StoreUrl;
+
+/// What lies there.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Whether it is a store with a drive.
+    pub has_drive: bool,
+    /// Names of some files and directories that are others'. None where there is a drive: they are there already.
+    pub others: Vec<String>,
+    /// A place in it for a drive alone, where there are others.
+    pub instead: Option<StoreUrl>,
+}
+
+/// Looks at what lies at `url`. What cannot be looked at is taken for empty: a trial says what is wrong with the store, and a server that
+/// lists others' files in a way that nobody understands can be a store all the same.
+pub async fn look(stores: &Stores, url: &StoreUrl, credentials: &Credentials) -> Result<Place, Failure> {
+    let store = stores.reach(url, credentials, &Meter::default())?;
+    // It is asked for by its name: a listing may leave it out where there is much else.
+    let has_drive = store.head(family::NAME).await.is_ok();
+    let top = store.top().await.unwrap_or_else(|error| {
+        tracing::info!(%error, "it is not known what lies in a new store");
+        Vec::new()
+    });
+    Ok(judge(url, has_drive, &top))
+}
+
+fn judge(url: &StoreUrl, has_drive: bool, top: &[String]) -> Place {
+    let others = if has_drive { Vec::new() } else { others(top) };
+    let instead = (!others.is_empty()).then(|| url.below(&own_directory(top)));
+    Place { has_drive, others, instead }
+}
+
+/// Refuses a place where others have files.
+pub async fn check_not_shared(
+    stores: &Stores,
+    name: &str,
+    url: &StoreUrl,
+    credentials: &Credentials,
+) -> Result<(), Failure> {
+    let place = look(stores, url, credentials).await?;
+    match place.instead {
+        Some(instead) => Err(failure::among_others(name, url, &place.others, &instead)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::limits::Limits;
+    use crate::daemon::secrets::Keeper;
+
+    async fn looked_at(files: &[&str]) -> (StoreUrl, Place) {
+        let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in files {
+            std::fs::write(dir.path().join(name), "x").unwrap();
+        }
+        let url = StoreUrl::File(dir.path().to_owned());
+        let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
+        let place = look(&stores, &url, &Credentials::None).await.unwrap();
+        (url, place)
+    }
+
+    #[tokio::test]
+    async fn files_of_others_are_seen_and_a_place_beside_them_is_offered() {
+        let (url, place) = looked_at(&["letter.txt"]).await;
+        assert_eq!((place.has_drive, &place.others[..]), (false, &["letter.txt".to_owned()][..]));
+        assert_eq!(place.instead, Some(url.below("holdall")));
+    }
+
+    #[tokio::test]
+    async fn a_drive_is_seen_and_is_nobody_else_s() {
+        let (_, place) = looked_at(&["family.json", "letter.txt"]).await;
+        assert_eq!(place, Place { has_drive: true, ..Place::default() });
+        assert_eq!(looked_at(&[]).await.1, Place::default());
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_still_to_be_made_is_empty() {
+        let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
+        let url = StoreUrl::File(dir.path().join("new"));
+        assert_eq!(look(&stores, &url, &Credentials::None).await.unwrap(), Place::default());
+    }
+}
