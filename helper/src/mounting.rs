@@ -30,28 +30,47 @@ pub(super) fn mount(
     read_only: bool,
     caller: Option<u32>,
 ) -> Result<(), Refused> {
-    target.verify()?;
-    let device = &target.device;
-    let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(Refused::system("fsopen", device))?;
-    let refused = |call: &str, errno: Errno| Refused::System {
-        call: call.to_owned(),
-        path: device.clone(),
-        errno: Some(errno.raw_os_error()),
-        said: said(&context, errno),
-    };
-    fsconfig_set_string(context.as_fd(), "source", device).map_err(|errno| refused("fsconfig", errno))?;
-    // When metadata could not be read or makes no sense, nothing more is written on the strength of it.
-    fsconfig_set_string(context.as_fd(), "errors", "remount-ro")
-        .map_err(|errno| refused("fsconfig", errno))?;
-    // What is deleted on the drive is to take no room in its cache or its store.
-    let flag = if read_only { "ro" } else { "discard" };
-    fsconfig_set_flag(context.as_fd(), flag).map_err(|errno| refused("fsconfig", errno))?;
-    fsconfig_create(context.as_fd()).map_err(|errno| refused("mount", errno))?;
-    let mounted = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(read_only))
-        .map_err(|errno| refused("fsmount", errno))?;
+    let mounted = opened(target, read_only)?;
     ids::give_to(&mounted, caller, at)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(mounted.as_fd(), "", at, "", flags).map_err(|errno| refused("move_mount", errno))
+    move_mount(mounted.as_fd(), "", at, "", flags).map_err(Refused::system("move_mount", &target.device))
+}
+
+/// The target's ext4, mounted nowhere yet. Whoever probes new devices (mdadm, lvm and multipath do, called by udev) has one
+/// for himself for a moment.
+fn opened(target: &Target, read_only: bool) -> Result<OwnedFd, Refused> {
+    let deadline = Instant::now() + BUSY_PATIENCE;
+    loop {
+        target.verify()?;
+        let device = &target.device;
+        let context =
+            fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(Refused::system("fsopen", device))?;
+        match mount_in(&context, device, read_only) {
+            Err((_, Errno::BUSY)) if Instant::now() < deadline => std::thread::sleep(BUSY_INTERVAL),
+            Err((call, errno)) => {
+                let (path, said) = (device.clone(), said(&context, errno));
+                return Err(Refused::System {
+                    call: call.to_owned(),
+                    path,
+                    errno: Some(errno.raw_os_error()),
+                    said,
+                });
+            }
+            Ok(mounted) => return Ok(mounted),
+        }
+    }
+}
+
+fn mount_in(context: &OwnedFd, device: &Path, read_only: bool) -> Result<OwnedFd, (&'static str, Errno)> {
+    fsconfig_set_string(context.as_fd(), "source", device).map_err(|errno| ("fsconfig", errno))?;
+    // When metadata could not be read or makes no sense, nothing more is written on the strength of it.
+    fsconfig_set_string(context.as_fd(), "errors", "remount-ro").map_err(|errno| ("fsconfig", errno))?;
+    // What is deleted on the drive is to take no room in its cache or its store.
+    let flag = if read_only { "ro" } else { "discard" };
+    fsconfig_set_flag(context.as_fd(), flag).map_err(|errno| ("fsconfig", errno))?;
+    fsconfig_create(context.as_fd()).map_err(|errno| ("mount", errno))?;
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(read_only))
+        .map_err(|errno| ("fsmount", errno))
 }
 
 /// nosuid and nodev: a store must not yield root. noatime: a read is no write, or looking through a drive would dirty

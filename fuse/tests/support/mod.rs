@@ -8,10 +8,11 @@ pub mod slow_disk;
 
 use holdall_fuse::mount;
 use holdall_kernel::loopdev;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// For what takes milliseconds, on a computer that may stall.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,7 +92,16 @@ impl Bench {
 
     pub fn mount_ext4(&self, device: &Path) {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        rustix::mount::mount(device, self.ext4(), "ext4", flags, None).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match rustix::mount::mount(device, self.ext4(), "ext4", flags, None) {
+                // Others of this computer look into new devices, and have one for themselves for a moment.
+                Err(Errno::BUSY) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
+                mounted => return mounted.unwrap(),
+            }
+        }
     }
 
     pub fn unmount_ext4(&self) {
