@@ -1,8 +1,8 @@
 //! Words a daemon's results for people: pure functions from a result to text.
 
 use crate::api::{
-    Checked, Closed, Collected, Compared, DaemonStatus, Diagnosis, Difference, FileKind, Fork, Holder, Opened,
-    Snapshot, Synced, VersionOfFile,
+    Checked, Closed, Collected, Compared, DaemonStatus, Diagnosis, Difference, FileKind, Fork, Holder,
+    Opened, Snapshot, Synced, VersionOfFile,
 };
 use crate::cli::output::{Hue, Paint};
 use crate::sizes::{format_age, format_bytes, format_duration};

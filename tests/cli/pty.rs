@@ -1,9 +1,13 @@
 //! A terminal with somebody at it.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Child, Command};
+
+/// How long a command may say nothing.
+const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 pub struct Pty {
     screen: File,
@@ -28,13 +32,16 @@ impl Pty {
         command.spawn().unwrap()
     }
 
-    /// Waits until the screen shows `text`, beyond what was waited for before; fails if the command ends without.
+    /// Waits until the screen shows `text`, beyond what was waited for before; fails if it does not come.
     pub fn wait_for(&mut self, text: &str) {
         loop {
             if let Some(at) = self.seen.find(text) {
                 self.seen.drain(..at + text.len());
                 return;
             }
+            let mut more = [PollFd::new(&self.screen, PollFlags::IN)];
+            let shown = poll(&mut more, Some(&PATIENCE)).unwrap();
+            assert!(shown > 0, "no {text:?} in {:?}", self.seen);
             let mut bytes = [0; 1024];
             let got =
                 self.screen.read(&mut bytes).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.seen));

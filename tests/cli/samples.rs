@@ -27,7 +27,7 @@ pub fn drive() -> Value {
 /// A drive with changes that are only here.
 pub fn unsent() -> Value {
     let mut drive = drive();
-    drive["dirty_bytes"] = json!(12_897_485);
+    (drive["dirty_bytes"], drive["unpushed_bytes"]) = (json!(12_897_485), json!(12_897_485));
     drive
 }
 

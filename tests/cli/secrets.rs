@@ -158,7 +158,7 @@ fn at_a_terminal_removing_asks_with_the_facts() {
         let (place, fake) = Place::with_daemon(&replies);
         let mut pty = Pty::open();
         let child = pty.spawn(place.command("drive remove work --discard-unsent"));
-        pty.wait_for("12.3 MiB of work are only on this computer");
+        pty.wait_for("Only on this computer, and lost if you continue: 12.3 MiB of work.");
         pty.wait_for("Remove work from this computer? Its data in file:///mnt/nas/work stays. [y/N] ");
         pty.type_line(answer);
         assert_eq!(pty.finish(child).0, Some(code));

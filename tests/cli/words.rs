@@ -122,8 +122,8 @@ fn what_was_typed_is_repeated_as_it_was_typed() {
     assert!(text.starts_with("work is made: 1 TiB in /x\n"), "what was not typed is told: {text}");
     let text = said("drive resize work 2000000M", "POST /v1/drives/work/resize", Reply::result(drive()));
     assert_eq!(text, "work has 2000000M now\n");
-    let tested =
-        json!({"store": "s3://b/", "store_mode": "swap", "usable": true, "findings": [], "reasons": []});
+    let tested = json!({"store": "s3://b/", "store_mode": "swap", "usable": true, "findings": [], "reasons": [],
+        "has_drive": false, "others": [], "instead": null});
     let text = said("store test s3://b//", "POST /v1/stores/test", Reply::result(tested));
     assert!(text.starts_with("s3://b//\n"), "{text}");
 }

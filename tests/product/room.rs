@@ -25,15 +25,14 @@ fn the_cache_of_a_closed_drive_can_be_freed_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_closed_drive_that_has_something_to_upload_keeps_its_cache() {
+fn evicting_a_closed_drive_leaves_what_is_still_to_be_uploaded() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
     a.ok(&["drive", "pause", "d"]);
     std::fs::write(a.mountpoint().join("file"), noise(1, 1 << 20)).unwrap();
     a.ok(&["drive", "close", "d"]);
-    let (_, told) = a.fails(&["evict", "--drive", "d"]);
-    assert!(told.contains("has changes that are still to be uploaded"), "{told}");
+    a.ok(&["evict", "--drive", "d"]);
     a.ok(&["drive", "resume", "d"]);
     a.open(&[]);
     assert!(std::fs::read(a.mountpoint().join("file")).unwrap() == noise(1, 1 << 20));

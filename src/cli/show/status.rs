@@ -324,13 +324,12 @@ mod tests {
         assert_eq!(uploads(&drive), "All changes uploaded");
         drive.unpushed_bytes = 4096;
         assert_eq!(uploads(&drive), "4 KiB waiting to upload");
-        drive.dirty_bytes = 12_897_485;
+        drive.set_unsent(12_897_485);
         assert_eq!(uploads(&drive), "12.3 MiB waiting to upload");
         drive.oldest_dirty_age_ms = 3 * 3_600_000;
         assert_eq!(uploads(&drive), "12.3 MiB waiting to upload for 3 h");
         drive.state = DriveState::Syncing;
         assert_eq!(uploads(&drive), "12.3 MiB left to upload");
-        drive.dirty_bytes = 0;
         drive.set_unsent(0);
         assert_eq!(uploads(&drive), "some changes waiting to upload");
     }
@@ -354,7 +353,7 @@ mod tests {
     fn green_only_when_nothing_is_unsent() {
         let mut drive = drive();
         assert!(state(&drive, Paint(true)).starts_with("\x1b[32m"));
-        drive.dirty_bytes = 1;
+        drive.set_unsent(1);
         assert!(!state(&drive, Paint(true)).starts_with("\x1b[32m"));
     }
 

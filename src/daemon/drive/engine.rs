@@ -380,6 +380,7 @@ impl Drive {
             tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");
         }
         *self.live.write() = None;
+        self.figures_all_applied();
         if let Some((store, reference)) = &opened.reference {
             self.let_go(&**store, reference).await;
             let _ = remove_directory(&self.registry.directory(&self.name).join("look"));

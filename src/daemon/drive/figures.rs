@@ -22,7 +22,21 @@ pub(in crate::daemon) fn forget(directory: &Path) {
     let _ = std::fs::remove_file(directory.join(NAME));
 }
 
+/// Whoever puts an engine down applies its journal to the cache.
+fn all_applied(figures: &mut DriveStatus) {
+    let applied = std::mem::take(&mut figures.unapplied_bytes);
+    figures.cached_bytes += applied;
+    figures.cache.dirty_bytes += applied;
+}
+
 impl Drive {
+    /// The engine has been put down.
+    pub(super) fn figures_all_applied(&self) {
+        if let Some(last) = &mut self.shown.lock().last {
+            all_applied(last);
+        }
+    }
+
     /// Remembers how it is now.
     pub(super) async fn save_figures(&self) {
         let status = self.status().await;
@@ -42,6 +56,7 @@ impl Drive {
             return;
         }
         let mut figures = known.unwrap_or_else(|| self.blank());
+        all_applied(&mut figures);
         // Whoever had it open has written since they were counted.
         let is_counted = figures.unpushed_is_known && self.config.lock().open.is_none();
         if is_left {
@@ -54,8 +69,6 @@ impl Drive {
             // All that is left of these is that they are here.
             figures.cache.evictable_bytes += std::mem::take(&mut figures.cache.dirty_bytes);
         }
-        // It had been applied when the engine was put down.
-        figures.unapplied_bytes = 0;
         figures.oldest_dirty_age_ms = 0;
         // Of this daemon's life.
         (figures.requests, figures.daemon_pid) = (api::ByKind::default(), std::process::id());

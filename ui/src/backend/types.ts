@@ -407,6 +407,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/drives/{name}/gc/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stops deleting what none of a drive's versions needs; the rest goes later */
+        post: operations["post_drives_name_gc_stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/drives/{name}/map": {
         parameters: {
             query?: never;
@@ -501,6 +521,26 @@ export interface paths {
         get: operations["get_drives_name_pins"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/drives/{name}/prefetch/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stops fetching what was read first at the last openings */
+        post: operations["post_drives_name_prefetch_stop"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1464,6 +1504,8 @@ export interface components {
         Card: {
             /** @description What a person can do with it now. */
             actions: components["schemas"]["CardAction"][];
+            /** @description The collection of garbage in its store that is under way. */
+            collecting?: components["schemas"]["Collecting"] | null;
             /** @description What that means for the data. */
             consequence: string | null;
             /**
@@ -1487,6 +1529,12 @@ export interface components {
             mountpoint: string | null;
             /** @description Its name on this device. */
             name: string;
+            /**
+             * Format: uint64
+             * @description Bytes that are fetched ahead only because they were read first at the last openings.
+             * @default 0
+             */
+            prefetch_bytes: number;
             /** @description How far that is. */
             progress: components["schemas"]["Done"] | null;
             /** @description Why it is so; null where there is nothing to say. */
@@ -1623,6 +1671,8 @@ export interface components {
              * @description Bytes on this device.
              */
             cached_bytes: number;
+            /** @description The collection of garbage in its store that is under way. */
+            collecting?: components["schemas"]["Collecting"] | null;
             /**
              * Format: uint32
              * @description The daemon's process.
@@ -1710,6 +1760,12 @@ export interface components {
              * @default []
              */
             pins: components["schemas"]["Pin"][];
+            /**
+             * Format: uint64
+             * @description Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
+             * @default 0
+             */
+            prefetch_bytes: number;
             /** @description The HTTP proxy through which the store is asked, as host and port. */
             proxy?: string | null;
             /** @description Why it is in that state, for people; null where there is nothing to say. */
@@ -1776,7 +1832,7 @@ export interface components {
             unapplied_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes of journal that wait for the store.
+             * @description Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
              */
             unpushed_bytes: number;
             /**
@@ -1823,6 +1879,23 @@ export interface components {
              */
             live_bytes: number;
         };
+        /** @description How far a collection of garbage is that is under way. */
+        Collecting: {
+            /**
+             * Format: uint64
+             * @description Objects of this stage that are done.
+             */
+            done: number;
+            /** @description What is being done. */
+            stage: components["schemas"]["CollectingStage"];
+            /**
+             * Format: uint64
+             * @description How many there are; 0 where nobody knows yet.
+             */
+            total: number;
+        };
+        /** @description What a collection of garbage does, in this order. */
+        CollectingStage: "looking" | "deleting" | "repacking";
         /** @description Compares a fork with its drive's current version. */
         Compare: {
             /**
@@ -2019,6 +2092,8 @@ export interface components {
              * @description Bytes on this device.
              */
             cached_bytes: number;
+            /** @description The collection of garbage in its store that is under way. */
+            collecting?: components["schemas"]["Collecting"] | null;
             /**
              * Format: uint32
              * @description The daemon's process.
@@ -2106,6 +2181,12 @@ export interface components {
              * @default []
              */
             pins: components["schemas"]["Pin"][];
+            /**
+             * Format: uint64
+             * @description Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
+             * @default 0
+             */
+            prefetch_bytes: number;
             /** @description The HTTP proxy through which the store is asked, as host and port. */
             proxy?: string | null;
             /** @description Why it is in that state, for people; null where there is nothing to say. */
@@ -2172,7 +2253,7 @@ export interface components {
             unapplied_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes of journal that wait for the store.
+             * @description Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
              */
             unpushed_bytes: number;
             /**
@@ -2400,6 +2481,19 @@ export interface components {
              * @description Bytes of cache for each drive; `null` is half of the disk that would be free without it.
              */
             cache_bytes: number | null;
+            /**
+             * @description Bytes of cache for drives that have a limit of their own.
+             * @default {}
+             */
+            cache_of: {
+                [key: string]: number;
+            };
+            /**
+             * Format: uint64
+             * @description Bytes of cache for all drives together, those that are closed too; `null` is no limit.
+             * @default null
+             */
+            cache_total_bytes: number | null;
             /**
              * Format: uint64
              * @description Bytes per second from stores; `null` is no limit.
@@ -2756,6 +2850,13 @@ export interface components {
              */
             discard_unsent: boolean;
         };
+        /** @description What became of a drive that was removed. */
+        Removed: {
+            /** @description What to do there next. */
+            action: string | null;
+            /** @description What its store still has of it and of its family, for people; null where nothing was to be deleted there. */
+            left: string | null;
+        };
         /** @description How a replica stands. */
         ReplicaState: "up_to_date" | "behind" | "trouble" | "closed";
         /** @description How a replica is. */
@@ -2855,9 +2956,16 @@ export interface components {
             cache_bytes?: number | null;
             /**
              * Format: uint64
+             * @description Bytes of cache for all drives together; 0 takes the limit away.
+             */
+            cache_total_bytes?: number | null;
+            /**
+             * Format: uint64
              * @description Bytes per second from stores; 0 takes the limit away.
              */
             down_bytes_per_s?: number | null;
+            /** @description The drive that `cache_bytes` is for; without, it is for each that has no limit of its own. */
+            drive?: string | null;
             /** @description What is done about programs that read the beginnings of one file after another. */
             indexers?: components["schemas"]["Indexers"] | null;
             /** @description What is done where the network counts what it carries. */
@@ -3974,6 +4082,44 @@ export interface operations {
             };
         };
     };
+    post_drives_name_gc_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Nothing"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     get_drives_name_map: {
         parameters: {
             query?: never;
@@ -4160,6 +4306,44 @@ export interface operations {
             };
         };
     };
+    post_drives_name_prefetch_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Nothing"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     get_drives_name_queue: {
         parameters: {
             query?: never;
@@ -4255,7 +4439,7 @@ export interface operations {
                     "application/x-ndjson": {
                         progress: components["schemas"]["Progress"];
                     } | {
-                        result: components["schemas"]["Nothing"];
+                        result: components["schemas"]["Removed"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };
