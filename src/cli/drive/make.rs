@@ -64,10 +64,11 @@ async fn settle(failure: Failure, request: &mut api::Create) -> Result<(), CliEr
     });
     if let Some(store) = instead.filter(|store| *store != request.store) {
         terminal::say(&failure.message);
-        return match terminal::confirm(&format!("Use {store} instead?")).await? {
-            true => Ok(request.store = store),
-            false => Err(CliError::Failed(failure)),
-        };
+        if !terminal::confirm(&format!("Use {store} instead?")).await? {
+            return Err(CliError::Failed(failure));
+        }
+        request.store = store;
+        return Ok(());
     }
     // A folder that is kept in sync is accepted by its option alone.
     let is_synced = failure.actions.contains(&Action::AcceptSyncedFolder);
