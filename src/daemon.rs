@@ -176,6 +176,10 @@ async fn serve_in(paths: &Paths) -> Result<ExitCode, Box<dyn std::error::Error>>
     tokio::spawn(drives.clone().wait_where_told());
     tokio::spawn(drives.clone().follow_mounts());
     tokio::spawn(drives.clone().follow_keeper());
+    tokio::spawn({
+        let drives = drives.clone();
+        async move { drives.web().resume(drives.clone()).await }
+    });
     let resuming = tokio::spawn({
         let drives = drives.clone();
         async move { drives.resume_all().await }

@@ -155,7 +155,8 @@ pub enum Command {
     /// Show the drives in a browser on this computer
     ///
     /// Prints an address that lets one browser in, once and within five minutes; it stays in. Run it again for another one. The
-    /// pages are served on 127.0.0.1 alone, to your own programs alone, until the background service ends.
+    /// pages are served on 127.0.0.1 alone, to your own programs alone, until holdall web --stop. After a restart of the background
+    /// service they are served again at the same port, to the same browsers.
     #[command(after_help = WEB_EXAMPLES, after_long_help = WEB_LONG_AFTER)]
     Web(WebArguments),
     /// Run the background service in the foreground, or stop it

@@ -447,7 +447,7 @@ pub async fn serve_web(State(drives): State<Shared>, Asked(request): Asked<api::
 
 pub async fn end_web(State(drives): State<Shared>) -> Response {
     work(drives, |drives, _| async move {
-        drives.web().end().await;
+        drives.web().stop(&drives.paths().state).await?;
         Ok(api::Nothing {})
     })
 }

@@ -5,7 +5,7 @@
 //!
 //! - *other users*: the kernel says whose process has connected ([`peer`]); only this user's and root's are served.
 //! - *whoever has no invitation*: the address that `holdall web` prints has a token that is good once, for five minutes. It
-//!   is exchanged for a cookie that scripts cannot read ([`sessions`]).
+//!   is exchanged for a cookie that scripts cannot read ([`sessions`]), and that the next daemon knows as well ([`keeping`]).
 //! - *other pages in the same browser*: they can have it send requests, cookie and all. So what changes something needs a
 //!   header that a page of another origin cannot set without asking first, which is never granted, and an `Origin` that is
 //!   ours; what a page of another origin asks for is refused where the browser says so ([`admission`]).
@@ -23,20 +23,21 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use keeping::Keeping;
 use pages::Pages;
 use parking_lot::Mutex;
 use peer::OwnPeers;
 pub use peer::is_own;
-use sessions::{Sessions, TOKEN_LIVES};
+use sessions::{Now, Sessions, TOKEN_LIVES};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 mod admission;
+mod keeping;
 mod pages;
 mod peer;
 mod sessions;
@@ -76,6 +77,7 @@ struct Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        self.door.keeping.lock().end();
         self.door.sessions.lock().end_all();
         self.listener.abort();
     }
@@ -87,7 +89,20 @@ struct Door {
     pages: Mutex<Arc<Pages>>,
     // Held for a look-up.
     sessions: Mutex<Sessions>,
+    // Held to write the file.
+    keeping: Mutex<Keeping>,
     ended: watch::Receiver<()>,
+}
+
+impl Door {
+    /// Writes down who is in, where that has changed. One after another: what is older does not come later.
+    fn keep(&self) {
+        let mut keeping = self.keeping.lock();
+        let sessions = self.sessions.lock().to_keep();
+        if let Some(sessions) = sessions {
+            keeping.save(sessions);
+        }
+    }
 }
 
 impl Web {
@@ -95,13 +110,14 @@ impl Web {
     pub async fn invite(&self, drives: Shared, request: api::ServeWeb) -> Result<api::WebAddress, Failure> {
         let pages = Arc::new(Pages::find()?);
         let mut serving = self.serving.lock().await;
+        take_up(&mut serving, drives.clone()).await;
         let stays = |serving: &Serving| request.port.is_none_or(|port| port == serving.door.port);
         match &*serving {
             Some(serving) if stays(serving) => *serving.door.pages.lock() = pages,
-            _ => *serving = Some(serve(drives, request.port, pages).await?),
+            _ => *serving = Some(serve(drives, request.port, pages, Sessions::default()).await?),
         }
         let door = &serving.as_ref().expect("it is served from here on").door;
-        let token = door.sessions.lock().invite(Instant::now());
+        let token = door.sessions.lock().invite(Now::now());
         Ok(api::WebAddress {
             url: format!("http://127.0.0.1:{}/?token={token}", door.port),
             port: door.port,
@@ -109,25 +125,73 @@ impl Web {
         })
     }
 
-    /// Serves them no more. Whoever was in is out, and the port is free.
-    pub async fn end(&self) {
+    /// Serves them again at the port where a former daemon has, to whoever was in.
+    pub async fn resume(&self, drives: Shared) {
+        take_up(&mut *self.serving.lock().await, drives).await;
+    }
+
+    /// Serves them no more, and neither does the next daemon. Whoever was in is out, and the port is free.
+    pub async fn stop(&self, state: &Path) -> Result<(), Failure> {
         let mut serving = self.serving.lock().await;
-        if let Some(mut ended) = serving.take() {
-            ended.listener.abort();
-            let _ = (&mut ended.listener).await;
+        let deleted = match &*serving {
+            Some(serving) => serving.door.keeping.lock().delete(),
+            None => keeping::forget(state),
+        };
+        end(&mut serving).await;
+        deleted.map_err(|error| failures::local(&error))
+    }
+
+    /// Serves them no more in this daemon.
+    pub async fn end(&self) {
+        end(&mut *self.serving.lock().await).await;
+    }
+}
+
+async fn end(serving: &mut Option<Serving>) {
+    if let Some(mut ended) = serving.take() {
+        ended.listener.abort();
+        let _ = (&mut ended.listener).await;
+    }
+}
+
+/// Goes on where a former daemon has ended, unless that was done before. At another port the browsers would not find the pages.
+async fn take_up(serving: &mut Option<Serving>, drives: Shared) {
+    if serving.is_some() {
+        return;
+    }
+    let Some(served) = keeping::recall(&drives.paths().state) else { return };
+    let sessions = Sessions::recall(&served.sessions, Now::now());
+    let again = match Pages::find() {
+        Ok(pages) => serve(drives, Some(served.port), Arc::new(pages), sessions).await,
+        Err(failure) => Err(failure),
+    };
+    match again {
+        Ok(again) => *serving = Some(again),
+        Err(failure) => {
+            let message = failure.message;
+            tracing::warn!(message, "the pages are not served until somebody runs holdall web");
         }
     }
 }
 
-async fn serve(drives: Shared, port: Option<u16>, pages: Arc<Pages>) -> Result<Serving, Failure> {
-    let last = drives.paths().state.join(LAST_PORT);
+async fn serve(
+    drives: Shared,
+    port: Option<u16>,
+    pages: Arc<Pages>,
+    sessions: Sessions,
+) -> Result<Serving, Failure> {
+    let state = drives.paths().state.clone();
+    let last = state.join(LAST_PORT);
     let listener = bind(port, &last).await?;
     let port = listener.local_addr().map_err(|error| failures::local(&error))?.port();
     if let Err(error) = registry::replace(&last, format!("{port}\n").as_bytes()) {
         tracing::warn!(%error, "the next daemon may serve the pages at another port");
     }
     let (ends, ended) = watch::channel(());
-    let door = Arc::new(Door { port, pages: Mutex::new(pages), sessions: Mutex::default(), ended });
+    let mut keeping = Keeping::new(&state, port);
+    keeping.save(sessions.kept());
+    let (sessions, keeping) = (Mutex::new(sessions), Mutex::new(keeping));
+    let door = Arc::new(Door { port, pages: Mutex::new(pages), sessions, keeping, ended });
     let router = router(drives, door.clone());
     let listener = tokio::spawn(async move {
         // It ends by being aborted.
@@ -178,8 +242,13 @@ async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
         &Asks::of(request.method(), request.uri(), request.headers()),
         door.port,
         &mut door.sessions.lock(),
-        Instant::now(),
+        Now::now(),
     );
+    if door.sessions.lock().is_changed() {
+        let door = door.clone();
+        // Before the answer: what a browser was told is true for the next daemon too.
+        let _ = tokio::task::spawn_blocking(move || door.keep()).await;
+    }
     let mut response = match verdict {
         Verdict::Pass => until(door.ended.clone(), next.run(request).await),
         Verdict::Begin { cookie } => begin(&cookie),

@@ -999,14 +999,24 @@ export async function down(page, { a }, shot) {
     await accessible(page, 'daemon down');
     await shot('down');
 
-    // Started again it is at the same port, and asks who this is; the new address lets this browser in, with what it had kept.
+    // Started again it is at the same port, and knows who this is.
+    await a.ok('status');
+    await until('the page goes on by itself', () => card.getByRole('button', { name: 'Close work' }).isVisible());
+    assert.equal(new URL(page.url()).port, port);
+
+    // Who ends the pages ends the sessions; the new address lets this browser in, with what it had kept.
+    await a.ok('web', '--stop');
+    await page.getByRole('heading', { name: 'Background service is not running' }).waitFor();
     const { url } = await a.ok('web');
     assert.equal(new URL(url).port, port);
     await page.getByRole('button', { name: 'Try again' }).click();
     await page.getByRole('heading', { name: "This page's session has ended" }).waitFor();
     await accessible(page, 'session ended');
-    await page.goto(url);
-    await page.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+    const other = await page.context().newPage();
+    await other.goto(url);
+    await other.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+    await until('the first page goes on too', () => card.getByRole('button', { name: 'Close work' }).isVisible());
+    await other.close();
   });
 }
 

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -43,6 +44,13 @@ impl Daemon {
         match output.status.success() {
             true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
             false => Err(serde_json::from_slice(&output.stderr).unwrap()),
+        }
+    }
+
+    /// Waits until it serves the pages at a port.
+    fn serves(&self, port: u16) {
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::yield_now();
         }
     }
 
@@ -320,6 +328,33 @@ fn the_next_daemon_serves_them_where_browsers_have_kept_something() {
         daemon.invite();
         daemon.holdall(&["web", "--stop"]).unwrap();
     }
+}
+
+#[test]
+fn a_browser_that_is_in_stays_in_over_a_restart_and_nobody_else_comes_in() {
+    let mut daemon = Daemon::start();
+    let browser = daemon.browser();
+    let (_, unused) = daemon.invite();
+    let file = daemon.dir.path().join("state/web-sessions.json");
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    let kept = [("the sessions".to_owned(), std::fs::read(&file).unwrap())];
+    discreet::assert_discreet(&kept, &daemon.told.borrow());
+    daemon.restart();
+    // Nobody runs `holdall web`.
+    daemon.serves(browser.port);
+    let drives = browser.ask("GET", "/v1/drives", &[]);
+    assert_eq!((drives.status, drives.text().as_str()), (200, "[]"));
+    let stranger = Browser { port: browser.port, cookie: None };
+    assert_eq!(stranger.ask("GET", &format!("/?token={unused}"), &[]).status, 403);
+    assert_eq!(stranger.ask("GET", "/v1/drives", &[]).status, 401);
+
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    assert!(!file.exists(), "nobody is in any more");
+    daemon.restart();
+    daemon.holdall(&["daemon", "status"]).unwrap();
+    assert!(TcpStream::connect(("127.0.0.1", browser.port)).is_err(), "what was stopped stays so");
+    assert_eq!(daemon.invite().0, browser.port);
+    assert_eq!(browser.ask("GET", "/v1/drives", &[]).code(), "session");
 }
 
 #[test]

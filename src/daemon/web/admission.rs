@@ -1,10 +1,9 @@
 //! Which requests of a browser are served: a pure decision.
 
-use super::sessions::Sessions;
+use super::sessions::{Now, Sessions};
 use crate::api::{Action, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use axum::http::{HeaderMap, Method, Uri, header};
-use std::time::Instant;
 
 /// What a page has to send along where something is changed. Another origin's page cannot: the browser would ask first.
 pub const OWN_HEADER: &str = "x-holdall";
@@ -71,7 +70,7 @@ pub fn is_api(path: &str) -> bool {
 }
 
 /// What becomes of a request to the port.
-pub fn judge(asks: &Asks<'_>, port: u16, sessions: &mut Sessions, now: Instant) -> Verdict {
+pub fn judge(asks: &Asks<'_>, port: u16, sessions: &mut Sessions, now: Now) -> Verdict {
     let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     let Some(host) = asks.host.filter(|host| hosts.iter().any(|ours| ours == host)) else {
         return Verdict::Refuse(foreign("another name than 127.0.0.1 or localhost led here"));
@@ -100,7 +99,7 @@ pub fn judge(asks: &Asks<'_>, port: u16, sessions: &mut Sessions, now: Instant) 
     }
 }
 
-fn invited(token: &str, port: u16, sessions: &mut Sessions, now: Instant) -> Verdict {
+fn invited(token: &str, port: u16, sessions: &mut Sessions, now: Now) -> Verdict {
     match sessions.begin(token, now) {
         Some(secret) => Verdict::Begin {
             cookie: format!("{}={secret}; Path=/; HttpOnly; SameSite=Strict", cookie_name(port)),
@@ -137,12 +136,12 @@ mod tests {
     struct Inside {
         sessions: Sessions,
         cookie: String,
-        now: Instant,
+        now: Now,
     }
 
     impl Inside {
         fn new() -> Self {
-            let (mut sessions, now) = (Sessions::default(), Instant::now());
+            let (mut sessions, now) = (Sessions::default(), Now::now());
             let token = sessions.invite(now);
             let asks =
                 Asks { token: Some(&token), host: Some("localhost:4711"), path: "/", ..Asks::default() };
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_is_fetched_ahead_uses_no_invitation_up() {
-        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let (mut sessions, now) = (Sessions::default(), Now::now());
         let token = sessions.invite(now);
         let mut asks =
             Asks { token: Some(&token), host: Some("localhost:4711"), path: "/", ..Asks::default() };

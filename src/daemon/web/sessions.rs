@@ -1,10 +1,11 @@
-//! Invitations and sessions, in memory: with the daemon all of them end.
+//! Invitations and sessions. Sessions outlive the daemon ([`super::keeping`]), by the clock on the wall; invitations end with it.
 //!
 //! Only hashes are kept: nothing that is read from here lets anybody in, and comparing hashes tells nothing about a secret by the
 //! time that it takes.
 
-use data_encoding::BASE64URL_NOPAD;
-use std::time::{Duration, Instant};
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant, SystemTime};
 use zeroize::Zeroizing;
 
 /// How long an invitation is good: time to copy an address to another window.
@@ -19,47 +20,113 @@ const SECRET_BYTES: usize = 32;
 
 type Hash = [u8; 32];
 
+/// How much later a session may be heard of than is written down: a page asks many times a second.
+const WRITTEN_DOWN_EVERY: Duration = Duration::from_secs(3600);
+
+/// A moment, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    instant: Instant,
+    /// Since 1970, which the next daemon knows too.
+    wall: Duration,
+}
+
+impl Now {
+    /// This one.
+    pub fn now() -> Self {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { instant: Instant::now(), wall }
+    }
+}
+
+/// A session, as the next daemon finds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Of its secret: BLAKE3, in hex.
+    hash: String,
+    /// When it was heard of, in seconds since 1970.
+    heard_s: u64,
+}
+
 /// Who may come in, and who is in.
 #[derive(Default)]
 pub struct Sessions {
     /// Oldest first, each with the moment until which it is good.
     invitations: Vec<(Hash, Instant)>,
     /// The one that was heard of longest ago first, each with that moment.
-    sessions: Vec<(Hash, Instant)>,
+    sessions: Vec<(Hash, Duration)>,
+    /// Whether what is written down is old.
+    changed: bool,
 }
 
 impl Sessions {
     /// A token that is good once.
-    pub fn invite(&mut self, now: Instant) -> String {
+    pub fn invite(&mut self, now: Now) -> String {
         let (token, hash) = secret();
+        let now = now.instant;
         self.invitations.retain(|(_, until)| *until > now);
         push_bounded(&mut self.invitations, (hash, now + TOKEN_LIVES), INVITATIONS_MAX);
         token
     }
 
     /// The secret of a new session, if the token is good. It is not any more afterwards.
-    pub fn begin(&mut self, token: &str, now: Instant) -> Option<String> {
+    pub fn begin(&mut self, token: &str, now: Now) -> Option<String> {
         let hash = hash(token);
         let at = self.invitations.iter().position(|(invitation, _)| *invitation == hash)?;
         let (_, until) = self.invitations.remove(at);
-        if until <= now {
+        if until <= now.instant {
             return None;
         }
         let (secret, hash) = secret();
-        push_bounded(&mut self.sessions, (hash, now), SESSIONS_MAX);
+        push_bounded(&mut self.sessions, (hash, now.wall), SESSIONS_MAX);
+        self.changed = true;
         Some(secret)
     }
 
     /// Whether this is the secret of a session. It lasts from here on.
-    pub fn is_in(&mut self, secret: &str, now: Instant) -> bool {
-        self.sessions.retain(|(_, heard)| now.saturating_duration_since(*heard) < SESSION_RESTS);
+    pub fn is_in(&mut self, secret: &str, now: Now) -> bool {
+        self.sessions.retain(|(_, heard)| now.wall.saturating_sub(*heard) < SESSION_RESTS);
         let hash = hash(secret);
         let Some(at) = self.sessions.iter().position(|(session, _)| *session == hash) else {
             return false;
         };
-        self.sessions.remove(at);
-        self.sessions.push((hash, now));
+        let (_, heard) = self.sessions[at];
+        if now.wall.abs_diff(heard) >= WRITTEN_DOWN_EVERY {
+            self.changed = true;
+            self.sessions.remove(at);
+            self.sessions.push((hash, now.wall));
+        }
         true
+    }
+
+    /// Those of a former daemon. A clock that was set back makes none last longer than one that begins now.
+    pub fn recall(kept: &[Kept], now: Now) -> Self {
+        let session = |kept: &Kept| {
+            let hash: Hash = HEXLOWER.decode(kept.hash.as_bytes()).ok()?.try_into().ok()?;
+            Some((hash, Duration::from_secs(kept.heard_s).min(now.wall)))
+        };
+        let mut sessions: Vec<_> = kept.iter().filter_map(session).collect();
+        sessions.retain(|(_, heard)| now.wall.saturating_sub(*heard) < SESSION_RESTS);
+        sessions.sort_by_key(|(_, heard)| *heard);
+        let surplus = sessions.len().saturating_sub(SESSIONS_MAX);
+        Self { sessions: sessions.split_off(surplus), ..Self::default() }
+    }
+
+    /// Those for the next daemon.
+    pub fn kept(&self) -> Vec<Kept> {
+        let kept =
+            |(hash, heard): &(Hash, Duration)| Kept { hash: HEXLOWER.encode(hash), heard_s: heard.as_secs() };
+        self.sessions.iter().map(kept).collect()
+    }
+
+    /// Whether they are no longer what was kept last.
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Those for the next daemon, where something has changed since this was asked last.
+    pub fn to_keep(&mut self) -> Option<Vec<Kept>> {
+        std::mem::take(&mut self.changed).then(|| self.kept())
     }
 
     /// Nobody is in any more, and nobody is invited.
@@ -91,9 +158,17 @@ fn hash(text: &str) -> Hash {
 mod tests {
     use super::*;
 
+    impl std::ops::Add<Duration> for Now {
+        type Output = Now;
+
+        fn add(self, later: Duration) -> Now {
+            Now { instant: self.instant + later, wall: self.wall + later }
+        }
+    }
+
     #[test]
     fn a_token_is_good_once() {
-        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let (mut sessions, now) = (Sessions::default(), Now::now());
         let token = sessions.invite(now);
         assert!(sessions.begin("another", now).is_none());
         let session = sessions.begin(&token, now).unwrap();
@@ -104,28 +179,55 @@ mod tests {
 
     #[test]
     fn a_token_is_good_for_five_minutes() {
-        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let (mut sessions, now) = (Sessions::default(), Now::now());
         let (in_time, late) = (sessions.invite(now), sessions.invite(now));
-        assert!(sessions.begin(&in_time, now + TOKEN_LIVES - Duration::from_secs(1)).is_some());
+        assert!(sessions.begin(&in_time, now + (TOKEN_LIVES - Duration::from_secs(1))).is_some());
         assert!(sessions.begin(&late, now + TOKEN_LIVES).is_none());
         assert!(sessions.begin(&late, now).is_none(), "it was used up");
     }
 
     #[test]
     fn a_session_lasts_while_it_is_used() {
-        let (mut sessions, mut now) = (Sessions::default(), Instant::now());
+        let (mut sessions, mut now) = (Sessions::default(), Now::now());
         let token = sessions.invite(now);
         let session = sessions.begin(&token, now).unwrap();
         for _ in 0..3 {
-            now += SESSION_RESTS / 2;
+            now = now + SESSION_RESTS / 2;
             assert!(sessions.is_in(&session, now));
         }
         assert!(!sessions.is_in(&session, now + SESSION_RESTS));
     }
 
     #[test]
+    fn the_next_daemon_knows_sessions_and_no_invitations() {
+        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let (token, unused) = (sessions.invite(now), sessions.invite(now));
+        let session = sessions.begin(&token, now).unwrap();
+        let kept = sessions.to_keep().expect("somebody is in who was not");
+        assert!(!format!("{kept:?}").contains(&session), "only hashes are kept");
+        let mut next = Sessions::recall(&kept, now + Duration::from_secs(60));
+        assert!(next.begin(&unused, now).is_none());
+        assert!(next.is_in(&session, now + Duration::from_secs(60)));
+        assert!(next.to_keep().is_none(), "a minute is not written down");
+        assert!(next.is_in(&session, now + WRITTEN_DOWN_EVERY));
+        assert!(next.to_keep().is_some());
+        let mut late = Sessions::recall(&kept, now + SESSION_RESTS);
+        assert!(!late.is_in(&session, now + SESSION_RESTS), "time goes on without a daemon");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_session_last_longer() {
+        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let ahead = now + SESSION_RESTS * 100;
+        let token = sessions.invite(ahead);
+        let session = sessions.begin(&token, ahead).unwrap();
+        let mut next = Sessions::recall(&sessions.kept(), now);
+        assert!(!next.is_in(&session, now + SESSION_RESTS));
+    }
+
+    #[test]
     fn there_are_only_so_many_of_both() {
-        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let (mut sessions, now) = (Sessions::default(), Now::now());
         let first = sessions.invite(now);
         let others: Vec<_> = (0..INVITATIONS_MAX).map(|_| sessions.invite(now)).collect();
         assert!(sessions.begin(&first, now).is_none());

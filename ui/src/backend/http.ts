@@ -7,7 +7,8 @@ import { events, lines } from './lines';
 import type { Failure, Progress } from './shapes';
 
 /** Pauses before a stream is tried again: soon at first, then often enough for a person who has just started the daemon. */
-export const RETRY_AFTER_MS = [250, 500, 1000, 2000, 3000];
+export const NO_SESSION_RETRY_MS = 10_000;
+const RETRY_AFTER_MS = [250, 500, 1000, 2000, 3000];
 
 interface Line {
   progress?: Progress;
@@ -78,7 +79,9 @@ export class HttpBackend implements Backend {
           if (closed.signal.aborted) return;
           if (error instanceof NoSession) {
             onState('no-session');
-            return;
+            // Somebody may sign in by another page of this browser: then this one goes on.
+            await this.#pause(NO_SESSION_RETRY_MS, closed.signal);
+            continue;
           }
         }
         if (closed.signal.aborted) return;

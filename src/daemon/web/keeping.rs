@@ -1,0 +1,122 @@
+//! What of the pages survives the daemon: the port, and the hashes of the sessions. Invitations do not.
+//!
+//! The file is there while the pages are served, also over restarts and reboots; `holdall web --stop` deletes it, and with it every session. A
+//! crash in between leaves the file before or the file after ([`registry::replace`]): at worst a browser that was let in a moment ago is asked to
+//! sign in once more.
+
+use super::sessions::Kept;
+use crate::daemon::registry;
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// In the state directory.
+const FILE: &str = "web-sessions.json";
+const VERSION: u32 = 1;
+
+/// What the file says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    version: u32,
+    /// The port of 127.0.0.1.
+    pub port: u16,
+    /// Who is in.
+    pub sessions: Vec<Kept>,
+}
+
+/// What a former daemon served, if it did when it ended.
+pub fn recall(state: &Path) -> Option<Served> {
+    let text = match std::fs::read(state.join(FILE)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::warn!(%error, "it cannot be read which browsers were signed in");
+            return None;
+        }
+    };
+    let served: Option<Served> = serde_json::from_slice(&text).ok();
+    let served = served.filter(|served| served.version == VERSION && served.port != 0);
+    if served.is_none() {
+        tracing::warn!("the list of browsers that are signed in is damaged: they have to sign in again");
+    }
+    served
+}
+
+/// The file, for as long as the pages are served at one port.
+pub struct Keeping {
+    path: PathBuf,
+    port: u16,
+    /// Whatever comes late is no longer written then.
+    ended: bool,
+}
+
+impl Keeping {
+    /// For the pages at a port.
+    pub fn new(state: &Path, port: u16) -> Self {
+        Self { path: state.join(FILE), port, ended: false }
+    }
+
+    /// Writes down who is in.
+    pub fn save(&mut self, sessions: Vec<Kept>) {
+        if self.ended {
+            return;
+        }
+        let served = Served { version: VERSION, port: self.port, sessions };
+        let text = serde_json::to_vec(&served).expect("numbers and texts");
+        if let Err(error) = registry::replace(&self.path, &text) {
+            tracing::warn!(%error, "browsers will have to sign in again after a restart of the service");
+        }
+    }
+
+    /// Writes nothing from now on.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// The same, and nobody is in any more.
+    pub fn delete(&mut self) -> io::Result<()> {
+        self.end();
+        delete(&self.path)
+    }
+}
+
+/// Forgets what a former daemon served.
+pub fn forget(state: &Path) -> io::Result<()> {
+    delete(&state.join(FILE))
+}
+
+fn delete(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    registry::sync_directory(path.parent().expect("a file lies in a directory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_after_the_end() {
+        let state = tempfile::tempdir().unwrap();
+        let mut keeping = Keeping::new(state.path(), 8420);
+        keeping.save(Vec::new());
+        assert_eq!(recall(state.path()).map(|served| served.port), Some(8420));
+        keeping.delete().unwrap();
+        keeping.save(Vec::new());
+        assert!(recall(state.path()).is_none());
+        forget(state.path()).unwrap();
+    }
+
+    #[test]
+    fn a_damaged_file_lets_nobody_in() {
+        let state = tempfile::tempdir().unwrap();
+        for text in
+            ["", "{}", r#"{"version":2,"port":1,"sessions":[]}"#, r#"{"version":1,"port":0,"sessions":[]}"#]
+        {
+            std::fs::write(state.path().join(FILE), text).unwrap();
+            assert!(recall(state.path()).is_none(), "{text}");
+        }
+    }
+}
