@@ -147,7 +147,7 @@ async fn dispatch(
         Command::Activity(arguments) => activity::run(arguments, &session).await,
         Command::Diagnostics { out } => diagnostics::run(out.as_deref(), &session).await,
         Command::Events => events::follow(paths, output).await,
-        Command::Web(arguments) => web::run(*arguments, &session).await,
+        Command::Web(arguments) => web::run(arguments, &session).await,
         Command::Daemon { command: Some(DaemonCommand::Stop) } => service::stop(paths, output).await,
         Command::Daemon { command: Some(DaemonCommand::Status) } => service::status(paths, output).await,
         Command::Open(_) | Command::Close(_) | Command::Ls { .. } => {

@@ -349,10 +349,16 @@ Examples:
 
 On a computer without a screen:
   holdall web --port 8420
-  ssh -L 8420:127.0.0.1:8420 that-computer     on the computer where you are; then open the address there";
+  ssh -L 8420:127.0.0.1:8420 that-computer     on the computer where you are; then open the address there
+  holdall web --listen 0.0.0.0:8443            or serve them to other computers, with a password
+
+Whoever knows that password can do everything with your drives. It is kept as a hash.
+Without --certificate the service makes a certificate of its own: browsers warn of it once, and you
+compare its fingerprint. Run the command again after a certificate of yours was renewed. The service
+listens again after each restart, until holdall web --stop.";
 
 /// `web`.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct WebArguments {
     /// The port of 127.0.0.1; without, the one that is served already, else the last one, else any that is free
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -361,8 +367,23 @@ pub struct WebArguments {
     #[arg(long)]
     pub open: bool,
     /// Serve the pages no more; every browser is out
-    #[arg(long, conflicts_with_all = ["port", "open"])]
+    #[arg(long, conflicts_with_all = ["port", "open", "listen"])]
     pub stop: bool,
+    /// Serve them to browsers of other computers too, at this address of this computer (0.0.0.0: at all of them)
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["port", "open"])]
+    pub listen: Option<String>,
+    /// Read the password for other computers from this file (- is standard input)
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    pub password_file: Option<PathBuf>,
+    /// The certificate for other computers, in PEM; without, one that is made here
+    #[arg(long, value_name = "FILE", requires = "listen", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The private key of --certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Without TLS, for a proxy that does it: only at an address of loopback
+    #[arg(long, requires = "listen", conflicts_with = "certificate")]
+    pub no_tls: bool,
 }
 
 const ACTIVITY_EXAMPLES: &str = "\

@@ -46,15 +46,20 @@ pub async fn ask_secret(prompt: &str) -> Result<String, CliError> {
 
 /// A new passphrase, typed twice.
 pub async fn ask_new_passphrase(name: &str) -> Result<String, CliError> {
+    ask_new(&format!("passphrase for {name}")).await
+}
+
+/// A new secret, typed twice.
+pub async fn ask_new(what: &str) -> Result<String, CliError> {
     for _ in 0..TRIES {
-        let first = ask_secret(&format!("New passphrase for {name}: ")).await?;
+        let first = ask_secret(&format!("New {what}: ")).await?;
         let second = ask_secret("The same again: ").await?;
         if first == second {
             return Ok(first);
         }
         say("These two differ.");
     }
-    Err(CliError::usage(format!("The two passphrases differed {TRIES} times."), "Run the command again."))
+    Err(CliError::usage(format!("What was typed differed {TRIES} times."), "Run the command again."))
 }
 
 async fn read_line(prompt: &str) -> io::Result<String> {

@@ -1,23 +1,70 @@
 //! `holdall web`.
 
-use crate::api::{Code, ServeWeb, WebAddress};
+use crate::api::{CertificateFiles, Code, ListenWeb, ListeningWeb, ServeWeb, WebAddress};
 use crate::cli::args::WebArguments;
 use crate::cli::drive::Session;
 use crate::cli::failure::{CliError, why};
+use crate::cli::{secrets, terminal};
 use crate::sizes::format_duration;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Has the pages be served, and says where; or has them be served no more.
-pub async fn run(arguments: WebArguments, session: &Session<'_>) -> Result<(), CliError> {
+pub async fn run(arguments: &WebArguments, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
     if arguments.stop {
         let value = client.delete("/v1/web").await?;
         return output.done(&value, "The pages are not served any more");
     }
+    if let Some(address) = &arguments.listen {
+        let request = ListenWeb {
+            address: address.clone(),
+            password: password(arguments.password_file.as_deref()).await?,
+            certificate: certificate(arguments)?,
+            in_the_clear: arguments.no_tls,
+        };
+        let value = client.post("/v1/web/listen", &request).await?;
+        return output.result(&value, |listening: &ListeningWeb, _| listened(listening)).map(drop);
+    }
     let value = client.post("/v1/web", &ServeWeb { port: arguments.port }).await?;
     let address: WebAddress = output.result(&value, |address: &WebAddress, _| shown(address))?;
     if arguments.open { open(&address.url) } else { Ok(()) }
+}
+
+async fn password(file: Option<&Path>) -> Result<String, CliError> {
+    match file {
+        Some(path) => secrets::read(path, "password"),
+        None if terminal::is_there() => terminal::ask_new("password for the pages").await,
+        None => Err(CliError::usage(
+            "The pages need a password, and there is no terminal to ask for it.",
+            "Give --password-file FILE.",
+        )),
+    }
+}
+
+/// As the daemon finds them, whose directory is another one.
+fn certificate(arguments: &WebArguments) -> Result<Option<CertificateFiles>, CliError> {
+    let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) else { return Ok(None) };
+    let absolute = |path: &Path| {
+        let absolute = std::path::absolute(path);
+        let absolute = absolute.ok().and_then(|path| path.into_os_string().into_string().ok());
+        absolute
+            .ok_or_else(|| CliError::usage(format!("{} is no path.", path.display()), "Give another one."))
+    };
+    Ok(Some(CertificateFiles { certificate: absolute(certificate)?, key: absolute(key)? }))
+}
+
+fn listened(listening: &ListeningWeb) -> String {
+    let mut lines = vec![listening.url.clone(), "It asks for the password that you have given.".to_owned()];
+    if let (true, Some(fingerprint)) = (listening.is_own_certificate, &listening.fingerprint) {
+        lines.push(
+            "Browsers warn once, as nobody has signed its certificate. Compare its SHA-256 fingerprint:"
+                .to_owned(),
+        );
+        lines.push(fingerprint.clone());
+    }
+    lines.join("\n")
 }
 
 fn shown(address: &WebAddress) -> String {

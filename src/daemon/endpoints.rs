@@ -158,6 +158,7 @@ pub fn all() -> Vec<Endpoint> {
             ..get::<Event, _, _>("/v1/events", "What happens, beginning with the status of every drive", events::stream)
         },
         post::<WebAddress, _, _>("/v1/web", "Serves the pages to browsers on this computer, and invites one of them", routes::serve_web).takes::<ServeWeb>(),
+        post::<ListeningWeb, _, _>("/v1/web/listen", "Serves the pages to browsers of other computers, which sign in with a password", routes::listen_web).takes::<ListenWeb>(),
         Endpoint {
             method: "delete",
             handler: on(MethodFilter::DELETE, routes::end_web),

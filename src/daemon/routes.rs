@@ -445,6 +445,10 @@ pub async fn serve_web(State(drives): State<Shared>, Asked(request): Asked<api::
     work(drives, |drives, _| async move { drives.web().invite(drives.clone(), request).await })
 }
 
+pub async fn listen_web(State(drives): State<Shared>, Asked(request): Asked<api::ListenWeb>) -> Response {
+    work(drives, |drives, _| async move { drives.web().listen(drives.clone(), request).await })
+}
+
 pub async fn end_web(State(drives): State<Shared>) -> Response {
     work(drives, |drives, _| async move {
         drives.web().stop(&drives.paths().state).await?;

@@ -10,41 +10,53 @@
 //!   header that a page of another origin cannot set without asking first, which is never granted, and an `Origin` that is
 //!   ours; what a page of another origin asks for is refused where the browser says so ([`admission`]).
 //! - *names that lead to 127.0.0.1* (DNS rebinding): the `Host` must be ours.
+//!
+//! `holdall web --listen` serves the same to browsers of other computers ([`listening`]), by TLS and to whoever knows a password
+//! ([`sign_in`]).
 
 use super::failure::failure;
 use super::work::Refused;
 use super::{Shared, endpoints, failure as failures, registry, routes};
 use crate::api::{self, Action, Code, Failure};
-use admission::{Asks, Verdict};
+use admission::{Asks, Ours, To, Verdict};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
 use futures_util::StreamExt;
 use keeping::Keeping;
+use listening::Listening;
 use pages::Pages;
 use parking_lot::Mutex;
 use peer::OwnPeers;
 pub use peer::is_own;
 use sessions::{Now, Sessions, TOKEN_LIVES};
+use sign_in::Guard;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tls::Identity;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 mod admission;
 mod keeping;
+mod listening;
 mod pages;
+mod password;
 mod peer;
 mod sessions;
+mod sign_in;
+mod tls;
+mod tries;
 
-/// What scripts, styles and images may come from: these pages alone. Nothing may frame them, and no form sends anything.
+/// What scripts, styles and images may come from: these pages alone. Nothing may frame them, and no form sends anything elsewhere.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-    font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// The file in the state directory that has the last port: what a browser keeps for a page, such as a draft, it keeps for the page's
 /// port.
@@ -61,11 +73,14 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// The daemon's port for browsers, once somebody has asked for it.
+/// The daemon's ports for browsers, once somebody has asked for them. The locks are held to begin and end serving: two requests must not
+/// bind two ports.
 #[derive(Default)]
 pub struct Web {
-    // Held to begin and end it: two requests must not bind two ports.
+    /// For browsers on this computer.
     serving: tokio::sync::Mutex<Option<Serving>>,
+    /// For browsers of other computers.
+    listening: tokio::sync::Mutex<Option<Serving>>,
 }
 
 /// A port that is served. Dropping it ends its listener, its sessions and what it still answers.
@@ -85,7 +100,9 @@ impl Drop for Serving {
 
 /// What is checked of each request, and what is shown.
 struct Door {
-    port: u16,
+    ours: Ours,
+    /// Where people sign in with a password.
+    guard: Option<Guard>,
     pages: Mutex<Arc<Pages>>,
     // Held for a look-up.
     sessions: Mutex<Sessions>,
@@ -94,11 +111,36 @@ struct Door {
     ended: watch::Receiver<()>,
 }
 
+/// What is behind a door at first.
+struct Inside {
+    pages: Arc<Pages>,
+    sessions: Sessions,
+    /// Where the sessions are kept.
+    file: PathBuf,
+}
+
 impl Door {
+    fn new(ours: Ours, guard: Option<Guard>, inside: Inside) -> (Arc<Self>, watch::Sender<()>) {
+        let Inside { pages, sessions, file } = inside;
+        let (ends, ended) = watch::channel(());
+        let mut keeping = Keeping::new(file, ours.port);
+        keeping.save(sessions.kept());
+        let (sessions, keeping, pages) = (Mutex::new(sessions), Mutex::new(keeping), Mutex::new(pages));
+        (Arc::new(Door { ours, guard, pages, sessions, keeping, ended }), ends)
+    }
+
+    /// Has it written down who is in, where that has changed.
+    async fn kept(self: &Arc<Self>) {
+        if self.sessions.lock().is_changed() {
+            let door = self.clone();
+            let _ = tokio::task::spawn_blocking(move || door.keep()).await;
+        }
+    }
+
     /// Writes down who is in, where that has changed. One after another: what is older does not come later.
     fn keep(&self) {
         let mut keeping = self.keeping.lock();
-        let sessions = self.sessions.lock().to_keep();
+        let sessions = self.sessions.lock().take_changed();
         if let Some(sessions) = sessions {
             keeping.save(sessions);
         }
@@ -111,39 +153,84 @@ impl Web {
         let pages = Arc::new(Pages::find()?);
         let mut serving = self.serving.lock().await;
         take_up(&mut serving, drives.clone()).await;
-        let stays = |serving: &Serving| request.port.is_none_or(|port| port == serving.door.port);
+        let stays = |serving: &Serving| request.port.is_none_or(|port| port == serving.door.ours.port);
         match &*serving {
             Some(serving) if stays(serving) => *serving.door.pages.lock() = pages,
             _ => *serving = Some(serve(drives, request.port, pages, Sessions::default()).await?),
         }
         let door = &serving.as_ref().expect("it is served from here on").door;
-        let token = door.sessions.lock().invite(Now::now());
+        let token = door.sessions.lock().invite(Now::read());
         Ok(api::WebAddress {
-            url: format!("http://127.0.0.1:{}/?token={token}", door.port),
-            port: door.port,
+            url: format!("http://127.0.0.1:{}/?token={token}", door.ours.port),
+            port: door.ours.port,
             token_lifetime_ms: TOKEN_LIVES.as_millis() as u64,
         })
     }
 
-    /// Serves them again at the port where a former daemon has, to whoever was in.
-    pub async fn resume(&self, drives: Shared) {
-        take_up(&mut *self.serving.lock().await, drives).await;
+    /// Serves them to browsers of other computers, and has the next daemon do so. Whoever was in by another password is out.
+    pub async fn listen(
+        &self,
+        drives: Shared,
+        request: api::ListenWeb,
+    ) -> Result<api::ListeningWeb, Failure> {
+        let pages = Arc::new(Pages::find()?);
+        let mut serving = self.listening.lock().await;
+        let asked = tokio::task::spawn_blocking(move || Listening::of(&request)).await;
+        let mut asked = asked.map_err(|error| failures::local(&std::io::Error::other(error)))??;
+        let state = drives.paths().state.clone();
+        // Whatever is wrong with it is told before the former one ends, unless they are at the same port.
+        let identity = asked.identity(&state)?;
+        if serving.as_ref().is_some_and(|former| former.door.ours.port == asked.address.port()) {
+            end(&mut serving).await;
+        }
+        let listener = listening::bind(asked.address).await?;
+        end(&mut serving).await;
+        keeping::delete(&state.join(keeping::OTHERS)).map_err(|error| failures::local(&error))?;
+        let inside = Inside { pages, sessions: Sessions::default(), file: state.join(keeping::OTHERS) };
+        asked.address = listener.local_addr().map_err(|error| failures::local(&error))?;
+        *serving = Some(listen(drives, &asked, listener, identity.as_ref(), inside));
+        asked.save(&state).map_err(|error| failures::local(&error))?;
+        Ok(asked.told(identity.as_ref()))
     }
 
-    /// Serves them no more, and neither does the next daemon. Whoever was in is out, and the port is free.
+    /// Serves them again at the ports where a former daemon has, to whoever was in.
+    pub async fn resume(&self, drives: Shared) {
+        take_up(&mut *self.serving.lock().await, drives.clone()).await;
+        if let Err(failure) = self.listen_again(drives).await {
+            let message = failure.message;
+            tracing::warn!(message, "the pages are not served to other computers");
+        }
+    }
+
+    async fn listen_again(&self, drives: Shared) -> Result<(), Failure> {
+        let mut serving = self.listening.lock().await;
+        let state = drives.paths().state.clone();
+        let (None, Some(mut known)) = (&*serving, Listening::recall(&state)) else { return Ok(()) };
+        let identity = known.identity(&state)?;
+        known.save(&state).map_err(|error| failures::local(&error))?;
+        let file = state.join(keeping::OTHERS);
+        let kept = keeping::recall(&file).map(|served| served.sessions).unwrap_or_default();
+        let sessions = Sessions::recall(&kept, Now::read());
+        let inside = Inside { pages: Arc::new(Pages::find()?), sessions, file };
+        let listener = listening::bind(known.address).await?;
+        *serving = Some(listen(drives, &known, listener, identity.as_ref(), inside));
+        Ok(())
+    }
+
+    /// Serves them no more, and neither does the next daemon. Whoever was in is out, and the ports are free.
     pub async fn stop(&self, state: &Path) -> Result<(), Failure> {
-        let mut serving = self.serving.lock().await;
-        let deleted = match &*serving {
-            Some(serving) => serving.door.keeping.lock().delete(),
-            None => keeping::forget(state),
-        };
-        end(&mut serving).await;
-        deleted.map_err(|error| failures::local(&error))
+        let deleted = [
+            forget(&mut *self.serving.lock().await, &state.join(keeping::OWN)).await,
+            Listening::forget(state),
+            forget(&mut *self.listening.lock().await, &state.join(keeping::OTHERS)).await,
+        ];
+        deleted.into_iter().collect::<Result<(), _>>().map_err(|error| failures::local(&error))
     }
 
     /// Serves them no more in this daemon.
     pub async fn end(&self) {
         end(&mut *self.serving.lock().await).await;
+        end(&mut *self.listening.lock().await).await;
     }
 }
 
@@ -154,13 +241,23 @@ async fn end(serving: &mut Option<Serving>) {
     }
 }
 
+/// Ends it, and deletes the file that lets the next daemon go on.
+async fn forget(serving: &mut Option<Serving>, file: &Path) -> std::io::Result<()> {
+    let deleted = match &*serving {
+        Some(serving) => serving.door.keeping.lock().delete(),
+        None => keeping::delete(file),
+    };
+    end(serving).await;
+    deleted
+}
+
 /// Goes on where a former daemon has ended, unless that was done before. At another port the browsers would not find the pages.
 async fn take_up(serving: &mut Option<Serving>, drives: Shared) {
     if serving.is_some() {
         return;
     }
-    let Some(served) = keeping::recall(&drives.paths().state) else { return };
-    let sessions = Sessions::recall(&served.sessions, Now::now());
+    let Some(served) = keeping::recall(&drives.paths().state.join(keeping::OWN)) else { return };
+    let sessions = Sessions::recall(&served.sessions, Now::read());
     let again = match Pages::find() {
         Ok(pages) => serve(drives, Some(served.port), Arc::new(pages), sessions).await,
         Err(failure) => Err(failure),
@@ -174,6 +271,7 @@ async fn take_up(serving: &mut Option<Serving>, drives: Shared) {
     }
 }
 
+/// To browsers on this computer.
 async fn serve(
     drives: Shared,
     port: Option<u16>,
@@ -187,17 +285,31 @@ async fn serve(
     if let Err(error) = registry::replace(&last, format!("{port}\n").as_bytes()) {
         tracing::warn!(%error, "the next daemon may serve the pages at another port");
     }
-    let (ends, ended) = watch::channel(());
-    let mut keeping = Keeping::new(&state, port);
-    keeping.save(sessions.kept());
-    let (sessions, keeping) = (Mutex::new(sessions), Mutex::new(keeping));
-    let door = Arc::new(Door { port, pages: Mutex::new(pages), sessions, keeping, ended });
+    let inside = Inside { pages, sessions, file: state.join(keeping::OWN) };
+    let (door, ends) = Door::new(Ours { port, to: To::Invited }, None, inside);
     let router = router(drives, door.clone());
     let listener = tokio::spawn(async move {
         // It ends by being aborted.
         let _ = axum::serve(OwnPeers(listener), router).await;
     });
     Ok(Serving { door, listener, _ends: ends })
+}
+
+/// To browsers of any computer.
+fn listen(
+    drives: Shared,
+    listening: &Listening,
+    listener: TcpListener,
+    identity: Option<&Identity>,
+    inside: Inside,
+) -> Serving {
+    let to = To::Known { is_secure: identity.is_some() };
+    let guard = Guard::new(listening.password.clone());
+    let (door, ends) = Door::new(Ours { port: listening.address.port(), to }, Some(guard), inside);
+    let router = router(drives, door.clone());
+    let config = identity.map(|identity| identity.config.clone());
+    let listener = tokio::spawn(listening::serve(listener, config, router));
+    Serving { door, listener, _ends: ends }
 }
 
 /// Listens where it is asked for; else at the last port, unless that is somebody else's by now; else at any.
@@ -232,7 +344,13 @@ fn router(drives: Shared, door: Arc<Door>) -> Router {
         let pages = shown.pages.lock().clone();
         pages.answer(request.method(), request.uri().path())
     };
-    let router = endpoints::routes().fallback(fallback).with_state(drives);
+    let mut router = endpoints::routes().fallback(fallback).with_state(drives.clone());
+    if door.guard.is_some() {
+        let form = get(sign_in::page).post(sign_in::enter).layer(DefaultBodyLimit::max(sign_in::BODY_MAX));
+        let sign_in =
+            Router::new().route(sign_in::PATH, form).route(sign_in::STYLE_PATH, get(sign_in::style));
+        router = router.merge(sign_in.with_state((door.clone(), drives)));
+    }
     router.layer(middleware::from_fn_with_state(door, admit))
 }
 
@@ -240,24 +358,22 @@ fn router(drives: Shared, door: Arc<Door>) -> Router {
 async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let verdict = admission::judge(
         &Asks::of(request.method(), request.uri(), request.headers()),
-        door.port,
+        door.ours,
         &mut door.sessions.lock(),
-        Now::now(),
+        Now::read(),
     );
-    if door.sessions.lock().is_changed() {
-        let door = door.clone();
-        // Before the answer: what a browser was told is true for the next daemon too.
-        let _ = tokio::task::spawn_blocking(move || door.keep()).await;
-    }
+    // Before the answer: what a browser was told is true for the next daemon too.
+    door.kept().await;
     let mut response = match verdict {
         Verdict::Pass => until(door.ended.clone(), next.run(request).await),
         Verdict::Begin { cookie } => begin(&cookie),
         Verdict::Refuse(failure) => Refused(failure).into_response(),
+        Verdict::SignIn => Redirect::to(sign_in::PATH).into_response(),
         Verdict::BadInvitation => (StatusCode::FORBIDDEN, pages::stale_invitation()).into_response(),
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response

@@ -80,6 +80,7 @@ async function whole(chromium, dir) {
     await story.activity(page);
     await story.settings(page, all);
     await story.security(page, all, shot);
+    await story.elsewhere(page, all, shotOf);
     await story.lose(page, all);
     await story.crash(page, all);
     await story.down(page, all, shot);

@@ -8,6 +8,7 @@ import { dialog } from './keys.mjs';
 import { Machine } from './machine.mjs';
 import { accessible, given, go, invalid, narrow, open, step, until } from './steps.mjs';
 
+const PASSWORD = given('twelve signs or more');
 const PASSPHRASE = given('tangerine paperclip');
 const MB = 1024 * 1024;
 
@@ -1017,6 +1018,35 @@ export async function down(page, { a }, shot) {
     await other.getByRole('button', { name: 'Close work', exact: true }).waitFor();
     await until('the first page goes on too', () => card.getByRole('button', { name: 'Close work' }).isVisible());
     await other.close();
+  });
+}
+
+export async function elsewhere(page, { a, dir }, shotOf) {
+  await step('a browser of another computer signs in with the password', async () => {
+    const file = join(dir, 'password');
+    await writeFile(file, `${PASSWORD}\n`);
+    const { url } = await a.ok('web', '--listen', '127.0.0.1:0', '--password-file', file);
+    // Nobody has signed the certificate: a person compares it.
+    const there = await open(page.context().browser(), url, { ignoreHTTPSErrors: true });
+    await accessible(there, 'sign in');
+    await there.getByLabel('Password').fill('wrong');
+    await there.getByRole('button', { name: 'Sign in' }).click();
+    await there.getByText('This is not the password.').waitFor();
+    await accessible(there, 'sign in, wrong password');
+    await shotOf(there, 'sign-in');
+    await there.getByLabel('Password').fill(PASSWORD);
+    await there.keyboard.press('Enter');
+    await there.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+    // It is a page like those on this computer: what it changes is changed.
+    await there.evaluate(() => (location.hash = '#/settings'));
+    const network = there.getByRole('region', { name: 'Network' });
+    await network.getByRole('checkbox', { name: 'Limit uploads' }).check();
+    await network.getByRole('textbox', { name: 'Limit uploads' }).fill('7 MiB');
+    await network.getByRole('button', { name: 'Save' }).click();
+    await until('it is limited', async () => (await a.ok('limits')).up_bytes_per_s === 7 * MB);
+    await a.ok('limits', '--up', 'off');
+    assert.deepEqual(there.errors, []);
+    await there.context().close();
   });
 }
 

@@ -30,4 +30,5 @@ mod trouble;
 mod user_space;
 mod versions;
 mod web;
+mod web_listen;
 mod work;

@@ -14,15 +14,15 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// No token or cookie that it gives is in what it writes.
-struct Daemon {
-    dir: TempDir,
+pub struct Daemon {
+    pub dir: TempDir,
     process: Child,
-    told: RefCell<Vec<String>>,
+    pub told: RefCell<Vec<String>>,
 }
 
 impl Daemon {
     /// With pages that are not the real ones: no test of the daemon waits for what builds those.
-    fn start() -> Self {
+    pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("holdall").tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("web/assets")).unwrap();
         std::fs::write(dir.path().join("web/index.html"), "<!doctype html>the page").unwrap();
@@ -32,13 +32,13 @@ impl Daemon {
     }
 
     /// Another one in its place.
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         self.process = spawn(self.dir.path());
     }
 
-    fn holdall(&self, arguments: &[&str]) -> Result<Value, Value> {
+    pub fn holdall(&self, arguments: &[&str]) -> Result<Value, Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
         let output = in_directories(self.dir.path(), command.arg("--json").args(arguments)).output().unwrap();
         match output.status.success() {
@@ -48,7 +48,7 @@ impl Daemon {
     }
 
     /// Waits until it serves the pages at a port.
-    fn serves(&self, port: u16) {
+    pub fn serves(&self, port: u16) {
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::yield_now();
         }

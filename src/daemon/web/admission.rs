@@ -8,6 +8,46 @@ use axum::http::{HeaderMap, Method, Uri, header};
 /// What a page has to send along where something is changed. Another origin's page cannot: the browser would ask first.
 pub const OWN_HEADER: &str = "x-holdall";
 
+/// Where the pages are served.
+#[derive(Clone, Copy, Debug)]
+pub struct Ours {
+    /// The port.
+    pub port: u16,
+    /// Who is let in, and how.
+    pub to: To,
+}
+
+/// Who is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Browsers on this computer, by an invitation.
+    Invited,
+    /// Browsers of any computer, by a password.
+    Known {
+        /// Whether there is TLS.
+        is_secure: bool,
+    },
+}
+
+impl Ours {
+    /// Whether a page of this origin is one of ours, which was asked for by the name of `host`.
+    fn is_origin(self, origin: &str, host: &str) -> bool {
+        let scheme = if self.to == (To::Known { is_secure: true }) { "https://" } else { "http://" };
+        origin.strip_prefix(scheme) == Some(host)
+    }
+
+    /// The `Set-Cookie` of a session.
+    pub fn cookie(self, secret: &str) -> String {
+        let secure = if self.to == (To::Known { is_secure: true }) { "; Secure" } else { "" };
+        format!("{}={secret}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie_name())
+    }
+
+    /// Browsers send a cookie to all ports of a host: two daemons must not take each other's away.
+    fn cookie_name(self) -> String {
+        format!("holdall-{}", self.port)
+    }
+}
+
 /// What is looked at of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Asks<'a> {
@@ -34,6 +74,8 @@ pub enum Verdict {
     },
     /// The address has a token that is good no more.
     BadInvitation,
+    /// Whoever asks has to sign in first.
+    SignIn,
     /// It is refused.
     Refuse(Failure),
 }
@@ -70,19 +112,40 @@ pub fn is_api(path: &str) -> bool {
 }
 
 /// What becomes of a request to the port.
-pub fn judge(asks: &Asks<'_>, port: u16, sessions: &mut Sessions, now: Now) -> Verdict {
-    let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-    let Some(host) = asks.host.filter(|host| hosts.iter().any(|ours| ours == host)) else {
-        return Verdict::Refuse(foreign("another name than 127.0.0.1 or localhost led here"));
+pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> Verdict {
+    let host = match ours.to {
+        To::Invited => {
+            let hosts = [format!("127.0.0.1:{}", ours.port), format!("localhost:{}", ours.port)];
+            let Some(host) = asks.host.filter(|host| hosts.iter().any(|ours| ours == host)) else {
+                return Verdict::Refuse(foreign("another name than 127.0.0.1 or localhost led here"));
+            };
+            host
+        }
+        // A name that was led here by somebody else has no cookie: browsers keep them for each name.
+        To::Known { .. } => match asks.host {
+            Some(host) => host,
+            None => return Verdict::Refuse(foreign("it does not say what it has asked for")),
+        },
     };
+    if asks.origin.is_some_and(|origin| !ours.is_origin(origin, host)) && (is_api(asks.path) || asks.changes)
+    {
+        return Verdict::Refuse(foreign("a page of another origin asks"));
+    }
+    let cookie = format!("{}=", ours.cookie_name());
+    let mut secrets = asks.cookies.iter().filter_map(|given| given.strip_prefix(&cookie));
     if !is_api(asks.path) {
-        return match asks.token {
-            Some(token) if !asks.changes && !asks.is_prefetch => invited(token, port, sessions, now),
+        return match (ours.to, asks.token) {
+            (To::Invited, Some(token)) if !asks.changes && !asks.is_prefetch => {
+                invited(token, ours, sessions, now)
+            }
+            // The frame of the pages, which is the same for everybody. Without a session it has nothing to show.
+            (To::Known { .. }, _)
+                if is_page(asks.path) && !secrets.any(|secret| sessions.is_in(secret, now)) =>
+            {
+                Verdict::SignIn
+            }
             _ => Verdict::Pass,
         };
-    }
-    if asks.origin.is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
-        return Verdict::Refuse(foreign("a page of another origin asks"));
     }
     // Pages of another port of this computer are "same-site".
     if asks.fetch_site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
@@ -91,38 +154,38 @@ pub fn judge(asks: &Asks<'_>, port: u16, sessions: &mut Sessions, now: Now) -> V
     if asks.changes && (asks.origin.is_none() || asks.own_header != Some("1")) {
         return Verdict::Refuse(foreign("it has no Origin, or no header X-Holdall: 1"));
     }
-    let cookie = format!("{}=", cookie_name(port));
-    let mut secrets = asks.cookies.iter().filter_map(|given| given.strip_prefix(&cookie));
     match secrets.any(|secret| sessions.is_in(secret, now)) {
         true => Verdict::Pass,
-        false => Verdict::Refuse(not_invited()),
+        false => Verdict::Refuse(not_signed_in(ours.to)),
     }
 }
 
-fn invited(token: &str, port: u16, sessions: &mut Sessions, now: Now) -> Verdict {
+/// Whether a path is a page, and no part of one.
+fn is_page(path: &str) -> bool {
+    matches!(path, "/" | "/index.html")
+}
+
+fn invited(token: &str, ours: Ours, sessions: &mut Sessions, now: Now) -> Verdict {
     match sessions.begin(token, now) {
-        Some(secret) => Verdict::Begin {
-            cookie: format!("{}={secret}; Path=/; HttpOnly; SameSite=Strict", cookie_name(port)),
-        },
+        Some(secret) => Verdict::Begin { cookie: ours.cookie(&secret) },
         None => Verdict::BadInvitation,
     }
-}
-
-/// Browsers send a cookie to all ports of a host: two daemons must not take each other's away.
-fn cookie_name(port: u16) -> String {
-    format!("holdall-{port}")
 }
 
 fn foreign(why: &str) -> Failure {
     failure(Code::Foreign, format!("The request was refused: {why}."), failure::NOTHING_CHANGED, Action::Web)
 }
 
-fn not_invited() -> Failure {
+fn not_signed_in(to: To) -> Failure {
+    let action = match to {
+        To::Invited => Action::Web,
+        To::Known { .. } => Action::tell("Reload the page, and sign in."),
+    };
     failure(
         Code::Session,
         "This browser is not signed in.",
         "Nothing was changed. Your drives go on as they are.",
-        Action::Web,
+        action,
     )
 }
 
@@ -130,7 +193,7 @@ fn not_invited() -> Failure {
 mod tests {
     use super::*;
 
-    const PORT: u16 = 4711;
+    const OURS: Ours = Ours { port: 4711, to: To::Invited };
 
     /// A browser that is in, and what it asks for.
     struct Inside {
@@ -141,11 +204,11 @@ mod tests {
 
     impl Inside {
         fn new() -> Self {
-            let (mut sessions, now) = (Sessions::default(), Now::now());
+            let (mut sessions, now) = (Sessions::default(), Now::read());
             let token = sessions.invite(now);
             let asks =
                 Asks { token: Some(&token), host: Some("localhost:4711"), path: "/", ..Asks::default() };
-            let Verdict::Begin { cookie } = judge(&asks, PORT, &mut sessions, now) else {
+            let Verdict::Begin { cookie } = judge(&asks, OURS, &mut sessions, now) else {
                 panic!("the token is good");
             };
             assert!(cookie.ends_with("; HttpOnly; SameSite=Strict"), "{cookie}");
@@ -163,10 +226,12 @@ mod tests {
                 ..Asks::default()
             };
             change(&mut asks);
-            match judge(&asks, PORT, &mut self.sessions, self.now) {
+            match judge(&asks, OURS, &mut self.sessions, self.now) {
                 Verdict::Pass => None,
                 Verdict::Refuse(failure) => Some(failure.code),
-                Verdict::Begin { .. } | Verdict::BadInvitation => panic!("there is no token"),
+                Verdict::Begin { .. } | Verdict::BadInvitation | Verdict::SignIn => {
+                    panic!("there is no token")
+                }
             }
         }
     }
@@ -244,14 +309,65 @@ mod tests {
 
     #[test]
     fn what_is_fetched_ahead_uses_no_invitation_up() {
-        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let (mut sessions, now) = (Sessions::default(), Now::read());
         let token = sessions.invite(now);
         let mut asks =
             Asks { token: Some(&token), host: Some("localhost:4711"), path: "/", ..Asks::default() };
         asks.is_prefetch = true;
-        assert!(matches!(judge(&asks, PORT, &mut sessions, now), Verdict::Pass));
+        assert!(matches!(judge(&asks, OURS, &mut sessions, now), Verdict::Pass));
         asks.is_prefetch = false;
-        assert!(matches!(judge(&asks, PORT, &mut sessions, now), Verdict::Begin { .. }));
-        assert!(matches!(judge(&asks, PORT, &mut sessions, now), Verdict::BadInvitation));
+        assert!(matches!(judge(&asks, OURS, &mut sessions, now), Verdict::Begin { .. }));
+        assert!(matches!(judge(&asks, OURS, &mut sessions, now), Verdict::BadInvitation));
+    }
+
+    #[test]
+    fn other_computers_sign_in_by_any_name_and_their_pages_are_of_the_same_name() {
+        const THEIRS: Ours = Ours { port: 8443, to: To::Known { is_secure: true } };
+        let (mut sessions, now) = (Sessions::default(), Now::read());
+        let token = sessions.invite(now);
+        let mut judged = |change: fn(&mut Asks<'_>), cookies: Vec<&str>| {
+            let mut asks = Asks { path: "/v1/drives", host: Some("nas:8443"), cookies, ..Asks::default() };
+            asks.token = Some(&token);
+            change(&mut asks);
+            judge(&asks, THEIRS, &mut sessions, now)
+        };
+        // An invitation is for this computer's browsers.
+        for path in ["/", "/index.html"] {
+            let page: fn(&mut Asks<'_>) =
+                if path == "/" { |asks| asks.path = "/" } else { |asks| asks.path = "/index.html" };
+            assert!(matches!(judged(page, Vec::new()), Verdict::SignIn), "{path}");
+        }
+        assert!(matches!(judged(|asks| asks.path = "/assets/app.js", Vec::new()), Verdict::Pass));
+        let Verdict::Refuse(failure) = judged(|_| (), Vec::new()) else { panic!("it is let in") };
+        assert_eq!(failure.code, Code::Session);
+        let foreign = |verdict| matches!(verdict, Verdict::Refuse(Failure { code: Code::Foreign, .. }));
+        let sign_in = |asks: &mut Asks<'_>| (asks.path, asks.changes) = ("/sign-in", true);
+        assert!(matches!(judged(sign_in, Vec::new()), Verdict::Pass));
+        assert!(foreign(judged(
+            |asks| (asks.path, asks.changes, asks.origin) = ("/sign-in", true, Some("https://evil.example")),
+            Vec::new()
+        )));
+        assert!(foreign(judged(|asks| asks.host = None, Vec::new())));
+
+        let mut sessions = Sessions::default();
+        let cookie = THEIRS.cookie(&sessions.sign_in(now));
+        assert!(cookie.ends_with("; Secure"), "{cookie}");
+        let cookie = cookie.split(';').next().unwrap();
+        let mut judged = |origin| {
+            let asks = Asks {
+                changes: true,
+                path: "/v1/limits",
+                host: Some("nas:8443"),
+                origin: Some(origin),
+                own_header: Some("1"),
+                cookies: vec![cookie],
+                ..Asks::default()
+            };
+            judge(&asks, THEIRS, &mut sessions, now)
+        };
+        assert!(matches!(judged("https://nas:8443"), Verdict::Pass));
+        for origin in ["http://nas:8443", "https://nas", "https://127.0.0.1:8443", "null"] {
+            assert!(foreign(judged(origin)), "{origin}");
+        }
     }
 }

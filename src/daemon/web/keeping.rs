@@ -10,23 +10,25 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// In the state directory.
-const FILE: &str = "web-sessions.json";
+/// In the state directory: of browsers on this computer.
+pub const OWN: &str = "web-sessions.json";
+/// Of browsers of other computers.
+pub const OTHERS: &str = "web-listen-sessions.json";
 const VERSION: u32 = 1;
 
 /// What the file says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
     version: u32,
-    /// The port of 127.0.0.1.
+    /// The port.
     pub port: u16,
     /// Who is in.
     pub sessions: Vec<Kept>,
 }
 
 /// What a former daemon served, if it did when it ended.
-pub fn recall(state: &Path) -> Option<Served> {
-    let text = match std::fs::read(state.join(FILE)) {
+pub fn recall(file: &Path) -> Option<Served> {
+    let text = match std::fs::read(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => {
@@ -52,8 +54,8 @@ pub struct Keeping {
 
 impl Keeping {
     /// For the pages at a port.
-    pub fn new(state: &Path, port: u16) -> Self {
-        Self { path: state.join(FILE), port, ended: false }
+    pub fn new(path: PathBuf, port: u16) -> Self {
+        Self { path, port, ended: false }
     }
 
     /// Writes down who is in.
@@ -81,11 +83,7 @@ impl Keeping {
 }
 
 /// Forgets what a former daemon served.
-pub fn forget(state: &Path) -> io::Result<()> {
-    delete(&state.join(FILE))
-}
-
-fn delete(path: &Path) -> io::Result<()> {
+pub fn delete(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -100,13 +98,14 @@ mod tests {
     #[test]
     fn nothing_is_written_after_the_end() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeping = Keeping::new(state.path(), 8420);
+        let file = state.path().join(OWN);
+        let mut keeping = Keeping::new(file.clone(), 8420);
         keeping.save(Vec::new());
-        assert_eq!(recall(state.path()).map(|served| served.port), Some(8420));
+        assert_eq!(recall(&file).map(|served| served.port), Some(8420));
         keeping.delete().unwrap();
         keeping.save(Vec::new());
-        assert!(recall(state.path()).is_none());
-        forget(state.path()).unwrap();
+        assert!(recall(&file).is_none());
+        delete(&file).unwrap();
     }
 
     #[test]
@@ -115,8 +114,9 @@ mod tests {
         for text in
             ["", "{}", r#"{"version":2,"port":1,"sessions":[]}"#, r#"{"version":1,"port":0,"sessions":[]}"#]
         {
-            std::fs::write(state.path().join(FILE), text).unwrap();
-            assert!(recall(state.path()).is_none(), "{text}");
+            let file = state.path().join(OWN);
+            std::fs::write(&file, text).unwrap();
+            assert!(recall(&file).is_none(), "{text}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Now {
 
 impl Now {
     /// This one.
-    pub fn now() -> Self {
+    pub fn read() -> Self {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { instant: Instant::now(), wall }
     }
@@ -74,13 +74,15 @@ impl Sessions {
         let hash = hash(token);
         let at = self.invitations.iter().position(|(invitation, _)| *invitation == hash)?;
         let (_, until) = self.invitations.remove(at);
-        if until <= now.instant {
-            return None;
-        }
+        (until > now.instant).then(|| self.sign_in(now))
+    }
+
+    /// The secret of a new session.
+    pub fn sign_in(&mut self, now: Now) -> String {
         let (secret, hash) = secret();
         push_bounded(&mut self.sessions, (hash, now.wall), SESSIONS_MAX);
         self.changed = true;
-        Some(secret)
+        secret
     }
 
     /// Whether this is the secret of a session. It lasts from here on.
@@ -125,7 +127,7 @@ impl Sessions {
     }
 
     /// Those for the next daemon, where something has changed since this was asked last.
-    pub fn to_keep(&mut self) -> Option<Vec<Kept>> {
+    pub fn take_changed(&mut self) -> Option<Vec<Kept>> {
         std::mem::take(&mut self.changed).then(|| self.kept())
     }
 
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_token_is_good_once() {
-        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let (mut sessions, now) = (Sessions::default(), Now::read());
         let token = sessions.invite(now);
         assert!(sessions.begin("another", now).is_none());
         let session = sessions.begin(&token, now).unwrap();
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_token_is_good_for_five_minutes() {
-        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let (mut sessions, now) = (Sessions::default(), Now::read());
         let (in_time, late) = (sessions.invite(now), sessions.invite(now));
         assert!(sessions.begin(&in_time, now + (TOKEN_LIVES - Duration::from_secs(1))).is_some());
         assert!(sessions.begin(&late, now + TOKEN_LIVES).is_none());
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_session_lasts_while_it_is_used() {
-        let (mut sessions, mut now) = (Sessions::default(), Now::now());
+        let (mut sessions, mut now) = (Sessions::default(), Now::read());
         let token = sessions.invite(now);
         let session = sessions.begin(&token, now).unwrap();
         for _ in 0..3 {
@@ -200,24 +202,24 @@ mod tests {
 
     #[test]
     fn the_next_daemon_knows_sessions_and_no_invitations() {
-        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let (mut sessions, now) = (Sessions::default(), Now::read());
         let (token, unused) = (sessions.invite(now), sessions.invite(now));
         let session = sessions.begin(&token, now).unwrap();
-        let kept = sessions.to_keep().expect("somebody is in who was not");
+        let kept = sessions.take_changed().expect("somebody is in who was not");
         assert!(!format!("{kept:?}").contains(&session), "only hashes are kept");
         let mut next = Sessions::recall(&kept, now + Duration::from_secs(60));
         assert!(next.begin(&unused, now).is_none());
         assert!(next.is_in(&session, now + Duration::from_secs(60)));
-        assert!(next.to_keep().is_none(), "a minute is not written down");
+        assert!(next.take_changed().is_none(), "a minute is not written down");
         assert!(next.is_in(&session, now + WRITTEN_DOWN_EVERY));
-        assert!(next.to_keep().is_some());
+        assert!(next.take_changed().is_some());
         let mut late = Sessions::recall(&kept, now + SESSION_RESTS);
         assert!(!late.is_in(&session, now + SESSION_RESTS), "time goes on without a daemon");
     }
 
     #[test]
     fn a_clock_that_was_set_back_makes_no_session_last_longer() {
-        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let (mut sessions, now) = (Sessions::default(), Now::read());
         let ahead = now + SESSION_RESTS * 100;
         let token = sessions.invite(ahead);
         let session = sessions.begin(&token, ahead).unwrap();
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn there_are_only_so_many_of_both() {
-        let (mut sessions, now) = (Sessions::default(), Now::now());
+        let (mut sessions, now) = (Sessions::default(), Now::read());
         let first = sessions.invite(now);
         let others: Vec<_> = (0..INVITATIONS_MAX).map(|_| sessions.invite(now)).collect();
         assert!(sessions.begin(&first, now).is_none());

@@ -1072,6 +1072,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/web/listen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Serves the pages to browsers of other computers, which sign in with a password */
+        post: operations["post_web_listen"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1572,6 +1589,13 @@ export interface components {
         CardAction: "open" | "close" | "pause" | "resume" | "upload_now";
         /** @description What most of a cell is; the more remarkable wins. */
         Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed" | "empty";
+        /** @description Where a certificate is, in PEM. */
+        CertificateFiles: {
+            /** @description The certificate, with those that it was signed by. */
+            certificate: string;
+            /** @description Its private key. */
+            key: string;
+        };
         /** @description What a check found. */
         Checked: {
             /** @description What is wrong, one sentence each. */
@@ -2539,6 +2563,26 @@ export interface components {
             up_bytes_per_s: number | null;
             /** @description Whether uploads and background downloads wait because of that now. */
             waiting: boolean;
+        };
+        /** @description Serves the pages and the API to browsers of other computers, which sign in with a password. */
+        ListenWeb: {
+            /** @description The address and port of this computer, such as `0.0.0.0:8443`. */
+            address: string;
+            /** @description Files of the certificate and its key; without, the daemon makes a certificate of its own. */
+            certificate?: components["schemas"]["CertificateFiles"] | null;
+            /** @description Without TLS, for a proxy on this computer: only at an address of loopback. */
+            in_the_clear?: boolean;
+            /** @description The password. It is kept as a hash. */
+            password: string;
+        };
+        /** @description Where browsers of other computers find the pages. */
+        ListeningWeb: {
+            /** @description SHA-256 of the certificate, as browsers show it; null without TLS. */
+            fingerprint: string | null;
+            /** @description Whether no authority has signed the certificate, so that browsers warn. */
+            is_own_certificate: boolean;
+            /** @description The address, by this computer's name where it listens at all of its addresses. */
+            url: string;
         };
         /** @description Keeps credentials for a store. */
         LogIn: {
@@ -5553,6 +5597,45 @@ export interface operations {
                         progress: components["schemas"]["Progress"];
                     } | {
                         result: components["schemas"]["Nothing"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_web_listen: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ListenWeb"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["ListeningWeb"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };

@@ -1,0 +1,307 @@
+//! `holdall web --listen`: the pages for browsers of other computers, with a password and TLS.
+//!
+//! What is listened to outlives the daemon, like the sessions: a computer without a screen is looked after from elsewhere.
+
+use super::password::{Hashed, LEAST_CHARACTERS};
+use super::tls::{self, Identity};
+use crate::api::{Action, CertificateFiles, Code, Failure, ListenWeb, ListeningWeb};
+use crate::daemon::failure::{self as failures, failure};
+use crate::daemon::registry;
+use axum::Router;
+use axum::serve::Listener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+/// In the state directory.
+const FILE: &str = "web-listen.json";
+const VERSION: u32 = 1;
+
+/// So many connections at once: whoever cannot sign in must not take all descriptors of a daemon that has drives to look after.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a browser may take to say who it is, and then what it wants.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is listened to, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    version: u32,
+    /// Where.
+    pub address: SocketAddr,
+    tls: Tls,
+    /// The password's hash.
+    pub password: Hashed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Tls {
+    /// With a certificate that was made here, for these names.
+    Own {
+        names: Vec<String>,
+        made_s: i64,
+    },
+    Given(CertificateFiles),
+    /// A proxy on this computer does that.
+    None,
+}
+
+impl Listening {
+    /// As it is asked for. Takes as long as a password's hash.
+    pub fn of(request: &ListenWeb) -> Result<Self, Failure> {
+        let address: SocketAddr = request.address.parse().map_err(|_| no_address(&request.address))?;
+        if request.password.chars().count() < LEAST_CHARACTERS {
+            return Err(short());
+        }
+        let tls = match (&request.certificate, request.in_the_clear) {
+            (_, true) if !is_loopback(address.ip()) => return Err(in_the_clear(address)),
+            (_, true) => Tls::None,
+            (Some(files), false) => Tls::Given(files.clone()),
+            (None, false) => {
+                let made_s = jiff::Timestamp::now().as_second();
+                Tls::Own { names: tls::names(address.ip()), made_s }
+            }
+        };
+        Ok(Self { version: VERSION, address, tls, password: Hashed::of(&request.password) })
+    }
+
+    /// What a former daemon listened to.
+    pub fn recall(state: &Path) -> Option<Self> {
+        let text = match std::fs::read(state.join(FILE)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(%error, "it cannot be read where the pages were served to other computers");
+                return None;
+            }
+        };
+        let known: Option<Self> = serde_json::from_slice(&text).ok();
+        // What a person may not ask for is not done because a file says it.
+        let allowed = known.filter(|known| {
+            known.version == VERSION && (known.tls != Tls::None || is_loopback(known.address.ip()))
+        });
+        if allowed.is_none() {
+            tracing::warn!("the file that says where the pages are served to other computers makes no sense");
+        }
+        allowed
+    }
+
+    /// Has the next daemon listen too.
+    pub fn save(&self, state: &Path) -> io::Result<()> {
+        registry::replace(&state.join(FILE), &serde_json::to_vec(self).expect("texts and numbers"))
+    }
+
+    /// Has no daemon listen any more.
+    pub fn forget(state: &Path) -> io::Result<()> {
+        match std::fs::remove_file(state.join(FILE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => registry::sync_directory(state),
+        }
+    }
+
+    /// The certificate; none where a proxy does that. An own one that was made for other names, or is old, is made anew.
+    pub fn identity(&mut self, state: &Path) -> Result<Option<Identity>, Failure> {
+        match &mut self.tls {
+            Tls::None => Ok(None),
+            Tls::Given(files) => tls::given(files).map(Some).map_err(|told| bad_certificate(&told)),
+            Tls::Own { names, made_s } => {
+                let known = Self::recall(state).map(|known| known.tls);
+                let is_known = matches!(&known, Some(Tls::Own { names: before, .. }) if before == names);
+                if let (true, Some(Tls::Own { made_s: before, .. })) = (is_known, known) {
+                    *made_s = before;
+                }
+                let renewed = !is_known || tls::is_old(*made_s);
+                if renewed {
+                    *made_s = jiff::Timestamp::now().as_second();
+                }
+                tls::own(state, names, renewed).map(Some).map_err(|error| failures::local(&error))
+            }
+        }
+    }
+
+    /// For people.
+    pub fn told(&self, identity: Option<&Identity>) -> ListeningWeb {
+        let host = match self.address.ip() {
+            ip if ip.is_unspecified() => tls::host_name(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+            IpAddr::V4(ip) => ip.to_string(),
+        };
+        let scheme = if identity.is_some() { "https" } else { "http" };
+        ListeningWeb {
+            url: format!("{scheme}://{host}:{}/", self.address.port()),
+            fingerprint: identity.map(|identity| identity.fingerprint.clone()),
+            is_own_certificate: matches!(self.tls, Tls::Own { .. }),
+        }
+    }
+}
+
+/// Serves until it is dropped. Each connection has to have said what it wants in time, and there are only so many.
+pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>, router: Router) {
+    let acceptor = config.map(TlsAcceptor::from);
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let place = places.clone().acquire_owned().await;
+        let (stream, peer) = Listener::accept(&mut listener).await;
+        while connections.try_join_next().is_some() {}
+        let router = router.clone().layer(axum::Extension(peer));
+        let acceptor = acceptor.clone();
+        connections.spawn(async move {
+            let _place = place;
+            match acceptor {
+                None => converse(stream, router).await,
+                Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => converse(stream, router).await,
+                    Ok(Err(error)) => {
+                        tracing::debug!(%peer, %error, "a browser and this computer do not agree on TLS")
+                    }
+                    Err(_) => tracing::debug!(%peer, "a browser has said nothing"),
+                },
+            }
+        });
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a browser's connection has ended");
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+fn no_address(given: &str) -> Failure {
+    failure(
+        Code::Usage,
+        format!("{given} is no address of this computer with a port."),
+        failures::NOTHING_CHANGED,
+        Action::tell("Give an address and a port, such as 0.0.0.0:8443 for all addresses of this computer."),
+    )
+}
+
+fn short() -> Failure {
+    failure(
+        Code::Usage,
+        "The password is too short: others could guess it over the network.",
+        failures::NOTHING_CHANGED,
+        Action::tell(format!("Choose one of at least {LEAST_CHARACTERS} characters.")),
+    )
+}
+
+fn in_the_clear(address: SocketAddr) -> Failure {
+    failure(
+        Code::Usage,
+        format!("At {address} others could read the password and all that is shown: there would be no TLS."),
+        failures::NOTHING_CHANGED,
+        Action::tell("Leave out --no-tls, or listen at 127.0.0.1 behind a proxy that does TLS."),
+    )
+}
+
+fn bad_certificate(told: &str) -> Failure {
+    failure(
+        Code::Failed,
+        format!("The certificate cannot be used: {told}."),
+        failures::NOTHING_CHANGED,
+        Action::tell("Give a certificate and its key in PEM, or none: then one is made here."),
+    )
+}
+
+/// Takes the port.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| not_bound(address, &error))
+}
+
+fn not_bound(address: SocketAddr, error: &io::Error) -> Failure {
+    failure(
+        Code::Failed,
+        format!("{address} cannot be listened at: {}.", crate::words::why(error)),
+        failures::NOTHING_CHANGED,
+        Action::tell("Choose another port, or an address that this computer has."),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(address: &str) -> ListenWeb {
+        ListenWeb {
+            address: address.to_owned(),
+            password: "correct horse battery".to_owned(),
+            certificate: None,
+            in_the_clear: false,
+        }
+    }
+
+    #[test]
+    fn nothing_is_served_in_the_clear_to_other_computers() {
+        for (address, is_allowed) in [
+            ("127.0.0.1:80", true),
+            ("[::1]:80", true),
+            ("0.0.0.0:80", false),
+            ("[::]:80", false),
+            ("192.0.2.1:80", false),
+            ("[::ffff:192.0.2.1]:80", false),
+        ] {
+            let request = ListenWeb { in_the_clear: true, ..asked(address) };
+            assert_eq!(Listening::of(&request).is_ok(), is_allowed, "{address}");
+        }
+        // Nor because a file says so.
+        let state = tempfile::tempdir().unwrap();
+        let mut listening =
+            Listening::of(&ListenWeb { in_the_clear: true, ..asked("127.0.0.1:80") }).unwrap();
+        listening.save(state.path()).unwrap();
+        assert_eq!(Listening::recall(state.path()), Some(listening.clone()));
+        listening.address = "0.0.0.0:80".parse().unwrap();
+        listening.save(state.path()).unwrap();
+        assert_eq!(Listening::recall(state.path()), None);
+    }
+
+    #[test]
+    fn a_short_password_and_half_an_address_are_refused() {
+        for address in ["", "8443", "0.0.0.0", "example.org:8443"] {
+            assert!(Listening::of(&asked(address)).is_err(), "{address}");
+        }
+        let request = ListenWeb { password: "too short!".to_owned(), ..asked("0.0.0.0:8443") };
+        assert!(Listening::of(&request).unwrap_err().message.contains("too short"));
+    }
+
+    #[test]
+    fn a_certificate_stays_while_the_names_do() {
+        let state = tempfile::tempdir().unwrap();
+        let fingerprint = |address: &str| {
+            let mut listening = Listening::of(&asked(address)).unwrap();
+            let identity = listening.identity(state.path()).unwrap().unwrap();
+            listening.save(state.path()).unwrap();
+            identity.fingerprint
+        };
+        let first = fingerprint("192.0.2.1:8443");
+        assert_eq!(fingerprint("192.0.2.1:8444"), first, "another port is another port");
+        assert_ne!(fingerprint("192.0.2.2:8444"), first);
+    }
+
+    #[test]
+    fn the_address_is_one_that_other_computers_can_use() {
+        let told = |address: &str| Listening::of(&asked(address)).unwrap().told(None).url;
+        assert_eq!(told("0.0.0.0:8443"), format!("http://{}:8443/", tls::host_name()));
+        assert_eq!(told("[2001:db8::1]:8443"), "http://[2001:db8::1]:8443/");
+    }
+}

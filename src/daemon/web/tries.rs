@@ -1,0 +1,155 @@
+//! How often a client may try a password: pure.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// So many may be wrong before a client has to wait.
+const FREE: u32 = 5;
+/// How long it waits first; twice as long after each that follows.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
+/// A client that has tried nothing for so long begins anew.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+/// Of more clients than these, the one that was heard of longest ago begins anew. Each try costs work, one after another, so
+/// many addresses do not try faster than one.
+const CLIENTS_MAX: usize = 1024;
+
+/// What clients have tried.
+#[derive(Default)]
+pub struct Tries {
+    /// The one that was heard of longest ago first.
+    clients: Vec<Client>,
+}
+
+struct Client {
+    network: IpAddr,
+    tries: u32,
+    last: Instant,
+}
+
+/// Whether a try is made.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Try {
+    /// It is; this one is the client's last before it has to wait.
+    Allowed {
+        /// Whether the client has to wait from now on.
+        is_last: bool,
+    },
+    /// It is not, for so long.
+    Wait(Duration),
+}
+
+impl Tries {
+    /// Counts a try as wrong from the start, so that many at once are no more than one after another.
+    pub fn begin(&mut self, from: IpAddr, now: Instant) -> Try {
+        self.clients.retain(|client| now.saturating_duration_since(client.last) < FORGOTTEN_AFTER);
+        let network = network(from);
+        let at = self.clients.iter().position(|client| client.network == network);
+        let mut client = at.map_or(Client { network, tries: 0, last: now }, |at| self.clients.remove(at));
+        let waited = now.saturating_duration_since(client.last);
+        let left = wait(client.tries).saturating_sub(waited);
+        let verdict = if left.is_zero() {
+            (client.tries, client.last) = (client.tries + 1, now);
+            Try::Allowed { is_last: client.tries == FREE }
+        } else {
+            Try::Wait(left)
+        };
+        if self.clients.len() == CLIENTS_MAX {
+            self.clients.remove(0);
+        }
+        self.clients.push(client);
+        verdict
+    }
+
+    /// It was the right one.
+    pub fn was_right(&mut self, from: IpAddr) {
+        let network = network(from);
+        self.clients.retain(|client| client.network != network);
+    }
+}
+
+/// How long after its last try a client waits.
+fn wait(tries: u32) -> Duration {
+    match tries.checked_sub(FREE) {
+        None => Duration::ZERO,
+        Some(more) => FIRST_WAIT.saturating_mul(1 << more.min(20)).min(LONGEST_WAIT),
+    }
+}
+
+/// Whose address it is: with IPv6 people have whole networks.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn allowed(tries: &mut Tries, from: IpAddr, now: Instant) -> bool {
+        matches!(tries.begin(from, now), Try::Allowed { .. })
+    }
+
+    #[test]
+    fn after_five_tries_a_client_waits_twice_as_long_each_time() {
+        let (mut tries, mut now) = (Tries::default(), Instant::now());
+        for number in 1..=FREE {
+            assert_eq!(tries.begin(HERE, now), Try::Allowed { is_last: number == FREE });
+        }
+        for seconds in [2, 4, 8, 16] {
+            assert_eq!(tries.begin(HERE, now), Try::Wait(Duration::from_secs(seconds)));
+            now += Duration::from_secs(seconds);
+            assert!(allowed(&mut tries, HERE, now), "after {seconds} s");
+        }
+        for _ in 0..100 {
+            now += LONGEST_WAIT;
+            assert!(allowed(&mut tries, HERE, now), "nobody is locked out for ever");
+        }
+        now += FORGOTTEN_AFTER;
+        assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)), "it begins anew");
+    }
+
+    #[test]
+    fn asking_while_one_waits_makes_it_no_longer() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)));
+        for _ in 0..10 {
+            assert_eq!(tries.begin(HERE, now), Try::Wait(FIRST_WAIT));
+        }
+        assert!(allowed(&mut tries, HERE, now + FIRST_WAIT));
+    }
+
+    #[test]
+    fn others_are_not_held_up_and_a_network_is_one_client() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)));
+        assert!(!allowed(&mut tries, "::ffff:192.0.2.1".parse().unwrap(), now));
+        assert!(allowed(&mut tries, "192.0.2.2".parse().unwrap(), now));
+        for host in 1..=FREE {
+            assert!(allowed(&mut tries, format!("2001:db8::{host}").parse().unwrap(), now));
+        }
+        assert!(!allowed(&mut tries, "2001:db8::ffff:ffff".parse().unwrap(), now));
+        assert!(allowed(&mut tries, "2001:db8:0:1::1".parse().unwrap(), now));
+    }
+
+    #[test]
+    fn the_right_password_ends_the_count() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        assert!((1..FREE).all(|_| allowed(&mut tries, HERE, now)));
+        tries.was_right(HERE);
+        assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)));
+    }
+
+    #[test]
+    fn only_so_many_clients_are_remembered() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        for host in 0..2 * CLIENTS_MAX as u32 {
+            tries.begin(std::net::Ipv4Addr::from_bits(host).into(), now);
+        }
+        assert_eq!(tries.clients.len(), CLIENTS_MAX);
+    }
+}

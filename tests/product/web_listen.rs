@@ -1,0 +1,212 @@
+//! `holdall web --listen` as browsers of other computers and their enemies meet it: real TLS.
+
+use crate::web::Daemon;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+const PASSWORD: &str = "a password & 12+ signs";
+/// The same in a form.
+const FILLED_IN: &str = "password=a+password+%26+12%2B+signs";
+
+/// A browser that trusts the daemon's own certificate.
+struct Browser {
+    port: u16,
+    certificate: CertificateDer<'static>,
+    cookie: Option<String>,
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .lines()
+            .find_map(|line| line.split_once(": ").filter(|(key, _)| key.eq_ignore_ascii_case(name)))
+            .map(|it| it.1)
+    }
+}
+
+impl Browser {
+    fn of(daemon: &Daemon, listening: &Value) -> Self {
+        let url = listening["url"].as_str().unwrap();
+        let port = url.strip_prefix("https://127.0.0.1:").unwrap().trim_end_matches('/').parse().unwrap();
+        let file = daemon.dir.path().join("state/web-certificate.pem");
+        Browser { port, certificate: CertificateDer::from_pem_file(file).unwrap(), cookie: None }
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut stream = StreamOwned::new(connection, TcpStream::connect(("127.0.0.1", self.port)).unwrap());
+        let length = body.len();
+        let mut request = format!(
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\nContent-Length: {length}\r\n",
+            self.port
+        );
+        let cookie = self.cookie.as_ref().map(|cookie| ("Cookie", cookie.as_str()));
+        for (name, value) in headers.iter().copied().chain(cookie) {
+            request += &format!("{name}: {value}\r\n");
+        }
+        stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // Some servers end a connection without a word of TLS; what matters is in the headers.
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], "")
+    }
+
+    fn sign_in(&self, filled_in: &str, origin: Option<&str>) -> Answer {
+        let own = format!("https://127.0.0.1:{}", self.port);
+        let origin = ("Origin", origin.unwrap_or(&own));
+        self.ask(
+            "POST",
+            "/sign-in",
+            &[origin, ("Content-Type", "application/x-www-form-urlencoded")],
+            filled_in,
+        )
+    }
+}
+
+/// Has the daemon listen; gives what it says.
+fn listen(daemon: &Daemon, address: &str, more: &[&str]) -> Result<Value, Value> {
+    let file = daemon.dir.path().join("password");
+    std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    let arguments = ["web", "--listen", address, "--password-file", file.to_str().unwrap()];
+    daemon.told.borrow_mut().push(PASSWORD.to_owned());
+    daemon.holdall(&[&arguments, more].concat())
+}
+
+#[test]
+fn a_browser_of_another_computer_signs_in_and_stays_in_over_a_restart() {
+    let mut daemon = Daemon::start();
+    let listening = listen(&daemon, "127.0.0.1:0", &[]).unwrap();
+    let mut browser = Browser::of(&daemon, &listening);
+    let hash =
+        Sha256::digest(&browser.certificate).iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>();
+    assert_eq!(listening["fingerprint"], hash.join(":"));
+    for name in ["web-key.pem", "web-listen.json"] {
+        assert_eq!(
+            std::fs::metadata(daemon.dir.path().join("state").join(name)).unwrap().mode() & 0o777,
+            0o600
+        );
+    }
+
+    // Without the password there is nothing to see, and no invitation helps.
+    let sent = browser.get("/");
+    assert_eq!((sent.status, sent.header("location")), (303, Some("/sign-in")));
+    assert_eq!(browser.get("/v1/drives").status, 401);
+    let page = browser.get("/sign-in");
+    assert!(page.status == 200 && page.body.contains("type=\"password\""));
+    assert_eq!(browser.sign_in("password=wrong", None).status, 403);
+    assert_eq!(browser.sign_in("user=me", None).status, 400);
+    let address = daemon.holdall(&["web"]).unwrap();
+    let token = address["url"].as_str().unwrap().split_once("token=").unwrap().1.to_owned();
+    daemon.told.borrow_mut().push(token.clone());
+    assert_eq!(browser.get(&format!("/?token={token}")).status, 303);
+    assert_eq!(browser.get(&format!("/?token={token}")).header("set-cookie"), None);
+
+    // Another page cannot sign a browser in.
+    assert_eq!(browser.sign_in(FILLED_IN, Some("https://example.org")).status, 403);
+    let let_in = browser.sign_in(FILLED_IN, None);
+    assert_eq!((let_in.status, let_in.header("location")), (303, Some("/")));
+    let cookie = let_in.header("set-cookie").unwrap();
+    assert!(["HttpOnly", "SameSite=Strict", "Secure"].iter().all(|part| cookie.contains(part)), "{cookie}");
+    browser.cookie = cookie.split(';').next().map(str::to_owned);
+    daemon.told.borrow_mut().push(cookie.split(['=', ';']).nth(1).unwrap().to_owned());
+    let drives = browser.get("/v1/drives");
+    assert_eq!((drives.status, drives.body.as_str()), (200, "[]"));
+    assert!(browser.get("/").body.contains("the page"));
+
+    // What changes something has to come from these pages.
+    let own = format!("https://127.0.0.1:{}", browser.port);
+    let limits = |headers: &[(&str, &str)]| browser.ask("DELETE", "/v1/web", headers, "").status;
+    assert_eq!(limits(&[]), 403);
+    assert_eq!(limits(&[("Origin", &own.replace("https", "http")), ("X-Holdall", "1")]), 403);
+    assert_eq!(limits(&[("Origin", "https://example.org"), ("X-Holdall", "1")]), 403);
+
+    daemon.restart();
+    daemon.serves(browser.port);
+    assert_eq!(browser.get("/v1/drives").status, 200);
+    assert_eq!(browser.get("/").status, 200);
+
+    // Who ends it ends it for the next daemon too.
+    daemon.holdall(&["web", "--stop"]).unwrap();
+    assert!(TcpStream::connect(("127.0.0.1", browser.port)).is_err());
+    daemon.restart();
+    daemon.holdall(&["daemon", "status"]).unwrap();
+    assert!(TcpStream::connect(("127.0.0.1", browser.port)).is_err());
+    let again = listen(&daemon, &format!("127.0.0.1:{}", browser.port), &[]).unwrap();
+    assert_eq!(again["fingerprint"].as_str().unwrap().len(), 95);
+    browser.certificate = Browser::of(&daemon, &again).certificate;
+    assert_eq!(browser.get("/v1/drives").status, 401, "nobody is in any more");
+}
+
+#[test]
+fn who_guesses_has_to_wait() {
+    let daemon = Daemon::start();
+    let browser = Browser::of(&daemon, &listen(&daemon, "127.0.0.1:0", &[]).unwrap());
+    for _ in 0..5 {
+        assert_eq!(browser.sign_in("password=wrong", None).status, 403);
+    }
+    let waits = browser.sign_in(FILLED_IN, None);
+    assert_eq!((waits.status, waits.header("set-cookie")), (429, None));
+    assert!(waits.header("retry-after").unwrap().parse::<u64>().unwrap() <= 2);
+    let activity = daemon.holdall(&["activity"]).unwrap().to_string();
+    assert!(activity.contains("Several wrong passwords for the pages came from 127.0.0.1."), "{activity}");
+}
+
+#[test]
+fn nothing_is_said_in_the_clear() {
+    let daemon = Daemon::start();
+    let browser = Browser::of(&daemon, &listen(&daemon, "127.0.0.1:0", &[]).unwrap());
+    let mut stream = TcpStream::connect(("127.0.0.1", browser.port)).unwrap();
+    stream.write_all(b"GET /sign-in HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(!String::from_utf8_lossy(&said).contains("HTTP/"), "{said:?}");
+
+    let refused = listen(&daemon, "0.0.0.0:0", &["--no-tls"]).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("no TLS"), "{refused}");
+    // What was refused has changed nothing.
+    assert_eq!(browser.get("/sign-in").status, 200);
+    let clear = listen(&daemon, "127.0.0.1:0", &["--no-tls"]).unwrap();
+    assert!(
+        clear["url"].as_str().unwrap().starts_with("http://127.0.0.1:") && clear["fingerprint"].is_null()
+    );
+}
+
+#[test]
+fn what_cannot_be_listened_at_is_told() {
+    let daemon = Daemon::start();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let failed = listen(&daemon, &taken.local_addr().unwrap().to_string(), &[]).unwrap_err();
+    assert!(failed["message"].as_str().unwrap().contains("cannot be listened at"), "{failed}");
+    assert!(!daemon.dir.path().join("state/web-listen.json").exists(), "the next daemon does not try");
+    let failed =
+        listen(&daemon, "127.0.0.1:0", &["--certificate", "/nowhere/c.pem", "--key", "/nowhere/k.pem"]);
+    assert!(failed.unwrap_err()["message"].as_str().unwrap().contains("/nowhere/c.pem"));
+    assert!(listen(&daemon, "localhost", &[]).is_err());
+}
