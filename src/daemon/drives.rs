@@ -120,6 +120,9 @@ impl Drives {
     /// Changes limits. A cache that could not hold what has to stay in it is refused.
     pub async fn set_limits(&self, mut changes: SetLimits) -> Result<api::Limits, Failure> {
         let all = self.all();
+        if let Some(total) = changes.cache_total_bytes.filter(|bytes| *bytes > 0) {
+            all.iter().try_for_each(|drive| drive.fits_total(total))?;
+        }
         let of_drives = changes.cache_bytes.is_some()
             || changes.cache_total_bytes.is_some()
             || changes.indexers.is_some();

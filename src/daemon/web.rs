@@ -188,8 +188,8 @@ impl Web {
         keeping::delete(&state.join(keeping::OTHERS)).map_err(|error| failures::local(&error))?;
         let inside = Inside { pages, sessions: Sessions::default(), file: state.join(keeping::OTHERS) };
         asked.address = listener.local_addr().map_err(|error| failures::local(&error))?;
-        *serving = Some(listen(drives, &asked, listener, identity.as_ref(), inside));
         asked.save(&state).map_err(|error| failures::local(&error))?;
+        *serving = Some(listen(drives, &asked, listener, identity.as_ref(), inside));
         Ok(asked.told(identity.as_ref()))
     }
 

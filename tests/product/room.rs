@@ -1,6 +1,6 @@
 //! What a drive takes of the local disk, and gives back; what a removed one leaves.
 
-use crate::bench::{Bench, noise};
+use crate::bench::{Bench, failure, noise};
 use serde_json::json;
 
 #[test]
@@ -75,4 +75,21 @@ fn a_removed_drive_says_what_it_leaves_and_its_place_takes_another() {
     std::fs::write(a.mountpoint().join("file"), "new").unwrap();
     a.close();
     a.assert_checked();
+}
+
+#[test]
+fn no_limit_is_less_than_what_has_to_stay() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "pause", "d"]);
+    let file = a.mountpoint().join("file");
+    std::fs::write(&file, noise(1, 80 << 20)).unwrap();
+    std::fs::File::open(&file).unwrap().sync_all().unwrap();
+    for limit in ["--cache", "--cache-total"] {
+        let refused = failure(&a.run(&["limits", limit, "64M"]));
+        assert!(refused["message"].as_str().unwrap().starts_with("The drive d needs"), "{refused}");
+    }
+    a.ok(&["drive", "resume", "d"]);
+    a.close();
 }

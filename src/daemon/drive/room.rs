@@ -34,6 +34,12 @@ impl Drive {
         Ok(limit.min(shared.unwrap_or(u64::MAX)).max(LEAST_BYTES))
     }
 
+    /// Whether what has to stay in the cache fits into this drive's share of what all may take.
+    pub fn fits_total(&self, total: u64) -> Result<(), Failure> {
+        let (closed_bytes, others_open) = self.others_caches();
+        self.fits_cache(share(total, closed_bytes, others_open))
+    }
+
     /// Bytes in the caches of other drives that are closed, and how many others are open.
     fn others_caches(&self) -> (u64, u64) {
         let known = self.known.upgrade();
