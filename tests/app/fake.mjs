@@ -14,10 +14,20 @@ const TYPES = {
 /** A number that looks random and is the same each time. */
 const some = (seed, below) => Math.floor(((Math.sin(seed * 12.9898) * 43758.5453 + 1e6) % 1) * below);
 
-export function card(index, turn) {
+/** The longest of everything that a person may have. */
+const LONG = {
+  store: 'https://cloud.a-rather-long-name-of-a-server.example.org/remote.php/dav/files/ann/Holdall/everything',
+  drive: 'photographs-and-films-of-the-years-before-the-move-to-the-coast',
+  computer: 'ann-and-bobs-desktop-computer-in-the-study.home.example.org',
+  sentence: `Uploading failed: ${'/home/me/a/very/long/path'.repeat(6)} could not be read, and is tried again in 30 s.`,
+};
+
+const nameOf = (index, long) => (long && index === 0 ? LONG.drive : `drive-${String(index).padStart(3, '0')}`);
+
+export function card(index, turn, long = false) {
   const busy = index % 3 === 0;
   const unsent = busy ? (1 + some(index + turn, 900)) * 1024 * 1024 : 0;
-  const name = `drive-${String(index).padStart(3, '0')}`;
+  const name = nameOf(index, long);
   return {
     name,
     kind: 'S3',
@@ -44,8 +54,8 @@ export function card(index, turn) {
 const MANIFEST = await readFile(new URL('../../Cargo.toml', import.meta.url), 'utf8');
 const VERSION = /^version = "(.+)"$/m.exec(MANIFEST)[1];
 
-function overview(drives, turn, version) {
-  const cards = Array.from({ length: drives }, (_, index) => card(index, turn));
+function overview({ drives, version, long }, turn) {
+  const cards = Array.from({ length: drives }, (_, index) => card(index, turn, long));
   const unsent = cards.reduce((sum, one) => sum + one.unsent_bytes, 0);
   return {
     version,
@@ -61,13 +71,13 @@ function overview(drives, turn, version) {
 
 const KINDS = ['opened', 'uploaded', 'closed', 'snapshot', 'pin', 'network', 'conflict', 'attention'];
 
-export function activity(rows) {
+export function activity(rows, long = false) {
   return Array.from({ length: rows }, (_, index) => ({
     id: rows - index,
     at: new Date(Date.UTC(2026, 10, 20, 12) - index * 90_000).toISOString(),
-    drive: `drive-${String(index % 200).padStart(3, '0')}`,
+    drive: nameOf(index % 200, long),
     kind: KINDS[index % KINDS.length],
-    message: `Something happened to this drive for the ${rows - index}. time`,
+    message: long ? LONG.sentence : `Something happened to this drive for the ${rows - index}. time`,
   }));
 }
 
@@ -97,11 +107,26 @@ function drive(name, turn) {
   };
 }
 
+/** One with a second version. */
+const forked = (name, turn) => ({
+  ...drive(name, turn),
+  forks: [
+    {
+      ...{ name: `${name} (fork from laptop, 2026-11-20)`, uuid: `fork-of-${name}`, device: LONG.computer },
+      ...{ taken_by: LONG.computer, base: 'root/ab/1', made_at: '2026-11-20T10:00:00Z', in_place: false },
+      ...{ mountpoint: null, records: 3, bytes: 5e9, size_bytes: 500 * GIB },
+    },
+  ],
+});
+
 const CELLS = ['absent', 'cached', 'pinned', 'dirty', 'uploading', 'empty'];
 const STATES = ['available', 'online_only', 'always_keep', 'partly'];
 
 /** What is asked of a drive, by the last part of the address. */
 const PARTS = {
+  current: () => ({
+    ...{ committed_at: '2026-11-20T10:00:00Z', device: LONG.computer, size_bytes: 500 * GIB, this_device: false },
+  }),
   map: (turn) => ({
     cell_bytes: (500 * GIB) / 4096,
     // All of it changes from one time to the next.
@@ -131,12 +156,36 @@ const PARTS = {
     })),
 };
 
-/** Starts it. `everyMs` is how often the overview changes: more often than a real one tells it. */
-export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, version = VERSION }) {
-  const all = activity(rows);
+const FINDINGS = [
+  { subject: `store ${LONG.store}`, ok: false, detail: `${LONG.store} did not answer within 10 s.` },
+  { subject: 'nbd', ok: true, detail: 'The kernel has nbd.' },
+].map((one) => ({ ...one, action: null, actions: [], on_screen: [{ text: LONG.sentence }], repaired: false }));
+
+/** What a whole computer is asked for. */
+const WHOLE = {
+  '/v1/daemon': { version: VERSION, pid: 1, uptime_ms: 1 },
+  '/v1/stores': [
+    { store: LONG.store, user: 'ann@a-rather-long-name.example.org', kept: 'keyring', drives: [LONG.drive] },
+    { store: 's3://bucket/prefix', user: 'AKIAIO…', kept: 'file', drives: [] },
+  ],
+  '/v1/limits': {
+    ...{ up_bytes_per_s: 1 << 20, down_bytes_per_s: null, on_metered: 'pause', metered: null, paused_until: null },
+    ...{ cache_bytes: 20 * GIB, cache_of: {}, cache_total_bytes: null, indexers: 'slow', proxy: 'off' },
+    quiet: { from_minute: 480, until_minute: 1080, days: [true, true, true, true, true, false, false] },
+    quiet_now: true,
+  },
+  '/v1/doctor': { ok: false, summary: '1 problem was found: store.', findings: FINDINGS },
+};
+
+/**
+ * Starts it. `everyMs` is how often the overview changes: more often than a real one tells it; `long` has
+ * names and sentences as long as they can be.
+ */
+export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, version = VERSION, long = false }) {
+  const all = activity(rows, long);
   const streams = new Set();
   let turn = 0;
-  const tell = (response) => response.write(`data: ${JSON.stringify(overview(drives, turn, version))}\n\n`);
+  const tell = (response) => response.write(`data: ${JSON.stringify(overview({ drives, version, long }, turn))}\n\n`);
   const timer = setInterval(() => {
     turn += 1;
     for (const response of streams) tell(response);
@@ -149,6 +198,10 @@ export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, 
       streams.add(response);
       response.on('close', () => streams.delete(response));
       tell(response);
+    } else if (url.pathname === '/v1/drives') {
+      json(Array.from({ length: Math.min(drives, 3) }, (_, index) => forked(nameOf(index, long), turn)));
+    } else if (WHOLE[url.pathname]) {
+      json(WHOLE[url.pathname]);
     } else if (url.pathname === '/v1/activity') {
       const before = Number(url.searchParams.get('before') ?? Infinity);
       const limit = Number(url.searchParams.get('limit') ?? 100);

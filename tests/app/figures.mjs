@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { start } from './fake.mjs';
-import { go, open, step, until } from './steps.mjs';
+import { go, narrow, open, step, until } from './steps.mjs';
 
 /** All of the pages, and what comes with the first of them. */
 const SCRIPT_LIMIT = 256 * 1024;
@@ -259,6 +259,44 @@ export async function load(browser, pages) {
       await page.getByText('Show more: 19,500 not shown yet').first().click();
       await until('there are more', async () => (await page.getByRole('treeitem').count()) === 2 * 501 + 500);
       return `${said}, ${rows} rows in the page`;
+    });
+    assert.deepEqual(page.errors, []);
+    await page.context().close();
+  } finally {
+    fake.stop();
+  }
+}
+
+/** Every screen on a phone, with names and sentences as long as they can be. */
+export async function phone(browser, pages) {
+  const fake = await start({ pages, drives: 3, rows: 300, long: true });
+  const isPhone = { viewport: { width: 390, height: 844 }, hasTouch: true };
+  const page = await open(browser, fake.url, isPhone);
+  const name = await page.locator('ul.cards h2').first().innerText();
+  const screens = {
+    drives: (one) => one.locator('ul.cards li').first(),
+    [`drive/${name}`]: (one) => one.getByRole('heading', { name: 'Snapshots' }),
+    [`keep/${name}`]: (one) => one.getByRole('treeitem').first(),
+    activity: (one) => one.getByRole('article').first(),
+    forks: (one) => one.getByRole('article').first(),
+    settings: (one) => one.getByRole('button', { name: 'Log out' }).first(),
+    add: (one) => one.getByText('WebDAV').first(),
+  };
+  try {
+    await step('every screen fits a window of 390 pixels, and of 320', async () => {
+      for (const [hash, shown] of Object.entries(screens)) {
+        await go(page, `#/${hash}`);
+        await shown(page).waitFor();
+        await narrow(page, hash);
+      }
+      await go(page, '#/settings');
+      await page.getByRole('button', { name: 'Look now' }).click();
+      await page.locator('.findings li').first().waitFor();
+      await narrow(page, 'settings, problems');
+      await go(page, '#/activity');
+      await page.getByRole('article').nth(1).click();
+      await narrow(page, 'activity, a message as a whole');
+      return `${Object.keys(screens).length} screens`;
     });
     assert.deepEqual(page.errors, []);
     await page.context().close();

@@ -12,7 +12,7 @@ import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { browser } from './browser.mjs';
-import { load, size } from './figures.mjs';
+import { load, phone, size } from './figures.mjs';
 import { keys } from './keys.mjs';
 import { Machine } from './machine.mjs';
 import { stand } from './stand.mjs';
@@ -114,7 +114,10 @@ const chromium = await browser();
 let failed = false;
 try {
   await size(pages);
-  if (only !== 'story') await load(chromium, pages);
+  if (only !== 'story') {
+    await phone(chromium, pages);
+    await load(chromium, pages);
+  }
   if (only !== 'figures') await whole(chromium, dir);
 } catch (error) {
   failed = true;

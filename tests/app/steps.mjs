@@ -72,19 +72,33 @@ export function judge(violations, where) {
   assert.equal(serious.length, 0, `${where}:\n${told.join('\n')}`);
 }
 
-/** In a narrow window nothing reaches beyond its side. */
+/** Of a phone, and of the smallest one that is still in use. */
+const NARROW = [390, 320];
+
+/** In a narrow window nothing reaches beyond its sides, and no button cuts off its words. */
 export async function narrow(page, where) {
   const usual = page.viewportSize();
-  await page.setViewportSize({ width: 420, height: usual.height });
-  const beyond = await page.evaluate(() => {
-    const { scrollWidth, clientWidth } = document.documentElement;
-    const wide = [...document.querySelectorAll('main *')].filter(
-      (one) => one.getBoundingClientRect().right > clientWidth + 1 && getComputedStyle(one).overflow !== 'hidden',
-    );
-    return scrollWidth > clientWidth || wide.length > 0 ? wide.map((one) => one.outerHTML.slice(0, 200)) : null;
-  });
-  assert.equal(beyond, null, `${where}: wider than the window`);
+  for (const width of NARROW) {
+    await page.setViewportSize({ width, height: 844 });
+    assert.deepEqual(await page.evaluate(beyond), [], `${where}: wider than a window of ${width} pixels`);
+  }
   await page.setViewportSize(usual);
+}
+
+/** What is wider than the window, or a button that is narrower than its words; runs in the page. */
+function beyond() {
+  const { scrollWidth, clientWidth } = document.documentElement;
+  const isClipped = (one) =>
+    one !== document.body && (getComputedStyle(one).overflowX !== 'visible' || isClipped(one.parentElement));
+  const isOutside = (one) => {
+    const { left, right, width } = one.getBoundingClientRect();
+    return width > 0 && (left < -1 || right > clientWidth + 1);
+  };
+  const all = [...document.body.querySelectorAll('*')];
+  const outside = all.filter((one) => isOutside(one) && !isClipped(one.parentElement));
+  const cut = all.filter((one) => one.matches('button, .button') && one.scrollWidth > one.clientWidth + 1);
+  const told = [...outside, ...cut].map((one) => one.outerHTML.slice(0, 200));
+  return scrollWidth > clientWidth ? [`${scrollWidth} pixels`, ...told] : told;
 }
 
 /** What is marked as making no sense, by its name; each says what it is to be. */
