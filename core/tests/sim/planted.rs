@@ -27,7 +27,7 @@ const CASES: &[Case] = &[
     found_by(lives::simulate, Bug::RetriedCommitTakenForLost, 2),
     found_by(lives::simulate, Bug::UnconditionalHead, 0),
     found_by(lives::simulate, Bug::FlushWithoutSync, 0),
-    found_by(lives::simulate, Bug::CommitClearsEverythingDirty, 490),
+    found_by(lives::simulate, Bug::CommitClearsEverythingDirty, 856),
     found_by(lives::simulate, Bug::FillOverValid, 19),
     found_by(lives::simulate, Bug::ReplayOverForeign, 14),
     found_by(lives::simulate, Bug::ForkTakenForContinuation, 10),
