@@ -28,6 +28,7 @@ mod activity;
 mod awake;
 mod diagnostics;
 mod directories;
+mod doctor;
 mod drive;
 mod drives;
 mod endpoints;

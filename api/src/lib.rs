@@ -316,7 +316,10 @@ pub struct Nothing {}
 pub struct Diagnosis {
     /// Whether nothing is wrong.
     pub ok: bool,
-    /// What was looked at.
+    /// How many problems there are, and with what, for people.
+    #[serde(default)]
+    pub summary: String,
+    /// What was looked at: problems first.
     pub findings: Vec<Finding>,
 }
 

@@ -87,7 +87,8 @@ fn left(command: &Command) -> (&'static str, Actions) {
             return ("The pages may be served already.", Action::Web.into());
         }
         Command::Limits(_) => return ("They may have been changed already.", Action::Limits.into()),
-        Command::Doctor { .. } => {
+        Command::Doctor { repair: false } => return nothing_done(),
+        Command::Doctor { repair: true } => {
             return ("Some of it may have been repaired already.", Action::Doctor.into());
         }
         Command::Daemon { .. } => {

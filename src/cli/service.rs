@@ -100,10 +100,8 @@ pub async fn status(paths: &Paths, output: Output) -> Result<(), CliError> {
 
 /// Looks for what may be wrong, and mends it where that was asked for.
 pub async fn doctor(repair: bool, session: &Session<'_>) -> Result<(), CliError> {
-    let value = match repair {
-        true => session.client.post("/v1/doctor/repair", &json!({})).await?,
-        false => session.client.get("/v1/doctor").await?,
-    };
+    let path = if repair { "/v1/doctor/repair" } else { "/v1/doctor" };
+    let value = session.client.post(path, &json!({})).await?;
     let diagnosis: Diagnosis = session.output.result(&value, show::diagnosis)?;
     if diagnosis.ok { Ok(()) } else { Err(CliError::BadNews(Code::Failed)) }
 }

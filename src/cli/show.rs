@@ -190,7 +190,7 @@ pub fn snapshots(name: &str, snapshots: &[Snapshot], now: &Zoned) -> String {
 
 /// What a look at the system found.
 pub fn diagnosis(diagnosis: &Diagnosis, paint: Paint) -> String {
-    let mut text = String::new();
+    let mut text = format!("{}\n", diagnosis.summary);
     for finding in &diagnosis.findings {
         let icon = match finding.ok || finding.repaired {
             true => paint.hue(Hue::Good, "✓"),
@@ -202,7 +202,7 @@ pub fn diagnosis(diagnosis: &Diagnosis, paint: Paint) -> String {
             text.push_str(&format!("  {action}\n"));
         }
     }
-    text.push_str(if diagnosis.ok { "All is well" } else { "Something needs attention" });
+    text.truncate(text.trim_end().len());
     text
 }
 
@@ -334,8 +334,9 @@ mod tests {
         };
         let findings =
             vec![finding("nbd", true, false), finding("mount", false, false), finding("loop", false, true)];
-        let text = diagnosis(&Diagnosis { ok: false, findings }, PLAIN);
+        let summary = "1 problem was found: mount.".to_owned();
+        let text = diagnosis(&Diagnosis { ok: false, summary, findings }, PLAIN);
         let lines = ["✓ nbd: detail", "! mount: detail", "  do it", "✓ loop: detail (repaired)"];
-        assert_eq!(text, format!("{}\nSomething needs attention", lines.join("\n")));
+        assert_eq!(text, format!("1 problem was found: mount.\n{}", lines.join("\n")));
     }
 }

@@ -33,7 +33,7 @@ impl Drives {
         let happened = rows.iter().map(|row| {
             format!("{} {} {:?}: {}", row.at, row.drive.as_deref().unwrap_or("-"), row.kind, row.message)
         });
-        let found = match self.doctor(false).await {
+        let found = match self.doctor(false, None).await {
             Ok(diagnosis) => pretty(&diagnosis),
             Err(failure) => failure.message,
         };

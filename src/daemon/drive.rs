@@ -22,6 +22,7 @@ use holdall_core::volume::{OpenError, Over, Volume};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
 pub use pins::{Deadline, Keep, What, words};
+pub(in crate::daemon) use room::LEAST_BYTES as LEAST_CACHE_BYTES;
 pub use scanning::ScanError;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -184,6 +185,11 @@ impl Drive {
     /// Where its data lives.
     pub fn store_url(&self) -> String {
         self.config.lock().store.clone()
+    }
+
+    /// The stores that keep copies of it.
+    pub fn replica_urls(&self) -> Vec<String> {
+        self.config.lock().replicas.iter().map(|replica| replica.store.clone()).collect()
     }
 
     /// For the doctor, who leaves alone what is served.

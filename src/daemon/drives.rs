@@ -509,8 +509,8 @@ impl Drives {
         self.known.lock().remove(name);
     }
 
-    /// Looks for what is wrong, and mends it where that was asked for.
-    pub async fn doctor(&self, repair: bool) -> Result<api::Diagnosis, Failure> {
+    /// What this computer lacks, and what a crash has left: taken down where that was asked for.
+    pub(super) async fn look_at_computer(&self, repair: bool) -> Result<Vec<api::Finding>, Failure> {
         let known = self.all().iter().map(|drive| drive.for_doctor()).collect::<Vec<_>>();
         let site = self.site.clone();
         let findings = tokio::task::spawn_blocking(move || match repair {
@@ -518,13 +518,7 @@ impl Drives {
             false => doctor::diagnose(&site, &known),
         });
         let findings = findings.await.map_err(|error| failure::local(&io::Error::other(error)))?;
-        let mut findings = findings.map_err(|error| error.failure())?;
-        for drive in self.all() {
-            findings.extend(drive.full_for_doctor().await);
-        }
-        let findings: Vec<_> = findings.into_iter().map(holdall_gui::advice::shown_finding).collect();
-        let ok = findings.iter().all(|finding| finding.ok || finding.repaired);
-        Ok(api::Diagnosis { ok, findings })
+        findings.map_err(|error| error.failure())
     }
 
     pub(super) fn check_name(&self, name: &str) -> Result<(), Failure> {

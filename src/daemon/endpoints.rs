@@ -151,7 +151,7 @@ pub fn all() -> Vec<Endpoint> {
         post::<Served, _, _>("/v1/drives/{name}/serve", "Serves a drive by NBD until the connection of this request ends", routes::serve).takes::<Serve>(),
         get::<Vec<ActivityRow>, _, _>("/v1/activity", "What has happened, newest first, over restarts", routes::activity).asks::<ListActivity>(),
         get::<Diagnostics, _, _>("/v1/diagnostics", "What somebody who is asked for help wants to see, without secrets", routes::diagnostics),
-        get::<Diagnosis, _, _>("/v1/doctor", "Looks for what may be wrong on this computer", routes::doctor),
+        post::<Diagnosis, _, _>("/v1/doctor", "Looks for what may be wrong: this computer, its disks, stores and logins", routes::doctor),
         post::<Diagnosis, _, _>("/v1/doctor/repair", "Mends what can be mended without losing anything", routes::repair),
         Endpoint {
             answer: Answer::Events(|schemas| schemas.subschema_for::<Event>()),

@@ -457,11 +457,11 @@ pub async fn end_web(State(drives): State<Shared>) -> Response {
 }
 
 pub async fn doctor(State(drives): State<Shared>) -> Response {
-    plain(drives.doctor(false).await)
+    work(drives, |drives, work| async move { drives.doctor(false, Some(&work)).await })
 }
 
 pub async fn repair(State(drives): State<Shared>) -> Response {
-    work(drives, |drives, _| async move { drives.doctor(true).await })
+    work(drives, |drives, work| async move { drives.doctor(true, Some(&work)).await })
 }
 
 #[cfg(test)]

@@ -200,6 +200,9 @@ export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, 
       tell(response);
     } else if (url.pathname === '/v1/drives') {
       json(Array.from({ length: Math.min(drives, 3) }, (_, index) => forked(nameOf(index, long), turn)));
+    } else if (WHOLE[url.pathname] && request.method === 'POST') {
+      const line = JSON.stringify({ result: WHOLE[url.pathname] });
+      response.writeHead(200, { 'content-type': 'application/x-ndjson' }).end(`${line}\n`);
     } else if (WHOLE[url.pathname]) {
       json(WHOLE[url.pathname]);
     } else if (url.pathname === '/v1/activity') {

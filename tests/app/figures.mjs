@@ -291,7 +291,9 @@ export async function phone(browser, pages) {
       }
       await go(page, '#/settings');
       await page.getByRole('button', { name: 'Look now' }).click();
-      await page.locator('.findings li').first().waitFor();
+      await page.getByText('1 problem was found').waitFor();
+      await page.getByText('What is well (1)').click();
+      await page.getByText('The kernel has nbd.').waitFor();
       await narrow(page, 'settings, problems');
       await go(page, '#/activity');
       await page.getByRole('article').nth(1).click();

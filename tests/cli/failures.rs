@@ -65,13 +65,16 @@ fn a_check_that_finds_errors_prints_them_and_exits_with_7() {
 
 #[test]
 fn a_doctor_who_finds_something_exits_with_1() {
-    let found = json!({"ok": false, "findings": [
+    let found = json!({"ok": false, "summary": "1 problem was found: nbd.", "findings": [
         {"subject": "nbd", "ok": false, "detail": "no module", "action": "Run `modprobe nbd`.", "repaired": false},
+        {"subject": "fuse", "ok": true, "detail": "The kernel has fuse.", "action": null, "repaired": false},
     ]});
-    let (place, _fake) = Place::with_daemon(&[("GET /v1/doctor", Reply::document(found))]);
+    let (place, _fake) = Place::with_daemon(&[("POST /v1/doctor", Reply::result(found))]);
     let ran = place.run("doctor");
     assert_eq!(ran.code, Some(1));
-    assert_eq!(ran.out, "! nbd: no module\n  Run `modprobe nbd`.\nSomething needs attention\n");
+    let told =
+        "1 problem was found: nbd.\n! nbd: no module\n  Run `modprobe nbd`.\n✓ fuse: The kernel has fuse.\n";
+    assert_eq!(ran.out, told);
 }
 
 #[test]

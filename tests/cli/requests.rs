@@ -212,7 +212,7 @@ fn cases() -> Vec<Case> {
             json!({"delete_data": true, "discard_unsent": true}),
             json!({}),
         ),
-        case("doctor", "GET /v1/doctor", Value::Null, diagnosis()),
+        case("doctor", "POST /v1/doctor", json!({}), diagnosis()),
         case("doctor --repair", "POST /v1/doctor/repair", json!({}), diagnosis()),
     ]
 }

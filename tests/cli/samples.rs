@@ -76,7 +76,7 @@ pub fn map() -> Value {
 }
 
 pub fn diagnosis() -> Value {
-    json!({"ok": true, "findings": [
+    json!({"ok": true, "summary": "No problems were found.", "findings": [
         {"subject": "nbd", "ok": true, "detail": "the module is loaded", "action": null, "repaired": false},
     ]})
 }

@@ -16,6 +16,7 @@ mod place;
 mod awake;
 mod away;
 mod cost;
+mod doctor;
 mod everywhere;
 mod keyring;
 mod lies;

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Less no cache can work with.
-const LEAST_BYTES: u64 = 64 * BLOCK_BYTES;
+pub(in crate::daemon) const LEAST_BYTES: u64 = 64 * BLOCK_BYTES;
 
 impl Drive {
     /// Bytes that the cache may take: what a person has said, as far as the disk goes, else half of the disk; and no more than this

@@ -83,6 +83,18 @@ pub async fn delete(item: Uuid) -> Result<(), KeyringError> {
     .await
 }
 
+/// Whether there is one that is open.
+pub async fn look() -> Result<(), KeyringError> {
+    in_time(async {
+        let service = connect().await?;
+        match service.get_default_collection().await?.is_locked().await? {
+            true => Err(KeyringError::Locked),
+            false => Ok(()),
+        }
+    })
+    .await
+}
+
 fn attributes(item: &str) -> HashMap<&str, &str> {
     HashMap::from([("application", "holdall"), ("login", item)])
 }

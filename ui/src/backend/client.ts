@@ -98,7 +98,7 @@ export class Client {
 
   limits = () => this.get<api.Limits>('/v1/limits');
   setLimits = (limits: api.SetLimits) => this.post<api.Limits>('/v1/limits', limits);
-  doctor = () => this.get<api.Diagnosis>('/v1/doctor');
-  repair = () => this.post<api.Diagnosis>('/v1/doctor/repair');
+  doctor = (following: Following) => this.post<api.Diagnosis>('/v1/doctor', undefined, following);
+  repair = (following: Following) => this.post<api.Diagnosis>('/v1/doctor/repair', undefined, following);
   diagnostics = () => this.get<api.Diagnostics>('/v1/diagnostics');
 }

@@ -97,10 +97,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Looks for what may be wrong on this computer */
-        get: operations["get_doctor"];
+        get?: never;
         put?: never;
-        post?: never;
+        /** Looks for what may be wrong: this computer, its disks, stores and logins */
+        post: operations["post_doctor"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2013,10 +2013,15 @@ export interface components {
         };
         /** @description What a look at the system found. */
         Diagnosis: {
-            /** @description What was looked at. */
+            /** @description What was looked at: problems first. */
             findings: components["schemas"]["Finding"][];
             /** @description Whether nothing is wrong. */
             ok: boolean;
+            /**
+             * @description How many problems there are, and with what, for people.
+             * @default
+             */
+            summary: string;
         };
         /** @description One text. */
         DiagnosticFile: {
@@ -3492,7 +3497,7 @@ export interface operations {
             };
         };
     };
-    get_doctor: {
+    post_doctor: {
         parameters: {
             query?: never;
             header?: never;
@@ -3501,13 +3506,19 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The document */
+            /** @description Lines of JSON. The schema is that of one line */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Diagnosis"];
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Diagnosis"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
                 };
             };
             /** @description It was refused, and nothing was changed */

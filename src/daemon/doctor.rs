@@ -1,0 +1,164 @@
+//! Looks for problems: this computer, its disks, the stores of its drives, and the logins for them.
+//!
+//! Stores are asked at the same time, each for so long at most: one that is dead holds nothing up. Everything that is asked here only
+//! reads, so an interruption leaves nothing half done. The verdicts are in [`judge`].
+
+use super::drive::Drive;
+use super::drives::Drives;
+use super::failure;
+use super::secrets::{Kept, Login, keyring};
+use super::stores;
+use super::work::Work;
+use crate::api::{Diagnosis, Failure, Finding, Unit};
+use futures_util::stream::{self, StreamExt};
+use holdall_core::format::family;
+use holdall_core::store::meter::Meter;
+use holdall_core::store::{Store, StoreError};
+use judge::{Asked, Space};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+mod judge;
+
+/// How long a store may take to answer: longer than a slow one takes, and not longer than a person waits.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long a local disk may take to say how much of it is free.
+const DISK_LIMIT: Duration = Duration::from_secs(5);
+/// Stores that are asked at the same time. A person has fewer; each takes a connection.
+const ASKED_AT_ONCE: usize = 32;
+const REPAIRED_STAYS: &str = "What was repaired stays so. Stores and logins were not looked at.";
+
+/// A store, and which drives rely on it.
+#[derive(Default)]
+struct Use {
+    drives: Vec<String>,
+    /// Whether a drive lives there, so that what says so must be there.
+    is_home: bool,
+}
+
+impl Drives {
+    /// Looks for what is wrong, and repairs it where that was asked for.
+    pub async fn doctor(&self, repair: bool, work: Option<&Work>) -> Result<Diagnosis, Failure> {
+        let mut findings = self.look_at_computer(repair).await?;
+        for drive in self.all() {
+            findings.extend(drive.full_for_doctor().await);
+        }
+        let disks = self.look_at_disks();
+        let looking = async { tokio::join!(disks, self.look_at_keyring(), self.ask_stores(work)) };
+        let (disks, keyring, stores) = match work {
+            Some(work) => {
+                let consequence = if repair { REPAIRED_STAYS } else { failure::NOTHING_CHANGED };
+                work.unless_interrupted(consequence, looking).await?
+            }
+            None => looking.await,
+        };
+        findings.extend(disks);
+        findings.push(keyring);
+        findings.extend(stores);
+        let shown = findings.into_iter().map(holdall_gui::advice::shown_finding);
+        Ok(judge::diagnosis(shown.collect()))
+    }
+
+    async fn look_at_disks(&self) -> Vec<Finding> {
+        let paths = [self.paths().state.clone(), self.paths().cache.clone()];
+        let looking = tokio::task::spawn_blocking(move || paths.map(space));
+        match tokio::time::timeout(DISK_LIMIT, looking).await {
+            Ok(Ok([Ok(state), Ok(cache)])) => judge::disks(&state, &cache),
+            Ok(Ok([Err(error), _] | [_, Err(error)])) => vec![judge::unknown_disk(&error)],
+            Ok(Err(error)) => vec![judge::unknown_disk(&io::Error::other(error))],
+            Err(_) => vec![judge::unknown_disk(&io::ErrorKind::TimedOut.into())],
+        }
+    }
+
+    async fn look_at_keyring(&self) -> Finding {
+        let logins = match self.stores().keeper().list() {
+            Ok(logins) => logins,
+            Err(error) => return judge::logins(&failure::secrets(&error.into())),
+        };
+        let is_in_it = |login: &&Login| matches!(login.kept, Kept::Keyring(_));
+        judge::keyring(keyring::look().await.as_ref(), logins.iter().filter(is_in_it).count())
+    }
+
+    /// Asks every store that a drive relies on.
+    async fn ask_stores(&self, work: Option<&Work>) -> Vec<Finding> {
+        let uses = uses(&self.all());
+        let total = uses.len() as u64;
+        let progress = |done| {
+            if let Some(work) = work {
+                work.progress("Asking stores", done, total, Unit::Items);
+            }
+        };
+        progress(0);
+        let asking = uses.into_iter().map(|(store, used)| self.ask(store, used));
+        let mut answers = stream::iter(asking).buffer_unordered(ASKED_AT_ONCE);
+        let mut asked = Vec::new();
+        while let Some(answer) = answers.next().await {
+            asked.push(answer);
+            progress(asked.len() as u64);
+        }
+        asked.sort_by(|one, other| one.store.cmp(&other.store));
+        asked.iter().map(judge::store).collect()
+    }
+
+    async fn ask(&self, store: String, used: Use) -> Asked {
+        let begun = Instant::now();
+        let answer = tokio::time::timeout(ANSWER_LIMIT, self.answer(&store, used.is_home)).await;
+        let answer = match answer {
+            Ok(Ok(())) => Ok(begun.elapsed()),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => {
+                let reason = format!("no answer within {} s", ANSWER_LIMIT.as_secs());
+                Err(failure::store(&StoreError::Unreachable { reason }))
+            }
+        };
+        let answer = answer.map_err(|failure| failure::at_store(failure, &store));
+        Asked { user: self.user_at(&store), store, drives: used.drives, answer }
+    }
+
+    /// Asks for what every drive asks for first; whoever may read that is logged in.
+    async fn answer(&self, store: &str, is_home: bool) -> Result<(), Failure> {
+        let (url, meter) = (stores::parse(store)?, Meter::default());
+        if is_home {
+            return self.stores().family_of(&url, &meter, failure::known_family).await.map(drop);
+        }
+        let replica = self.stores().connect(&url, &meter).await?;
+        match replica.get(family::NAME, None).await {
+            // A replica that was just begun.
+            Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failure::store(&error)),
+        }
+    }
+
+    fn user_at(&self, store: &str) -> Option<String> {
+        let url = stores::parse(store).ok()?;
+        let login = self.stores().keeper().find(&url).ok()??;
+        Some(login.user)
+    }
+}
+
+/// Every store that a drive of this computer relies on.
+fn uses(drives: &[Arc<Drive>]) -> BTreeMap<String, Use> {
+    let mut uses: BTreeMap<String, Use> = BTreeMap::new();
+    for drive in drives {
+        let home = uses.entry(drive.store_url()).or_default();
+        home.is_home = true;
+        home.drives.push(drive.name.clone());
+        for replica in drive.replica_urls() {
+            uses.entry(replica).or_default().drives.push(drive.name.clone());
+        }
+    }
+    uses
+}
+
+/// How much is free where this directory is, or is going to be.
+fn space(path: PathBuf) -> io::Result<Space> {
+    let there = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
+    let figures = rustix::fs::statvfs(there)?;
+    let device = std::fs::metadata(there)?.dev();
+    let free_bytes = figures.f_bavail.saturating_mul(figures.f_frsize);
+    Ok(Space { path, device, free_bytes })
+}
