@@ -381,7 +381,7 @@ pub struct WebArguments {
     /// The private key of --certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Without TLS, for a proxy that does it: only at an address of loopback
+    /// Without TLS, for a proxy on this computer that does it and passes on Host and X-Forwarded-For: only at an address of loopback
     #[arg(long, requires = "listen", conflicts_with = "certificate")]
     pub no_tls: bool,
 }

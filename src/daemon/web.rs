@@ -38,6 +38,7 @@ use sign_in::Guard;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tls::Identity;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -61,6 +62,10 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 /// The file in the state directory that has the last port: what a browser keeps for a page, such as a draft, it keeps for the page's
 /// port.
 const LAST_PORT: &str = "web-port";
+
+const NOT_LISTENING: &str = "the pages are not served to other computers";
+/// How soon that is tried again after a start: the network, or the disk with the certificate, may come later.
+const RESUME_EVERY: Duration = Duration::from_secs(30);
 
 /// What every answer says.
 const HEADERS: [(HeaderName, &str); 6] = [
@@ -179,50 +184,45 @@ impl Web {
         let mut asked = asked.map_err(|error| failures::local(&std::io::Error::other(error)))??;
         let state = drives.paths().state.clone();
         // Whatever is wrong with it is told before the former one ends, unless they are at the same port.
-        let identity = asked.identity(&state)?;
         if serving.as_ref().is_some_and(|former| former.door.ours.port == asked.address.port()) {
             end(&mut serving).await;
         }
-        let listener = listening::bind(asked.address).await?;
+        let begun = begin_to_listen(&mut asked, &state).await;
+        let (listener, identity) = match begun {
+            Ok(begun) => begun,
+            Err(failure) => {
+                let again = take_up_listening(&mut serving, drives).await;
+                again.unwrap_or_else(|failure| tracing::warn!(message = failure.message, "{NOT_LISTENING}"));
+                return Err(failure);
+            }
+        };
         end(&mut serving).await;
         keeping::delete(&state.join(keeping::OTHERS)).map_err(|error| failures::local(&error))?;
         let inside = Inside { pages, sessions: Sessions::default(), file: state.join(keeping::OTHERS) };
-        asked.address = listener.local_addr().map_err(|error| failures::local(&error))?;
         asked.save(&state).map_err(|error| failures::local(&error))?;
         *serving = Some(listen(drives, &asked, listener, identity.as_ref(), inside));
         Ok(asked.told(identity.as_ref()))
     }
 
-    /// Serves them again at the ports where a former daemon has, to whoever was in.
+    /// Serves them again at the ports where a former daemon has, to whoever was in. A network that is not there yet is waited for.
     pub async fn resume(&self, drives: Shared) {
         take_up(&mut *self.serving.lock().await, drives.clone()).await;
-        if let Err(failure) = self.listen_again(drives).await {
-            let message = failure.message;
-            tracing::warn!(message, "the pages are not served to other computers");
+        loop {
+            let begun = take_up_listening(&mut *self.listening.lock().await, drives.clone()).await;
+            let Err(failure) = begun else { return };
+            tracing::warn!(message = failure.message, "{NOT_LISTENING}");
+            tokio::time::sleep(RESUME_EVERY).await;
         }
-    }
-
-    async fn listen_again(&self, drives: Shared) -> Result<(), Failure> {
-        let mut serving = self.listening.lock().await;
-        let state = drives.paths().state.clone();
-        let (None, Some(mut known)) = (&*serving, Listening::recall(&state)) else { return Ok(()) };
-        let identity = known.identity(&state)?;
-        known.save(&state).map_err(|error| failures::local(&error))?;
-        let file = state.join(keeping::OTHERS);
-        let kept = keeping::recall(&file).map(|served| served.sessions).unwrap_or_default();
-        let sessions = Sessions::recall(&kept, Now::read());
-        let inside = Inside { pages: Arc::new(Pages::find()?), sessions, file };
-        let listener = listening::bind(known.address).await?;
-        *serving = Some(listen(drives, &known, listener, identity.as_ref(), inside));
-        Ok(())
     }
 
     /// Serves them no more, and neither does the next daemon. Whoever was in is out, and the ports are free.
     pub async fn stop(&self, state: &Path) -> Result<(), Failure> {
+        // Held first: one that begins to listen at this moment ends with it.
+        let (mut serving, mut listening) = (self.serving.lock().await, self.listening.lock().await);
         let deleted = [
-            forget(&mut *self.serving.lock().await, &state.join(keeping::OWN)).await,
             Listening::forget(state),
-            forget(&mut *self.listening.lock().await, &state.join(keeping::OTHERS)).await,
+            forget(&mut serving, &state.join(keeping::OWN)).await,
+            forget(&mut listening, &state.join(keeping::OTHERS)).await,
         ];
         deleted.into_iter().collect::<Result<(), _>>().map_err(|error| failures::local(&error))
     }
@@ -232,6 +232,35 @@ impl Web {
         end(&mut *self.serving.lock().await).await;
         end(&mut *self.listening.lock().await).await;
     }
+}
+
+/// The port and the certificate. The port first: where that cannot be had, the certificate stays as browsers know it.
+async fn begin_to_listen(
+    listening: &mut Listening,
+    state: &Path,
+) -> Result<(TcpListener, Option<Identity>), Failure> {
+    let listener = listening::bind(listening.address).await?;
+    listening.address = listener.local_addr().map_err(|error| failures::local(&error))?;
+    let (mut own, state) = (listening.clone(), state.to_owned());
+    let made =
+        tokio::task::spawn_blocking(move || own.identity(&state).map(|identity| (own, identity))).await;
+    let (own, identity) = made.map_err(|error| failures::local(&std::io::Error::other(error)))??;
+    *listening = own;
+    Ok((listener, identity))
+}
+
+/// Listens where a former daemon has, unless this one does.
+async fn take_up_listening(serving: &mut Option<Serving>, drives: Shared) -> Result<(), Failure> {
+    let state = drives.paths().state.clone();
+    let (None, Some(mut known)) = (&*serving, Listening::recall(&state)) else { return Ok(()) };
+    let (listener, identity) = begin_to_listen(&mut known, &state).await?;
+    known.save(&state).map_err(|error| failures::local(&error))?;
+    let file = state.join(keeping::OTHERS);
+    let kept = keeping::recall(&file).map(|served| served.sessions).unwrap_or_default();
+    let sessions = Sessions::recall(&kept, Now::read());
+    let inside = Inside { pages: Arc::new(Pages::find()?), sessions, file };
+    *serving = Some(listen(drives, &known, listener, identity.as_ref(), inside));
+    Ok(())
 }
 
 async fn end(serving: &mut Option<Serving>) {
@@ -303,7 +332,7 @@ fn listen(
     identity: Option<&Identity>,
     inside: Inside,
 ) -> Serving {
-    let to = To::Known { is_secure: identity.is_some() };
+    let to = To::Known { by_proxy: identity.is_none() };
     let guard = Guard::new(listening.password.clone());
     let (door, ends) = Door::new(Ours { port: listening.address.port(), to }, Some(guard), inside);
     let router = router(drives, door.clone());

@@ -29,6 +29,12 @@ struct Answer {
 }
 
 impl Answer {
+    fn of(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
     fn header(&self, name: &str) -> Option<&str> {
         self.head
             .lines()
@@ -68,10 +74,7 @@ impl Browser {
         let mut answer = Vec::new();
         // Some servers end a connection without a word of TLS; what matters is in the headers.
         let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        Answer::of(&String::from_utf8(answer).unwrap())
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -175,7 +178,7 @@ fn who_guesses_has_to_wait() {
     assert_eq!((waits.status, waits.header("set-cookie")), (429, None));
     assert!(waits.header("retry-after").unwrap().parse::<u64>().unwrap() <= 2);
     let activity = daemon.holdall(&["activity"]).unwrap().to_string();
-    assert!(activity.contains("Several wrong passwords for the pages came from 127.0.0.1."), "{activity}");
+    assert!(activity.contains("Several tries to sign in to the pages came from 127.0.0.1."), "{activity}");
 }
 
 #[test]
@@ -192,10 +195,46 @@ fn nothing_is_said_in_the_clear() {
     assert!(refused["message"].as_str().unwrap().contains("no TLS"), "{refused}");
     // What was refused has changed nothing.
     assert_eq!(browser.get("/sign-in").status, 200);
+    assert_eq!(browser.get("/v1/web/listen").status, 403, "the password is chosen on this computer");
+}
+
+/// What a proxy that does TLS for `name` sends on for a browser.
+fn by_proxy(port: u16, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut request = format!("{method} {path} HTTP/1.0\r\nHost: name\r\nContent-Length: {}\r\n", body.len());
+    for (name, value) in headers {
+        request += &format!("{name}: {value}\r\n");
+    }
+    stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    Answer::of(&answer)
+}
+
+#[test]
+fn behind_a_proxy_people_sign_in_and_who_guesses_holds_up_nobody_else() {
+    let daemon = Daemon::start();
     let clear = listen(&daemon, "127.0.0.1:0", &["--no-tls"]).unwrap();
-    assert!(
-        clear["url"].as_str().unwrap().starts_with("http://127.0.0.1:") && clear["fingerprint"].is_null()
-    );
+    assert!(clear["fingerprint"].is_null());
+    let port = clear["url"].as_str().unwrap().strip_prefix("http://127.0.0.1:").unwrap();
+    let port: u16 = port.trim_end_matches('/').parse().unwrap();
+    let sign_in = |from: &str, origin: &str, filled_in: &str| {
+        let form = ("Content-Type", "application/x-www-form-urlencoded");
+        by_proxy(port, "POST", "/sign-in", &[("Origin", origin), ("X-Forwarded-For", from), form], filled_in)
+    };
+    for _ in 0..5 {
+        assert_eq!(sign_in("192.0.2.66", "https://name", "password=wrong").status, 403);
+    }
+    assert_eq!(sign_in("192.0.2.66", "https://name", FILLED_IN).status, 429);
+    assert_eq!(sign_in("192.0.2.1", "http://name", FILLED_IN).status, 403, "a page that came in the clear");
+    let let_in = sign_in("192.0.2.66, 192.0.2.1", "https://name", FILLED_IN);
+    assert_eq!(let_in.status, 303);
+    let cookie = let_in.header("set-cookie").unwrap();
+    assert!(cookie.contains("Secure"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    daemon.told.borrow_mut().push(cookie.split('=').nth(1).unwrap().to_owned());
+    let drives = by_proxy(port, "GET", "/v1/drives", &[("Cookie", cookie)], "");
+    assert_eq!((drives.status, drives.body.as_str()), (200, "[]"));
 }
 
 #[test]

@@ -84,8 +84,10 @@ impl Task {
         let (journal, device) = (&self.journal, self.committer.device());
         let branch = Branch { journal, base, least: self.committed, device };
         let (head, etag, root) = fork::begin(objects, fork, &branch).await?;
-        let known = self.committer.root();
-        let map = match root.pages == known.pages && root.tail == known.tail && self.map.is_loaded() {
+        // The map itself decides: after a take that failed the committer knows a root that the map has not followed.
+        let is_at_hand =
+            self.map.is_loaded() && root.pages == self.map.pages() && root.tail == self.map.tail();
+        let map = match is_at_hand {
             true => None,
             false => Some(Map::open(objects.clone(), &root).await?),
         };

@@ -22,23 +22,23 @@ pub struct Ours {
 pub enum To {
     /// Browsers on this computer, by an invitation.
     Invited,
-    /// Browsers of any computer, by a password.
+    /// Browsers of any computer, by a password and TLS.
     Known {
-        /// Whether there is TLS.
-        is_secure: bool,
+        /// Whether a proxy on this computer does TLS.
+        by_proxy: bool,
     },
 }
 
 impl Ours {
     /// Whether a page of this origin is one of ours, which was asked for by the name of `host`.
     fn is_origin(self, origin: &str, host: &str) -> bool {
-        let scheme = if self.to == (To::Known { is_secure: true }) { "https://" } else { "http://" };
+        let scheme = if self.to == To::Invited { "http://" } else { "https://" };
         origin.strip_prefix(scheme) == Some(host)
     }
 
     /// The `Set-Cookie` of a session.
     pub fn cookie(self, secret: &str) -> String {
-        let secure = if self.to == (To::Known { is_secure: true }) { "; Secure" } else { "" };
+        let secure = if self.to == To::Invited { "" } else { "; Secure" };
         format!("{}={secret}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie_name())
     }
 
@@ -47,6 +47,9 @@ impl Ours {
         format!("holdall-{}", self.port)
     }
 }
+
+/// What chooses the password.
+const LISTEN_PATH: &str = "/v1/web/listen";
 
 /// What is looked at of a request.
 #[derive(Clone, Debug, Default)]
@@ -121,12 +124,15 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
             };
             host
         }
-        // A name that was led here by somebody else has no cookie: browsers keep them for each name.
+        // A name that was led here by somebody else has no cookie, as browsers keep them for each name, and no certificate.
         To::Known { .. } => match asks.host {
             Some(host) => host,
             None => return Verdict::Refuse(foreign("it does not say what it has asked for")),
         },
     };
+    if ours.to != To::Invited && asks.path == LISTEN_PATH {
+        return Verdict::Refuse(only_here());
+    }
     if asks.origin.is_some_and(|origin| !ours.is_origin(origin, host)) && (is_api(asks.path) || asks.changes)
     {
         return Verdict::Refuse(foreign("a page of another origin asks"));
@@ -174,6 +180,16 @@ fn invited(token: &str, ours: Ours, sessions: &mut Sessions, now: Now) -> Verdic
 
 fn foreign(why: &str) -> Failure {
     failure(Code::Foreign, format!("The request was refused: {why}."), failure::NOTHING_CHANGED, Action::Web)
+}
+
+/// Whoever has got hold of a session must not be able to choose the password.
+fn only_here() -> Failure {
+    failure(
+        Code::Foreign,
+        "The password can be chosen on that computer alone.",
+        failure::NOTHING_CHANGED,
+        Action::tell("Run holdall web --listen there."),
+    )
 }
 
 fn not_signed_in(to: To) -> Failure {
@@ -322,7 +338,7 @@ mod tests {
 
     #[test]
     fn other_computers_sign_in_by_any_name_and_their_pages_are_of_the_same_name() {
-        const THEIRS: Ours = Ours { port: 8443, to: To::Known { is_secure: true } };
+        const THEIRS: Ours = Ours { port: 8443, to: To::Known { by_proxy: false } };
         let (mut sessions, now) = (Sessions::default(), Now::read());
         let token = sessions.invite(now);
         let mut judged = |change: fn(&mut Asks<'_>), cookies: Vec<&str>| {
@@ -348,6 +364,7 @@ mod tests {
             Vec::new()
         )));
         assert!(foreign(judged(|asks| asks.host = None, Vec::new())));
+        assert!(foreign(judged(|asks| asks.path = "/v1/web/listen", Vec::new())));
 
         let mut sessions = Sessions::default();
         let cookie = THEIRS.cookie(&sessions.sign_in(now));

@@ -2,8 +2,9 @@
 //!
 //! What is listened to outlives the daemon, like the sessions: a computer without a screen is looked after from elsewhere.
 
-use super::password::{Hashed, LEAST_CHARACTERS};
+use super::password::{Hashed, LEAST_CHARACTERS, MOST_BYTES};
 use super::tls::{self, Identity};
+use super::tries::network;
 use crate::api::{Action, CertificateFiles, Code, Failure, ListenWeb, ListeningWeb};
 use crate::daemon::failure::{self as failures, failure};
 use crate::daemon::registry;
@@ -12,8 +13,10 @@ use axum::serve::Listener;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -21,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -31,6 +34,10 @@ const VERSION: u32 = 1;
 
 /// So many connections at once: whoever cannot sign in must not take all descriptors of a daemon that has drives to look after.
 const CONNECTIONS_MAX: usize = 256;
+/// Of them so many from one client: a browser has six for each of its pages.
+const CONNECTIONS_EACH: usize = 64;
+/// What the head of a request may take of memory.
+const HEAD_MAX: usize = 32 << 10;
 /// How long a browser may take to say who it is, and then what it wants.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -52,6 +59,7 @@ enum Tls {
     Own {
         names: Vec<String>,
         made_s: i64,
+        fingerprint: Option<String>,
     },
     Given(CertificateFiles),
     /// A proxy on this computer does that.
@@ -62,8 +70,8 @@ impl Listening {
     /// As it is asked for. Takes as long as a password's hash.
     pub fn of(request: &ListenWeb) -> Result<Self, Failure> {
         let address: SocketAddr = request.address.parse().map_err(|_| no_address(&request.address))?;
-        if request.password.chars().count() < LEAST_CHARACTERS {
-            return Err(short());
+        if request.password.chars().count() < LEAST_CHARACTERS || request.password.len() > MOST_BYTES {
+            return Err(bad_password());
         }
         let tls = match (&request.certificate, request.in_the_clear) {
             (_, true) if !is_loopback(address.ip()) => return Err(in_the_clear(address)),
@@ -71,7 +79,7 @@ impl Listening {
             (Some(files), false) => Tls::Given(files.clone()),
             (None, false) => {
                 let made_s = jiff::Timestamp::now().as_second();
-                Tls::Own { names: tls::names(address.ip()), made_s }
+                Tls::Own { names: tls::names(address.ip()), made_s, fingerprint: None }
             }
         };
         Ok(Self { version: VERSION, address, tls, password: Hashed::of(&request.password) })
@@ -116,17 +124,21 @@ impl Listening {
         match &mut self.tls {
             Tls::None => Ok(None),
             Tls::Given(files) => tls::given(files).map(Some).map_err(|told| bad_certificate(&told)),
-            Tls::Own { names, made_s } => {
-                let known = Self::recall(state).map(|known| known.tls);
-                let is_known = matches!(&known, Some(Tls::Own { names: before, .. }) if before == names);
-                if let (true, Some(Tls::Own { made_s: before, .. })) = (is_known, known) {
-                    *made_s = before;
+            Tls::Own { names, made_s, fingerprint } => {
+                if let Some(Tls::Own { names: before, made_s: then, fingerprint: known }) =
+                    Self::recall(state).map(|known| known.tls)
+                    && before == *names
+                    && !tls::is_old(then)
+                {
+                    (*made_s, *fingerprint) = (then, known);
                 }
-                let renewed = !is_known || tls::is_old(*made_s);
-                if renewed {
+                let identity = tls::own(state, names, fingerprint.as_deref());
+                let identity = identity.map_err(|error| failures::local(&error))?;
+                if fingerprint.as_ref() != Some(&identity.fingerprint) {
                     *made_s = jiff::Timestamp::now().as_second();
+                    *fingerprint = Some(identity.fingerprint.clone());
                 }
-                tls::own(state, names, renewed).map(Some).map_err(|error| failures::local(&error))
+                Ok(Some(identity))
             }
         }
     }
@@ -151,10 +163,12 @@ impl Listening {
 pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>, router: Router) {
     let acceptor = config.map(TlsAcceptor::from);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let by_client = Arc::new(Mutex::new(HashMap::<IpAddr, usize>::new()));
     let mut connections = JoinSet::new();
     loop {
-        let place = places.clone().acquire_owned().await;
         let (stream, peer) = Listener::accept(&mut listener).await;
+        // Whoever comes while all places are taken is sent away, and no one client takes them all.
+        let Some(place) = Place::take(&places, &by_client, peer.ip()) else { continue };
         while connections.try_join_next().is_some() {}
         let router = router.clone().layer(axum::Extension(peer));
         let acceptor = acceptor.clone();
@@ -174,10 +188,50 @@ pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>,
     }
 }
 
+/// One of the connections that there may be.
+struct Place {
+    _any: OwnedSemaphorePermit,
+    by_client: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    client: IpAddr,
+}
+
+impl Place {
+    fn take(
+        places: &Arc<Semaphore>,
+        by_client: &Arc<Mutex<HashMap<IpAddr, usize>>>,
+        client: IpAddr,
+    ) -> Option<Self> {
+        let any = places.clone().try_acquire_owned().ok()?;
+        let client = network(client);
+        let mut counts = by_client.lock();
+        let count = counts.entry(client).or_default();
+        // A proxy on this computer speaks for everybody.
+        if *count >= CONNECTIONS_EACH && !client.is_loopback() {
+            return None;
+        }
+        *count += 1;
+        drop(counts);
+        Some(Self { _any: any, by_client: by_client.clone(), client })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.by_client.lock();
+        if let Some(count) = counts.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.client);
+            }
+        }
+    }
+}
+
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if let Err(error) = connection.await {
         tracing::debug!(%error, "a browser's connection has ended");
@@ -197,12 +251,14 @@ fn no_address(given: &str) -> Failure {
     )
 }
 
-fn short() -> Failure {
+fn bad_password() -> Failure {
     failure(
         Code::Usage,
-        "The password is too short: others could guess it over the network.",
+        "This password is too short, so that others could guess it over the network, or too long.",
         failures::NOTHING_CHANGED,
-        Action::tell(format!("Choose one of at least {LEAST_CHARACTERS} characters.")),
+        Action::tell(format!(
+            "Choose one of at least {LEAST_CHARACTERS} characters, and at most {MOST_BYTES} bytes."
+        )),
     )
 }
 
@@ -296,6 +352,20 @@ mod tests {
         let first = fingerprint("192.0.2.1:8443");
         assert_eq!(fingerprint("192.0.2.1:8444"), first, "another port is another port");
         assert_ne!(fingerprint("192.0.2.2:8444"), first);
+    }
+
+    #[test]
+    fn no_client_takes_all_places() {
+        let (places, by_client) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::default());
+        let take = |client: &str| Place::take(&places, &by_client, client.parse().unwrap());
+        let held: Vec<_> = (0..CONNECTIONS_EACH).map(|_| take("192.0.2.1").unwrap()).collect();
+        assert!(take("192.0.2.1").is_none());
+        let other = take("192.0.2.2");
+        assert!(other.is_some());
+        drop((held, other));
+        assert!(take("192.0.2.1").is_some() && by_client.lock().is_empty());
+        let _proxied: Vec<_> = (0..CONNECTIONS_MAX).map(|_| take("127.0.0.1").unwrap()).collect();
+        assert!(take("192.0.2.2").is_none());
     }
 
     #[test]

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Shorter ones can be guessed over a network.
 pub const LEAST_CHARACTERS: usize = 12;
+/// Longer ones do not fit into a form, where a byte may take three.
+pub const MOST_BYTES: usize = 1024;
 
 /// What RFC 9106 recommends where memory is scarce: 64 MiB, three passes. Four lanes of its work are done one after another.
 const MEMORY_KIB: u32 = 64 << 10;

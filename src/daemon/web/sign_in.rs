@@ -1,5 +1,6 @@
 //! Signing in with a password.
 
+use super::admission::{Ours, To};
 use super::password::Hashed;
 use super::sessions::Now;
 use super::tries::{Tries, Try};
@@ -7,16 +8,15 @@ use super::{Door, begin};
 use crate::api::ActivityKind;
 use crate::daemon::Shared;
 use axum::Extension;
-use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::extract::{Form, FromRequest, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 /// Where people sign in.
@@ -26,8 +26,11 @@ pub const STYLE_PATH: &str = "/sign-in.css";
 /// What a password may take of a request.
 pub const BODY_MAX: usize = 4096;
 
-/// So many wait for their turn; each of them takes a tenth of a second.
+/// So many wait for their turn; each of them takes a tenth of a second. Others are sent away for a while.
 const WAITING_MAX: usize = 16;
+const FULL_WAIT: Duration = Duration::from_secs(5);
+/// How long the form's few bytes may take.
+const BODY_LIMIT: Duration = Duration::from_secs(15);
 
 /// The password, and who tries it.
 pub struct Guard {
@@ -35,15 +38,8 @@ pub struct Guard {
     // Held for a look-up.
     tries: Mutex<Tries>,
     /// One after another: each takes 64 MiB, and nobody can try faster by asking from many places.
-    turn: Semaphore,
-    waiting: Semaphore,
-}
-
-/// What became of a try.
-enum Checked {
-    Right,
-    Wrong { is_last: bool },
-    Wait(Duration),
+    turn: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
 }
 
 /// What the page sends.
@@ -55,26 +51,31 @@ pub struct Given {
 impl Guard {
     /// For a password.
     pub fn new(password: Hashed) -> Self {
-        let (turn, waiting) = (Semaphore::new(1), Semaphore::new(WAITING_MAX));
-        Self { password, tries: Mutex::default(), turn, waiting }
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self { password, tries: Mutex::default(), turn: places(1), waiting: places(WAITING_MAX) }
     }
 
-    async fn check(&self, from: IpAddr, password: String) -> Checked {
-        let password = Zeroizing::new(password);
-        let Ok(_waiting) = self.waiting.try_acquire() else { return Checked::Wait(Duration::from_secs(5)) };
-        let begun = self.tries.lock().begin(from, Instant::now());
-        let is_last = match begun {
-            Try::Allowed { is_last } => is_last,
-            Try::Wait(left) => return Checked::Wait(left),
-        };
-        let _turn = self.turn.acquire().await;
-        let hashed = self.password.clone();
-        let is_right = tokio::task::spawn_blocking(move || hashed.is_of(&password)).await;
-        if !matches!(is_right, Ok(true)) {
-            return Checked::Wrong { is_last };
+    /// Counts the try, and tells of one that is a client's last before it has to wait.
+    fn begin(&self, from: IpAddr) -> Result<(OwnedSemaphorePermit, bool), Duration> {
+        let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| FULL_WAIT)?;
+        match self.tries.lock().begin(from, Instant::now()) {
+            Try::Allowed { is_last } => Ok((waiting, is_last)),
+            Try::Wait(left) => Err(left),
         }
-        self.tries.lock().was_right(from);
-        Checked::Right
+    }
+
+    /// Whether it is the password. Whoever does not wait for the answer has his turn all the same.
+    async fn is_right(&self, waiting: OwnedSemaphorePermit, password: Zeroizing<String>) -> bool {
+        let (turn, hashed) = (self.turn.clone(), self.password.clone());
+        let checked = tokio::spawn(async move {
+            let turn = turn.acquire_owned().await;
+            let work = move || {
+                let _places = (waiting, turn);
+                hashed.is_of(&password)
+            };
+            tokio::task::spawn_blocking(work).await
+        });
+        matches!(checked.await, Ok(Ok(true)))
     }
 }
 
@@ -92,35 +93,51 @@ pub async fn style() -> Response {
 pub async fn enter(
     State((door, drives)): State<(Arc<Door>, Shared)>,
     Extension(from): Extension<SocketAddr>,
-    given: Result<Form<Given>, FormRejection>,
+    request: Request,
 ) -> Response {
-    let (Some(guard), Ok(Form(given))) = (&door.guard, given) else {
+    let from = client(from.ip(), door.ours, request.headers());
+    // Whoever says that there is more to come and sends nothing holds a place.
+    let given = tokio::time::timeout(BODY_LIMIT, Form::<Given>::from_request(request, &())).await;
+    let (Some(guard), Ok(Ok(Form(given)))) = (&door.guard, given) else {
         return show(StatusCode::BAD_REQUEST, Some("The page's answer made no sense. Try again."));
     };
-    match guard.check(from.ip(), given.password).await {
-        Checked::Right => {
-            tracing::info!(%from, "a browser has signed in");
-            let secret = door.sessions.lock().sign_in(Now::read());
-            door.kept().await;
-            begin(&door.ours.cookie(&secret))
-        }
-        Checked::Wrong { is_last } => {
-            tracing::warn!(%from, "a wrong password for the pages");
-            if is_last {
-                let told =
-                    format!("Several wrong passwords for the pages came from {}.", from.ip().to_canonical());
-                drives.activity().note(None, ActivityKind::Attention, told);
-            }
-            show(StatusCode::FORBIDDEN, Some("This is not the password."))
-        }
-        Checked::Wait(left) => {
-            let seconds = left.as_secs().max(1);
-            let told = format!("There were too many tries. Wait {seconds} s, then try again.");
-            let mut response = show(StatusCode::TOO_MANY_REQUESTS, Some(&told));
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            response
-        }
+    let password = Zeroizing::new(given.password);
+    let (waiting, is_last) = match guard.begin(from) {
+        Ok(begun) => begun,
+        Err(left) => return wait(left),
+    };
+    if is_last {
+        let told = format!("Several tries to sign in to the pages came from {}.", from.to_canonical());
+        tracing::warn!(%from, "several tries to sign in to the pages");
+        drives.activity().note(None, ActivityKind::Attention, told);
     }
+    if !guard.is_right(waiting, password).await {
+        tracing::info!(%from, "a wrong password for the pages");
+        return show(StatusCode::FORBIDDEN, Some("This is not the password."));
+    }
+    guard.tries.lock().was_right(from);
+    tracing::info!(%from, "a browser has signed in");
+    let secret = door.sessions.lock().sign_in(Now::read());
+    door.kept().await;
+    begin(&door.ours.cookie(&secret))
+}
+
+/// Who asks. A proxy on this computer says who has asked it, after whatever it was told itself.
+fn client(peer: IpAddr, ours: Ours, headers: &HeaderMap) -> IpAddr {
+    if ours.to != (To::Known { by_proxy: true }) {
+        return peer;
+    }
+    let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
+    let last = forwarded.and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
+    last.unwrap_or(peer)
+}
+
+fn wait(left: Duration) -> Response {
+    let seconds = left.as_secs().max(1);
+    let told = format!("There were too many tries. Wait {seconds} s, then try again.");
+    let mut response = show(StatusCode::TOO_MANY_REQUESTS, Some(&told));
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 fn show(status: StatusCode, told: Option<&str>) -> Response {
@@ -151,3 +168,37 @@ button { background: #0d5c63; color: #fff; border-color: #0d5c63; font-weight: 6
 [role=alert] { margin: 0; color: light-dark(#a3271f, #ff9d94); }
 .soft { color: light-dark(#5d6466, #a5abad); font-size: 0.875rem; }
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proxy_says_who_asks() {
+        let (proxy, other): (IpAddr, IpAddr) = ("127.0.0.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
+        let mut headers = HeaderMap::new();
+        let ours = |by_proxy| Ours { port: 8443, to: To::Known { by_proxy } };
+        assert_eq!(client(proxy, ours(true), &headers), proxy);
+        headers.append("x-forwarded-for", HeaderValue::from_static("198.51.100.1, 203.0.113.7"));
+        headers.append("x-forwarded-for", HeaderValue::from_static("10.0.0.1, 192.0.2.9"));
+        assert_eq!(client(proxy, ours(true), &headers), other, "the last is what the proxy has seen");
+        assert_eq!(client(proxy, ours(false), &headers), proxy, "anybody can say anything");
+    }
+
+    #[tokio::test]
+    async fn who_leaves_has_had_his_try() {
+        let guard = Guard::new(Hashed::of("the password"));
+        let here = "192.0.2.9".parse().unwrap();
+        for _ in 0..WAITING_MAX {
+            let Ok((waiting, _)) = guard.begin(here) else { break };
+            // It is dropped as a handler is whose client has gone.
+            let _ = futures_util::FutureExt::now_or_never(guard.is_right(waiting, Zeroizing::default()));
+        }
+        let left = WAITING_MAX - guard.waiting.available_permits();
+        assert!(left >= 4, "they still wait for their turn: {left}");
+        assert!(guard.begin(here).is_err());
+        while guard.waiting.available_permits() < WAITING_MAX {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -3,15 +3,18 @@
 use crate::api::CertificateFiles;
 use crate::daemon::registry;
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
-use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// In the state directory.
 const CERTIFICATE: &str = "web-certificate.pem";
@@ -19,6 +22,9 @@ const KEY: &str = "web-key.pem";
 
 /// How long an own certificate is good. Apple's browsers refuse one that is good for longer.
 const GOOD_DAYS: i64 = 825;
+
+/// More than a chain of certificates takes.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// A certificate and its key, ready for use.
 pub struct Identity {
@@ -31,24 +37,39 @@ pub struct Identity {
 /// Reads a certificate that a person has.
 pub fn given(files: &CertificateFiles) -> Result<Identity, String> {
     let told = |path: &str, error: &dyn std::fmt::Display| format!("{path}: {error}");
-    let certificates = CertificateDer::pem_file_iter(&files.certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let read = |path: &str| read(path).map_err(|error| told(path, &error));
+    let certificates = CertificateDer::pem_slice_iter(&read(&files.certificate)?)
+        .collect::<Result<Vec<_>, _>>()
         .map_err(|error| told(&files.certificate, &error))?;
     if certificates.is_empty() {
         return Err(told(&files.certificate, &"there is no certificate in it"));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| told(&files.key, &error))?;
+    let key = Zeroizing::new(read(&files.key)?);
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| told(&files.key, &error))?;
     identity(certificates, key).map_err(|error| told(&files.certificate, &error))
 }
 
-/// The daemon's own certificate for `names`; made where there is none yet. `renewed` has it made anew.
-pub fn own(state: &Path, names: &[String], renewed: bool) -> io::Result<Identity> {
+/// A file's bytes. What is no file, or is no certificate by its size, is not read: reading it may never end.
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The daemon's own certificate for `names`, if it is the one of that fingerprint; else a new one.
+pub fn own(state: &Path, names: &[String], fingerprint: Option<&str>) -> io::Result<Identity> {
     let (certificate, key) = (state.join(CERTIFICATE), state.join(KEY));
     let files = CertificateFiles {
         certificate: certificate.to_string_lossy().into_owned(),
         key: key.to_string_lossy().into_owned(),
     };
-    if !renewed && let Ok(identity) = given(&files) {
+    if let (Some(fingerprint), Ok(identity)) = (fingerprint, given(&files))
+        && identity.fingerprint == fingerprint
+    {
         return Ok(identity);
     }
     let (made, made_key) = make(names).map_err(io::Error::other)?;
@@ -66,6 +87,7 @@ fn make(names: &[String]) -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.push(DnType::CommonName, "Holdall");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     // The clocks of other computers may be a little behind.
     (params.not_before, params.not_after) = (day(-1), day(GOOD_DAYS - 2));
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
@@ -125,21 +147,27 @@ mod tests {
     fn an_own_certificate_stays_until_it_is_renewed() {
         let state = tempfile::tempdir().unwrap();
         let names = names("192.0.2.7".parse().unwrap());
-        let first = own(state.path(), &names, false).unwrap().fingerprint;
+        let first = own(state.path(), &names, None).unwrap().fingerprint;
         assert_eq!((first.len(), first.matches(':').count()), (95, 31));
         assert_eq!(std::fs::metadata(state.path().join(KEY)).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(own(state.path(), &names, false).unwrap().fingerprint, first);
-        assert_ne!(own(state.path(), &names, true).unwrap().fingerprint, first);
+        assert_eq!(own(state.path(), &names, Some(&first)).unwrap().fingerprint, first);
+        let next = own(state.path(), &names, None).unwrap().fingerprint;
+        assert_ne!(next, first);
+        assert_ne!(
+            own(state.path(), &names, Some(&first)).unwrap().fingerprint,
+            next,
+            "nobody was told of that one"
+        );
     }
 
     #[test]
     fn a_certificate_and_a_key_that_do_not_fit_are_made_anew() {
         let state = tempfile::tempdir().unwrap();
         let names = ["localhost".to_owned()];
-        let first = own(state.path(), &names, false).unwrap().fingerprint;
+        let first = own(state.path(), &names, None).unwrap().fingerprint;
         for key in [KeyPair::generate().unwrap().serialize_pem(), String::new()] {
             std::fs::write(state.path().join(KEY), key).unwrap();
-            assert_ne!(own(state.path(), &names, false).unwrap().fingerprint, first);
+            assert_ne!(own(state.path(), &names, Some(&first)).unwrap().fingerprint, first);
         }
     }
 
@@ -149,5 +177,7 @@ mod tests {
             CertificateFiles { certificate: "/nowhere/cert.pem".to_owned(), key: "/nowhere/key".to_owned() };
         let Err(told) = given(&files) else { panic!("there is none") };
         assert!(told.starts_with("/nowhere/cert.pem: "), "{told}");
+        let files = CertificateFiles { certificate: "/dev/zero".to_owned(), ..files };
+        assert_eq!(given(&files).err().unwrap(), "/dev/zero: it is no file");
     }
 }

@@ -76,9 +76,10 @@ fn wait(tries: u32) -> Duration {
     }
 }
 
-/// Whose address it is: with IPv6 people have whole networks.
-fn network(address: IpAddr) -> IpAddr {
+/// Whose address it is: with IPv6 people have whole networks. On a link each has an address of its own.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        IpAddr::V6(address) if address.is_unicast_link_local() => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,
     }
