@@ -217,7 +217,9 @@ async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result
         found => found.map_err(no_version)?,
     };
     let kept = root.snapshots.iter().map(|kept| kept.root).chain([head.root, head.parent]);
-    let mut candidates: Vec<_> = kept.map(|id| (Some(of), id)).collect();
+    // Of a drive that has moved to another store nothing is kept in this one: collections of other drives pass it over.
+    let keeper = head.state.is_here().then_some(of);
+    let mut candidates: Vec<_> = kept.map(|id| (keeper, id)).collect();
     let remembered = branch.base.id().filter(|id| candidates.iter().all(|(_, kept)| kept != id));
     candidates.extend(remembered.map(|id| (None, id)));
     match latest(objects, candidates, branch).await? {

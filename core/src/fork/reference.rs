@@ -66,7 +66,11 @@ async fn is_held(objects: &Objects, fork: &Fork, point: &Point) -> Result<bool, 
             drive::current(objects, keeper).await?
         }
     };
-    Ok(drive::keeps(&head, &now, root))
+    match head.state.is_here() {
+        true => Ok(drive::keeps(&head, &now, root)),
+        // It has moved since.
+        false => Ok(is_whole(objects, root, &point.root).await?),
+    }
 }
 
 /// Whether nothing is missing of a version.
