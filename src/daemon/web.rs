@@ -187,30 +187,42 @@ impl Web {
         if serving.as_ref().is_some_and(|former| former.door.ours.port == asked.address.port()) {
             end(&mut serving).await;
         }
-        let begun = begin_to_listen(&mut asked, &state).await;
-        let (listener, identity) = match begun {
-            Ok(begun) => begun,
+        let begun = match begin_to_listen(&mut asked, &state).await {
+            Ok((listener, identity)) => {
+                end(&mut serving).await;
+                // The sessions first: a power cut in between must leave none of them to the new password.
+                let others = state.join(keeping::OTHERS);
+                let noted = keeping::delete(&others).and_then(|()| asked.save(&state));
+                noted.map(|()| (listener, identity, others)).map_err(|error| failures::local(&error))
+            }
+            Err(failure) => Err(failure),
+        };
+        match begun {
+            Ok((listener, identity, file)) => {
+                let inside = Inside { pages, sessions: Sessions::default(), file };
+                *serving = Some(listen(drives, &asked, listener, identity.as_ref(), inside));
+                Ok(asked.told(identity.as_ref()))
+            }
+            // What the file still says is served as before.
             Err(failure) => {
                 let again = take_up_listening(&mut serving, drives).await;
                 again.unwrap_or_else(|failure| tracing::warn!(message = failure.message, "{NOT_LISTENING}"));
-                return Err(failure);
+                Err(failure)
             }
-        };
-        end(&mut serving).await;
-        keeping::delete(&state.join(keeping::OTHERS)).map_err(|error| failures::local(&error))?;
-        let inside = Inside { pages, sessions: Sessions::default(), file: state.join(keeping::OTHERS) };
-        asked.save(&state).map_err(|error| failures::local(&error))?;
-        *serving = Some(listen(drives, &asked, listener, identity.as_ref(), inside));
-        Ok(asked.told(identity.as_ref()))
+        }
     }
 
     /// Serves them again at the ports where a former daemon has, to whoever was in. A network that is not there yet is waited for.
     pub async fn resume(&self, drives: Shared) {
         take_up(&mut *self.serving.lock().await, drives.clone()).await;
+        let mut told = String::new();
         loop {
             let begun = take_up_listening(&mut *self.listening.lock().await, drives.clone()).await;
             let Err(failure) = begun else { return };
-            tracing::warn!(message = failure.message, "{NOT_LISTENING}");
+            if failure.message != told {
+                tracing::warn!(message = failure.message, "{NOT_LISTENING}");
+                told = failure.message;
+            }
             tokio::time::sleep(RESUME_EVERY).await;
         }
     }

@@ -180,7 +180,8 @@ impl Task {
         if self.interrupted.is_cut_off(asking.wanted, asking.stops) {
             return Err(PushError::CutOff);
         }
-        // A store without room takes nothing before this has ended.
+        // Where the store had no room at the last put, a batch waits: it would take what this collection needs for its own root. A put
+        // that succeeded since, such as that of a root, makes it try again.
         if policy::decide(&self.facts()) == Decision::Push && !self.publish.borrow().is_full {
             self.push_in_between().await?;
         }
