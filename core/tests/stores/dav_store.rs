@@ -20,11 +20,16 @@ use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
 use holdall_servers::fake::{Asked, Fake, Reply};
 use std::time::Duration;
 
-/// Of the tests that run into them; long enough for a machine under load where they should not.
-const SHORT: Limits = Limits {
-    connect: Duration::from_secs(5),
-    idle: Duration::from_millis(1500),
-    total: Duration::from_secs(3),
+/// Soon out of patience with silence. The other limits are out of reach, so that a slow machine meets none of them.
+const NO_SILENCE: Limits = Limits { idle: Duration::from_millis(1500), ..NO_LIMITS };
+
+/// Soon out of patience with a drip.
+const NO_DRIP: Limits = Limits { total: Duration::from_secs(3), ..NO_LIMITS };
+
+const NO_LIMITS: Limits = Limits {
+    connect: Duration::from_secs(60),
+    idle: Duration::from_secs(300),
+    total: Duration::from_secs(300),
     slowest: 16 << 10,
 };
 
@@ -66,7 +71,7 @@ fn fake(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> (Fake, DavS
         ("HEAD", "/s/family.json") => Reply::status(200).body(b"{}"),
         _ => answer(asked),
     });
-    let store = store_with(&format!("http://{}/s/", fake.address()), &Credentials::None, SHORT);
+    let store = store_with(&format!("http://{}/s/", fake.address()), &Credentials::None, NO_LIMITS);
     (fake, store)
 }
 

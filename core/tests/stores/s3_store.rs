@@ -31,14 +31,21 @@ fn store_as(url: &str, credentials: &Credentials) -> Arc<dyn Store> {
     raw(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new(), &Meter::default()).unwrap()
 }
 
-/// The same with time-outs for a test that waits for them.
-fn impatient(url: &str, pacer: &Pacer) -> S3Store {
-    let limits = Limits {
-        connect: Duration::from_millis(500),
-        silence: Duration::from_millis(300),
-        request: Duration::from_secs(1),
-        slowest_bytes: 1 << 20,
-    };
+/// Soon out of patience with silence. The other limits are out of reach, so that a slow machine meets none of them.
+const NO_SILENCE: Limits = Limits { silence: Duration::from_millis(300), ..NO_LIMITS };
+
+/// Soon out of patience with a drip.
+const NO_DRIP: Limits = Limits { request: Duration::from_secs(1), ..NO_LIMITS };
+
+const NO_LIMITS: Limits = Limits {
+    connect: Duration::from_secs(60),
+    silence: Duration::from_secs(300),
+    request: Duration::from_secs(300),
+    slowest_bytes: 1 << 20,
+};
+
+/// The bare store with these limits.
+fn limited(url: &str, limits: Limits, pacer: &Pacer) -> S3Store {
     S3Store::new(&parsed(url), &credentials(), limits, pacer, &Meter::default()).unwrap()
 }
 

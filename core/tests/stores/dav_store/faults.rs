@@ -67,7 +67,7 @@ async fn a_server_that_asks_for_patience_is_asked_nothing_more() {
     let StoreUrl::Dav(url) = StoreUrl::parse(&format!("http://{}/s/", fake.address())).unwrap() else {
         panic!()
     };
-    let http = Http::new(&url, &user(PASSWORD), SHORT, &Pacer::new(), &Meter::default()).unwrap();
+    let http = Http::new(&url, &user(PASSWORD), NO_LIMITS, &Pacer::new(), &Meter::default()).unwrap();
     let body = Bytes::from(vec![0; 100 << 10]);
     let request =
         Request { body, ..Request::new("PUT".parse().unwrap(), url.base.join("seg/00/x").unwrap()) };
@@ -95,7 +95,7 @@ async fn a_sign_in_page_is_neither_data_nor_success() {
         .with("content-type", "text/html; charset=utf-8")
         .body(b"<html>Welcome, guest</html>");
     let fake = Fake::start(move |_| page.clone());
-    let store = store_with(&format!("http://{}/s/", fake.address()), &Credentials::None, SHORT);
+    let store = store_with(&format!("http://{}/s/", fake.address()), &Credentials::None, NO_LIMITS);
     for error in all_errors(&store).await {
         let StoreError::Unreachable { reason } = &error else { panic!("{error:?}") };
         assert!(reason.contains("a web page came") && reason.contains("sign in"), "{reason}");

@@ -122,7 +122,7 @@ async fn a_server_that_answers_nothing_is_not_asked_for_ever() {
     let (fake, store) = fake(|_| Reply::Raw(Vec::new()));
     unreachable(store.get("seg/00/x", None).await);
     assert_eq!(fake.asked().len(), 2);
-    let nobody = store_with(&format!("http://{}/s/", free_address()), &Credentials::None, SHORT);
+    let nobody = store_with(&format!("http://{}/s/", free_address()), &Credentials::None, NO_LIMITS);
     unreachable(nobody.get("seg/00/x", None).await);
 }
 

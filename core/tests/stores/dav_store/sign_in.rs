@@ -121,7 +121,7 @@ fn certificates_that_cannot_be_read_are_told() {
         }
         let url = format!("https://h/?ca={}", file.display());
         let StoreUrl::Dav(url) = StoreUrl::parse(&url).unwrap() else { panic!() };
-        let error = DavStore::new(&url, &Credentials::None, SHORT, &Pacer::new(), &Meter::default())
+        let error = DavStore::new(&url, &Credentials::None, NO_LIMITS, &Pacer::new(), &Meter::default())
             .err()
             .unwrap()
             .to_string();
@@ -137,7 +137,7 @@ async fn nothing_secret_goes_to_where_a_redirect_leads() {
         false => Reply::status(401).with("www-authenticate", "Basic realm=\"x\""),
         true => Reply::status(302).with("location", &location),
     });
-    let store = store_with(&format!("http://{}/s/", fake.address()), &user(PASSWORD), SHORT);
+    let store = store_with(&format!("http://{}/s/", fake.address()), &user(PASSWORD), NO_LIMITS);
     let reason = unreachable(store.get("family.json", None).await);
     assert!(reason.contains("redirected to 127.0.0.1"), "{reason}");
     assert!(!reason.contains("next="), "{reason}");

@@ -1,7 +1,7 @@
 //! What a server refuses, and what answers in place of one.
 
 use super::canned::Canned;
-use super::{checked, credentials, denied, impatient, run, store, store_as, unknown, unreachable};
+use super::{NO_LIMITS, checked, credentials, denied, limited, run, store, store_as, unknown, unreachable};
 use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
@@ -73,7 +73,7 @@ fn a_server_that_asks_for_patience_is_not_asked_for_more_words() {
     for status in ["503 Slow Down", "429 Too Many Requests", "500 Internal Server Error"] {
         let busy = Canned::saying(status, "Retry-After: 7\r\n", "");
         run(async {
-            let store = impatient(&busy.url(), &Pacer::new());
+            let store = limited(&busy.url(), NO_LIMITS, &Pacer::new());
             match store.head("head/1").await.unwrap_err() {
                 StoreError::Busy { retry_after, .. } => assert_eq!(retry_after.unwrap().as_secs(), 7),
                 StoreError::Unreachable { .. } if status.starts_with("500") => {}
@@ -148,7 +148,9 @@ fn login_pages_are_no_data() {
             ("511 Network Authentication Required", "Content-Type: text/html\r\n"),
         ] {
             let canned = Canned::saying(status, headers, PAGE);
-            for (verb, result) in all(&*store(&canned.url())).await.into_iter().enumerate() {
+            for (verb, result) in
+                all(&limited(&canned.url(), NO_LIMITS, &Pacer::new())).await.into_iter().enumerate()
+            {
                 // A HEAD has no body to tell a page by, so it asks again.
                 let reason = unreachable(result);
                 assert!(reason.contains("login"), "{status}, verb {verb}: {reason}");
@@ -169,7 +171,7 @@ fn answers_that_are_not_s3_are_no_news() {
             ("500 Internal Server Error", "", "<Error><Code>InternalError</Code></Error>"),
         ] {
             let canned = Canned::saying(status, headers, body);
-            let results = all(&*store(&canned.url())).await;
+            let results = all(&limited(&canned.url(), NO_LIMITS, &Pacer::new())).await;
             for (verb, result) in results.into_iter().enumerate() {
                 // A delete says nothing but that it was done.
                 if !(verb == 6 && status == "200 OK") {
@@ -186,7 +188,9 @@ fn only_a_condition_that_was_made_can_fail() {
     run(async {
         for body in ["", "<Error><Code>PreconditionFailed</Code></Error>"] {
             let canned = Canned::saying("412 Precondition Failed", "", body);
-            for (verb, result) in all(&*store(&canned.url())).await.into_iter().enumerate() {
+            for (verb, result) in
+                all(&limited(&canned.url(), NO_LIMITS, &Pacer::new())).await.into_iter().enumerate()
+            {
                 if verb == CONDITIONAL_PUT {
                     assert_eq!(result, Err(StoreError::Precondition { name: "head/1".into() }));
                 } else {
@@ -202,7 +206,7 @@ fn a_busy_server_says_until_when() {
     run(async {
         let body = "<Error><Code>SlowDown</Code></Error>";
         let canned = Canned::saying("503 Slow Down", "Retry-After: 7\r\n", body);
-        for result in all(&impatient(&canned.url(), &Pacer::new())).await {
+        for result in all(&limited(&canned.url(), NO_LIMITS, &Pacer::new())).await {
             let Err(StoreError::Busy { retry_after, reason }) = result else { panic!("{result:?}") };
             assert_eq!(retry_after, Some(Duration::from_secs(7)));
             checked(reason);
