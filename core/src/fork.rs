@@ -6,8 +6,8 @@
 //!    journal goes nowhere else, so that no change is ever pushed into two forks.
 //! 2. A ref holds the version that the fork begins with, and the other drive's HEAD is read again: only a version that
 //!    it still keeps is gone on from, or the remembered one, if nothing of it is missing. Who takes a drive over keeps the version that was current then, as a snapshot. Several devices
-//!    may go on from the same one, and the drive lets go of it as soon as the first of them has its fork: for the others that fork keeps it,
-//!    as its fork point, and then it is the fork's HEAD that is read again. That is as good, since a collection by the other drive deletes
+//!    may go on from the same one. Where the drive no longer keeps it, a fork that began with it does, as its fork point, and then it is
+//!    the fork's HEAD that is read again. That is as good, since a collection by the other drive deletes
 //!    only what it has found unreached twice, listing refs and then HEADs each time. If it did not see the version in the fork the
 //!    first time, the fork had let go of it by then. The ref either is there before refs are listed the second time, and is seen; or the
 //!    fork's HEAD is read behind that, and shows that the version is not kept any more.
@@ -32,6 +32,7 @@ use crate::units::{Epoch, Lsn};
 use crate::volume::{Base, Fork};
 use bytes::Bytes;
 use std::cmp::Reverse;
+use uuid::Uuid;
 
 mod reference;
 
@@ -91,24 +92,18 @@ pub fn is_for_absent(label: &str) -> bool {
 /// What keeps the version that was current, as `head` names it, when a drive was taken over at `epoch`.
 pub(crate) fn deposed_snapshot(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
     match head.state {
-        HeadState::Held => snapshot_before(DEPOSED, head, epoch, size_blocks),
+        HeadState::Held => snapshot_before(format!("{DEPOSED}{}", epoch.0), head, size_blocks),
         _ => handed_over(head, epoch, size_blocks),
     }
 }
 
-/// The same, where its device had let it go.
+/// The same where its device had released it. The label names that device, which need not have written the version.
 pub(crate) fn handed_over(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
-    snapshot_before(HANDED_OVER, head, epoch, size_blocks)
+    snapshot_before(format!("{HANDED_OVER}{} {}", epoch.0, head.device.simple()), head, size_blocks)
 }
 
-fn snapshot_before(why: &str, head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
-    Snapshot {
-        label: format!("{why}{}", epoch.0),
-        root: head.root,
-        root_hash: head.root_hash,
-        taken_ms: now_ms(),
-        size_blocks,
-    }
+fn snapshot_before(label: String, head: &Head, size_blocks: u64) -> Snapshot {
+    Snapshot { label, root: head.root, root_hash: head.root_hash, taken_ms: now_ms(), size_blocks }
 }
 
 /// A root as a HEAD names it: BLAKE3 of its object, and its parent.
@@ -148,15 +143,20 @@ pub(crate) fn is_kept_copy(root: &Root) -> bool {
 
 /// The epoch of the take-over that made a snapshot, if one did; of a promotion that jumped over epochs, the one after that of whoever was deposed.
 pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
-    let epoch = [DEPOSED, HANDED_OVER].iter().find_map(|why| snapshot.label.strip_prefix(why));
-    epoch?.parse().ok().map(Epoch)
+    let rest = [DEPOSED, HANDED_OVER].iter().find_map(|why| snapshot.label.strip_prefix(why))?;
+    rest.split(' ').next()?.parse().ok().map(Epoch)
+}
+
+/// The device that had released the drive when a snapshot was made, if the snapshot says so.
+fn released_by(snapshot: &Snapshot) -> Option<Uuid> {
+    Uuid::try_parse(snapshot.label.strip_prefix(HANDED_OVER)?.split_once(' ')?.1).ok()
 }
 
 /// Where a fork begins.
 struct Point {
     /// The drive that keeps the version: the one that it forks from, or another fork of that. None where nobody keeps it:
     /// the drive's version does not descend from it.
-    keeper: Option<uuid::Uuid>,
+    keeper: Option<Uuid>,
     id: ObjectId,
     hash: [u8; 32],
     root: Root,
@@ -200,17 +200,13 @@ async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), F
 }
 
 /// Whether there is a version in the store that a fork of the drive `of` can begin with.
-pub(crate) async fn can_begin(
-    objects: &Objects,
-    of: uuid::Uuid,
-    branch: &Branch<'_>,
-) -> Result<(), ForkError> {
+pub(crate) async fn can_begin(objects: &Objects, of: Uuid, branch: &Branch<'_>) -> Result<(), ForkError> {
     point(objects, of, branch).await.map(drop)
 }
 
 /// The latest version of the drive `of` that the journal goes on from and that is still kept, or is the one that this device
 /// remembers and nothing of it is missing.
-async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
+async fn point(objects: &Objects, of: Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
     let (head, _, root) = match drive::last_here(objects, of).await {
         // The store is another one than that in which the drive was.
         Err(DriveError::Read(error)) if error.is_missing() => return Err(ForkError::Gone),
@@ -234,7 +230,7 @@ async fn point(objects: &Objects, of: uuid::Uuid, branch: &Branch<'_>) -> Result
 /// Of these versions, each with the drive that keeps it, the latest that is there and that the journal goes on from.
 async fn latest(
     objects: &Objects,
-    mut candidates: Vec<(Option<uuid::Uuid>, ObjectId)>,
+    mut candidates: Vec<(Option<Uuid>, ObjectId)>,
     branch: &Branch<'_>,
 ) -> Result<Option<Point>, ForkError> {
     let base = branch.base;
@@ -276,10 +272,7 @@ fn goes_on_from(branch: &Branch<'_>, root: &Root, id: ObjectId) -> Result<bool, 
 }
 
 /// What forks of the drive of `head` keep as what they began with, each with the fork. The drive may have let go of it.
-async fn kept_by_forks(
-    objects: &Objects,
-    head: &Head,
-) -> Result<Vec<(Option<uuid::Uuid>, ObjectId)>, ReadError> {
+async fn kept_by_forks(objects: &Objects, head: &Head) -> Result<Vec<(Option<Uuid>, ObjectId)>, ReadError> {
     let mut kept = Vec::new();
     for other in drive::heads(objects.store().as_ref(), objects.sealer()).await? {
         if other.drive == head.drive {
@@ -365,23 +358,62 @@ async fn publish(
     Ok(found)
 }
 
-/// Of the snapshots of the drive whose current version is `root`, those that only kept what a deposed device might go on
-/// from, and that it needs no more: `elsewhere` are the current versions of the family's other drives.
+/// The labels of those snapshots, each with its version, that only kept what a deposed device might continue, and that no device
+/// needs any more. `root` is the drive's current version, `elsewhere` those of the family's other drives.
+///
+/// A snapshot may stand for two devices: the one whose HEAD was replaced, and the one that wrote the version. It stays until both have
+/// moved on. A fork by one of them is no reason: that fork may be deleted before the other device comes back.
 pub(crate) fn no_longer_needed(root: &Root, elsewhere: &[Root], deposed: &[(Snapshot, Root)]) -> Vec<String> {
-    let reported = |snapshot: &Snapshot, version: &Root| {
-        let forked = elsewhere.iter().flat_map(|root| &root.snapshots);
-        let forked = forked.filter(|kept| kept.label == FORK_POINT).any(|kept| kept.root == snapshot.root);
-        // The journal of the opening that was deposed writes to this drive again, which one with changes of its own never
-        // would. It is known only if that opening has committed.
-        let taken = deposed_at(snapshot).map_or(0, |epoch| epoch.0);
-        let theirs = version.lineage.iter().find(|lineage| lineage.epoch.0 + 1 == taken);
-        let again = theirs.is_some_and(|theirs| {
-            root.lineage.iter().any(|own| own.journal == theirs.journal && own.epoch.0 > taken)
+    let gone = deposed.iter().filter(|(snapshot, version)| {
+        let taken = deposed_at(snapshot).unwrap_or(Epoch(0));
+        let forks = || {
+            let began = |fork: &&Root| fork.snapshots.iter().any(|kept| is_fork_point(kept, snapshot.root));
+            elsewhere.iter().filter(began)
+        };
+        let writer = version.lineage.iter().max_by_key(|own| own.epoch);
+        let has_writer_moved_on = writer.is_none_or(|writer| {
+            let wrote = |root: &Root, since: Epoch| {
+                root.lineage.iter().any(|own| own.journal == writer.journal && own.epoch >= since)
+            };
+            // At a take-over the writer of epoch `taken` may be a copy of the one that was deposed.
+            let since = if snapshot.label.starts_with(DEPOSED) { taken.0 + 1 } else { taken.0 };
+            wrote(root, Epoch(since))
+                || has_moved_on(version.device, taken, root)
+                || forks().any(|fork| is_of(version.device, fork) || wrote(fork, Epoch(writer.epoch.0 + 1)))
         });
-        forked || again
-    };
-    let gone = deposed.iter().filter(|(snapshot, version)| reported(snapshot, version));
+        let was_holder_the_writer = writer.is_some_and(|writer| writer.epoch.0 + 1 == taken.0);
+        // A third device may have had the drive in between, of which nothing tells. So nothing is deleted before some device has come
+        // back to this version: it has forked it, or the journal that was deposed writes again.
+        let came_back = was_holder_the_writer || forks().next().is_some();
+        came_back
+            && has_writer_moved_on
+            && (was_holder_the_writer
+                || match released_by(snapshot) {
+                    Some(holder) => {
+                        has_moved_on(holder, taken, root) || forks().any(|fork| is_of(holder, fork))
+                    }
+                    None => forks().next().is_some(),
+                })
+    });
     gone.map(|(snapshot, _)| snapshot.label.clone()).collect()
+}
+
+/// Whether a device has had the drive again after it was taken at epoch `taken`. With changes that its journal had on top of an older
+/// version it would have become a fork instead.
+fn has_moved_on(device: Uuid, taken: Epoch, root: &Root) -> bool {
+    let released_again = |kept: &Snapshot| {
+        released_by(kept) == Some(device) && deposed_at(kept).is_some_and(|epoch| epoch > taken)
+    };
+    root.device == device && root.epoch > taken || root.snapshots.iter().any(released_again)
+}
+
+/// Whether a fork is a device's, or was before another one took it.
+fn is_of(device: Uuid, fork: &Root) -> bool {
+    fork.device == device || fork.snapshots.iter().any(|kept| released_by(kept) == Some(device))
+}
+
+fn is_fork_point(kept: &Snapshot, root: ObjectId) -> bool {
+    kept.label == FORK_POINT && kept.root == root
 }
 
 /// What a fork is called in the store: "work (fork from laptop, 2026-11-20)". A fork of a fork is not named after both.

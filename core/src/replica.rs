@@ -35,6 +35,7 @@ pub use promote::{
     Left, Promoted, Promotion, ReplicaError, Told, candidate, check_no_primary, newest, prepare, promote,
     retire_former,
 };
+pub(crate) use record::ALL as RECORDS;
 pub use worker::{Progress, Replica, Standing, Wanted};
 
 /// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.

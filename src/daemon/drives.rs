@@ -126,15 +126,20 @@ impl Drives {
         let of_drives = changes.cache_bytes.is_some()
             || changes.cache_total_bytes.is_some()
             || changes.indexers.is_some();
+        let mut own = None;
         if let Some(name) = changes.drive.take() {
-            let drive = self.get(&name)?;
-            drive.set_own_cache(changes.cache_bytes.take())?;
+            let (drive, bytes) = (self.get(&name)?, changes.cache_bytes.take());
+            drive.check_own_cache(bytes)?;
+            own = Some((drive, bytes));
         } else if let Some(bytes) = changes.cache_bytes.filter(|bytes| *bytes > 0) {
             let mut follow = all.iter().filter(|drive| drive.own_cache().is_none());
             follow.try_for_each(|drive| drive.fits_cache(bytes))?;
         }
         let of_stores = changes.proxy.is_some();
         self.limits().set(changes)?;
+        if let Some((drive, bytes)) = own {
+            drive.set_own_cache(bytes)?;
+        }
         if of_stores {
             // What is under way goes on as it began.
             self.stores.renew().await;

@@ -21,6 +21,7 @@ use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
 use crate::store::{Etag, StoreError, When, immutable};
 use crate::units::Epoch;
+use crate::volume::Base;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -97,13 +98,15 @@ impl Committer {
     }
 
     /// Takes the drive: the same version, in the next epoch. Comes back when HEAD says so.
-    pub(super) async fn take(&mut self) -> Result<(), PushError> {
+    pub(super) async fn take(&mut self, base: Option<&Base>) -> Result<(), PushError> {
         let Head { root, root_hash, parent, epoch, .. } = self.head;
         let next = self.next_head(HeadState::Held, root, root_hash, parent);
         let epoch = Epoch(epoch.0 + 1);
-        // Who has let it go may have opened it while the store was away, and have changes on top of that version.
-        if self.head.device != self.device.id || self.root.device != self.device.id {
-            self.keeps = Some(fork::handed_over(&self.head, epoch, self.root.geometry.size_blocks));
+        // Whoever released it may have opened it while the store was away, and have changes on top of that version. So may a copy of this
+        // device's files that still holds it.
+        let is_anothers = self.head.device != self.device.id || self.root.device != self.device.id;
+        if is_anothers || fork::deposes(&self.head, &self.device, base) {
+            self.keeps = Some(fork::deposed_snapshot(&self.head, epoch, self.root.geometry.size_blocks));
         }
         self.swap(Head { epoch, ..next }).await?;
         self.namer = Namer { drive: self.head.drive, epoch: self.head.epoch, seq: self.root.seq.into() };
@@ -173,6 +176,8 @@ impl Committer {
         root.device = self.device.id;
         root.device_name = self.device.name.clone();
         root.snapshots.extend(self.keeps.clone());
+        // What was condemned before is deleted or was found to be needed.
+        root.condemned.clear();
         change(&mut root);
         let mut backoff = Backoff::new();
         let (id, root_hash) = loop {

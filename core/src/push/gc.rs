@@ -6,7 +6,8 @@
 //! 2. a commit *condemns* the rest. From then on no version of this drive may name it again;
 //! 3. refs and heads are listed once more. A reader puts its ref first and then reads HEAD again: it either is seen
 //!    here, or sees that its version is no longer kept, and withdraws;
-//! 4. what is still reached by none is deleted.
+//! 4. what is still reached by none is deleted, step by step. Deletions may take hours, so each step first lists refs and heads
+//!    again, and what a new one reaches stays.
 //!
 //! Whatever cannot be read stops the collection: nothing is deleted on a guess. While this runs nothing of this epoch
 //! is in flight that a root will name, since the push task itself runs it: of a batch that it has cut off, what still arrives is
@@ -21,8 +22,8 @@ use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Condemned, Root};
 use crate::map::{self, Objects, ReadError};
 use crate::planted::{self, Bug};
-use crate::store::StoreError;
 use crate::store::names::{Kind, kind};
+use crate::store::{Listed, StoreError};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -116,13 +117,22 @@ pub(super) struct Asking {
     wanted: Wanted,
     /// How often collections had been stopped before it was asked for.
     stops: u64,
+    /// The store had no room when it began. Until it has deleted something nothing is pushed: that would take what its own root needs.
+    makes_room: bool,
 }
 
 /// What a collection finds: a drive's objects with their lengths, and what is reached.
 struct Looked {
     listed: BTreeMap<Object, u64>,
     live: BTreeSet<Object>,
-    elsewhere: BTreeSet<Object>,
+    elsewhere: Elsewhere,
+}
+
+/// What is held by others than the drive itself.
+struct Elsewhere {
+    /// The names of what holds something: refs, HEADs, records of replicas. Listed before they were read.
+    holders: BTreeSet<String>,
+    reached: BTreeSet<Object>,
 }
 
 impl Task {
@@ -136,7 +146,8 @@ impl Task {
         if reply.is_closed() {
             return Ok(());
         }
-        let result = self.collect(Asking { wanted, stops }).await;
+        let makes_room = self.publish.borrow().is_full;
+        let result = self.collect(Asking { wanted, stops, makes_room }).await;
         self.publish.send_modify(|state| state.collecting = None);
         let result = self.unless_fenced(result).await;
         if let Ok(collected) = &result {
@@ -151,12 +162,13 @@ impl Task {
     }
 
     /// Deletes what nothing reaches, and what repacking segments that are mostly dead leaves behind.
-    async fn collect(&mut self, asking: Asking) -> Result<Collected, PushError> {
+    async fn collect(&mut self, mut asking: Asking) -> Result<Collected, PushError> {
         let mut collected = Collected::default();
         self.between_steps(asking, Stage::Looking, (0, 0)).await?;
         // Where there is no room for a map's pages there may be some for a root: what was put in vain is deleted for theirs.
-        if self.publish.borrow().is_full {
+        if asking.makes_room {
             collected.extend(self.delete_unreached(asking).await?);
+            asking.makes_room = false;
         }
         self.checkpoint().await?;
         // Before anything is moved: that takes room until what it leaves behind is deleted.
@@ -180,15 +192,19 @@ impl Task {
         if self.interrupted.is_cut_off(asking.wanted, asking.stops) {
             return Err(PushError::CutOff);
         }
-        // Where the store had no room at the last put, a batch waits: it would take what this collection needs for its own root. A put
-        // that succeeded since, such as that of a root, makes it try again.
-        if policy::decide(&self.facts()) == Decision::Push && !self.publish.borrow().is_full {
+        if policy::decide(&self.facts()) == Decision::Push && !self.has_no_room(asking) {
             self.push_in_between().await?;
         }
         tokio::select! { biased;
             () = self.interrupted.cut_off(asking.wanted, asking.stops) => Err(PushError::CutOff),
             () = self.interrupted.until_unread() => Ok(()),
         }
+    }
+
+    /// Whether a batch waits for this collection to delete something. A put that succeeded since the store was full, such as that of a
+    /// root, says little about the room for a batch.
+    fn has_no_room(&self, asking: Asking) -> bool {
+        asking.makes_room || self.publish.borrow().is_full
     }
 
     async fn push_in_between(&mut self) -> Result<(), PushError> {
@@ -222,7 +238,7 @@ impl Task {
             self.between_steps(asking, Stage::Looking, (0, 0)).await?;
             let looked = tokio::select! { biased;
                 looked = self.unless_cut_off(asking, self.look_once()) => Some(looked),
-                () = self.batch_is_due() => None,
+                () = self.batch_is_due(), if !self.has_no_room(asking) => None,
             };
             if let Some(looked) = looked {
                 return looked;
@@ -247,47 +263,68 @@ impl Task {
         let store = self.committer.objects().store().clone();
         fork::forget_begun(store.as_ref()).await.map_err(ReadError::from)?;
         let Looked { listed, live, elsewhere } = self.look(asking).await?;
-        let dead = listed.keys().filter(|object| !live.contains(object) && !elsewhere.contains(object));
+        let dead =
+            listed.keys().filter(|object| !live.contains(object) && !elsewhere.reached.contains(object));
         let dead: BTreeSet<_> = dead.take(CONDEMNED_MAX).copied().collect();
         if !dead.is_empty() {
             self.condemn(&dead).await?;
         }
-        let elsewhere = self.unless_cut_off(asking, self.reached_from_elsewhere()).await?;
-        let deleted: Vec<_> = dead.iter().filter(|object| !elsewhere.contains(object)).copied().collect();
-        self.delete(asking, &deleted).await?;
+        let deleted = self.delete(asking, dead).await?;
         if !self.committer.root().condemned.is_empty() {
             self.committer.commit(|root| root.condemned.clear()).await?;
             self.announce();
         }
-        let bytes = |objects: &[Object]| objects.iter().map(|object| listed[object]).sum::<u64>();
-        let bytes_freed = bytes(&deleted);
-        let live_bytes = listed.iter().filter(|(object, _)| live.contains(object)).map(|(_, len)| len).sum();
-        let all: u64 = listed.values().sum();
+        // The lengths are the store's word: no sum of them may overflow.
+        let sum = |lengths: &mut dyn Iterator<Item = u64>| lengths.fold(0_u64, u64::saturating_add);
+        let bytes_freed = sum(&mut deleted.iter().map(|object| listed[object]));
+        let live_bytes =
+            sum(&mut listed.iter().filter(|(object, _)| live.contains(object)).map(|(_, len)| *len));
+        let all = sum(&mut listed.values().copied());
         Ok(Collected {
             deleted: deleted.len() as u64,
             bytes_freed,
             live_bytes,
-            garbage_bytes: all.saturating_sub(live_bytes + bytes_freed),
+            garbage_bytes: all.saturating_sub(live_bytes.saturating_add(bytes_freed)),
         })
     }
 
-    /// Deletes what is condemned. Deletions that are cut off may still arrive: no version names these objects again.
-    async fn delete(&mut self, asking: Asking, condemned: &[Object]) -> Result<(), PushError> {
-        let store = self.committer.objects().store().clone();
-        for (turn, some) in condemned.chunks(DELETES_PER_STEP).enumerate() {
-            let done = (turn * DELETES_PER_STEP) as u64;
-            self.between_steps(asking, Stage::Deleting, (done, condemned.len() as u64)).await?;
-            let deletes: Vec<_> = (some.iter())
-                .map(|(kind, id)| {
-                    let (store, name) = (store.clone(), id.name(*kind));
-                    async move { store.delete(&name).await }.boxed()
-                })
-                .collect();
-            let deletes = stream::iter(deletes).buffer_unordered(DELETES_AT_ONCE).try_collect::<()>();
-            let deletes = async { Ok(deletes.await.map_err(ReadError::from)?) };
-            self.unless_cut_off(asking, deletes).await?;
+    /// Deletes what is condemned and held by none, and returns it. Deletions that are cut off may still arrive: no version names these
+    /// objects again.
+    async fn delete(
+        &mut self,
+        mut asking: Asking,
+        condemned: BTreeSet<Object>,
+    ) -> Result<Vec<Object>, PushError> {
+        let mut elsewhere = self.unless_cut_off(asking, self.reached_from_elsewhere()).await?;
+        let total = condemned.len() as u64;
+        let mut left: Vec<_> = condemned.into_iter().collect();
+        let mut deleted = Vec::new();
+        while !left.is_empty() {
+            self.between_steps(asking, Stage::Deleting, (total - left.len() as u64, total)).await?;
+            if !self.unless_cut_off(asking, self.holders()).await?.is_subset(&elsewhere.holders) {
+                elsewhere = self.unless_cut_off(asking, self.reached_from_elsewhere()).await?;
+            }
+            // Roots come first: a version of which something is missing has no root any more.
+            let rest = left.split_off(left.len().min(DELETES_PER_STEP));
+            let mut some = std::mem::replace(&mut left, rest);
+            some.retain(|object| !elsewhere.reached.contains(object));
+            self.unless_cut_off(asking, self.delete_all(&some)).await?;
+            deleted.extend(some);
+            asking.makes_room = false;
         }
-        Ok(())
+        Ok(deleted)
+    }
+
+    async fn delete_all(&self, objects: &[Object]) -> Result<(), PushError> {
+        let store = self.committer.objects().store();
+        let deletes: Vec<_> = (objects.iter())
+            .map(|(kind, id)| {
+                let (store, name) = (store.clone(), id.name(*kind));
+                async move { store.delete(&name).await }.boxed()
+            })
+            .collect();
+        let deletes = stream::iter(deletes).buffer_unordered(DELETES_AT_ONCE).try_collect::<()>();
+        Ok(deletes.await.map_err(ReadError::from)?)
     }
 
     /// Stops keeping the versions that devices which were taken the drive from might have gone on from, where they have
@@ -352,9 +389,32 @@ impl Task {
         Ok(reached)
     }
 
-    async fn reached_from_elsewhere(&self) -> Result<BTreeSet<(ObjectKind, ObjectId)>, PushError> {
-        Ok(reached_from_elsewhere(self.committer.objects(), self.committer.head().drive).await?)
+    async fn reached_from_elsewhere(&self) -> Result<Elsewhere, PushError> {
+        let holders = self.holders().await?;
+        let (objects, drive) = (self.committer.objects(), self.committer.head().drive);
+        Ok(Elsewhere { holders, reached: reached_from_elsewhere(objects, drive).await? })
     }
+
+    /// The names of all that may hold an object.
+    async fn holders(&self) -> Result<BTreeSet<String>, PushError> {
+        let store = self.committer.objects().store();
+        let mut holders = BTreeSet::new();
+        for prefix in ["ref/", "head/", crate::replica::RECORDS] {
+            let listed = store.list(prefix).await.map_err(ReadError::from)?;
+            holders.extend(listed.into_iter().map(|listed| listed.name));
+        }
+        Ok(holders)
+    }
+}
+
+/// Refuses a listing of HEADs that lacks the drive's own, which is there: it may lack what holds others' data.
+fn check_lists(heads: &[Listed], drive: uuid::Uuid) -> Result<(), StoreError> {
+    let own = head::name(drive);
+    if heads.iter().any(|listed| listed.name == own) {
+        return Ok(());
+    }
+    let reason = format!("the store does not list {own}, which is there");
+    Err(StoreError::Damaged { name: "head/".to_owned(), reason })
 }
 
 /// What refs, the other drives of the family and replicas of them reach.
@@ -389,7 +449,9 @@ pub(crate) async fn reached_from_elsewhere(
             Err(error) => return Err(error),
         }
     }
-    for listed in store.list("head/").await? {
+    let heads = store.list("head/").await?;
+    check_lists(&heads, drive)?;
+    for listed in heads {
         if listed.name == head::name(drive) || !head::is_name_of_drive(&listed.name) {
             continue;
         }

@@ -19,7 +19,9 @@ impl Task {
     pub(super) async fn repack(&mut self, asking: Asking) -> Result<u64, PushError> {
         let drive = self.committer.head().drive;
         let usage = self.usage().await?;
-        let victims = usage.iter().filter(|(id, usage)| id.drive == drive && usage.reached * 2 < usage.len);
+        let victims = usage
+            .iter()
+            .filter(|(id, usage)| id.drive == drive && usage.reached.saturating_mul(2) < usage.len);
         let victims: Vec<_> = victims.map(|(id, usage)| (*id, *usage)).collect();
         let (mut emptied, total) = (0, victims.len() as u64);
         let mut moving: Vec<(BlockRange, Vec<u8>)> = Vec::new();

@@ -48,9 +48,9 @@ impl Task {
             if let Some(own) = root.lineage.iter().find(|lineage| lineage.journal == self.journal.uuid()) {
                 (self.committed, self.committed_crc) = (own.cut, own.crc);
             }
-            let epoch = now.epoch;
+            let (epoch, base) = (now.epoch, self.remembers.base());
             self.committer.go_on_from((now, etag), root);
-            match self.committer.take().await {
+            match self.committer.take(base.as_ref()).await {
                 // A commit in that same epoch came in between: one of this device's own, which was on its way when a former
                 // process ended, or another's, as HEAD tells now.
                 Err(PushError::Fenced(fence)) if fence.epoch == epoch && !fence.removed => {}

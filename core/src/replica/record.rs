@@ -12,7 +12,7 @@ use uuid::Uuid;
 const KEPT: usize = 4;
 
 /// Where the records of all drives are.
-pub(super) const ALL: &str = "replica/";
+pub(crate) const ALL: &str = "replica/";
 
 /// Where the records of a drive are.
 pub(super) fn prefix(drive: Uuid) -> String {

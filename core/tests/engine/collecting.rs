@@ -1,10 +1,12 @@
 //! A collection ends where somebody wants something else, and nothing is lost by that.
 
 use crate::bench::layer::{Layer, Layered, far};
-use crate::bench::{Bench, ROUND_TRIP, close, get, put, run};
+use crate::bench::{Bench, ROUND_TRIP, close, device, get, put, run};
 use async_trait::async_trait;
-use holdall_core::push::{PushError, Pusher, Stage};
-use holdall_core::store::{Store, StoreError};
+use holdall_core::drive;
+use holdall_core::map::{Objects, PageCache};
+use holdall_core::push::{PushError, Pusher, Reference, ReferenceKind, Stage};
+use holdall_core::store::{Listed, Store, StoreError, When};
 use holdall_core::volume::{Access, Over, Volume};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -91,6 +93,10 @@ fn a_collection_that_is_stopped_anywhere_leaves_a_whole_drive() {
             put(&volume, 100, 9).await;
             pusher(&volume).sync().await.unwrap();
             assert_others_see(&bench, &volume, &blocks).await;
+            let objects =
+                Objects::new(Arc::new(bench.store.clone()), bench.sealer.clone(), PageCache::none());
+            let (_, _, root) = drive::current(&objects, bench.drive).await.unwrap();
+            assert!(root.condemned.is_empty(), "request {request}: a later version still lists it");
             // The next one finds the rest.
             let again = pusher(&volume).collect().await.unwrap();
             assert_eq!(again.garbage_bytes, 0, "request {request}");
@@ -108,6 +114,93 @@ fn a_collection_that_is_stopped_anywhere_leaves_a_whole_drive() {
         }
     }
     assert!(stopped > 20, "{stopped}");
+}
+
+/// A store that puts a ref to a version when the first object is deleted, as another computer might.
+struct Refers {
+    store: Arc<dyn Store>,
+    reference: Mutex<Option<Reference>>,
+}
+
+#[async_trait]
+impl Layer for Refers {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store.delete(name).await?;
+        let reference = self.reference.lock().take();
+        if let Some(reference) = reference {
+            self.store.put(&drive::new_hold(), reference.encode(), When::Absent).await?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn keeps_what_a_ref_holds_that_comes_while_it_deletes() {
+    let bench = Bench::new();
+    run(async {
+        let store =
+            Arc::new(Layered(Refers { store: Arc::new(bench.store.clone()), reference: Mutex::default() }));
+        let volume = bench.open_on(store.clone(), 0, WRITING).await.unwrap();
+        // More garbage than one step deletes. Roots are deleted first, the newest last.
+        for byte in 0..300_u64 {
+            put(&volume, 0, byte as u8).await;
+            pusher(&volume).sync().await.unwrap();
+        }
+        put(&volume, 0, 1).await;
+        let old = pusher(&volume).snapshot("old").await.unwrap();
+        for byte in 2..6 {
+            put(&volume, 0, byte).await;
+            pusher(&volume).sync().await.unwrap();
+        }
+        pusher(&volume).drop_snapshot("old").await.unwrap();
+        *store.reference.lock() =
+            Some(Reference::new(bench.drive, old.root, ReferenceKind::Clone, &device(1), 0));
+        let collected = pusher(&volume).collect().await.unwrap();
+        assert!(collected.deleted > 256, "{collected:?}");
+        let root = (old.root, old.root_hash);
+        let looked = bench.elsewhere().open_on(store.clone(), 1, Access::Look { root }).await.unwrap();
+        assert_holds(&looked, &[(0, 1)]).await;
+        looked.shut_down().await.unwrap();
+        close(volume).await;
+    });
+}
+
+/// A store whose listings lack HEADs.
+struct Forgets(Arc<dyn Store>);
+
+#[async_trait]
+impl Layer for Forgets {
+    fn store(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        match prefix {
+            "head/" => Ok(Vec::new()),
+            prefix => self.0.list(prefix).await,
+        }
+    }
+}
+
+#[test]
+fn deletes_nothing_where_the_listing_lacks_its_own_head() {
+    let bench = Bench::new();
+    run(async {
+        let store = Arc::new(Layered(Forgets(Arc::new(bench.store.clone()))));
+        let volume = bench.open_on(store, 0, WRITING).await.unwrap();
+        let blocks = write_much(&volume).await;
+        let before: BTreeSet<_> = bench.store.names().into_iter().collect();
+        let refused = pusher(&volume).collect().await.unwrap_err();
+        assert!(refused.to_string().contains("does not list"), "{refused}");
+        let after: BTreeSet<_> = bench.store.names().into_iter().collect();
+        assert!(before.is_subset(&after));
+        assert_others_see(&bench, &volume, &blocks).await;
+        close(volume).await;
+    });
 }
 
 #[test]

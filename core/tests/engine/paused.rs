@@ -11,6 +11,7 @@ use holdall_core::sim::store::SimStore;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Access, Over, Volume, VolumeDevice};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use std::collections::BTreeSet;
@@ -32,6 +33,14 @@ struct Slow {
     is_away: AtomicBool,
     /// Bytes of segments that it has room for.
     room: AtomicU64,
+    /// What was asked of it: a put of a segment, or a deletion.
+    asked: Mutex<Vec<Asked>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    PutSegment,
+    Delete,
 }
 
 #[async_trait]
@@ -42,6 +51,9 @@ impl Layer for Slow {
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         self.begun.fetch_add(1, Relaxed);
+        if name.starts_with("seg/") {
+            self.asked.lock().push(Asked::PutSegment);
+        }
         tokio::time::sleep(PUT).await;
         if self.is_away.load(Relaxed) {
             return Err(away());
@@ -53,6 +65,11 @@ impl Layer for Slow {
             return Err(StoreError::Full { reason: "507".into() });
         }
         self.store.put(name, body, when).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.asked.lock().push(Asked::Delete);
+        self.store.delete(name).await
     }
 }
 
@@ -75,6 +92,7 @@ impl Pushing {
             begun: AtomicU32::new(0),
             is_away: AtomicBool::new(false),
             room: AtomicU64::new(u64::MAX),
+            asked: Mutex::default(),
         }));
         let write = Access::Write { over: Over::Nobody, mounted: false };
         let volume = bench.open_on(store.clone(), 0, write).await.unwrap();
@@ -251,7 +269,11 @@ fn a_collection_makes_room_for_what_has_none() {
                 pushing.pusher().until_full().await;
                 tokio::time::sleep(DAY).await;
                 assert!(pushing.volume.has_unsent(), "there is no room");
-                pushing.pusher().collect().await.unwrap()
+                pushing.store.asked.lock().clear();
+                let collected = pushing.pusher().collect().await.unwrap();
+                let asked = pushing.store.asked.lock().first().copied();
+                assert_eq!(asked, Some(Asked::Delete), "the last room is for the collection's own root");
+                collected
             };
             let both = async { tokio::join!(collected, pushed) };
             let (collected, ()) = tokio::time::timeout(2 * DAY, both).await.expect("it gets on");

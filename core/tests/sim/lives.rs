@@ -568,8 +568,21 @@ impl World {
             }
             97 if self.rng.random_ratio(1, 3) => self.rewrite_while_paused(index, volume, device).await,
             _ => {
-                let collected =
-                    tokio::time::timeout(Duration::from_secs(900), pusher(volume).collect()).await;
+                // Now and then somebody stops it, at any of its steps.
+                let stopped_after = Duration::from_millis(match self.rng.random_ratio(1, 3) {
+                    true => self.rng.random_range(0..20_000),
+                    false => 3_600_000,
+                });
+                let stop = async {
+                    tokio::time::sleep(stopped_after).await;
+                    pusher(volume).stop_collecting();
+                    std::future::pending::<()>().await
+                };
+                let collect = tokio::time::timeout(Duration::from_secs(900), pusher(volume).collect());
+                let collected = tokio::select! { biased;
+                    collected = collect => collected,
+                    () = stop => unreachable!("it waits"),
+                };
                 !matches!(collected, Ok(Err(PushError::Journal(_))))
             }
         }

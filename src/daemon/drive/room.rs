@@ -66,10 +66,16 @@ impl Drive {
         self.config.lock().cache_bytes
     }
 
-    /// Sets it; 0 takes it away.
-    pub fn set_own_cache(&self, bytes: Option<u64>) -> Result<(), Failure> {
+    /// Whether the drive can have this limit of its own, and what is then saved. 0 means none.
+    pub fn check_own_cache(&self, bytes: Option<u64>) -> Result<Option<u64>, Failure> {
         let next = changed_cache(self.own_cache(), bytes)?;
         next.map_or(Ok(()), |bytes| self.fits_cache(bytes))?;
+        Ok(next)
+    }
+
+    /// Sets the drive's own limit, or removes it with 0.
+    pub fn set_own_cache(&self, bytes: Option<u64>) -> Result<(), Failure> {
+        let next = self.check_own_cache(bytes)?;
         self.remember(|config| config.cache_bytes = next)
     }
 

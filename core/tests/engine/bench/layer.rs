@@ -24,6 +24,14 @@ pub trait Layer: Send + Sync + 'static {
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         self.store().put(name, body, when).await
     }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        self.store().list(prefix).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store().delete(name).await
+    }
 }
 
 /// The store as it is behind a layer.
@@ -56,12 +64,12 @@ impl<L: Layer> Store for Layered<L> {
 
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
         self.0.reach().await?;
-        self.0.store().list(prefix).await
+        self.0.list(prefix).await
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.0.reach().await?;
-        self.0.store().delete(name).await
+        self.0.delete(name).await
     }
 }
 
