@@ -23,7 +23,7 @@ use crate::drive::{self, DriveError};
 use crate::fence::Relation;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::{Root, Snapshot};
+use crate::format::root::{Lineage, Root, Snapshot};
 use crate::journal::{Journal, JournalError};
 use crate::map::{self, Objects, ReadError};
 use crate::push::{Device, now_ms};
@@ -361,41 +361,39 @@ async fn publish(
 /// The labels of those snapshots, each with its version, that only kept what a deposed device might continue, and that no device
 /// needs any more. `root` is the drive's current version, `elsewhere` those of the family's other drives.
 ///
-/// A snapshot may stand for two devices: the one whose HEAD was replaced, and the one that wrote the version. It stays until both have
-/// moved on. A fork by one of them is no reason: that fork may be deleted before the other device comes back.
+/// A snapshot may stand for two devices: the one whose HEAD was replaced (the holder), and the one that wrote the version. Some device
+/// must have come back to the version, and both must have moved on. A fork by one of them is not enough: it may be removed before the
+/// other one comes back.
 pub(crate) fn no_longer_needed(root: &Root, elsewhere: &[Root], deposed: &[(Snapshot, Root)]) -> Vec<String> {
-    let gone = deposed.iter().filter(|(snapshot, version)| {
+    let is_done = |snapshot: &Snapshot, version: &Root| {
         let taken = deposed_at(snapshot).unwrap_or(Epoch(0));
-        let forks = || {
-            let began = |fork: &&Root| fork.snapshots.iter().any(|kept| is_fork_point(kept, snapshot.root));
-            elsewhere.iter().filter(began)
-        };
+        let began_here = |fork: &&Root| fork.snapshots.iter().any(|kept| is_fork_point(kept, snapshot.root));
+        let forks: Vec<_> = elsewhere.iter().filter(began_here).collect();
         let writer = version.lineage.iter().max_by_key(|own| own.epoch);
-        let has_writer_moved_on = writer.is_none_or(|writer| {
-            let wrote = |root: &Root, since: Epoch| {
-                root.lineage.iter().any(|own| own.journal == writer.journal && own.epoch >= since)
-            };
-            // At a take-over the writer of epoch `taken` may be a copy of the one that was deposed.
-            let since = if snapshot.label.starts_with(DEPOSED) { taken.0 + 1 } else { taken.0 };
-            wrote(root, Epoch(since))
-                || has_moved_on(version.device, taken, root)
-                || forks().any(|fork| is_of(version.device, fork) || wrote(fork, Epoch(writer.epoch.0 + 1)))
-        });
+        // The journal writes to this drive again, which one with changes of its own never would.
+        let wrote_again = writer.is_some_and(|writer| has_written(writer, root, taken));
         let was_holder_the_writer = writer.is_some_and(|writer| writer.epoch.0 + 1 == taken.0);
-        // A third device may have had the drive in between, of which nothing tells. So nothing is deleted before some device has come
-        // back to this version: it has forked it, or the journal that was deposed writes again.
-        let came_back = was_holder_the_writer || forks().next().is_some();
-        came_back
-            && has_writer_moved_on
-            && (was_holder_the_writer
-                || match released_by(snapshot) {
-                    Some(holder) => {
-                        has_moved_on(holder, taken, root) || forks().any(|fork| is_of(holder, fork))
-                    }
-                    None => forks().next().is_some(),
-                })
-    });
+        let came_back = !forks.is_empty() || was_holder_the_writer && wrote_again;
+
+        let forked_by_writer = |writer: &Lineage| {
+            let is_theirs = |fork: &&Root| has_written(writer, fork, writer.epoch);
+            forks.iter().any(|fork| is_of(version.device, fork) || is_theirs(fork))
+        };
+        let has_writer_moved_on =
+            wrote_again || has_moved_on(version.device, taken, root) || writer.is_none_or(forked_by_writer);
+        let has_holder_moved_on = was_holder_the_writer
+            || released_by(snapshot).is_none_or(|holder| {
+                has_moved_on(holder, taken, root) || forks.iter().any(|fork| is_of(holder, fork))
+            });
+        came_back && has_writer_moved_on && has_holder_moved_on
+    };
+    let gone = deposed.iter().filter(|(snapshot, version)| is_done(snapshot, version));
     gone.map(|(snapshot, _)| snapshot.label.clone()).collect()
+}
+
+/// Whether a version contains something of a writer's journal that was committed after this epoch.
+fn has_written(writer: &Lineage, root: &Root, after: Epoch) -> bool {
+    root.lineage.iter().any(|own| own.journal == writer.journal && own.epoch > after)
 }
 
 /// Whether a device has had the drive again after it was taken at epoch `taken`. With changes that its journal had on top of an older

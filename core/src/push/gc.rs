@@ -413,7 +413,8 @@ fn check_lists(heads: &[Listed], drive: uuid::Uuid) -> Result<(), StoreError> {
     if heads.iter().any(|listed| listed.name == own) {
         return Ok(());
     }
-    let reason = format!("the store does not list {own}, which is there");
+    let reason =
+        format!("the store does not list {own}, which is there. Nothing is deleted by such a listing");
     Err(StoreError::Damaged { name: "head/".to_owned(), reason })
 }
 

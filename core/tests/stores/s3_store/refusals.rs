@@ -148,9 +148,7 @@ fn login_pages_are_no_data() {
             ("511 Network Authentication Required", "Content-Type: text/html\r\n"),
         ] {
             let canned = Canned::saying(status, headers, PAGE);
-            for (verb, result) in
-                all(&limited(&canned.url(), NO_LIMITS, &Pacer::new())).await.into_iter().enumerate()
-            {
+            for (verb, result) in all(&*store(&canned.url())).await.into_iter().enumerate() {
                 // A HEAD has no body to tell a page by, so it asks again.
                 let reason = unreachable(result);
                 assert!(reason.contains("login"), "{status}, verb {verb}: {reason}");
@@ -171,7 +169,7 @@ fn answers_that_are_not_s3_are_no_news() {
             ("500 Internal Server Error", "", "<Error><Code>InternalError</Code></Error>"),
         ] {
             let canned = Canned::saying(status, headers, body);
-            let results = all(&limited(&canned.url(), NO_LIMITS, &Pacer::new())).await;
+            let results = all(&*store(&canned.url())).await;
             for (verb, result) in results.into_iter().enumerate() {
                 // A delete says nothing but that it was done.
                 if !(verb == 6 && status == "200 OK") {
@@ -188,9 +186,7 @@ fn only_a_condition_that_was_made_can_fail() {
     run(async {
         for body in ["", "<Error><Code>PreconditionFailed</Code></Error>"] {
             let canned = Canned::saying("412 Precondition Failed", "", body);
-            for (verb, result) in
-                all(&limited(&canned.url(), NO_LIMITS, &Pacer::new())).await.into_iter().enumerate()
-            {
+            for (verb, result) in all(&*store(&canned.url())).await.into_iter().enumerate() {
                 if verb == CONDITIONAL_PUT {
                     assert_eq!(result, Err(StoreError::Precondition { name: "head/1".into() }));
                 } else {
