@@ -95,7 +95,8 @@ impl Dirs {
         self.disks().join(uuid.to_string())
     }
 
-    fn records(&self) -> PathBuf {
+    /// Where it is noted what is attached.
+    pub fn records(&self) -> PathBuf {
         self.state.join("attached")
     }
 }

@@ -204,7 +204,7 @@ fn watched_site(dirs: Dirs, paths: &Paths) -> io::Result<Site> {
     let deputy = Deputy::this_program()?;
     let (program, log, ours) =
         (deputy.installed_program().to_owned(), paths.daemon_log(), !systemd::keeps_us());
-    let watch = Some(Watch::new(Restart { program, log, ours }));
+    let watch = Some(Watch::new(Restart { program, log, records: dirs.records(), ours }));
     Ok(Site { watch, ..Site::new(dirs, deputy, tokio::runtime::Handle::current()) })
 }
 

@@ -112,14 +112,24 @@ pub struct Open {
     /// Take it even if another device has it. What that one has not uploaded becomes a fork.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub take_over: bool,
-    /// From whom, where that was asked: the epoch of the holder that was shown. Where another one has it by now, that one is told
-    /// instead (`held`), and nothing is taken.
+    /// The holder from which a person agreed to take the drive. If it is another one by now, nothing is taken, and the failure (`held`)
+    /// names that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub take_over_from: Option<u64>,
+    pub take_over_from: Option<TakeOverFrom>,
     /// Open the store's version although it lacks changes that this device has seen (`diverged`). What only this device has is set
     /// aside, and kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub set_aside: bool,
+}
+
+/// The holder of a drive as a person has seen it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TakeOverFrom {
+    /// The device's id, a UUID.
+    pub device: String,
+    /// Its epoch.
+    pub epoch: u64,
 }
 
 /// How the kernel gets at a drive.

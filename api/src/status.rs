@@ -35,6 +35,8 @@ pub enum DriveState {
 /// Who has a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
+    /// The device's id, a UUID.
+    pub device: String,
     /// The device's name.
     pub name: String,
     /// Its generation.

@@ -118,6 +118,15 @@ pub struct Label {
     pub label: String,
 }
 
+/// Which snapshots to list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListSnapshots {
+    /// Whether to list also the versions that are kept only for computers which may have unsent changes on top of them.
+    #[serde(default)]
+    pub all: bool,
+}
+
 /// A version that is kept.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {

@@ -173,9 +173,10 @@ pub(crate) fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError>
     }
 }
 
-/// The version under a label.
+/// The version under a label, which may lack the device's id, as people see it.
 pub fn snapshot<'a>(root: &'a Root, label: &str) -> Result<&'a Snapshot, DriveError> {
-    let found = root.snapshots.iter().find(|snapshot| snapshot.label == label);
+    let exact = root.snapshots.iter().find(|snapshot| snapshot.label == label);
+    let found = exact.or_else(|| root.snapshots.iter().find(|kept| fork::shown(&kept.label) == label));
     found.ok_or_else(|| DriveError::NoSnapshot(label.to_owned()))
 }
 
@@ -203,6 +204,8 @@ pub async fn rollback(
         taken_ms: now_ms(),
         size_blocks: root.geometry.size_blocks,
     });
+    // A person may delete that one.
+    snapshots.extend(fork::labels(&head, &root, device, None));
     let entry = Lineage { epoch, journal: crate::entropy::uuid(), cut: Lsn(0), crc: 0 };
     let lineage = fence::extend(&root.lineage, entry);
     let next = successor(&root, &head, epoch, lineage, device);
@@ -302,10 +305,7 @@ pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device)
     let epoch = Epoch(head.epoch.0 + 1);
     let mut next =
         Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
-    let was_anothers = head.device != device.id || root.device != device.id;
-    if head.state == HeadState::Held || was_anothers {
-        next.snapshots.push(fork::deposed_snapshot(&head, epoch, root.geometry.size_blocks));
-    }
+    next.snapshots.extend(fork::labels(&head, &root, device, None));
     commit(objects, &head, etag, &next, HeadState::Released, device).await
 }
 
@@ -383,7 +383,7 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
         Err(error) => return Err(error),
     }
     fork::forget_references(objects.store().as_ref(), drive).await?;
-    let elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
+    let elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?.reached;
     let mut deleted = 0;
     for prefix in ["seg/", "root/"] {
         for listed in objects.store().list(prefix).await? {

@@ -23,7 +23,7 @@ use crate::drive::{self, DriveError};
 use crate::fence::Relation;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::{Lineage, Root, Snapshot};
+use crate::format::root::{Root, Snapshot};
 use crate::journal::{Journal, JournalError};
 use crate::map::{self, Objects, ReadError};
 use crate::push::{Device, now_ms};
@@ -34,18 +34,14 @@ use bytes::Bytes;
 use std::cmp::Reverse;
 use uuid::Uuid;
 
+mod kept;
 mod reference;
 
+pub(crate) use kept::{deposed_at, is_kept_copy, labels, no_longer_needed, root_of_taker};
+pub use kept::{is_for_absent, is_fork_point, is_reserved, shown};
 pub use reference::forget as forget_references;
 pub(crate) use reference::forget_begun;
 
-/// The label under which a fork keeps the version that it has in common with the drive that it forked from.
-pub const FORK_POINT: &str = "fork point";
-/// How the labels begin under which a drive keeps the versions that its deposed writers go on from.
-const DEPOSED: &str = "before take-over ";
-/// The same for who had let the drive go: it may open it while its store is away. Nobody is told of these, since every
-/// change from one computer to another makes one.
-const HANDED_OVER: &str = "before hand-over ";
 /// Between the name of the drive and that of the device whose fork it is.
 const BETWEEN: &str = " (fork from ";
 
@@ -76,80 +72,6 @@ impl From<StoreError> for ForkError {
 pub(crate) fn raced() -> StoreError {
     let reason = "another computer is changing the drive".to_owned();
     StoreError::Busy { reason, retry_after: None }
-}
-
-/// Whether a label is the program's own: a collection, or a fork that is made, would take a person's snapshot for what
-/// such a label stands for.
-pub fn is_reserved(label: &str) -> bool {
-    label == FORK_POINT || label.starts_with(DEPOSED) || is_for_absent(label)
-}
-
-/// Whether a label only keeps what a device may go on from that has let the drive go.
-pub fn is_for_absent(label: &str) -> bool {
-    label.starts_with(HANDED_OVER)
-}
-
-/// What keeps the version that was current, as `head` names it, when a drive was taken over at `epoch`.
-pub(crate) fn deposed_snapshot(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
-    match head.state {
-        HeadState::Held => snapshot_before(format!("{DEPOSED}{}", epoch.0), head, size_blocks),
-        _ => handed_over(head, epoch, size_blocks),
-    }
-}
-
-/// The same where its device had released it. The label names that device, which need not have written the version.
-pub(crate) fn handed_over(head: &Head, epoch: Epoch, size_blocks: u64) -> Snapshot {
-    snapshot_before(format!("{HANDED_OVER}{} {}", epoch.0, head.device.simple()), head, size_blocks)
-}
-
-fn snapshot_before(label: String, head: &Head, size_blocks: u64) -> Snapshot {
-    Snapshot { label, root: head.root, root_hash: head.root_hash, taken_ms: now_ms(), size_blocks }
-}
-
-/// A root as a HEAD names it: BLAKE3 of its object, and its parent.
-pub(crate) type Named = (ObjectId, [u8; 32], ObjectId);
-
-/// Puts a version that is the same as `root`, which `before` names, and keeps it: whoever is fenced may go on from it.
-pub(crate) async fn keep_deposed(
-    objects: &Objects,
-    before: &Head,
-    mut root: Root,
-    epoch: Epoch,
-    device: &Device,
-) -> Result<(Root, Named), StoreError> {
-    // Where epochs were jumped over, its own entry in the lineage still comes right before this one.
-    let taken = Epoch(before.epoch.0 + 1);
-    root.snapshots.push(deposed_snapshot(before, taken, root.geometry.size_blocks));
-    let root = Root {
-        parent: before.root,
-        epoch,
-        seq: root.seq + 1,
-        committed_ms: now_ms(),
-        device: device.id,
-        device_name: device.name.clone(),
-        ..root
-    };
-    let (id, hash) = drive::put_root(objects.store().as_ref(), objects.sealer(), &root).await?;
-    Ok((root, (id, hash, before.root)))
-}
-
-/// Whether `root` is what [`keep_deposed`] makes of its parent, which need not be there any more, or has at least the same content, and nothing
-/// was deleted since.
-pub(crate) fn is_kept_copy(root: &Root) -> bool {
-    let keeps_parent =
-        root.snapshots.last().is_some_and(|last| deposed_at(last).is_some() && last.root == root.parent);
-    keeps_parent && root.condemned.is_empty() && root.lineage.iter().all(|own| own.epoch < root.epoch)
-}
-
-/// The epoch of the take-over that made a snapshot, if one did; of a promotion that jumped over epochs, the one after that of whoever was deposed.
-pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
-    let rest = [DEPOSED, HANDED_OVER].iter().find_map(|why| snapshot.label.strip_prefix(why))?;
-    rest.split(' ').next()?.parse().ok().map(Epoch)
-}
-
-/// The device that had released the drive when a snapshot was made, if the snapshot says so.
-fn released_by(snapshot: &Snapshot) -> Option<Uuid> {
-    Uuid::try_parse(snapshot.label.strip_prefix(HANDED_OVER)?.split_once(' ')?.1).ok()
 }
 
 /// Where a fork begins.
@@ -283,7 +205,7 @@ async fn kept_by_forks(objects: &Objects, head: &Head) -> Result<Vec<(Option<Uui
             Err(error) if error.is_missing() => continue,
             root => root?,
         };
-        let points = root.snapshots.iter().filter(|kept| kept.label == FORK_POINT);
+        let points = root.snapshots.iter().filter(|kept| kept::is_fork_point(&kept.label));
         kept.extend(points.map(|kept| (Some(other.drive), kept.root)));
     }
     Ok(kept)
@@ -305,7 +227,7 @@ async fn publish(
     let reference = reference::hold(objects, fork, &point, device).await?;
     let Point { id, hash, root: base, .. } = point;
     let common = Snapshot {
-        label: FORK_POINT.to_owned(),
+        label: kept::fork_point(device.id),
         root: id,
         root_hash: hash,
         taken_ms: fork.made_ms,
@@ -356,62 +278,6 @@ async fn publish(
     // One that stays keeps no more than the fork does, and the next collection takes it away.
     let _ = store.delete(&reference).await;
     Ok(found)
-}
-
-/// The labels of those snapshots, each with its version, that only kept what a deposed device might continue, and that no device
-/// needs any more. `root` is the drive's current version, `elsewhere` those of the family's other drives.
-///
-/// A snapshot may stand for two devices: the one whose HEAD was replaced (the holder), and the one that wrote the version. Some device
-/// must have come back to the version, and both must have moved on. A fork by one of them is not enough: it may be removed before the
-/// other one comes back.
-pub(crate) fn no_longer_needed(root: &Root, elsewhere: &[Root], deposed: &[(Snapshot, Root)]) -> Vec<String> {
-    let is_done = |snapshot: &Snapshot, version: &Root| {
-        let taken = deposed_at(snapshot).unwrap_or(Epoch(0));
-        let began_here = |fork: &&Root| fork.snapshots.iter().any(|kept| is_fork_point(kept, snapshot.root));
-        let forks: Vec<_> = elsewhere.iter().filter(began_here).collect();
-        let writer = version.lineage.iter().max_by_key(|own| own.epoch);
-        // The journal writes to this drive again, which one with changes of its own never would.
-        let wrote_again = writer.is_some_and(|writer| has_written(writer, root, taken));
-        let was_holder_the_writer = writer.is_some_and(|writer| writer.epoch.0 + 1 == taken.0);
-        let came_back = !forks.is_empty() || was_holder_the_writer && wrote_again;
-
-        let forked_by_writer = |writer: &Lineage| {
-            let is_theirs = |fork: &&Root| has_written(writer, fork, writer.epoch);
-            forks.iter().any(|fork| is_of(version.device, fork) || is_theirs(fork))
-        };
-        let has_writer_moved_on =
-            wrote_again || has_moved_on(version.device, taken, root) || writer.is_none_or(forked_by_writer);
-        let has_holder_moved_on = was_holder_the_writer
-            || released_by(snapshot).is_none_or(|holder| {
-                has_moved_on(holder, taken, root) || forks.iter().any(|fork| is_of(holder, fork))
-            });
-        came_back && has_writer_moved_on && has_holder_moved_on
-    };
-    let gone = deposed.iter().filter(|(snapshot, version)| is_done(snapshot, version));
-    gone.map(|(snapshot, _)| snapshot.label.clone()).collect()
-}
-
-/// Whether a version contains something of a writer's journal that was committed after this epoch.
-fn has_written(writer: &Lineage, root: &Root, after: Epoch) -> bool {
-    root.lineage.iter().any(|own| own.journal == writer.journal && own.epoch > after)
-}
-
-/// Whether a device has had the drive again after it was taken at epoch `taken`. With changes that its journal had on top of an older
-/// version it would have become a fork instead.
-fn has_moved_on(device: Uuid, taken: Epoch, root: &Root) -> bool {
-    let released_again = |kept: &Snapshot| {
-        released_by(kept) == Some(device) && deposed_at(kept).is_some_and(|epoch| epoch > taken)
-    };
-    root.device == device && root.epoch > taken || root.snapshots.iter().any(released_again)
-}
-
-/// Whether a fork is a device's, or was before another one took it.
-fn is_of(device: Uuid, fork: &Root) -> bool {
-    fork.device == device || fork.snapshots.iter().any(|kept| released_by(kept) == Some(device))
-}
-
-fn is_fork_point(kept: &Snapshot, root: ObjectId) -> bool {
-    kept.label == FORK_POINT && kept.root == root
 }
 
 /// What a fork is called in the store: "work (fork from laptop, 2026-11-20)". A fork of a fork is not named after both.

@@ -248,8 +248,6 @@ pub(crate) struct Parts {
     pub limits: VolumeLimits,
     /// Told of every commit before anything relies on it.
     pub remembers: Arc<dyn Remembers>,
-    /// The version that was current, if the first commit is to keep it.
-    pub keeps: Option<Snapshot>,
     /// The fork that is opened.
     pub fork: Option<Fork>,
 }

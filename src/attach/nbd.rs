@@ -1,9 +1,9 @@
 //! A drive as an nbd device: one connection to the kernel, over a socket pair.
 
-use super::{AttachError, DEVICE_DEADLINE, MODULE_DEADLINE, Served, Site, Step};
+use super::{AttachError, DEVICE_DEADLINE, MODULE_DEADLINE, Record, Served, Site, Step};
 use holdall_core::device::BlockDevice;
 use holdall_core::units::BLOCK_BYTES;
-use holdall_helper::{Identifier, Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
+use holdall_helper::{Deputy, Identifier, Outcome, Privileged, PrivilegedError, Proof, Refused, Target};
 use holdall_kernel::nbd;
 use holdall_nbd::server::{Export, Server, Session};
 use std::os::fd::{AsFd, OwnedFd};
@@ -64,6 +64,23 @@ pub(super) fn discard(target: &Target, site: &Site) -> Result<(), AttachError> {
         Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Has all devices go that a daemon with these records has attached, mounted or not: nobody serves them any more, and programs that wait
+/// for them get errors.
+pub(super) fn fail_waiters(records: &Path) -> Result<(), AttachError> {
+    let deputy = Deputy::this_program().map_err(|error| AttachError::io("find", Path::new("this program"), error))?;
+    let noted = Record::all(records).map_err(|error| AttachError::io("look into", records, error))?;
+    for record in noted {
+        for target in find(record.uuid)? {
+            let operation = Privileged::NbdDetach { target, force: true };
+            match deputy.perform(&operation, &[], DEVICE_DEADLINE) {
+                Ok(_) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn attach(

@@ -164,8 +164,8 @@ async fn snapshot(command: &SnapshotCommand, session: &Session<'_>) -> Result<()
                 |snapshot: &Snapshot, _| format!("Snapshot {} of {} is kept", snapshot.label, drive.name);
             output.result(&value, words).map(drop)
         }
-        SnapshotCommand::List(drive) => {
-            let value = client.get(&route(&drive.name, "snapshots")).await?;
+        SnapshotCommand::List { drive, all } => {
+            let value = client.get(&route(&drive.name, &format!("snapshots?all={all}"))).await?;
             let words = |list: &Vec<Snapshot>, _| show::snapshots(&drive.name, list, &Zoned::now());
             output.result(&value, words).map(drop)
         }

@@ -128,7 +128,7 @@ fn left(command: &Command) -> (&'static str, Actions) {
         | DriveCommand::Pause(_)
         | DriveCommand::Resume(_)
         | DriveCommand::Resize { .. } => (DONE_ALREADY, SEE_STATUS.into()),
-        DriveCommand::Snapshot(SnapshotCommand::List(_)) => nothing_done(),
+        DriveCommand::Snapshot(SnapshotCommand::List { .. }) => nothing_done(),
         DriveCommand::Snapshot(
             SnapshotCommand::Create { drive, .. } | SnapshotCommand::Delete { drive, .. },
         ) => (

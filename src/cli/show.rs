@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_holder_is_shown_with_the_age_of_what_it_has_uploaded() {
         let at = Some("2026-11-20T09:00:00Z".to_owned());
-        let desk = Holder { name: "desk".to_owned(), epoch: 7, last_commit_at: at };
+        let desk = Holder { device: String::new(), name: "desk".to_owned(), epoch: 7, last_commit_at: at };
         let text = holder("work", &desk, &now());
         let expected =
             "desk has work open (epoch 7); its last upload was 3 h ago.\nWhat it has uploaded is in";

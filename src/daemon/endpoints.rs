@@ -122,7 +122,7 @@ pub fn all() -> Vec<Endpoint> {
         post::<Collected, _, _>("/v1/drives/{name}/gc", "Deletes what none of a drive's versions needs", routes::collect),
         post::<Nothing, _, _>("/v1/drives/{name}/gc/stop", "Stops deleting what none of a drive's versions needs; the rest goes later", routes::stop_collecting),
         post::<DriveStatus, _, _>("/v1/drives/{name}/resize", "Grows a drive, mounted or not", routes::resize).takes::<Resize>(),
-        get::<Vec<Snapshot>, _, _>("/v1/drives/{name}/snapshots", "The versions that are kept", routes::snapshots),
+        get::<Vec<Snapshot>, _, _>("/v1/drives/{name}/snapshots", "The versions that are kept", routes::snapshots).asks::<ListSnapshots>(),
         post::<Snapshot, _, _>("/v1/drives/{name}/snapshots", "Keeps the version of this moment", routes::snapshot).takes::<Label>(),
         Endpoint {
             method: "delete",

@@ -299,9 +299,9 @@ fn held(holder: Holder, name: &str) -> Failure {
 /// Errors of opening a drive.
 pub fn open(error: &OpenError, name: &str) -> Failure {
     match error {
-        OpenError::Held { device_name, epoch, written_ms } => {
-            let last_commit_at = Some(time(*written_ms));
-            held(Holder { name: device_name.clone(), epoch: epoch.0, last_commit_at }, name)
+        OpenError::Held { device, device_name, epoch, written_ms } => {
+            let (device, last_commit_at) = (device.to_string(), Some(time(*written_ms)));
+            held(Holder { device, name: device_name.clone(), epoch: epoch.0, last_commit_at }, name)
         }
         OpenError::Removed { unsent: 0 } => removed(Some(name)),
         OpenError::Removed { unsent } => failure(

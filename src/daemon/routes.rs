@@ -289,10 +289,13 @@ pub async fn resize(
     })
 }
 
-pub async fn snapshots(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
+pub async fn snapshots(
+    (State(drives), Path(name)): Named,
+    Query(asked): Query<api::ListSnapshots>,
+) -> Response {
     match drives.get(&name) {
         Ok(drive) => {
-            let found = drive.snapshots().await;
+            let found = drive.snapshots(asked.all).await;
             plain(found.map_err(|failure| failure::named(failure, &name, &drive.store_url())))
         }
         Err(failure) => Refused(failure).into_response(),

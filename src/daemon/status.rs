@@ -333,9 +333,9 @@ impl Drive {
             status.epoch = push.epoch.0;
             status.root = Some(push.root.name(ObjectKind::Root));
             status.last_commit_at = Some(time(push.committed_ms));
-            let name = self.registry.device().name.clone();
-            let last_commit_at = status.last_commit_at.clone();
-            status.holder = Some(api::Holder { name, epoch: push.epoch.0, last_commit_at });
+            let Device { id, name } = self.registry.device().clone();
+            let (device, last_commit_at) = (id.to_string(), status.last_commit_at.clone());
+            status.holder = Some(api::Holder { device, name, epoch: push.epoch.0, last_commit_at });
         }
         status
     }
@@ -484,7 +484,7 @@ fn by_kind(ByKind { get, put, head, list, delete }: ByKind) -> api::ByKind {
 /// A version that is kept.
 pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
     api::Snapshot {
-        label: snapshot.label.clone(),
+        label: holdall_core::fork::shown(&snapshot.label).to_owned(),
         root: snapshot.root.name(ObjectKind::Root),
         taken_at: time(snapshot.taken_ms),
         size_bytes: snapshot.size_blocks * BLOCK_BYTES,
@@ -493,8 +493,8 @@ pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
 
 /// Who holds a drive.
 pub fn holder(head: &Head, root: &Root) -> api::Holder {
-    let last_commit_at = Some(time(root.committed_ms));
-    api::Holder { name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
+    let (device, last_commit_at) = (head.device.to_string(), Some(time(root.committed_ms)));
+    api::Holder { device, name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
 }
 
 /// The version that a HEAD names, for whoever compares it with another on this device.

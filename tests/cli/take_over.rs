@@ -7,11 +7,13 @@ use crate::samples::*;
 use serde_json::{Value, json};
 
 const OPEN: &str = "POST /v1/drives/work/open";
+/// The id of the device that has the drive.
+const DESK: &str = "00000000-0000-0000-0000-000000000007";
 const TAKE_OVER: &str = "drive open work --take-over";
 
 fn held() -> Value {
     let mut held = failure("held");
-    held["holder"] = json!({"name": "desk", "epoch": 7, "last_commit_at": "2026-11-20T11:00:00Z"});
+    held["holder"] = json!({"device": DESK, "name": "desk", "epoch": 7, "last_commit_at": "2026-11-20T11:00:00Z"});
     held
 }
 
@@ -36,7 +38,7 @@ fn it_is_taken_once_a_person_who_has_seen_by_whom_says_yes() {
     assert!(seen.contains("It was taken over from desk"), "{seen}");
     let asked = fake.asked();
     assert!(asked[0].body.get("take_over").is_none(), "first it is only looked at");
-    assert_eq!((&asked[1].body["take_over"], &asked[1].body["take_over_from"]), (&json!(true), &json!(7)));
+    assert_eq!((&asked[1].body["take_over"], &asked[1].body["take_over_from"]), (&json!(true), &json!({"device": DESK, "epoch": 7})));
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn who_else_has_it_by_then_is_asked_about_anew() {
     pty.type_line("y");
     assert_eq!(pty.finish(child).0, Some(0));
     let from: Vec<_> = fake.asked().iter().map(|asked| asked.body["take_over_from"].clone()).collect();
-    assert_eq!(from, [Value::Null, json!(7), json!(8)]);
+    assert_eq!(from, [Value::Null, json!({"device": DESK, "epoch": 7}), json!({"device": DESK, "epoch": 8})]);
 }
 
 #[test]

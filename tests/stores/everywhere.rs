@@ -120,7 +120,7 @@ fn comes_back_to_a_fork(bench: &Bench, place: &Place) {
         a.ok(&["drive", "close", "d"]);
         a.ok(&["daemon", "stop"]);
         // Who has it is taken from, and nobody else.
-        let from_another = json!({"take_over": true, "take_over_from": 1_000_000});
+        let from_another = json!({"take_over": true, "take_over_from": {"device": "00000000-0000-0000-0000-000000000000", "epoch": 2}});
         let refused = ask(&b, "/v1/drives/d/open", &from_another);
         assert!(refused.contains(r#""code":"held""#) && refused.contains(r#""holder""#), "{refused}");
         b.machine.open(&["--take-over", "--yes"]);

@@ -15,7 +15,7 @@ use crate::fork;
 use crate::format::family;
 use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::{Root, Snapshot};
+use crate::format::root::Root;
 use crate::map::Objects;
 use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
@@ -42,8 +42,6 @@ pub struct Committer {
     head: Head,
     etag: Etag,
     root: Root,
-    /// The next commit keeps it, too.
-    keeps: Option<Snapshot>,
     publish: watch::Sender<PushState>,
     /// Ends waits between two tries.
     again: Arc<Notify>,
@@ -59,12 +57,7 @@ impl Committer {
     ) -> Self {
         // Counting goes on behind the root, whoever wrote it: names are told apart by their random part anyway.
         let namer = Namer { drive: head.drive, epoch: head.epoch, seq: root.seq.into() };
-        Self { objects, device, namer, head, etag, root, keeps: None, publish, again }
-    }
-
-    /// Has the first commit keep a version.
-    pub(super) fn keeping(self, keeps: Option<Snapshot>) -> Self {
-        Self { keeps, ..self }
+        Self { objects, device, namer, head, etag, root, publish, again }
     }
 
     /// The current version.
@@ -97,20 +90,19 @@ impl Committer {
         &self.again
     }
 
-    /// Takes the drive: the same version, in the next epoch. Comes back when HEAD says so.
+    /// Takes the drive in the next epoch. The version stays the same in content; a root of its own keeps the current one where another
+    /// device may continue that. Returns once HEAD says so.
     pub(super) async fn take(&mut self, base: Option<&Base>) -> Result<(), PushError> {
         let Head { root, root_hash, parent, epoch, .. } = self.head;
-        let next = self.next_head(HeadState::Held, root, root_hash, parent);
         let epoch = Epoch(epoch.0 + 1);
-        // Whoever released it may have opened it while the store was away, and have changes on top of that version. So may a copy of this
-        // device's files that still holds it.
-        let is_anothers = self.head.device != self.device.id || self.root.device != self.device.id;
-        if is_anothers || fork::deposes(&self.head, &self.device, base) {
-            self.keeps = Some(fork::deposed_snapshot(&self.head, epoch, self.root.geometry.size_blocks));
+        self.namer = Namer { drive: self.head.drive, epoch, seq: self.root.seq.into() };
+        match fork::root_of_taker(&self.head, &self.root, epoch, &self.device, base) {
+            Some(kept) => self.commit_root(kept).await,
+            None => {
+                let next = self.next_head(HeadState::Held, root, root_hash, parent);
+                self.swap(Head { epoch, ..next }).await
+            }
         }
-        self.swap(Head { epoch, ..next }).await?;
-        self.namer = Namer { drive: self.head.drive, epoch: self.head.epoch, seq: self.root.seq.into() };
-        Ok(())
     }
 
     pub(super) fn namer(&self) -> &Namer {
@@ -175,10 +167,14 @@ impl Committer {
         root.committed_ms = now_ms();
         root.device = self.device.id;
         root.device_name = self.device.name.clone();
-        root.snapshots.extend(self.keeps.clone());
         // What was condemned before is deleted or was found to be needed.
         root.condemned.clear();
         change(&mut root);
+        self.commit_root(root).await
+    }
+
+    /// Puts a root that follows the current one, and swaps HEAD to it.
+    async fn commit_root(&mut self, mut root: Root) -> Result<(), PushError> {
         let mut backoff = Backoff::new();
         let (id, root_hash) = loop {
             let id = self.namer.next();
@@ -190,9 +186,8 @@ impl Committer {
             }
         };
         let head = self.next_head(HeadState::Held, id, root_hash, root.parent);
-        self.swap(head).await?;
+        self.swap(Head { epoch: root.epoch, ..head }).await?;
         self.root = root;
-        self.keeps = None;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::policy::{self, Decision};
 use super::task::{Task, answer, kept_roots};
 use super::{Collecting, Device, PushError, Stage, Wanted};
 use crate::fork;
-use crate::format::head::{self, Head};
+use crate::format::head::{self, Head, HeadState};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Condemned, Root};
 use crate::map::{self, Objects, ReadError};
@@ -129,10 +129,11 @@ struct Looked {
 }
 
 /// What is held by others than the drive itself.
-struct Elsewhere {
-    /// The names of what holds something: refs, HEADs, records of replicas. Listed before they were read.
+#[derive(Default)]
+pub(crate) struct Elsewhere {
+    /// The refs, HEADs and records of replicas that were read.
     holders: BTreeSet<String>,
-    reached: BTreeSet<Object>,
+    pub reached: BTreeSet<Object>,
 }
 
 impl Task {
@@ -259,7 +260,7 @@ impl Task {
         // pages still name. Whoever was about to go on from that finds out by the swap, or as readers do.
         self.committer.commit(|_| ()).await?;
         self.announce();
-        self.let_go_of_deposed().await?;
+        self.forget_deposed().await?;
         let store = self.committer.objects().store().clone();
         fork::forget_begun(store.as_ref()).await.map_err(ReadError::from)?;
         let Looked { listed, live, elsewhere } = self.look(asking).await?;
@@ -327,28 +328,20 @@ impl Task {
         Ok(deletes.await.map_err(ReadError::from)?)
     }
 
-    /// Stops keeping the versions that devices which were taken the drive from might have gone on from, where they have
-    /// told what became of them.
-    async fn let_go_of_deposed(&mut self) -> Result<(), PushError> {
+    /// Deletes the labels of versions with which their devices have begun a fork.
+    async fn forget_deposed(&mut self) -> Result<(), PushError> {
         let root = self.committer.root();
-        let kept: Vec<_> =
-            (root.snapshots.iter()).filter(|kept| fork::deposed_at(kept).is_some()).cloned().collect();
-        if kept.is_empty() {
+        if !root.snapshots.iter().any(|kept| fork::deposed_at(kept).is_some()) {
             return Ok(());
         }
         let objects = self.committer.objects();
-        let mut deposed = Vec::new();
-        for snapshot in kept {
-            let version = objects.root(snapshot.root, Some(snapshot.root_hash)).await?;
-            deposed.push((snapshot, version));
-        }
-        let mut elsewhere = Vec::new();
+        let mut others = Vec::new();
         for head in crate::drive::heads(objects.store().as_ref(), objects.sealer()).await? {
             if head.drive != self.committer.head().drive {
-                elsewhere.push(objects.root(head.root, Some(head.root_hash)).await?);
+                others.push(objects.root(head.root, Some(head.root_hash)).await?);
             }
         }
-        let gone = fork::no_longer_needed(root, &elsewhere, &deposed);
+        let gone = fork::no_longer_needed(root, &others);
         if !gone.is_empty() {
             self.committer.commit(|root| root.snapshots.retain(|kept| !gone.contains(&kept.label))).await?;
             self.announce();
@@ -390,9 +383,7 @@ impl Task {
     }
 
     async fn reached_from_elsewhere(&self) -> Result<Elsewhere, PushError> {
-        let holders = self.holders().await?;
-        let (objects, drive) = (self.committer.objects(), self.committer.head().drive);
-        Ok(Elsewhere { holders, reached: reached_from_elsewhere(objects, drive).await? })
+        Ok(reached_from_elsewhere(self.committer.objects(), self.committer.head().drive).await?)
     }
 
     /// The names of all that may hold an object.
@@ -401,10 +392,15 @@ impl Task {
         let mut holders = BTreeSet::new();
         for prefix in ["ref/", "head/", crate::replica::RECORDS] {
             let listed = store.list(prefix).await.map_err(ReadError::from)?;
-            holders.extend(listed.into_iter().map(|listed| listed.name));
+            holders.extend(listed.into_iter().map(|listed| listed.name).filter(|name| is_holder(name)));
         }
         Ok(holders)
     }
+}
+
+/// Whether an object of this name may hold others: a ref, a drive's HEAD, a replica's record.
+fn is_holder(name: &str) -> bool {
+    matches!(kind(name), Some(Kind::Reference | Kind::Head | Kind::Replica))
 }
 
 /// Refuses a listing of HEADs that lacks the drive's own, which is there: it may lack what holds others' data.
@@ -422,15 +418,15 @@ fn check_lists(heads: &[Listed], drive: uuid::Uuid) -> Result<(), StoreError> {
 pub(crate) async fn reached_from_elsewhere(
     objects: &Objects,
     drive: uuid::Uuid,
-) -> Result<BTreeSet<(ObjectKind, ObjectId)>, ReadError> {
+) -> Result<Elsewhere, ReadError> {
     let store = objects.store();
-    let mut reached = BTreeSet::new();
-    // Refs first: who makes a clone puts its HEAD before taking its ref away, so that one of the two is seen.
+    let mut elsewhere = Elsewhere::default();
+    let Elsewhere { holders, reached } = &mut elsewhere;
+    // Refs first: a clone's HEAD is put before its ref is taken away, so that one of the two is seen.
     let references = store.list("ref/").await?;
-    // A foreign name is no ref: whoever holds a version has put one under a name of its own.
-    for listed in references.iter().filter(|listed| kind(&listed.name) == Some(Kind::Reference)) {
+    for listed in references.into_iter().filter(|listed| kind(&listed.name) == Some(Kind::Reference)) {
         let bytes = match store.get(&listed.name, None).await {
-            // It was withdrawn since the listing.
+            // It was withdrawn since the listing. If it is put again, the next look reads it.
             Err(StoreError::NotFound { .. }) => continue,
             fetched => fetched?.bytes,
         };
@@ -440,39 +436,50 @@ pub(crate) async fn reached_from_elsewhere(
         };
         let reference: Reference = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         let (_, id) = ObjectId::parse(&reference.root).ok_or_else(damaged)?;
-        match objects.root(id, None).await {
-            Ok(root) => {
-                reached.insert((ObjectKind::Root, id));
-                reach(objects, &root, &mut reached).await?;
-            }
-            // Whoever put it came too late, and will notice.
-            Err(ReadError::Store(StoreError::NotFound { .. })) => {}
-            Err(error) => return Err(error),
+        let reached_by_it = async {
+            let root = objects.root(id, None).await?;
+            reached.insert((ObjectKind::Root, id));
+            reach(objects, &root, reached).await
+        };
+        match reached_by_it.await {
+            // The ref came too late: something of its version is deleted already, which its owner notices.
+            Err(error) if error.is_missing() => {}
+            read => read?,
         }
+        holders.insert(listed.name);
     }
     let heads = store.list("head/").await?;
     check_lists(&heads, drive)?;
     for listed in heads {
-        if listed.name == head::name(drive) || !head::is_name_of_drive(&listed.name) {
+        if !head::is_name_of_drive(&listed.name) {
+            continue;
+        }
+        if listed.name == head::name(drive) {
+            holders.insert(listed.name);
             continue;
         }
         let decode = |bytes: &[u8]| Head::decode(objects.sealer(), bytes);
         let (head, _) = map::read(store.as_ref(), &listed.name, None, decode).await?;
         if head.state.is_here() {
-            reach_version(objects, &head, &mut reached).await?;
+            reach_version(objects, &head, reached).await?;
+        }
+        // The retirement of a drive that has moved may be undone at any moment, so its HEAD is read again at each step.
+        if head.state != HeadState::Moved {
+            holders.insert(listed.name);
         }
     }
     // What other drives have only a replica of here. One that is not whole (its drive lived here since, and has collected it)
     // is nothing that could be kept.
-    for head in crate::replica::newest_of_all(store.as_ref(), objects.sealer()).await? {
+    for (name, head) in crate::replica::newest_of_all(store.as_ref(), objects.sealer()).await? {
         if head.drive != drive {
-            match reach_version(objects, &head, &mut reached).await {
+            match reach_version(objects, &head, reached).await {
                 Err(error) if !error.is_missing() => return Err(error),
                 _ => {}
             }
         }
+        holders.insert(name);
     }
-    Ok(reached)
+    Ok(elsewhere)
 }
 
 async fn reach_version(

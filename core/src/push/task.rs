@@ -9,6 +9,7 @@ use super::policy::{self, Decision, Facts};
 use super::requests::{Asked, Queue, Request};
 use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, take};
 use crate::fence;
+use crate::drive;
 use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{BoxRef, Lineage, Root, Snapshot, TailSegment};
@@ -73,8 +74,7 @@ impl Task {
         Self {
             journal: parts.journal,
             map: parts.map,
-            committer: Committer::new(objects, parts.device, head, parts.root, (publish.clone(), again))
-                .keeping(parts.keeps),
+            committer: Committer::new(objects, parts.device, head, parts.root, (publish.clone(), again)),
             publish,
             pause,
             interrupted,
@@ -530,10 +530,10 @@ impl Task {
     }
 
     async fn drop_snapshot(&mut self, label: &str) -> Result<(), PushError> {
-        if !self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
+        let Ok(found) = drive::snapshot(self.committer.root(), label) else {
             return Err(LabelError::Missing(label.to_owned()).into());
-        }
-        let label = label.to_owned();
+        };
+        let label = found.label.clone();
         self.committer.commit(move |root| root.snapshots.retain(|snapshot| snapshot.label != label)).await?;
         self.announce();
         Ok(())

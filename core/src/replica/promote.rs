@@ -144,10 +144,25 @@ pub async fn newest(replica: &dyn Store, sealer: &Sealer, drive: Uuid) -> Result
 }
 
 /// The same of each drive that has a replica here.
-pub(crate) async fn newest_of_all(replica: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
+pub(crate) async fn newest_of_all(
+    replica: &dyn Store,
+    sealer: &Sealer,
+) -> Result<Vec<(String, Head)>, ReadError> {
     let mut newest = Vec::new();
-    for name in record::newest_of_all(replica).await? {
-        newest.push(read(replica, sealer, &name).await?);
+    for mut name in record::newest_of_all(replica).await? {
+        loop {
+            match read(replica, sealer, &name).await {
+                // It was tidied away, because there are later ones by now.
+                Err(error) if error.is_missing() => match record::newest_after(replica, &name).await? {
+                    Some(later) => name = later,
+                    None => return Err(error),
+                },
+                read => {
+                    newest.push((name, read?));
+                    break;
+                }
+            }
+        }
     }
     Ok(newest)
 }
@@ -310,9 +325,13 @@ async fn put_head(
     let known = before.as_ref().map_or(Epoch(0), |(head, _)| head.epoch);
     let epoch = Epoch(known.max(newest.epoch).max(promotion.above).0 + 1);
     let may_depose = promotion.is_away && newest.state == HeadState::Held && newest.device != device.id;
-    let (root, root_hash, parent) = match may_depose {
-        true => fork::keep_deposed(replica, newest, version, epoch, device).await?.1,
-        false => (newest.root, newest.root_hash, newest.parent),
+    let kept = may_depose.then(|| fork::root_of_taker(newest, &version, epoch, device, None)).flatten();
+    let (root, root_hash, parent) = match kept {
+        Some(kept) => {
+            let (id, hash) = drive::put_root(store, replica.sealer(), &kept).await?;
+            (id, hash, newest.root)
+        }
+        None => (newest.root, newest.root_hash, newest.parent),
     };
     let head = Head {
         epoch,

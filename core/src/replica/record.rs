@@ -61,6 +61,13 @@ pub(super) async fn newest_of_all(store: &dyn Store) -> Result<Vec<String>, Stor
     Ok(newest.into_values().collect())
 }
 
+/// The last record of the same drive, if it is a later one than `name`.
+pub(super) async fn newest_after(store: &dyn Store, name: &str) -> Result<Option<String>, StoreError> {
+    let Some((drive, _)) = name.rsplit_once('/') else { return Ok(None) };
+    let listed = store.list(&format!("{drive}/")).await?;
+    Ok(listed.into_iter().map(|listed| listed.name).max().filter(|last| &**last > name))
+}
+
 /// Deletes records that are long past. One that stays does no harm.
 pub(super) async fn tidy(store: &dyn Store, names: &[String]) {
     for name in names.iter().rev().skip(KEPT) {

@@ -1,6 +1,7 @@
 //! What an opening asks for, and why it is refused.
 
 use crate::disk::Disk;
+use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::journal::JournalError;
 use crate::map::{PageCache, ReadError};
@@ -10,6 +11,7 @@ use crate::store::{Store, StoreError};
 use crate::units::Epoch;
 use std::io;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Where a drive lives on this device, and its store.
 pub struct Environment {
@@ -59,20 +61,34 @@ pub enum Access {
 pub enum Over {
     /// From nobody.
     Nobody,
-    /// From whoever holds it in this epoch: a person has seen who that is.
-    Epoch(Epoch),
+    /// From this device, if it still holds the drive in this epoch: a person has seen both. The epoch alone would not do: a store that
+    /// was restored gives it a second time, perhaps to another device.
+    Holder {
+        /// The device.
+        device: Uuid,
+        /// Its epoch.
+        epoch: Epoch,
+    },
     /// From anybody.
     Anybody,
 }
 
 impl Over {
-    /// Whether it may be taken from who holds it in `epoch`.
-    pub(super) fn permits(self, epoch: Epoch) -> bool {
+    /// Whether the drive may be taken from the device that `head` names.
+    pub(super) fn permits(self, head: &Head) -> bool {
         match self {
             Over::Nobody => false,
-            Over::Epoch(seen) => seen == epoch,
+            Over::Holder { device, epoch } => (device, epoch) == (head.device, head.epoch),
             Over::Anybody => true,
         }
+    }
+}
+
+impl OpenError {
+    /// The device that `head` names has the drive open.
+    pub(super) fn held_by(head: &Head) -> Self {
+        let Head { device, epoch, written_ms, .. } = *head;
+        Self::Held { device, device_name: head.device_name.clone(), epoch, written_ms }
     }
 }
 
@@ -83,6 +99,8 @@ pub enum OpenError {
     #[error("{device_name} has the drive open (epoch {epoch})")]
     Held {
         /// The device.
+        device: Uuid,
+        /// Its name.
         device_name: String,
         /// Its epoch.
         epoch: Epoch,

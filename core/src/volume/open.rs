@@ -27,6 +27,7 @@ use super::take::{begin_fork, give_back, seize, swap_epoch};
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
+use crate::drive::put_root;
 use crate::fork;
 use crate::format::FormatError;
 use crate::format::head::{self, Head, HeadState};
@@ -73,8 +74,8 @@ pub async fn open_pinned(
                 let how = (How::Now { over }, mounted);
                 match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                     Taken::Open(volume) => return Ok(volume),
-                    Taken::Outrun { drive: held, epoch } => {
-                        seize(&*env.store, objects.sealer(), held, epoch, &device).await?;
+                    Taken::Outrun(held) => {
+                        seize(&*env.store, objects.sealer(), &held, &device).await?;
                         // It is this device that has it now, or one that nobody has agreed to fence.
                         over = Over::Nobody;
                     }
@@ -91,7 +92,7 @@ pub async fn open_pinned(
             let how = (How::Away, mounted);
             match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                 Taken::Open(volume) => Ok(volume),
-                Taken::Outrun { .. } | Taken::Changed(_) => unreachable!("HEAD is neither read nor swapped"),
+                Taken::Outrun(_) | Taken::Changed(_) => unreachable!("HEAD is neither read nor swapped"),
             }
         }
     }
@@ -100,11 +101,8 @@ pub async fn open_pinned(
 /// What an opening to write comes to.
 enum Taken {
     Open(Arc<Volume>),
-    /// Whoever has the drive, in that epoch, has committed since HEAD was read.
-    Outrun {
-        drive: Uuid,
-        epoch: Epoch,
-    },
+    /// The device that holds the drive, as this HEAD says, has committed since that was read.
+    Outrun(Head),
     /// HEAD is another one than when it was read: perhaps by this very device's last commit or release, which was on its way to the store
     /// when the process before ended. Whoever has the drive now, another look tells. The error is for whoever has looked often enough.
     Changed(OpenError),
@@ -194,7 +192,7 @@ async fn take(
             (head, Some(etag), None)
         }
     };
-    let over_others = matches!(how, How::Now { over } if over.permits(before.epoch));
+    let over_others = matches!(how, How::Now { over } if over.permits(&before));
     check_here(&before, env, objects, local.as_ref(), mounted, limits).await?;
     if mounted && !over_others {
         check_not_taken(&before, device, env, objects, local.as_ref(), limits).await?;
@@ -222,30 +220,33 @@ async fn take(
     let remembered = remembered.filter(|_| opened.local.base.is_some());
 
     let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
-    let mut keeps = None;
     let (root, head, etag, map, differing) = match etag {
         Some(etag) => {
             // Above all that this device has seen, too: a store that was restored shows an older epoch, and may have given the next
             // ones once already.
             let epoch = Epoch(before.epoch.0.max(base.as_ref().map_or(0, |base| base.epoch)) + 1);
-            // Who has let it go may open it while the store is away, and has changes on top of that version then. An opening of
-            // this device that ended before its first commit has not kept it yet: then the version is still another's.
-            let was_anothers = before.state == HeadState::Released && before.device != device.id;
-            let deposes = fork::deposes(&before, device, base.as_ref()) && !begun;
-            if (was_anothers || root.device != device.id) && !begun && !deposes {
-                keeps = Some(fork::handed_over(&before, epoch, root.geometry.size_blocks));
-            }
-            let (root, named) = match deposes && !planted::has(Bug::DeposedVersionIsGarbage) {
-                true => fork::keep_deposed(objects, &before, root, epoch, device).await?,
-                false => (root, (before.root, before.root_hash, before.parent)),
+            let taking = async {
+                let kept = match begun || planted::has(Bug::DeposedVersionIsGarbage) {
+                    true => None,
+                    false => fork::root_of_taker(&before, &root, epoch, device, base.as_ref()),
+                };
+                let named = match &kept {
+                    Some(kept) => {
+                        let (id, hash) = put_root(&*env.store, objects.sealer(), kept).await?;
+                        (id, hash, before.root)
+                    }
+                    None => (before.root, before.root_hash, before.parent),
+                };
+                let taken = swap_epoch(&*env.store, objects.sealer(), &before, etag, epoch, named, device);
+                Ok((kept, taken.await?))
             };
-            let (taken, maps) = tokio::join!(
-                swap_epoch(&*env.store, objects.sealer(), &before, etag, epoch, named, device),
-                reconcile::maps(objects, &root, remembered, foreign)
-            );
-            let (head, etag) = match taken {
-                Err(OpenError::Held { epoch, .. }) if over_others && epoch == before.epoch => {
-                    return Ok(Taken::Outrun { drive, epoch });
+            let (taken, maps) =
+                tokio::join!(taking, reconcile::maps(objects, &root, remembered, foreign));
+            let (kept, (head, etag)) = match taken {
+                Err(OpenError::Held { device, epoch, .. })
+                    if over_others && (device, epoch) == (before.device, before.epoch) =>
+                {
+                    return Ok(Taken::Outrun(before));
                 }
                 Err(error @ OpenError::Held { .. }) => return Ok(Taken::Changed(error)),
                 taken => taken?,
@@ -257,7 +258,7 @@ async fn take(
                     return Err(error);
                 }
             };
-            (root, head, Some(etag), map, differing)
+            (kept.unwrap_or(root), head, Some(etag), map, differing)
         }
         // Others have written to what this device saw last and does not remember: that cannot be told apart here.
         None if foreign => return Err(OpenError::NotSeen),
@@ -297,7 +298,6 @@ async fn take(
         committed_crc: opened.cut_crc,
         limits,
         remembers: rememberer.clone(),
-        keeps: keeps.filter(|_| !planted::has(Bug::DeposedVersionIsGarbage)),
         fork,
     };
     let writer = Some((Pusher::start(parts), rememberer));
@@ -402,8 +402,7 @@ async fn check_not_taken(
 
 fn check_head(head: &Head, device: &Device, over_others: bool) -> Result<(), OpenError> {
     if head.state == HeadState::Held && head.device != device.id && !over_others {
-        let (device_name, epoch, written_ms) = (head.device_name.clone(), head.epoch, head.written_ms);
-        return Err(OpenError::Held { device_name, epoch, written_ms });
+        return Err(OpenError::held_by(head));
     }
     Ok(())
 }

@@ -5,8 +5,9 @@ use super::assemble::capacity;
 use super::open::read_head;
 use super::{Fork, Local, VolumeLimits};
 use crate::fence::{self, Swap};
-use crate::fork::{self, Branch, ForkError, Named};
+use crate::fork::{self, Branch, ForkError};
 use crate::format::head::{self, Head, HeadState};
+use crate::format::id::ObjectId;
 use crate::journal::Journal;
 use crate::map::Objects;
 use crate::push::{Device, now_ms};
@@ -51,6 +52,10 @@ pub(super) async fn begin_fork(
     }
 }
 
+/// A root as HEAD names it: BLAKE3 of its object, and its parent.
+type Named = (ObjectId, [u8; 32], ObjectId);
+
+/// Swaps HEAD to the next epoch, held by `device`, over the very HEAD `before`.
 pub(super) async fn swap_epoch(
     store: &dyn Store,
     sealer: &Sealer,
@@ -94,10 +99,7 @@ pub(super) async fn swap_epoch(
                 return Err(StoreError::Busy { reason, retry_after: None }.into());
             }
             Swap::NotApplied => etag = current,
-            Swap::Fenced(fence) => {
-                let (device_name, epoch, written_ms) = (fence.device_name, fence.epoch, now.written_ms);
-                return Err(OpenError::Held { device_name, epoch, written_ms });
-            }
+            Swap::Fenced(_) => return Err(OpenError::held_by(&now)),
         }
     }
 }
@@ -121,24 +123,24 @@ pub(super) async fn give_back(store: &dyn Store, sealer: &Sealer, before: &Head,
     }
 }
 
-/// Takes the drive from whoever has it in `epoch`, with the version that is current by now: a device that commits all the
+/// Takes the drive from the device that holds it, as `held` says, with the version that is current by now: a device that commits all the
 /// time has been ahead of an opening that looks at that version first. Nothing but HEAD changes, and it says that the drive
 /// is held, in an epoch that nobody remembers: so the next opening keeps that version for whoever is fenced, whoever opens.
 pub(super) async fn seize(
     store: &dyn Store,
     sealer: &Sealer,
-    drive: Uuid,
-    epoch: Epoch,
+    held: &Head,
     device: &Device,
 ) -> Result<(), OpenError> {
+    let is_still = |device, epoch| (device, epoch) == (held.device, held.epoch);
     for _ in 0..SEIZE_TRIES {
-        let (now, etag) = read_head(store, sealer, drive).await?;
-        if now.epoch != epoch || !now.state.is_here() {
+        let (now, etag) = read_head(store, sealer, held.drive).await?;
+        if !is_still(now.device, now.epoch) || !now.state.is_here() {
             break;
         }
         let named = (now.root, now.root_hash, now.parent);
-        match swap_epoch(store, sealer, &now, etag, Epoch(epoch.0 + 1), named, device).await {
-            Err(OpenError::Held { epoch: still, .. }) if still == epoch => {}
+        match swap_epoch(store, sealer, &now, etag, Epoch(held.epoch.0 + 1), named, device).await {
+            Err(OpenError::Held { device, epoch, .. }) if is_still(device, epoch) => {}
             taken => return taken.map(drop),
         }
     }

@@ -4,6 +4,7 @@ use crate::bench::layer::{Layer, Layered, far};
 use crate::bench::{Bench, ROUND_TRIP, close, device, get, put, run};
 use async_trait::async_trait;
 use holdall_core::drive;
+use holdall_core::format::id::ObjectKind;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::{PushError, Pusher, Reference, ReferenceKind, Stage};
 use holdall_core::store::{Listed, Store, StoreError, When};
@@ -13,6 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
+use uuid::Uuid;
 
 const WRITING: Access = Access::Write { over: Over::Nobody, mounted: false };
 
@@ -165,6 +167,132 @@ fn keeps_what_a_ref_holds_that_comes_while_it_deletes() {
         let looked = bench.elsewhere().open_on(store.clone(), 1, Access::Look { root }).await.unwrap();
         assert_holds(&looked, &[(0, 1)]).await;
         looked.shut_down().await.unwrap();
+        close(volume).await;
+    });
+}
+
+/// A store in which another computer takes the retirement of a drive back when the first object is deleted.
+struct Restores {
+    store: Arc<dyn Store>,
+    drive: Mutex<Option<(Objects, Uuid)>>,
+}
+
+#[async_trait]
+impl Layer for Restores {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.store.delete(name).await?;
+        let drive = self.drive.lock().take();
+        if let Some((objects, drive)) = drive {
+            drive::restore(&objects, drive, &device(1)).await.unwrap();
+        }
+        Ok(())
+    }
+}
+
+fn objects(bench: &Bench) -> Objects {
+    Objects::new(Arc::new(bench.store.clone()), bench.sealer.clone(), PageCache::none())
+}
+
+#[test]
+fn keeps_what_a_drive_needs_that_returns_while_it_deletes() {
+    let bench = Bench::new();
+    run(async {
+        let store =
+            Arc::new(Layered(Restores { store: Arc::new(bench.store.clone()), drive: Mutex::default() }));
+        let volume = bench.open_on(store.clone(), 0, WRITING).await.unwrap();
+        // More garbage than one step deletes: roots first, segments last.
+        for byte in 0..300_u64 {
+            put(&volume, 0, byte as u8).await;
+            pusher(&volume).sync().await.unwrap();
+        }
+        put(&volume, 0, 1).await;
+        pusher(&volume).sync().await.unwrap();
+        let clone = drive::clone(&objects(&bench), bench.drive, None, "clone", &device(1)).await.unwrap();
+        let (head, etag, _) = drive::current(&objects(&bench), clone).await.unwrap();
+        drive::retire(&objects(&bench), (&head, etag), "s3://elsewhere", &device(1)).await.unwrap();
+        for byte in 2..6 {
+            put(&volume, 0, byte).await;
+            pusher(&volume).sync().await.unwrap();
+        }
+        *store.drive.lock() = Some((objects(&bench), clone));
+        let collected = pusher(&volume).collect().await.unwrap();
+        assert!(collected.deleted > 256, "{collected:?}");
+        close(volume).await;
+        let there = Bench { drive: clone, ..bench.elsewhere() };
+        let root = (head.root, head.root_hash);
+        let looked = there.open_on(store.clone(), 1, Access::Look { root }).await.unwrap();
+        assert_holds(&looked, &[(0, 1)]).await;
+        looked.shut_down().await.unwrap();
+    });
+}
+
+#[test]
+fn collects_beside_a_ref_to_a_version_that_is_half_deleted() {
+    let bench = Bench::new();
+    run(async {
+        let volume = bench.open(0).await.unwrap();
+        put(&volume, 0, 1).await;
+        let old = pusher(&volume).snapshot("old").await.unwrap();
+        for byte in 2..6 {
+            put(&volume, 0, byte).await;
+            pusher(&volume).sync().await.unwrap();
+        }
+        pusher(&volume).checkpoint().await.unwrap();
+        pusher(&volume).drop_snapshot("old").await.unwrap();
+        let root = objects(&bench).root(old.root, None).await.unwrap();
+        let reference = Reference::new(bench.drive, old.root, ReferenceKind::Reader, &device(1), 0);
+        bench.store.put(&drive::new_hold(), reference.encode(), When::Absent).await.unwrap();
+        let segments = root.tail.iter().map(|segment| segment.object);
+        let pages = root.pages.values().map(|page| page.object);
+        for segment in segments.chain(pages) {
+            bench.store.delete(&segment.name(ObjectKind::Segment)).await.unwrap();
+        }
+        let collected = pusher(&volume).collect().await.unwrap();
+        assert!(collected.deleted > 0, "{collected:?}");
+        assert_eq!(get(&volume, 0).await, 5);
+        close(volume).await;
+    });
+}
+
+/// A store that first lists a record of a replica that was tidied away since.
+struct Tidied {
+    store: Arc<dyn Store>,
+    stale: Mutex<Option<String>>,
+}
+
+#[async_trait]
+impl Layer for Tidied {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+        let stale = self.stale.lock().take_if(|_| prefix == "replica/");
+        match stale {
+            Some(name) => Ok(vec![Listed { name, len: 1 }]),
+            None => self.store.list(prefix).await,
+        }
+    }
+}
+
+#[test]
+fn collects_though_a_replicas_record_is_tidied_away_meanwhile() {
+    let bench = Bench::new();
+    run(async {
+        let other = drive::clone(&objects(&bench), bench.drive, None, "other", &device(1)).await.unwrap();
+        let head = bench.store.get(&holdall_core::format::head::name(other), None).await.unwrap().bytes;
+        let record = |seq| format!("replica/{}/{:016x}-{seq:016x}-{:032x}", other.simple(), 0, 7);
+        bench.store.put(&record(2), head, When::Absent).await.unwrap();
+        let stale = Mutex::new(Some(record(1)));
+        let store = Arc::new(Layered(Tidied { store: Arc::new(bench.store.clone()), stale }));
+        let volume = bench.open_on(store.clone(), 0, WRITING).await.unwrap();
+        write_much(&volume).await;
+        pusher(&volume).collect().await.unwrap();
+        assert!(store.stale.lock().is_none(), "it was listed");
         close(volume).await;
     });
 }

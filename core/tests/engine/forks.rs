@@ -5,7 +5,7 @@ use crate::bench::{Bench, ROUND_TRIP, close, device, get, put, run};
 use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::drive;
-use holdall_core::fork::{FORK_POINT, forget_references};
+use holdall_core::fork::{forget_references, shown};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::{LabelError, PushError};
 use holdall_core::sim::disk::SimDisk;
@@ -31,7 +31,7 @@ fn objects(bench: &Bench) -> Objects {
 
 async fn labels(bench: &Bench, drive: Uuid) -> Vec<String> {
     let (_, _, root) = drive::current(&objects(bench), drive).await.unwrap();
-    root.snapshots.into_iter().map(|snapshot| snapshot.label).collect()
+    root.snapshots.iter().map(|snapshot| shown(&snapshot.label).to_owned()).collect()
 }
 
 fn refs(bench: &Bench) -> Vec<String> {
@@ -400,7 +400,7 @@ fn every_try_of_a_fork_puts_the_same_ref_and_a_collection_takes_it_away() {
         let body = bench.store.get(&name, None).await.unwrap().bytes;
         let volume = bench.open_on(store, 0, OVER_OTHERS).await.unwrap();
         assert_eq!(refs(&bench), [""; 0], "its HEAD holds it now");
-        assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT]);
+        assert_eq!(labels(&bench, fork.drive).await, ["fork point"]);
         close(volume).await;
         bench.store.put(&name, body.clone(), When::Absent).await.unwrap();
         let second = bench.open(1).await.unwrap();
@@ -442,7 +442,7 @@ fn the_labels_that_collections_and_forks_go_by_are_nobody_elses() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();
-        for label in [FORK_POINT, "before take-over 1", "before take-over lunch"] {
+        for label in ["fork point", "before take-over 1", "before take-over lunch"] {
             let refused = volume.pusher().unwrap().snapshot(label).await;
             let Err(PushError::Label(LabelError::Reserved(told))) = refused else { panic!("{refused:?}") };
             assert_eq!(told, label);
@@ -481,7 +481,7 @@ fn a_device_that_commits_all_the_time_is_taken_over_all_the_same() {
         let fork = first.pusher().unwrap().state().borrow().fork.clone().unwrap();
         assert_eq!(get(&first, 0).await, round);
         close(first).await;
-        assert_eq!(labels(&bench, fork.drive).await, [FORK_POINT]);
+        assert_eq!(labels(&bench, fork.drive).await, ["fork point"]);
         assert_eq!(labels(&bench, bench.drive).await, [""; 0]);
         close(second).await;
     });
@@ -527,7 +527,7 @@ fn of_two_devices_that_wrote_on_one_version_while_the_store_was_away_either_find
             close(third).await;
         };
         third().await;
-        assert_eq!(labels(&bench, bench.drive).await.len(), 1, "one version is kept for both");
+        assert_eq!(labels(&bench, bench.drive).await.len(), 2, "a version is kept for each");
 
         let (fork, volume) = forked(&bench, 0).await;
         assert_holds(&volume, &[(1, 1), (2, 2), (3, 0)]).await;
@@ -544,9 +544,84 @@ fn of_two_devices_that_wrote_on_one_version_while_the_store_was_away_either_find
         third().await;
         assert_eq!(
             (refs(&bench), labels(&bench, other.drive).await),
-            (Vec::new(), vec![FORK_POINT.to_owned()])
+            (Vec::new(), vec!["fork point".to_owned()])
         );
         let volume = Bench { drive: other.drive, ..bench.elsewhere() }.open(2).await.unwrap();
         assert_holds(&volume, &[(1, 1), (2, 0), (3, 3)]).await;
     });
+}
+
+#[test]
+fn keeps_a_version_for_its_device_though_the_next_one_only_looked_twice() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        close(first).await;
+        close(bench.open(1).await.unwrap()).await;
+        write_away(&bench, 0, 2).await;
+        for _ in 0..2 {
+            let second = bench.open(1).await.unwrap();
+            write_much(&second).await;
+            close(second).await;
+        }
+        let third = bench.open(2).await.unwrap();
+        write_much(&third).await;
+        close(third).await;
+        let (_, volume) = forked(&bench, 0).await;
+        assert_holds(&volume, &[(1, 1), (2, 2)]).await;
+    });
+}
+
+#[test]
+fn keeps_a_version_for_a_deposed_device_though_its_writers_fork_is_gone() {
+    let bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+        first.pusher().unwrap().set_paused(true);
+        put(&first, 2, 2).await;
+        first.shut_down().await.unwrap();
+        drop(first);
+        // It takes the drive over, and is taken over itself before it has committed anything.
+        let second = bench.take(1).await.unwrap();
+        second.pusher().unwrap().set_paused(true);
+        put(&second, 3, 3).await;
+        second.shut_down().await.unwrap();
+        drop(second);
+        let third = bench.take(2).await.unwrap();
+        write_much(&third).await;
+        let (fork, volume) = forked(&bench, 0).await;
+        assert_holds(&volume, &[(1, 1), (2, 2), (3, 0)]).await;
+        close(volume).await;
+        write_much(&third).await;
+        drive::remove(&objects(&bench), fork.drive, &device(0)).await.unwrap();
+        write_much(&third).await;
+        close(third).await;
+        let (_, volume) = forked(&bench, 1).await;
+        assert_holds(&volume, &[(1, 1), (2, 0), (3, 3)]).await;
+    });
+}
+
+#[test]
+fn devices_that_take_turns_leave_one_kept_version_each() {
+    let bench = Bench::new();
+    run(async {
+        for turn in 1..6_u64 {
+            for index in 0..3 {
+                close(bench.open(index).await.unwrap()).await;
+            }
+            assert_eq!(labels(&bench, bench.drive).await.len(), 2, "turn {turn}: for the two others");
+        }
+        let volume = bench.open(0).await.unwrap();
+        let labels = labels(&bench, bench.drive).await;
+        // A person may delete them.
+        for label in &labels {
+            assert!(label.starts_with("before hand-over "), "{label}");
+            volume.pusher().unwrap().drop_snapshot(label).await.unwrap();
+        }
+        close(volume).await;
+    });
+    run(async { assert_eq!(labels(&bench, bench.drive).await, [""; 0]) });
 }

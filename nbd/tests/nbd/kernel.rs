@@ -53,6 +53,11 @@ fn a_mount_survives_kill_9_of_its_server_with_four_connections() {
 }
 
 #[test]
+fn programs_get_errors_once_a_device_without_a_server_is_detached() {
+    in_guest("kernel::guest_detach_without_server");
+}
+
+#[test]
 fn a_read_may_wait_longer_than_the_kernels_timer() {
     in_guest("kernel::guest_long_wait");
 }
@@ -252,6 +257,39 @@ fn kill_under_load(connections: usize) {
     run("umount", &[MOUNT]);
     Nbd::open().unwrap().disconnect(device.index).unwrap();
     assert!(server.wait().unwrap().success(), "the server ends when its device is detached");
+}
+
+/// What the keeper does where no daemon comes back: a write that waits for one ends with an error, and so does the next.
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_detach_without_server() {
+    assert_guest();
+    fs::File::create(DISK).unwrap().set_len(DISK_BYTES).unwrap();
+    let ready = UnixListener::bind(READY).unwrap();
+    let mut server = serve_in_a_process(&ready, 4, false);
+    let device = nbd::attached_devices().unwrap().remove(0);
+    let node = device.index.path();
+    let node = node.to_str().unwrap();
+    run("mkfs.ext4", &["-q", "-b", "4096", node]);
+    fs::create_dir_all(MOUNT).unwrap();
+    run("mount", &[node, MOUNT]);
+    let save = |name: &str| -> std::io::Result<()> {
+        let path = Path::new(MOUNT).join(name);
+        fs::write(&path, pattern(1, 256 << 10))?;
+        fs::File::open(&path)?.sync_all()
+    };
+    save("before").unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| save("meanwhile"));
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(!waiting.is_finished(), "it waits for another server");
+        Nbd::open().unwrap().disconnect(device.index).unwrap();
+        waiting.join().unwrap().unwrap_err();
+    });
+    save("after").unwrap_err();
+    run("umount", &[MOUNT]);
 }
 
 /// With one connection the kernel only logs that a request takes long. (With several it would take the connection

@@ -1,6 +1,7 @@
 //! The keeper's process: it waits for requests, for the daemon that it watches, and for the time to do something about that.
 
 use super::HUNG;
+use super::super::nbd;
 use super::supervision::{Action, Event, Supervision, Why};
 use super::watch::{LEAVES, Restart};
 use holdall_fuse::keeper::{Kept, Watched};
@@ -149,7 +150,13 @@ impl Keeping {
                 // It is waited for in vain, and tried again then.
                 Err(error) => drop(writeln!(io::stderr(), "the keeper cannot start a daemon: {error}")),
             },
-            Action::LetGo => self.kept.let_go(),
+            Action::LetGo => {
+                self.kept.let_go();
+                let records = self.restart.as_ref().map(|restart| &*restart.records);
+                if let Some(Err(error)) = records.map(nbd::fail_waiters) {
+                    drop(writeln!(io::stderr(), "the keeper cannot end nbd devices: {error}"));
+                }
+            }
         }
     }
 

@@ -26,6 +26,9 @@ pub struct Restart {
     pub program: PathBuf,
     /// What it prints is added to this file.
     pub log: PathBuf,
+    /// Where it notes the drives that it has attached. A daemon of an earlier version does not say it.
+    #[serde(default)]
+    pub records: PathBuf,
     /// Whether the keeper is to do it; otherwise somebody else does.
     pub ours: bool,
 }

@@ -411,7 +411,14 @@ pub enum SnapshotCommand {
     },
     /// List a drive's snapshots
     #[command(after_help = SNAPSHOT_EXAMPLES)]
-    List(Drive),
+    List {
+        /// Which.
+        #[command(flatten)]
+        drive: Drive,
+        /// Also list versions that are kept only for computers which may have unsent changes on top of them
+        #[arg(long)]
+        all: bool,
+    },
     /// Give up a snapshot; the drive stays as it is
     #[command(after_help = SNAPSHOT_EXAMPLES)]
     Delete {

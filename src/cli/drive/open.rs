@@ -1,6 +1,6 @@
 //! `drive open`, and the question whether to take a drive from another computer.
 
-use crate::api::{self, Code, Failure, Opened};
+use crate::api::{self, Code, Failure, Opened, TakeOverFrom};
 use crate::cli::args::drive::Open;
 use crate::cli::drive::{Session, absolute, declined, route};
 use crate::cli::failure::CliError;
@@ -38,7 +38,7 @@ pub fn tell(name: &str, value: &Value, session: &Session<'_>) -> Result<(), CliE
 }
 
 /// Shows who has the drive and asks whether to take it. Where there is nobody to ask it stays theirs.
-async fn confirm(name: &str, failure: Failure) -> Result<u64, CliError> {
+async fn confirm(name: &str, failure: Failure) -> Result<TakeOverFrom, CliError> {
     let Some(holder) = &failure.holder else { return Err(CliError::Failed(failure)) };
     if !terminal::is_there() {
         let action = "There is no terminal to ask at: give --yes with --take-over if you are sure.";
@@ -46,7 +46,7 @@ async fn confirm(name: &str, failure: Failure) -> Result<u64, CliError> {
     }
     terminal::say(&show::holder(name, holder, &Zoned::now()));
     match terminal::confirm(&format!("Take {name} over?")).await? {
-        true => Ok(holder.epoch),
+        true => Ok(TakeOverFrom { device: holder.device.clone(), epoch: holder.epoch }),
         false => Err(declined()),
     }
 }

@@ -23,6 +23,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::MutexGuard;
+use uuid::Uuid;
 
 impl Drive {
     /// Opens and mounts it.
@@ -190,13 +191,14 @@ impl Drive {
     /// The engine for writing. Where the store's version lacks what this computer has seen, and a person has decided that it counts
     /// all the same, this computer's files are set aside first.
     async fn open_or_set_aside(self: &Arc<Self>, request: &api::Open) -> Result<(OpenDrive, How), Failure> {
-        match self.open_to_write(over(request)).await {
+        let over = over(request)?;
+        match self.open_to_write(over).await {
             Err(failure) if failure.code == Code::Diverged && request.set_aside => {
                 let aside = self.set_files_aside()?;
                 let told =
                     format!("Changes that the store does not have were set aside in {}.", aside.display());
                 self.note(ActivityKind::Opened, told);
-                self.open_to_write(over(request)).await
+                self.open_to_write(over).await
             }
             opened => opened,
         }
@@ -242,7 +244,7 @@ impl Drive {
         }
         let opened = match over {
             Over::Nobody => self.open_engine_patiently().await,
-            Over::Epoch(_) | Over::Anybody => self.open_engine(over).await,
+            Over::Holder { .. } | Over::Anybody => self.open_engine(over).await,
         };
         let failure = match opened {
             Ok(opened) => return Ok((opened, How::Asked)),
@@ -348,11 +350,15 @@ impl Drive {
 }
 
 /// From whom the drive may be taken, as a person has said.
-fn over(request: &api::Open) -> Over {
-    match (request.take_over, request.take_over_from) {
-        (false, _) => Over::Nobody,
-        (true, Some(shown)) => Over::Epoch(Epoch(shown)),
-        (true, None) => Over::Anybody,
+fn over(request: &api::Open) -> Result<Over, Failure> {
+    match (request.take_over, &request.take_over_from) {
+        (false, _) => Ok(Over::Nobody),
+        (true, None) => Ok(Over::Anybody),
+        (true, Some(seen)) => {
+            let device = Uuid::try_parse(&seen.device)
+                .map_err(|_| failure::usage("take_over_from names no device: it takes the UUID of the holder."))?;
+            Ok(Over::Holder { device, epoch: Epoch(seen.epoch) })
+        }
     }
 }
 

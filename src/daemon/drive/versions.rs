@@ -7,6 +7,7 @@ use crate::api::{self, Action, ActivityKind, Failure};
 use crate::daemon::work::Work;
 use crate::daemon::{failure, status};
 use holdall_core::drive;
+use holdall_core::format::root::Snapshot;
 use holdall_core::push::LabelError;
 use std::sync::Arc;
 
@@ -16,12 +17,13 @@ const MAY_STILL_BE_TAKEN: &str = "The drive itself is unchanged. The snapshot ma
 const MAY_STILL_GO: &str = "The drive itself is unchanged. The snapshot may still be given up.";
 
 impl Drive {
-    /// The versions that are kept.
-    pub async fn snapshots(&self) -> Result<Vec<api::Snapshot>, Failure> {
+    /// The versions that are kept; with `all` also those that are only kept for devices which may still continue them.
+    pub async fn snapshots(&self, all: bool) -> Result<Vec<api::Snapshot>, Failure> {
         let (objects, _) = self.objects().await?;
         let (_, _, root) =
             drive::current(&objects, self.uuid()).await.map_err(|error| failure::drive(&error))?;
-        let shown = root.snapshots.iter().filter(|kept| !holdall_core::fork::is_for_absent(&kept.label));
+        let is_for_absent = |kept: &&Snapshot| holdall_core::fork::is_for_absent(&kept.label);
+        let shown = root.snapshots.iter().filter(|kept| all || !is_for_absent(kept));
         Ok(shown.map(status::snapshot).collect())
     }
 
@@ -55,7 +57,7 @@ impl Drive {
 
     /// Stops keeping a version.
     pub async fn drop_snapshot(self: &Arc<Self>, label: &str, work: Work) -> Result<(), Failure> {
-        if !self.snapshots().await?.iter().any(|snapshot| snapshot.label == label) {
+        if !self.snapshots(true).await?.iter().any(|snapshot| snapshot.label == label) {
             return Err(failure::drive(&drive::DriveError::NoSnapshot(label.to_owned())));
         }
         self.with_volume(async |volume| {

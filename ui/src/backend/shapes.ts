@@ -17,6 +17,7 @@ export type Compared = Schemas['Compared'];
 export type VersionOfFile = Schemas['VersionOfFile'];
 export type Fork = Schemas['Fork'];
 export type Opened = Schemas['Opened'];
+export type TakeOverFrom = Schemas['TakeOverFrom'];
 export type Created = Schemas['Created'];
 export type Checked = Schemas['Checked'];
 export type Collected = Schemas['Collected'];

@@ -2,10 +2,16 @@
 
 import { client } from '../app';
 import { Refused } from '../backend/backend';
-import type { Failure } from '../backend/shapes';
+import type { Failure, TakeOverFrom } from '../backend/shapes';
 import { Doing } from './resource.svelte';
 import { announcer } from './announce.svelte';
 import { t } from './text';
+
+/** The holder that a person has just seen, for the request that takes the drive from it and from no other one. */
+export function seen(failure: Failure | null): TakeOverFrom | null {
+  const holder = failure?.holder;
+  return holder ? { device: holder.device, epoch: holder.epoch } : null;
+}
 
 /** One drive's buttons. */
 export class DriveActions {
@@ -20,7 +26,7 @@ export class DriveActions {
   constructor(readonly name: () => string) {}
 
   open = (
-    options: { take_over?: boolean; take_over_from?: number | null; read_only?: boolean; set_aside?: boolean } = {},
+    options: { take_over?: boolean; take_over_from?: TakeOverFrom | null; read_only?: boolean; set_aside?: boolean } = {},
   ) => {
     this.held = this.diverged = null;
     return this.#run('open', async () => {

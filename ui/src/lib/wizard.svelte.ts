@@ -11,9 +11,11 @@ import type {
   StoreDrive,
   StoreLogin,
   StoreTested,
+  TakeOverFrom,
 } from '../backend/shapes';
 import { forget, load, nameFrom, nothingTyped, save, shortPassphrase, validName, type Draft } from './draft';
 import { parseBytes } from './format';
+import { seen } from './actions.svelte';
 import { credentials, sameLogin, storeUrl, wrongPlace } from './store-url';
 import { t } from './text';
 
@@ -26,7 +28,7 @@ export type Stage = 'create' | 'recovery' | 'limit' | 'open' | 'done';
 interface How {
   read_only?: boolean;
   take_over?: boolean;
-  take_over_from?: number | null;
+  take_over_from?: TakeOverFrom | null;
 }
 
 /** As the daemon has it: ext4 with a journal needs about this. */
@@ -279,7 +281,7 @@ export class Wizard {
 
   /** Takes the drive over from the computer that was told to have it, and from no other. */
   takeOver(): Promise<void> {
-    return this.mount({ take_over: true, take_over_from: this.held?.holder?.epoch ?? null });
+    return this.mount({ take_over: true, take_over_from: seen(this.held) });
   }
 
   /** Tries again what failed. */

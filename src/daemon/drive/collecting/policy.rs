@@ -40,7 +40,9 @@ pub struct Facts {
     pub since_measured: Option<Duration>,
     /// Bytes that wait for upload.
     pub unsent_bytes: u64,
-    /// Whether the store takes nothing now, or the drive is not this device's.
+    /// Whether the store takes nothing because it is full.
+    pub is_full: bool,
+    /// Whether the store takes nothing for another reason, or the drive is not this device's.
     pub is_cut_off: bool,
     /// Whether two versions wait for a person, who may need either.
     pub is_fork: bool,
@@ -123,19 +125,21 @@ pub fn decide(facts: &Facts) -> Decision {
     let is_measured = facts.since_measured.is_some_and(|since| since < MEASURE_EVERY);
     // A drive that nobody has written to has no more garbage than it had.
     let is_weekly = facts.since_collection >= WEEK && facts.put_bytes > 0;
-    let uploads_first = facts.unsent_bytes > MUCH_UNSENT && facts.since_collection < LATEST;
+    // Uploads wait for space then, and deletions cost little: any garbage is worth it.
+    let makes_room = facts.is_full && facts.garbage_bytes != Some(0);
+    let uploads_first = facts.unsent_bytes > MUCH_UNSENT && facts.since_collection < LATEST && !makes_room;
     let waits = [
-        (!is_much && !is_weekly && (!may_be_much || is_measured), Because::Little),
+        (!makes_room && !is_much && !is_weekly && (!may_be_much || is_measured), Because::Little),
         (facts.last_try.is_some_and(|(ended, since)| since < ended.rest()), Because::Tried),
         (facts.is_cut_off, Because::CutOff),
         (facts.is_fork, Because::Fork),
         (facts.metered, Because::Metered),
         (facts.paused, Because::Paused),
-        (facts.on_battery, Because::Battery),
+        (facts.on_battery && !makes_room, Because::Battery),
         (uploads_first, Because::Uploading),
     ];
     let because = waits.into_iter().find_map(|(waits, because)| waits.then_some(because));
-    let now = if is_much || is_weekly { Decision::Collect } else { Decision::Measure };
+    let now = if makes_room || is_much || is_weekly { Decision::Collect } else { Decision::Measure };
     because.map_or(now, Decision::Wait)
 }
 
@@ -155,6 +159,7 @@ mod tests {
         last_try: None,
         since_measured: None,
         unsent_bytes: 0,
+        is_full: false,
         is_cut_off: false,
         is_fork: false,
         paused: false,
@@ -196,6 +201,22 @@ mod tests {
             ("measured long ago", Facts { since_measured: Some(HOUR), ..maybe }, Decision::Measure),
             ("enough already", Facts { garbage_bytes: Some(300 * MIB), ..maybe }, Decision::Collect),
             ("on battery", Facts { on_battery: true, ..maybe }, Decision::Wait(Because::Battery)),
+        ];
+        for (name, facts, expected) in rows {
+            assert_eq!(decide(&facts), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn makes_room_in_a_full_store() {
+        let full = Facts { is_full: true, garbage_bytes: Some(1), unsent_bytes: 65 * MIB, on_battery: true, ..DUE };
+        let rows = [
+            ("a little garbage", full, Decision::Collect),
+            ("nothing known", Facts { garbage_bytes: None, ..full }, Decision::Collect),
+            ("no garbage", Facts { garbage_bytes: Some(0), ..full }, Decision::Wait(Because::Little)),
+            ("paused", Facts { paused: true, ..full }, Decision::Wait(Because::Paused)),
+            ("metered", Facts { metered: true, ..full }, Decision::Wait(Because::Metered)),
+            ("tried", Facts { last_try: Some((Ended::Failed, HOUR / 2)), ..full }, Decision::Wait(Because::Tried)),
         ];
         for (name, facts, expected) in rows {
             assert_eq!(decide(&facts), expected, "{name}");
