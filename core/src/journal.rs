@@ -1,11 +1,11 @@
-//! The journal: the local, ordered, checksummed log of writes. What is not yet committed to the store lives here.
+//! The journal: the local, ordered, checksummed log of writes. Data that is not yet committed to the store lives here.
 //!
-//! * A write is answered when its record, and every record before it, is written; a flush when they are synced.
-//!   The order is that of one lock, under which a record gets its LSN, its place, its bytes and its index entry.
-//! * Until a record is applied to the cache its blocks are read from here, through the index.
-//! * Only records that are durable may be applied or pushed: a power cut may take back any other.
-//! * A file is reused once its records are committed in the store *and* durable in the cache file. Freed earlier,
-//!   a cut would leave an old version in a block that counts as valid.
+//! * A write is answered when its record and every record before it are written; a flush is answered when they are synced.
+//!   One lock sets the order: under it a record gets its LSN, place, bytes and index entry.
+//! * Until a record is applied to the cache, its blocks are read from here, through the index.
+//! * Only durable records may be applied or pushed: a power cut may take back any other.
+//! * A file is reused once its records are committed in the store *and* durable in the cache file. If it were reused
+//!   earlier, a power cut could leave an old version in a block that counts as valid.
 
 use crate::bitmap::Bitmap;
 use crate::disk::Disk;
@@ -37,7 +37,7 @@ pub type Journal = Log<Blocks>;
 /// A record of it.
 pub type Record = crate::log::Record<Operation>;
 
-/// Blocks of data in one record at most: 1 MiB keeps a torn record cheap, and the scratch buffer small.
+/// Most blocks of data in one record: 1 MiB keeps a torn record cheap and the scratch buffer small.
 pub const RECORD_BLOCKS_MAX: u64 = 256;
 
 /// What a record does to the drive.
@@ -47,7 +47,7 @@ pub enum Operation {
     Data(BlockRange),
     /// The blocks read as zeros.
     Zero(BlockRange),
-    /// The drive has so many blocks.
+    /// The drive has this many blocks.
     Resize(u64),
 }
 
@@ -83,17 +83,18 @@ impl Body for Operation {
     }
 }
 
-/// What is kept in memory of a journal's records: where the latest version of each block is, and which blocks the store lacks.
+/// What is kept in memory of a journal's records: where the latest version of each block is, and which blocks the store
+/// lacks.
 pub struct Blocks {
-    // Taken for writing for as long as a map insertion takes; readers look at `journaled` first.
+    // Write-locked only while a map is updated. Readers look at `journaled` first.
     index: RwLock<RunMap<Entry>>,
     journaled: Bitmap,
     dirty: Dirty,
-    /// Held by whoever carries records to the cache: two at once could write an older version over a newer one.
+    /// Held while records are written to the cache: two appliers at once could write an older version over a newer one.
     pub(crate) applying: tokio::sync::Mutex<()>,
 }
 
-/// What changes with every record.
+/// State that changes with every record.
 pub struct Pending {
     /// Records that are not applied to the cache yet, in order.
     unapplied: VecDeque<Record>,
@@ -103,11 +104,11 @@ pub struct Pending {
 
 /// The blocks that the store does not have yet. Neither set may be evicted.
 struct Dirty {
-    // Held for writing while one takes the other's place: what random writes have touched of a bitmap is given back
-    // with each commit.
+    // Write-locked while one replaces the other. They are replaced and not cleared, so that each commit frees the memory
+    // that random writes have touched.
     /// Written since the last freeze.
     recent: RwLock<Bitmap>,
-    /// Written up to the last freeze, and emptied when a commit reaches it.
+    /// Written up to the last freeze; emptied when a commit reaches it.
     sealing: RwLock<Bitmap>,
 }
 
@@ -160,7 +161,7 @@ impl Records for Blocks {
         pending.unapplied.push_back(record);
     }
 
-    /// Points the index and the applier's list to where the records are now.
+    /// Points the index and the applier's list to the new places of the records.
     fn moved(&self, pending: &mut Pending, file: &Arc<JournalFile>, records: &[(Header<Operation>, u64)]) {
         let mut index = self.index.write();
         for (header, offset) in records {
@@ -181,7 +182,7 @@ impl Records for Blocks {
     }
 }
 
-/// What a record weighs until it is applied.
+/// Bytes that a record counts for until it is applied.
 fn bytes_of(record: &Record) -> u64 {
     match record.operation {
         Operation::Data(blocks) => crate::log::record_len(blocks.byte_len()),
@@ -190,8 +191,8 @@ fn bytes_of(record: &Record) -> u64 {
 }
 
 impl Journal {
-    /// Makes an empty journal for a drive of at most `capacity` blocks. Files of another one are removed, but for what was
-    /// set aside.
+    /// Makes an empty journal for a drive of at most `capacity` blocks. Removes files of another one, except those that
+    /// were set aside.
     pub async fn create(
         disk: Arc<dyn Disk>,
         limits: Limits,
@@ -200,8 +201,8 @@ impl Journal {
         Self::create_with(disk, limits, Blocks::new(capacity), Pending::new()).await
     }
 
-    /// Opens the journal `uuid`, for a drive of at most `capacity` blocks. The records are not in the index yet:
-    /// what is beyond the store's history has to be replayed.
+    /// Opens the journal `uuid` for a drive of at most `capacity` blocks. The records are not in the index yet: the ones
+    /// that the store's history lacks have to be replayed.
     pub async fn open(
         disk: Arc<dyn Disk>,
         limits: Limits,
@@ -216,20 +217,20 @@ impl Journal {
         self.records.journaled.any(range)
     }
 
-    /// The parts of `range` that have to be read from here, and where they are.
+    /// `range` in parts: those that have to be read from here come with their place.
     pub fn look_up(&self, range: BlockRange) -> Vec<(BlockRange, Option<Entry>)> {
         self.records.index.read().pieces(range)
     }
 
     /// Whether a block of `range` is not yet in the store.
     pub fn is_dirty(&self, range: BlockRange) -> bool {
-        // In this order: what is frozen in between is seen in the other.
+        // In this order: a block that is frozen in between is found in the second set.
         self.records.dirty.recent.read().any(range) || self.records.dirty.sealing.read().any(range)
     }
 
-    /// `range` in runs, with whether each is not yet in the store.
+    /// `range` in runs, each with whether it is not yet in the store.
     pub fn dirty_runs(&self, range: BlockRange) -> Vec<(BlockRange, bool)> {
-        // Both at once: what is frozen in between is seen in one of them.
+        // Both locks at once: a block that is frozen in between would be in neither.
         let (recent, sealing) = (self.records.dirty.recent.read(), self.records.dirty.sealing.read());
         let mut runs: Vec<(BlockRange, bool)> = Vec::new();
         let mut at = range.start;
@@ -246,7 +247,7 @@ impl Journal {
         runs
     }
 
-    /// Whether a block of `range` is part of what is being pushed.
+    /// Whether a block of `range` is being pushed.
     pub fn is_sealing(&self, range: BlockRange) -> bool {
         self.records.dirty.sealing.read().any(range)
     }
@@ -259,17 +260,17 @@ impl Journal {
         recent.count_all() + only_sealing
     }
 
-    /// Counts blocks as not yet in the store, when a journal is replayed.
+    /// Marks blocks as not yet in the store, when a journal is replayed.
     pub fn mark_dirty(&self, blocks: BlockRange) {
         self.records.dirty.recent.read().set(blocks);
     }
 
-    /// Freezes what is dirty: from now on new writes count apart, and a commit that reaches the returned LSN
-    /// empties what was frozen. Only when nothing is frozen.
+    /// Freezes the dirty set: new writes are counted apart from now on, and a commit that reaches the returned LSN empties
+    /// the frozen set. Call this only while nothing is frozen.
     pub fn freeze(&self) -> Lsn {
         let fresh = Bitmap::new(self.records.journaled.capacity());
         let _order = self.appender();
-        // Both locks at once: whoever looks must not find a block in neither.
+        // Both locks at once: a reader must not find a block in neither set.
         let (mut recent, mut sealing) =
             (self.records.dirty.recent.write(), self.records.dirty.sealing.write());
         debug_assert_eq!(sealing.count_all(), 0, "nothing is frozen");
@@ -277,7 +278,7 @@ impl Journal {
         self.appended()
     }
 
-    /// What was frozen is in the store.
+    /// The frozen set is in the store.
     pub fn thaw(&self) {
         *self.records.dirty.sealing.write() = Bitmap::new(self.records.journaled.capacity());
         if planted::has(Bug::CommitClearsEverythingDirty) {
@@ -285,8 +286,9 @@ impl Journal {
         }
     }
 
-    /// The records that are not applied yet, up to `upto`, in order: the first, and as many as take `most_bytes` with it. A compacted group
-    /// that any of them belongs to is given as a whole: its records have one LSN, by which they are told to be applied.
+    /// The records that are not applied yet, up to `upto`, in order: the first one, and as many more as fit into
+    /// `most_bytes` with it. A compacted group that any of them belongs to is returned whole: its records share one LSN,
+    /// and [`applied`](Self::applied) goes by LSN.
     pub fn unapplied(&self, upto: Lsn, most_bytes: u64) -> Vec<Record> {
         let appender = self.appender();
         let (mut records, mut bytes): (Vec<Record>, u64) = (Vec::new(), 0);
@@ -305,13 +307,13 @@ impl Journal {
         self.appender().pending.unapplied_bytes
     }
 
-    /// How long much is written at least, without a pause; none where that is not so. What can wait does then, while the
-    /// journal has room.
+    /// How much longer the current burst of writes lasts at least; `None` outside of one. Work that can wait does so
+    /// meanwhile, as long as the journal has space.
     pub fn burst(&self) -> Option<Duration> {
         self.appender().pending.burst.left(Instant::now())
     }
 
-    /// Records up to `upto` are in the cache file: their blocks are read from there.
+    /// Records up to `upto` are in the cache file: their blocks are read from there now.
     pub fn applied(&self, upto: Lsn) {
         let mut appender = self.appender();
         let mut index = self.records.index.write();
@@ -329,8 +331,8 @@ impl Journal {
         }
     }
 
-    /// Everything that is still in the journal counts as not applied again: its blocks are read from here until it
-    /// has been. For a cache file that turned out to have lost what it was given.
+    /// Marks everything that is still in the journal as not applied: its blocks are read from here until it is applied
+    /// again. For a cache file that has lost data that was written to it.
     pub async fn unapply(&self) -> Result<(), JournalError> {
         let (first, last) = {
             let appender = self.appender();
@@ -344,7 +346,7 @@ impl Journal {
         let mut index = self.records.index.write();
         for record in records.into_iter().rev() {
             if let Operation::Data(blocks) | Operation::Zero(blocks) = record.operation {
-                // Newest first: what is in the index already is newer than this record.
+                // Newest first: an entry that is already in the index is newer than this record.
                 for (run, entry) in index.pieces(blocks) {
                     if entry.is_none() {
                         let place = record.place.skip(run.start - blocks.start);
@@ -359,8 +361,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Has records read from here, though they were written in a former life, until they are applied. In order, and
-    /// behind all that are here already.
+    /// Makes the blocks of records that an earlier process wrote readable from here, until they are applied. Call it in
+    /// order, after all records that are here already.
     pub fn hold_back(&self, records: Vec<Record>) {
         let mut appender = self.appender();
         let mut index = self.records.index.write();

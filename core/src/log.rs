@@ -1,10 +1,10 @@
-//! A log: an ordered, checksummed sequence of records in files of the local disk. The journal of a drive is one
-//! ([`crate::journal`]); what its records mean, and what is kept of them in memory, is its user's ([`Records`]).
+//! A log: an ordered, checksummed sequence of records in files of the local disk. A drive's journal is one
+//! ([`crate::journal`]). The log's user ([`Records`]) decides what the records mean and what is kept of them in memory.
 //!
-//! * A record gets its LSN, its place and its bytes under one lock, and in that order. Whoever appends has its answer when the
-//!   record, and every record before it, is written; a flush when they are synced (`sync`).
-//! * Opening finds the end of the log (`recover`): what was durable is there, or the log says that it is damaged. A torn tail is
-//!   normal and is dropped.
+//! * A record gets its LSN, its place and its bytes under one lock, in that order. An append is answered when its record
+//!   and every record before it are written; a flush is answered when they are synced (`sync`).
+//! * Opening finds the end of the log (`recover`): either everything that was durable is there, or the log reports that it
+//!   is damaged. A torn tail is normal and is dropped.
 //! * A file is reused once its user has freed all of its records (`files`).
 
 use crate::disk::{Disk, DiskFile};
@@ -42,31 +42,31 @@ pub use recover::Recovered;
 pub struct Limits {
     /// Bytes of one file.
     pub file_bytes: u64,
-    /// Files at most, full or spare; below two nothing could ever be freed.
+    /// Largest number of files, full or spare. With fewer than two, nothing could ever be freed.
     pub files: usize,
     /// Files beyond the limit that only closing the drive may use, so that an unmount never waits for the network.
     pub reserve_files: usize,
 }
 
 impl Limits {
-    /// The limits for `bytes` of log, in files of 64 MiB: long enough that a file's end is rare, short enough
-    /// to be zero-filled in a moment.
+    /// The limits for `bytes` of log, in files of 64 MiB: long enough that a file rarely ends, short enough to be
+    /// zero-filled in a moment.
     pub fn of_bytes(bytes: u64) -> Self {
         const FILE_BYTES: u64 = 64 << 20;
-        /// What a device may have dirty in the page cache (BDI max_bytes).
+        /// The most that a device may have dirty in the page cache (BDI max_bytes).
         const RESERVE_BYTES: u64 = 256 << 20;
         let files = (bytes / FILE_BYTES).max(4) as usize;
         Self { file_bytes: FILE_BYTES, files, reserve_files: (RESERVE_BYTES / FILE_BYTES) as usize }
     }
 }
 
-/// Why a log cannot go on.
+/// Why a log cannot continue.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
-    /// There is no room for a record now. Pushing frees some.
+    /// There is no space for a record now. Pushing frees some.
     #[error("the journal is full")]
     Full,
-    /// The local disk failed. Nothing more is accepted; what was acknowledged as durable is not affected.
+    /// The local disk failed. Nothing more is accepted. Records that were acknowledged as durable are not affected.
     #[error("the journal cannot be written: {0}")]
     Failed(String),
     /// Records that were durable are damaged.
@@ -76,10 +76,10 @@ pub enum LogError {
     Damaged {
         /// The first record that does not check.
         lsn: Lsn,
-        /// What a later record claims to have been durable.
+        /// The durable LSN that a later record names.
         durable: Lsn,
     },
-    /// A file was truncated behind our back.
+    /// Another program truncated a file.
     #[error("the journal's file {name} was cut short")]
     CutShort {
         /// The file.
@@ -88,7 +88,7 @@ pub enum LogError {
     /// Its files are gone.
     #[error("the journal's files are not there")]
     Missing,
-    /// The local disk has no room for a file that is needed.
+    /// The local disk has no space for a file that is needed.
     #[error("the local disk has no room for the journal: {0}")]
     NoRoom(String),
     /// The operating system's error.
@@ -105,15 +105,15 @@ impl From<io::Error> for LogError {
     }
 }
 
-/// What a record says beside its data, in a few numbers.
+/// What a record says apart from its data, in a few numbers.
 pub trait Body: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The numbers that stand for it.
     fn encode(&self) -> Encoded;
 
-    /// Reads them; `None` where they stand for nothing that this program knows.
+    /// Reads them; `None` if they have no meaning that this program knows.
     fn decode(encoded: Encoded) -> Option<Self>;
 
-    /// Bytes of data that the record has. [`decode`](Self::decode) accepts no more than a reader can hold in memory.
+    /// Bytes of data in the record. [`decode`](Self::decode) accepts no more than a reader can hold in memory.
     fn data_len(&self) -> u64;
 }
 
@@ -130,16 +130,16 @@ pub struct Encoded {
 
 /// What the records of a log mean to its user.
 pub trait Records: Send + Sync + 'static {
-    /// What they say.
+    /// What the records say.
     type Body: Body;
 
-    /// What changes with every record. It lies under the lock of appends.
+    /// State that changes with every record, guarded by the lock of appends.
     type Pending: Send;
 
-    /// A record was written, behind all others. Nobody has been told of it yet.
+    /// A record was written, after all others. Its append has not been answered yet.
     fn appended(&self, pending: &mut Self::Pending, record: Record<Self::Body>);
 
-    /// Records lie in `file` from now on, each with its header at the offset beside it. They say the same.
+    /// Records lie in `file` from now on, each with its header at the offset beside it. Their content is the same.
     fn moved(&self, pending: &mut Self::Pending, file: &Arc<LogFile>, records: &[(Header<Self::Body>, u64)]);
 }
 
@@ -147,24 +147,24 @@ pub trait Records: Send + Sync + 'static {
 pub struct Log<R: Records> {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
-    /// Copies of its files that were found, and set aside.
+    /// Copies of its files that were found and set aside.
     copies: Vec<String>,
     incarnation: u32,
     limits: Limits,
     /// What its user keeps of the records.
     pub(crate) records: R,
-    // A lock and not a message: an answer must not cost a task switch, and whoever holds it only copies
-    // bytes into the page cache.
+    // A lock and not a message: an append must not cost a task switch, and the lock is held only while bytes are copied
+    // into the page cache.
     appender: Mutex<Appender<R::Pending>>,
     appended: AtomicU64,
     durable: AtomicU64,
     syncing: tokio::sync::Mutex<()>,
-    /// A sync failed on a thread that could not write the file anew: the next one has to.
+    /// A sync failed on a thread that could not rewrite the file: the next sync has to.
     condemned: AtomicBool,
     failed: OnceLock<String>,
-    /// Wakes writers that wait for room.
+    /// Wakes writers that wait for space.
     room: Notify,
-    /// Wakes whoever keeps spare files.
+    /// Wakes the task that keeps spare files.
     spare_wanted: Notify,
 }
 
@@ -173,7 +173,7 @@ pub struct Log<R: Records> {
 pub enum Place {
     /// Bytes of a file of the log.
     Data {
-        /// The file. While anyone holds it, it is not recycled.
+        /// The file. It is not recycled while anyone holds it.
         file: Arc<LogFile>,
         /// Where they begin.
         offset: u64,
@@ -193,7 +193,7 @@ pub struct Record<B> {
     pub operation: B,
     /// Its data.
     pub place: Place,
-    /// Its own CRC, which stands for all records up to it.
+    /// Its own CRC, which covers all records up to it.
     pub crc: u32,
 }
 
@@ -223,7 +223,7 @@ impl<R: Records> Log<R> {
         self.appender.lock().files.first()
     }
 
-    /// Keeps the local disk's failure: no write or flush succeeds from here on.
+    /// Remembers that the local disk failed: no write or flush succeeds from here on.
     fn fail(&self, reason: String) -> LogError {
         let reason = self.failed.get_or_init(|| reason);
         self.room.notify_waiters();

@@ -1,4 +1,5 @@
-//! The one appender: LSN, place and bytes of a record are given under its lock, in that order, and then its user is told.
+//! The one appender: under its lock a record gets its LSN, its place and its bytes, in that order, and then the log's user
+//! learns of it.
 
 use super::files::{FileSet, LiveFile};
 use super::record::{self, Header, SYNC_ALIGN};
@@ -23,14 +24,14 @@ pub(crate) struct Appender<P> {
     pub(super) scratch: Vec<u8>,
 }
 
-/// The exclusive right to append. Nobody else appends while it lives.
+/// The exclusive right to append: nobody else appends while it lives.
 pub struct Writer<'a, R: Records> {
     log: &'a Log<R>,
     appender: MutexGuard<'a, Appender<R::Pending>>,
 }
 
 impl<R: Records> Log<R> {
-    /// The lock of appends, and what lies under it.
+    /// The lock of appends, with the state that it guards.
     pub(crate) fn appender(&self) -> MutexGuard<'_, Appender<R::Pending>> {
         self.appender.lock()
     }
@@ -40,20 +41,22 @@ impl<R: Records> Log<R> {
         Writer { log: self, appender: self.appender.lock() }
     }
 
-    /// Lets writes use the space that is kept for the last writes.
+    /// Lets writes use the space that is reserved for closing the drive.
     pub fn open_reserve(&self) {
         self.appender.lock().reserve_open = true;
         self.room.notify_waiters();
     }
 
-    /// Keeps that space again for the next time. What is in it stays until it is freed, and nothing is added before.
+    /// Reserves that space again for the next time. Records in it stay until they are freed, and no others are added
+    /// before.
     pub fn close_reserve(&self) {
         self.appender.lock().reserve_open = false;
     }
 }
 
 impl<R: Records> Writer<'_, R> {
-    /// Appends a record with its data, which is as long as the record says: whoever reads the log goes by that.
+    /// Appends a record with its data. The data is exactly as long as the record says, because readers of the log rely on
+    /// that length.
     pub fn append(&mut self, operation: R::Body, data: &[u8]) -> Result<Lsn, LogError> {
         assert_eq!(operation.data_len(), data.len() as u64, "a record has the data that it speaks of");
         let log = self.log;
@@ -105,7 +108,7 @@ impl<P> Appender<P> {
         self.files.first()
     }
 
-    /// Sees to it that the current file has `len` bytes left, beginning the next file if not.
+    /// Makes sure that the current file has `len` bytes left, and begins the next file if it does not.
     fn make_room<R: Records<Pending = P>>(
         &mut self,
         log: &Log<R>,
@@ -148,8 +151,8 @@ impl<P> Appender<P> {
         Ok(())
     }
 
-    /// Called when a sync begins: what is appended from here on starts on a page of its own, so that no page with
-    /// durable bytes is ever written again.
+    /// Called when a sync begins. Records appended from here on start on a page of their own, so that no page with durable
+    /// bytes is ever written again.
     pub(super) fn close_page(&mut self) {
         let live = self.files.current();
         live.end = live.end.next_multiple_of(SYNC_ALIGN);

@@ -1,5 +1,5 @@
-//! Journals that are not gone on with: their files are kept under other names. Nothing here reads, reuses or deletes
-//! them again; what is in them can still be looked at by a person.
+//! Journals that are no longer used: their files are kept under other names. Nothing here reads, reuses or deletes them
+//! again, but a person can still look at what is in them.
 
 use super::files;
 use crate::disk::Disk;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 const PREFIX: &str = "aside-";
 
-/// The names of the journal's directory, without what was set aside.
+/// The names in the journal's directory, without those that were set aside.
 pub(super) fn names(disk: &dyn Disk) -> io::Result<Vec<String>> {
     let mut names = disk.list()?;
     names.retain(|name| !name.starts_with(PREFIX));
@@ -17,7 +17,7 @@ pub(super) fn names(disk: &dyn Disk) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The one journal whose files lie in `disk`; `None` where there is none, or more than one.
+/// The only journal with files in `disk`; `None` if there is none, or more than one.
 pub fn found(disk: &dyn Disk) -> io::Result<Option<Uuid>> {
     let uuids: BTreeSet<_> = with_header(disk)?.into_iter().map(|(_, journal)| journal).collect();
     Ok(uuids.first().copied().filter(|_| uuids.len() == 1))
@@ -29,7 +29,7 @@ pub fn is_aside(disk: &dyn Disk, uuid: Uuid) -> io::Result<bool> {
     Ok(disk.list()?.iter().any(|name| name.starts_with(&prefix)))
 }
 
-/// Gives every journal file another name, durably. Returns how many there were.
+/// Renames every journal file durably, which sets it aside. Returns how many there were.
 pub async fn set_aside(disk: &dyn Disk) -> io::Result<usize> {
     let files = with_header(disk)?;
     for (name, journal) in &files {

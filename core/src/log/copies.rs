@@ -1,9 +1,9 @@
-//! Copies of log files that others have put beside them: a sync tool's conflicted copy, a backup that was unpacked in place.
+//! Copies of log files that other programs have put beside them: a sync tool's conflicted copy, or a backup that was
+//! unpacked in place.
 //!
-//! A file is known by its log, its sequence number and its records, never by its name alone. Of two files with one
-//! sequence number the one with more records counts. A file whose name is not the log's own counts only
-//! if the log is longer with it: as where a sync tool gave the newer file another name. What does not count is kept under
-//! another name, and told.
+//! A file is identified by its log, its sequence number and its records, never by its name alone. Of two files with the
+//! same sequence number, the one with more records counts. A file whose name is not the log's own counts only if the log is
+//! longer with it, as when a sync tool renamed the newer file. Files that do not count are renamed, kept and reported.
 
 use super::record::FileHeader;
 use super::recover::{End, find_end, walk};
@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How the names of files begin that are kept, and do not count. They are no part of what [`super::aside`] looks for.
+/// Prefix of the names of copies that are kept and do not count. [`super::aside`] ignores them.
 const PREFIX: &str = "aside-copy-of-";
 
 /// A file of the log, and what its header says.
 pub(super) type Headed = (Arc<LogFile>, FileHeader);
 
-/// Whether a log gives its files such names.
+/// Whether a log gives its files names like this one.
 pub(super) fn is_own_name(name: &str) -> bool {
     let digits = name.strip_prefix('j').unwrap_or_default();
     digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The log that `files` are, and those of them that are no part of it. `others` are files without a header.
+/// The log that `files` form, and those of them that are no part of it. `others` are files without a header.
 pub(super) async fn log_of<B: Body>(
     files: Vec<Headed>,
     others: &[Arc<LogFile>],
@@ -58,7 +58,7 @@ async fn read<B: Body>(
     Ok((find_end::<B>(files, others, uuid).await?, copies))
 }
 
-/// Of files with one sequence number that with the most records, and the rest.
+/// For each sequence number, the file with the most records. Second, all other files.
 async fn one_of_each<B: Body>(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, Vec<Arc<LogFile>>) {
     let mut by_seq: BTreeMap<u64, Vec<Headed>> = BTreeMap::new();
     for headed in files {
@@ -82,13 +82,13 @@ async fn one_of_each<B: Body>(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, V
     (kept, copies)
 }
 
-/// How much a file holds; of files that hold as much, the one with the log's own name is more.
+/// How much a file holds. Of two that hold the same, the one with the log's own name ranks higher.
 async fn rank<B: Body>((file, header): &Headed, uuid: Uuid) -> (Lsn, bool) {
     let last = walk::<B>(file, uuid, header, None).await.map_or(Lsn(0), |walked| walked.last);
     (last, is_own_name(&file.name))
 }
 
-/// Gives files that do not count another name, durably. Returns those names.
+/// Renames files that do not count, durably. Returns the new names.
 pub(super) async fn set_aside(disk: &dyn Disk, copies: &[Arc<LogFile>]) -> Result<Vec<String>, LogError> {
     let mut names = Vec::new();
     for file in copies {
@@ -108,7 +108,7 @@ pub(super) async fn set_aside(disk: &dyn Disk, copies: &[Arc<LogFile>]) -> Resul
 }
 
 impl<R: Records> Log<R> {
-    /// Names of copies of its files that were found when it was opened. They are kept, and not used.
+    /// Names of copies of its files that were found when it was opened. They are kept and not used.
     pub fn copies(&self) -> &[String] {
         &self.copies
     }

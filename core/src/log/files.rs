@@ -1,4 +1,4 @@
-//! A log's files: live ones in order, spare ones to go on with, and retired ones that a reader still holds.
+//! A log's files: live ones in order, spare ones to continue in, and retired ones that a reader still holds.
 
 use super::marks::Marks;
 use super::record::{FILE_HEADER_BYTES, FileHeader, Group};
@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Files that are kept ready to go on with: while one is being filled with records, the next one can be made.
+/// Files that are kept ready: while records fill one, the next one can be made.
 const SPARE_FILES: usize = 2;
-/// Spare files that are kept at most, 1 GiB: making them anew would write every byte of a burst twice.
+/// The most spare files that are kept, 1 GiB: making new ones would write every byte of a burst twice.
 const SPARE_FILES_MAX: usize = 16;
 /// Zeros are written in pieces of this size.
 const FILL_BYTES: usize = 1 << 20;
@@ -38,14 +38,15 @@ pub(super) struct LiveFile {
     pub end: u64,
     /// The last of its records that is durable.
     pub synced: Lsn,
-    /// Set where it is a compacted group.
+    /// Set if it is a compacted group.
     pub group: Option<Group>,
-    /// Where records end that this process has appended.
+    /// Where the records end that this process has appended.
     pub marks: Marks,
 }
 
 impl LiveFile {
-    /// A file with that header, whose last record so far and its end are these, and is durable up to `synced`.
+    /// A file with that header. `last` is its last record so far, `end` is where that ends, and it is durable up to
+    /// `synced`.
     pub fn new(file: Arc<LogFile>, header: &FileHeader, (last, end): (Lsn, u64), synced: Lsn) -> Self {
         let FileHeader { seq, incarnation, prev_crc, first, group, .. } = *header;
         Self { file, seq, incarnation, prev_crc, first, last, end, synced, group, marks: Marks::default() }
@@ -57,7 +58,7 @@ impl LiveFile {
 pub(super) struct FileSet {
     live: VecDeque<LiveFile>,
     spare: Vec<Arc<LogFile>>,
-    /// No longer needed, oldest first, but perhaps still read from.
+    /// No longer needed, but perhaps still being read; oldest first.
     retired: VecDeque<Retired>,
     last_seq: u64,
     next_slot: u64,
@@ -78,7 +79,7 @@ pub struct SpaceUse {
 }
 
 impl SpaceUse {
-    /// The share in use, in per mille of the limit; more where the reserve is in use.
+    /// The share in use, in per mille of the limit; more than 1000 while the reserve is in use.
     pub fn per_mille(&self) -> u64 {
         self.used_bytes * 1000 / self.limit_bytes.max(1)
     }
@@ -119,7 +120,7 @@ impl FileSet {
         self.spare.push(file);
     }
 
-    /// A spare file, if no more than `allowed` files would then be live.
+    /// A spare file, if at most `allowed` files are live with it.
     pub fn take_spare(&mut self, allowed: usize) -> Option<Arc<LogFile>> {
         if self.live.len() >= allowed {
             return None;
@@ -136,15 +137,15 @@ impl FileSet {
         }
     }
 
-    /// Retires the files whose records have all moved to others, which are pushed next.
+    /// Retires the files whose records have all moved to other files, which the caller pushes next.
     pub fn retire_empty(&mut self) {
         let (empty, live): (VecDeque<_>, _) = self.live.drain(..).partition(|live| live.last < live.first);
         self.live = live;
         self.retired.extend(empty.into_iter().map(|live| Retired { file: live.file, erased: false }));
     }
 
-    /// Puts a group in the place of the files whose records it stands for, which are retired; unless one of them is
-    /// gone by now.
+    /// Replaces the files whose records a group stands for by the group, and retires them. Gives the group back if one of
+    /// the files is gone by now.
     pub fn replace(&mut self, group: LiveFile) -> Result<(), LiveFile> {
         let from = self.live.iter().position(|live| live.first == group.first);
         let to = self.live.iter().position(|live| live.last == group.last && live.last >= live.first);
@@ -155,8 +156,8 @@ impl FileSet {
         Ok(())
     }
 
-    /// Nothing refers to a retired file but the list itself and readers. No new reader can come: the index no
-    /// longer names it. So once the list's is the only reference, it stays so.
+    /// Only this list and readers refer to a retired file. No new reader can come, because the index no longer names the
+    /// file. So once this list has the only reference, that stays so.
     fn reclaim(&mut self) {
         let is_free = |retired: &Retired| retired.erased && Arc::strong_count(&retired.file) == 1;
         let (free, held): (Vec<_>, _) = self.retired.drain(..).partition(is_free);
@@ -190,13 +191,13 @@ impl<R: Records> Log<R> {
     pub fn space(&self) -> SpaceUse {
         let appender = self.appender.lock();
         let used = appender.files.live.len() as u64;
-        // The current file counts by what is in it, or an idle journal would look a quarter full.
+        // The current file counts only with the bytes in it: otherwise an idle journal would look a quarter full.
         let current = appender.files.live.back().map_or(0, |live| live.end);
         let used_bytes = used.saturating_sub(1) * self.limits.file_bytes + current;
         SpaceUse { used_bytes, limit_bytes: self.limits.files as u64 * self.limits.file_bytes }
     }
 
-    /// Bytes of records behind `lsn`.
+    /// Bytes of the records after `lsn`.
     pub fn bytes_after(&self, lsn: Lsn) -> u64 {
         let appender = self.appender.lock();
         let bytes = |live: &LiveFile| {
@@ -218,7 +219,7 @@ impl<R: Records> Log<R> {
         self.appender.lock().files.next_to_erase()
     }
 
-    /// A wait for room that counts from now, so that room made before it is awaited is not missed.
+    /// A wait for space that counts from this call on, so that space freed before it is awaited is not missed.
     pub fn room_from_now(&self) -> impl Future<Output = ()> {
         let mut notified = Box::pin(self.room.notified());
         notified.as_mut().enable();
@@ -230,19 +231,19 @@ impl<R: Records> Log<R> {
         self.spare_wanted.notified().await;
     }
 
-    /// Keeps files ready to go on with, zero-filled and synced, while the limit allows. Surplus ones go.
+    /// Keeps spare files ready, zero-filled and synced, while the limit allows, and deletes surplus ones.
     ///
-    /// A retired file's header is erased before the file is written again, the oldest file first: so the files that
-    /// a recovery finds are always a log without a gap. (Readers may still hold the file; they read its data.)
+    /// A retired file's header is erased before the file is written again, oldest file first: so recovery always finds a
+    /// log without a gap. (Readers may still hold the file; they read its data only.)
     pub async fn keep_spare(self: &Arc<Self>) -> Result<(), LogError> {
         self.keep(SPARE_FILES).await
     }
 
-    /// Keeps at least so many files ready, while the limit allows.
+    /// Keeps at least `at_least` files ready, while the limit allows.
     pub(super) async fn keep(self: &Arc<Self>, at_least: usize) -> Result<(), LogError> {
         if self.next_to_erase().is_some() {
-            // The header of the file that follows may still be in memory only: without either, a power cut would
-            // leave a journal that has no beginning.
+            // The header of the next file may still be in memory only. With neither header on disk, a power cut would leave
+            // a journal without a beginning.
             self.flush().await?;
         }
         while let Some(file) = self.next_to_erase() {
@@ -253,7 +254,7 @@ impl<R: Records> Log<R> {
         Ok(())
     }
 
-    /// Whether a file was made.
+    /// Returns whether a file was made.
     async fn keep_one_more(&self, at_least: usize) -> Result<bool, LogError> {
         let (name, surplus) = {
             let mut appender = self.appender.lock();
@@ -274,8 +275,8 @@ impl<R: Records> Log<R> {
             let file = create(&*self.disk, &name, self.limits.file_bytes).await?;
             self.appender.lock().files.add_spare(file);
         }
-        // Only where there really is room: who waits for it asks for a spare file when there is not, and the two
-        // would wake each other for ever.
+        // Only if there really is space: a writer that finds none asks for a spare file again, and the two would wake each
+        // other forever.
         if self.has_room() {
             self.room.notify_waiters();
         }
@@ -295,15 +296,16 @@ impl<R: Records> Log<R> {
 
 /// A new file, zero-filled to its whole length and synced: from then on an fdatasync has only data to write.
 pub(super) async fn create(disk: &dyn Disk, name: &str, len: u64) -> io::Result<Arc<LogFile>> {
-    // Before anything is written: a file that does not fit would take the last room from others, for a moment. (Where there is none
-    // there is nothing to take, and some file systems say so who do not know.)
+    // Checked before anything is written: a file that does not fit would take the last space from others for a moment.
+    // (Zero free bytes are ignored: there is nothing to take then, and some file systems report zero when they do not
+    // know.)
     if disk.free_bytes().is_ok_and(|free| (1..len).contains(&free)) {
         return Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
     }
     let file = disk.open(name, true)?;
     let filled = fill(&file, len).await;
     if let Err(error) = filled {
-        // Half a file would only keep the space that was wanting.
+        // Half a file would only keep the space that was lacking.
         let _ = disk.remove(name);
         return Err(error);
     }

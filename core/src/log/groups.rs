@@ -1,8 +1,8 @@
-//! Groups: files whose records can be said in fewer, by one file in their place.
+//! Groups: several files of records, replaced by one file with fewer records.
 //!
-//! Only records that are durable become part of a group, and which ones can be left out is for the log's user to say. The group is written
-//! and synced before it gets a header, and gets that before any file that it replaces is erased; a crash at any point leaves the
-//! one or the other, or both, which are the same.
+//! Only durable records become part of a group, and the log's user decides which can be left out. The group is written and
+//! synced before it gets a header, and it gets the header before any file that it replaces is erased. A crash at any point
+//! leaves the old files, the group, or both, and all of these mean the same.
 
 use super::files::{self, LiveFile};
 use super::record::{self, FILE_HEADER_BYTES, FileHeader, Group, HEADER_BYTES, Header};
@@ -21,8 +21,8 @@ pub(crate) struct Candidate {
 }
 
 impl<R: Records> Log<R> {
-    /// Files that may become a part of a group: of those with records from `from` to `upto` all that are durable, but for the one that is
-    /// appended to.
+    /// Files that may become a part of a group: those with records between `from` and `upto` that are all durable, except
+    /// the current file.
     pub(crate) fn candidates(&self, from: Lsn, upto: Lsn) -> Vec<Candidate> {
         let appender = self.appender.lock();
         let done = |live: &&LiveFile| {
@@ -34,8 +34,8 @@ impl<R: Records> Log<R> {
         appender.files.live().take(current).filter(done).map(candidate).collect()
     }
 
-    /// Writes a group of these records, and puts it in the place of the files from `first` to `last`, whose last record has the own
-    /// CRC `last_crc`.
+    /// Writes a group of these records and replaces the files from `first` to `last` by it. `last_crc` is the own CRC of
+    /// the last record in them.
     pub(crate) async fn replace_by_group(
         self: &Arc<Self>,
         first: Candidate,
@@ -46,12 +46,12 @@ impl<R: Records> Log<R> {
         let name = self.appender.lock().files.new_slot();
         let written = self.write(&name, (first, last, last_crc), records).await;
         if written.is_err() {
-            // Without it all is as it was.
+            // Without the group nothing has changed.
             let _ = self.disk.remove(&name);
         }
         let replaced = self.appender.lock().files.replace(written?);
         if let Err(unused) = replaced {
-            // They were pushed and freed in the meantime.
+            // The files were pushed and freed in the meantime.
             files::erase(&unused.file.file).await?;
             self.appender.lock().files.add_spare(unused.file);
         }
@@ -84,7 +84,7 @@ impl<R: Records> Log<R> {
         let headed = file.file.write_at(&header.encode(), 0);
         let synced = if skips_syncs { Ok(()) } else { file.file.clone().sync().await };
         if let Err(error) = headed.and(synced) {
-            // A header that comes to light when the files around it are gone would be taken for damage.
+            // The header may still reach the disk, after the files around it are gone. Recovery would take that for damage.
             files::erase(&file.file).await.map_err(|error| self.fail(error.to_string()))?;
             return Err(error.into());
         }

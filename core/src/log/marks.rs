@@ -1,8 +1,9 @@
-//! Where the records of a file end, coarsely: how many bytes lie behind one of them is told without a look at the file. Pure.
+//! Coarse marks of where the records of a file end. They give the number of bytes after a record without reading the file.
+//! Pure.
 
 use crate::units::Lsn;
 
-/// So many bytes lie between two marks at most, unless they are one record's: 128 KiB of memory for a file of 256 MiB.
+/// Most bytes between two marks, unless a single record is longer: 128 KiB of memory for a file of 256 MiB.
 const STEP_BYTES: u64 = 64 << 10;
 
 /// A record, and where it ends.
@@ -16,16 +17,17 @@ impl Marks {
     /// A record was appended.
     pub fn note(&mut self, (lsn, end): Mark) {
         match &mut self.0[..] {
-            // The last one moves on, as long as it is near to the one before: then a large record behind small ones begins at one.
+            // The last mark moves along while it is near the one before it. So a large record after small ones begins at a
+            // mark.
             [.., (_, before), last] if end.saturating_sub(*before) < STEP_BYTES => *last = (lsn, end),
             _ => self.0.push((lsn, end)),
         }
     }
 
-    /// Bytes of the records behind `lsn`. Between two marks the share of their records is close enough for a progress bar.
+    /// Bytes of the records after `lsn`. Between two marks, the share of the records is close enough for a progress bar.
     pub fn bytes_after(&self, lsn: Lsn, begin: Mark, end: Mark) -> u64 {
         let lsn = lsn.max(begin.0);
-        // A file that has just been begun has no records.
+        // A new file has no records.
         if lsn >= end.0 {
             return 0;
         }

@@ -10,7 +10,7 @@ pub const FILE_HEADER_BYTES: u64 = 4096;
 pub const HEADER_BYTES: u64 = 64;
 /// Records begin at multiples of this.
 pub const RECORD_ALIGN: u64 = 64;
-/// After a sync the next record begins at a multiple of this: a page with durable bytes is not written again.
+/// After a sync the next record begins at a multiple of this, so that a page with durable bytes is never written again.
 pub const SYNC_ALIGN: u64 = 4096;
 
 const FILE_MAGIC: &[u8; 8] = b"HLDJRNL\x01";
@@ -30,21 +30,21 @@ pub struct FileHeader {
     pub prev_crc: u32,
     /// LSN of its first record.
     pub first: Lsn,
-    /// What was durable when it was begun.
+    /// The last durable record when the file was begun.
     pub durable: Lsn,
-    /// Length of the file: a shorter one was cut.
+    /// Length of the file. A shorter file was truncated.
     pub file_bytes: u64,
-    /// Set where the file is a compacted group.
+    /// Set if the file is a compacted group.
     pub group: Option<Group>,
 }
 
-/// What a file of records was compacted to: the latest version of each block that they wrote. It stands for all of
-/// them at once, and its own records carry the LSN of the last.
+/// A compacted file: the latest version of each block that some records wrote. It stands for all of those records at once,
+/// and its own records carry the LSN of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The last record that it stands for.
     pub last: Lsn,
-    /// Own CRC of that record, as it was.
+    /// Own CRC of that record in its original file.
     pub last_crc: u32,
     /// Records in the file.
     pub records: u32,
@@ -72,7 +72,7 @@ impl FileHeader {
         page
     }
 
-    /// Reads a header; `None` where there is none, or a damaged one.
+    /// Reads a header; `None` if there is none or it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; 84] = bytes.first_chunk()?;
         let is_group = bytes[..8] == *GROUP_MAGIC;
@@ -90,7 +90,7 @@ impl FileHeader {
             first: Lsn(u64_at(bytes, 40)),
             durable: Lsn(u64_at(bytes, 48)),
         };
-        // The next file counts on from these.
+        // The next file needs the numbers after these.
         let goes_on = header.seq < u64::MAX && header.incarnation < u32::MAX;
         (is_lsn(header.first) && goes_on).then_some(header)
     }
@@ -101,7 +101,7 @@ impl FileHeader {
 pub struct Header<B> {
     /// Its place in the order.
     pub lsn: Lsn,
-    /// What was durable when it was written.
+    /// The last durable record when this one was written.
     pub durable: Lsn,
     /// What it does.
     pub operation: B,
@@ -114,10 +114,10 @@ pub struct Header<B> {
 }
 
 impl<B: Body> Header<B> {
-    /// Its length. The record's data lies behind it.
+    /// Its length. The record's data follows it.
     pub const BYTES: u64 = HEADER_BYTES;
 
-    /// Bytes of data behind the header.
+    /// Bytes of data after the header.
     pub fn data_len(&self) -> u64 {
         self.operation.data_len()
     }
@@ -141,7 +141,7 @@ impl<B: Body> Header<B> {
         (bytes, crc)
     }
 
-    /// Reads a header of `log` and its own CRC; `None` where there is none, or a damaged one.
+    /// Reads a header of `log` and its own CRC; `None` if there is none or it is damaged.
     pub fn decode(bytes: &[u8], log: Uuid) -> Option<(Self, u32)> {
         let bytes: &[u8; HEADER_BYTES as usize] = bytes.first_chunk()?;
         let crc = u32_at(bytes, 60);
@@ -163,12 +163,12 @@ impl<B: Body> Header<B> {
     }
 }
 
-/// Whether a record can have it: 0 is "none", and one more must fit.
+/// Whether a record can have this LSN: 0 means "none", and there must be a next one.
 fn is_lsn(lsn: Lsn) -> bool {
     lsn.0 > 0 && lsn.0 < u64::MAX
 }
 
-/// Bytes that a record with so much data takes, its padding included.
+/// Bytes that a record with `data_len` bytes of data takes, including its padding.
 pub fn record_len(data_len: u64) -> u64 {
     (HEADER_BYTES + data_len).next_multiple_of(RECORD_ALIGN)
 }

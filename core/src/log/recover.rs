@@ -1,12 +1,12 @@
-//! Opening a log: finding the end of the log.
+//! Opening a log: finding its end.
 //!
-//! The log is read up to the first record that is missing or does not check. Whatever lies behind was not durable,
-//! or the disk has lost what it had promised to keep; the records tell which, since each says what was durable when
-//! it was written. A torn tail is normal and is dropped; damage stops everything, and nothing is touched.
+//! The log is read up to the first record that is missing or does not check. Either the rest was not durable, or the disk
+//! has lost data that it had promised to keep. The records tell which, since each says what was durable when it was
+//! written. A torn tail is normal and is dropped. Damage stops everything, and nothing is touched.
 //!
-//! Files are told apart by their headers: a file begins where its header says, whatever older bytes an earlier one
-//! still has for the same LSNs. So a log that was cut short goes on in a new file, and nothing has to be erased to
-//! make it so. Files that lie wholly behind the end are erased before the new one is begun, or they would follow it.
+//! A file begins where its header says, even if an earlier file still has older bytes for the same LSNs. So a log that was
+//! cut short continues in a new file, and nothing has to be erased for that. Files that lie wholly after the end are erased
+//! before the new one is begun; otherwise they would seem to follow it.
 
 use super::append::Appender;
 use super::copies::{self, Headed, is_own_name};
@@ -28,7 +28,7 @@ use uuid::Uuid;
 pub struct Recovered {
     /// The first record that is still there.
     pub first: Lsn,
-    /// The last record; one less than `first` where there is none.
+    /// The last record; one less than `first` if there is none.
     pub last: Lsn,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct End {
 }
 
 impl<R: Records> Log<R> {
-    /// Makes an empty log. Files of another one are removed, but for what was set aside.
+    /// Makes an empty log. Removes files of another one, except those that were set aside.
     pub async fn create_with(
         disk: Arc<dyn Disk>,
         limits: Limits,
@@ -70,7 +70,7 @@ impl<R: Records> Log<R> {
         Self::start(disk, limits, identity, (records, pending), end, Vec::new()).await
     }
 
-    /// Opens the log `uuid`. Its user has not been told of the records: what counts of them is read with
+    /// Opens the log `uuid`. Its user has not seen the records yet: it reads the ones that it needs with
     /// [`records`](Self::records()).
     pub async fn open_with(
         disk: Arc<dyn Disk>,
@@ -82,7 +82,7 @@ impl<R: Records> Log<R> {
         let Headers { files, others } = read_headers(&*disk, uuid)?;
         let missing = files.is_empty();
         let (end, copies) = copies::log_of::<R::Body>(files, &others, uuid).await?;
-        // It had one from the moment on when its name was first written down.
+        // A log has a file before its identity is first recorded anywhere.
         if missing {
             return Err(LogError::Missing);
         }
@@ -100,15 +100,15 @@ impl<R: Records> Log<R> {
         end: End,
         spare: Vec<Arc<LogFile>>,
     ) -> Result<Arc<Self>, LogError> {
-        // A process that was killed leaves records in the page cache that no disk has seen. From here on they count
-        // as durable, so they must be.
+        // A process that was killed leaves records in the page cache that have not reached the disk. From here on they
+        // count as durable, so they must be.
         for live in &end.live {
             make_durable(&live.file).await?;
         }
-        // The same goes for the names of files that it had just made.
+        // The same holds for the names of files that it had just made.
         disk.sync_names().await?;
-        // Also those whose header is empty already: a process that was killed may have emptied it in memory only, and
-        // a cut would bring the old header back, in front of new records.
+        // Also the spare files, whose header is empty already: a process that was killed may have emptied it in memory
+        // only. After a power cut the old header would be back, in front of new records.
         for file in end.stale.iter().chain(&spare) {
             files::erase(&file.file).await?;
         }
@@ -120,7 +120,7 @@ impl<R: Records> Log<R> {
         }
         for file in spare.into_iter().chain(end.stale) {
             set.saw_slot(&file.name);
-            // A file that was made but never filled, or with another size, would not be ready to be synced fast.
+            // A file that was never filled, or has another size, would make syncs slow.
             match file.file.len()? == limits.file_bytes {
                 true => set.add_spare(file),
                 false => disk.remove(&file.name)?,
@@ -153,7 +153,7 @@ impl<R: Records> Log<R> {
         Ok(log)
     }
 
-    /// Begins a file of this incarnation's own.
+    /// Begins a file that belongs to this incarnation.
     async fn begin(self: &Arc<Self>, first: Lsn) -> Result<(), LogError> {
         self.set_durable(first.prev());
         let mut spare = self.appender.lock().files.take_spare(usize::MAX);
@@ -163,14 +163,15 @@ impl<R: Records> Log<R> {
         }
         let file = spare.expect("it was just made");
         self.appender.lock().begin_file(self, file.clone(), first)?;
-        // The header alone: a cut before the first record's sync then finds the same end again.
+        // Only the header is in it yet. It is synced so that recovery finds the same end again if power is cut before the
+        // first record's sync.
         file.file.clone().sync().await?;
         self.keep(1).await
     }
 }
 
-/// Syncs a file of a former life. If that fails its pages may be lost to the disk although they can still be read:
-/// they are written once more, and must then be taken.
+/// Syncs a file that an earlier process wrote. If that fails, pages that can still be read may be missing on the disk: they
+/// are written once more, and then the sync must succeed.
 async fn make_durable(file: &LogFile) -> Result<(), LogError> {
     if file.file.clone().sync().await.is_ok() {
         return Ok(());
@@ -197,7 +198,7 @@ fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Headers, LogError> {
                 true => {}
             },
             _ if is_own => others.push(file),
-            // Somebody else's, who has put it here.
+            // Another program's file.
             _ => {}
         }
     }
@@ -222,10 +223,10 @@ pub(super) async fn find_end<B: Body>(
     while let Some((file, header)) = chain.next() {
         let first_of_next = chain.peek().map(|(_, next)| next.first);
         if header.first != next || header.prev_crc != prev_crc {
-            // The records between are missing, so that whatever follows is no part of the log.
+            // Records are missing in between, so this file and those after it are no part of the log.
             stale.push(file);
             stale.extend(chain.by_ref().map(|(file, _)| file));
-            // Unless one of their records says that what is missing had been durable.
+            // But if one of their records says that the missing ones had been durable, the log is damaged.
             for file in &stale {
                 durable =
                     durable.max(durable_claimed_behind::<B>(file, uuid, FILE_HEADER_BYTES, next.prev())?);
@@ -251,7 +252,7 @@ pub(super) async fn find_end<B: Body>(
     Ok(End { first, last: next.prev(), prev_crc, live, stale, incarnation })
 }
 
-/// What was read of one file.
+/// What was read from one file.
 pub(super) struct Walked {
     pub(super) last: Lsn,
     crc: u32,
@@ -259,18 +260,18 @@ pub(super) struct Walked {
     durable: Lsn,
 }
 
-/// The files, given by sequence number, in the order of their records, and those whose place others have taken.
+/// The files, given by sequence number, in the order of their records; and the files that others have replaced.
 fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<LogFile>>) {
     let (groups, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, header)| header.group.is_some());
     let (mut chain, mut stale): (Vec<Headed>, Vec<_>) = Default::default();
-    // A later file that begins no later takes the place of an earlier one.
+    // A file replaces earlier files that do not begin before it.
     for (file, header) in files {
         while let Some((replaced, _)) = chain.pop_if(|(_, earlier)| earlier.first >= header.first) {
             stale.push(replaced);
         }
         chain.push((file, header));
     }
-    // A group takes the place of what it stands for.
+    // A group replaces the files that it stands for.
     for (file, header) in groups {
         let last = header.group.map_or(header.first, |group| group.last);
         let replaced = chain.extract_if(.., |(_, other)| (header.first..=last).contains(&other.first));
@@ -281,7 +282,7 @@ fn in_order(files: Vec<Headed>) -> (Vec<Headed>, Vec<Arc<LogFile>>) {
     (chain, stale)
 }
 
-/// Follows the records of one file as long as they check, and not into what a later file begins with.
+/// Follows the records of one file as long as they check, up to the first record of the next file.
 pub(super) async fn walk<B: Body>(
     file: &LogFile,
     uuid: Uuid,
@@ -310,7 +311,7 @@ pub(super) async fn walk<B: Body>(
     Ok(walked)
 }
 
-/// Follows the records of a group. It was durable before it had a header, so that every one of them must check.
+/// Follows the records of a group. A group is durable before it has a header, so every one of them must check.
 async fn walk_group<B: Body>(
     file: &LogFile,
     uuid: Uuid,
@@ -333,8 +334,8 @@ async fn walk_group<B: Body>(
     Ok(Walked { last: group.last, crc: group.last_crc, end, durable: header.durable })
 }
 
-/// What the records of a file whose header does not check say was durable. A spare file has an empty header, and
-/// what is left in it is older than the end of the log.
+/// The highest LSN that the records of a file without a valid header say was durable. A spare file counts as nothing: its
+/// header is empty, and its old records lie before the end of the log.
 fn durable_claimed_without_header<B: Body>(file: &LogFile, uuid: Uuid, last: Lsn) -> Result<Lsn, LogError> {
     let len = file.file.len()?;
     if len < FILE_HEADER_BYTES {
@@ -347,8 +348,8 @@ fn durable_claimed_without_header<B: Body>(file: &LogFile, uuid: Uuid, last: Lsn
     if spare { Ok(Lsn(0)) } else { durable_claimed_behind::<B>(file, uuid, FILE_HEADER_BYTES, last) }
 }
 
-/// What the records behind the end of a file's log say was durable. Older bytes of a recycled file have lower
-/// LSNs and say nothing.
+/// The highest LSN that records after the log's end in a file say was durable. Older bytes of a recycled file have lower
+/// LSNs and do not count.
 fn durable_claimed_behind<B: Body>(file: &LogFile, uuid: Uuid, end: u64, last: Lsn) -> Result<Lsn, LogError> {
     let len = file.file.len()?;
     let mut durable = Lsn(0);

@@ -15,7 +15,7 @@ pub(super) struct Found {
     pub offset: u64,
 }
 
-/// A walk over the records of an open log. A group is walked as a whole, if any of what it stands for is wanted.
+/// A walk over the records of an open log. A group is walked as a whole if any record that it stands for is wanted.
 pub(super) struct Cursor {
     spans: VecDeque<Span>,
     /// In the first span: where the next record is, and how many were found.
@@ -27,7 +27,7 @@ pub(super) struct Cursor {
     from: Lsn,
 }
 
-/// A file to be walked.
+/// A file to walk.
 struct Span {
     file: Arc<LogFile>,
     incarnation: u32,
@@ -37,18 +37,18 @@ struct Span {
     group: Option<Group>,
 }
 
-/// Which record is looked for. A recycled file may hold others with the same LSN, which a cut took out of the log:
-/// they have another record before them, or were written by a process before the one that began the file.
+/// The record to look for. A recycled file may hold others with the same LSN that a truncation removed from the log: those
+/// follow another record, or were written by an earlier process than the one that began the file.
 pub(super) struct Wanted {
     pub lsn: Lsn,
     /// Own CRC of the record before.
     pub prev_crc: u32,
-    /// That of the file.
+    /// The file's incarnation.
     pub incarnation: u32,
 }
 
 impl Cursor {
-    /// Walks from the record `from` on. Records that were freed already are an error, never skipped.
+    /// Walks from the record `from` on. If records were freed already, this is an error: they are never skipped.
     pub fn new<'a>(live: impl Iterator<Item = &'a LiveFile>, from: Lsn) -> Result<Self, LogError> {
         let live = live.filter(|live| live.last >= from && live.last >= live.first);
         let spans: VecDeque<_> = live.map(Span::of).collect();
@@ -59,7 +59,7 @@ impl Cursor {
         Ok(Self { spans, offset: FILE_HEADER_BYTES, found: 0, next, prev_crc, from })
     }
 
-    /// Own CRC of the record that was found last; of a group, that of the last record that it stands for.
+    /// Own CRC of the record that was found last; in a group, that of the last record that the group stands for.
     pub fn last_crc(&self) -> u32 {
         let group = self.spans.front().and_then(|span| span.group).filter(|_| self.found > 0);
         group.map_or(self.prev_crc, |group| group.last_crc)
@@ -108,7 +108,7 @@ impl Span {
     }
 }
 
-/// The record that is `wanted`, which begins at `offset` or, where a sync came between, at the next page.
+/// The `wanted` record. It begins at `offset` or, if a sync came between, at the next page.
 pub(super) fn find<B: Body>(
     file: &LogFile,
     offset: u64,
@@ -158,7 +158,7 @@ pub(super) fn data_checks<B: Body>(
 }
 
 impl<R: Records> Log<R> {
-    /// Own CRC of the record `lsn`, which stands for all records up to it; `None` where it is not here. That of the
+    /// Own CRC of the record `lsn`, which covers all records up to it; `None` if the record is not here. The CRC of the
     /// record before the first one here is known too.
     pub fn crc_of(&self, lsn: Lsn) -> Result<Option<u32>, LogError> {
         let mut cursor = {
@@ -176,10 +176,10 @@ impl<R: Records> Log<R> {
         Ok(found.map(|_| cursor.last_crc()))
     }
 
-    /// The records from `from` to `upto`, until their data exceeds `bytes` (at least one record), each checked
-    /// against its checksum. A compacted group that any of them belongs to is given as a whole.
+    /// The records from `from` to `upto`, until their size exceeds `bytes` (at least one record), each checked against its
+    /// checksum. A compacted group that any of them belongs to is returned whole.
     pub async fn records(&self, from: Lsn, upto: Lsn, bytes: u64) -> Result<Vec<Record<R::Body>>, LogError> {
-        /// Checksums of so much are computed without letting others run: about a millisecond.
+        /// Bytes whose checksums are computed before other tasks may run: about a millisecond.
         const YIELD_BYTES: u64 = 4 << 20;
         let mut cursor = Cursor::new(self.appender.lock().files.live(), from)?;
         let mut records = Vec::new();
@@ -190,7 +190,7 @@ impl<R: Records> Log<R> {
                 return Err(LogError::Damaged { lsn: header.lsn, durable: self.durable() });
             }
             total += record::record_len(header.data_len());
-            // What has one LSN is one group, and stays together.
+            // Records with the same LSN are one group and stay together.
             if total > bytes && records.last().is_some_and(|last: &Record<R::Body>| last.lsn != header.lsn) {
                 break;
             }

@@ -1,7 +1,7 @@
-//! Flush: one fdatasync for all who wait, and what becomes of the log when one fails.
+//! Flush: one fdatasync for all waiters, and how the log recovers when one fails.
 //!
-//! After a failed fdatasync the kernel may have dropped the pages and will report success the next time. So the
-//! file is condemned: what was not durable is read back (its checksums tell whether it is still what was written)
+//! After a failed fdatasync the kernel may have dropped the pages, and it will report success the next time. So the file is
+//! condemned: records that were not durable are read back (their checksums tell whether they are still what was written)
 //! and written to fresh files. If that fails again and again, the journal stops: a flush never lies.
 
 use super::files::{self, LiveFile};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Tries to write anew what a failed sync may have lost, before the journal stops: about six seconds in all.
+/// How often records that a failed sync may have lost are rewritten before the journal stops: about six seconds in all.
 const REWRITES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -26,7 +26,7 @@ type Moved = (Vec<Arc<LogFile>>, Lsn);
 struct Batch<B> {
     file: Arc<LogFile>,
     first: Lsn,
-    /// None yet: the one before the first.
+    /// While there is none: the LSN before the first.
     last: Lsn,
     /// Own CRC of the record before the first.
     prev_crc: u32,
@@ -49,8 +49,8 @@ impl<R: Records> Log<R> {
             if self.durable() >= target {
                 return Ok(self.durable());
             }
-            // A task of its own: whoever waits may go away, but the outcome of an fdatasync must be looked at. The
-            // kernel tells of a failure once, so that the next sync would succeed and prove nothing.
+            // In a task of its own: the caller may be cancelled, but the result of an fdatasync must be seen. The kernel
+            // reports a failure only once: the next sync would succeed and prove nothing.
             let log = self.clone();
             let synced = tokio::spawn(async move { log.sync_up_to(target).await });
             synced.await.map_err(|stopped| self.fail(stopped.to_string()))??;
@@ -58,14 +58,15 @@ impl<R: Records> Log<R> {
     }
 
     async fn sync_up_to(&self, target: Lsn) -> Result<(), LogError> {
-        // In order of arrival. Whoever gets here behind a sync that began after its own call has nothing to do.
+        // Calls are served in order of arrival. A call has nothing left to do if a sync began after it and has ended by
+        // now.
         let _turn = self.syncing.lock().await;
         self.check()?;
         if self.durable() < target { self.sync().await } else { Ok(()) }
     }
 
-    /// The same as [`flush`](Self::flush) on the calling thread, which must not be one of the runtime's; `None` where it cannot
-    /// be done so, be it that a sync has failed and the file has to be written anew.
+    /// The same as [`flush`](Self::flush) on the calling thread, which must not be one of the runtime's. `None` if that is
+    /// not possible here, for example because a sync has failed and the file has to be rewritten.
     pub fn flush_here(&self) -> Option<Result<Lsn, LogError>> {
         let target = self.appended();
         let _turn = if self.durable() < target { Some(self.syncing.blocking_lock()) } else { None };
@@ -106,7 +107,7 @@ impl<R: Records> Log<R> {
         Ok(())
     }
 
-    /// What a sync that begins now makes durable, and the files that it has to sync.
+    /// The last record that a sync makes durable if it begins now, and the files that it has to sync.
     fn unsynced(&self) -> (Lsn, Vec<Arc<LogFile>>) {
         let mut appender = self.appender.lock();
         appender.close_page();
@@ -124,14 +125,14 @@ impl<R: Records> Log<R> {
         self.durable.fetch_max(upto.0, Ordering::AcqRel);
     }
 
-    /// Writes every record that is not durable to fresh files, and syncs those. A disk may fail for a moment only, so this is tried
-    /// a few times before the journal stops.
+    /// Writes every record that is not durable to fresh files, and syncs those. A disk may fail only for a moment, so this
+    /// is retried a few times before the journal stops.
     async fn rewrite(&self) -> Result<(), LogError> {
         let mut pause = FIRST_PAUSE;
         for tried in 1.. {
             let error = match self.try_rewrite().await {
                 Ok(()) => return Ok(()),
-                // What cannot be read back any more does not come back.
+                // Records that can no longer be read back are lost: another try does not help.
                 Err(error @ LogError::Damaged { .. }) => return Err(self.fail(error.to_string())),
                 Err(error) => error,
             };
@@ -146,14 +147,14 @@ impl<R: Records> Log<R> {
     }
 
     async fn try_rewrite(&self) -> Result<(), LogError> {
-        // The lock on syncs is held, so `durable` stands still. The one on appends cannot be held while files
-        // are made; it is then held while records move, so none is missed.
+        // The lock on syncs is held, so `durable` does not change. The lock on appends cannot be held while files are made,
+        // but it is held while records move, so none is missed.
         let mut fresh = VecDeque::new();
         let moved = self.move_to_fresh(&mut fresh).await;
         for unused in fresh {
             match &moved {
                 Ok(_) => self.appender.lock().files.add_spare(unused),
-                // It may hold a part of what was to move.
+                // It may hold some of the records that were to move.
                 Err(_) => drop(self.disk.remove(&unused.name)),
             }
         }
@@ -161,7 +162,7 @@ impl<R: Records> Log<R> {
         for file in &files {
             file.file.clone().sync().await?;
         }
-        // Records that were appended meanwhile may be in a file behind these: they wait for the next sync.
+        // Records that were appended meanwhile may be in a file after these: they wait for the next sync.
         self.synced(upto);
         Ok(())
     }
@@ -182,8 +183,8 @@ impl<R: Records> Log<R> {
         }
     }
 
-    /// Moves every record that is not durable to `fresh` files. Returns those that it took, and the last record that is in them; none,
-    /// with nothing changed, where there are too few.
+    /// Moves every record that is not durable to `fresh` files. Returns the files that it used and the last record in them;
+    /// `None`, with nothing changed, if there are too few.
     fn move_unsynced(&self, fresh: &mut VecDeque<Arc<LogFile>>) -> Result<Option<Moved>, LogError> {
         let mut appender = self.appender.lock();
         let first = self.durable().next();
@@ -204,7 +205,7 @@ impl<R: Records> Log<R> {
                 batches.push(Batch::new(file.clone(), header.lsn, header.prev_crc));
             }
             let batch = batches.last_mut().expect("there is one");
-            // The record's bytes stay the same: its LSN, and the chain of checksums.
+            // The record's bytes stay the same, and so do its LSN and the chain of checksums.
             batch.file.file.write_at(&header.encode(self.uuid).0, batch.end)?;
             batch.file.file.write_at(&buffer, batch.end + HEADER_BYTES)?;
             batch.last = header.lsn;
@@ -216,7 +217,7 @@ impl<R: Records> Log<R> {
             batches.push(Batch::new(file.clone(), first, appender.prev_crc));
         }
         let headers: Vec<_> = batches.iter().map(|batch| self.header_of(&mut appender, batch)).collect();
-        // The last one first: whenever this ends, what is there is a log without a gap.
+        // The last header first: wherever this is interrupted, the files form a log without a gap.
         for (batch, header) in batches.iter().zip(&headers).rev() {
             batch.file.file.write_at(&header.encode(), 0)?;
         }
@@ -226,7 +227,7 @@ impl<R: Records> Log<R> {
         }
         appender.files.retire_empty();
         for (batch, header) in batches.iter().zip(&headers) {
-            // The records that moved are about to be synced: what follows begins on a page of its own.
+            // The moved records are about to be synced, so the next record begins on a page of its own.
             let end = batch.end.next_multiple_of(record::SYNC_ALIGN);
             let moved = LiveFile::new(batch.file.clone(), header, (batch.last, end), first.prev());
             appender.files.push(moved);
