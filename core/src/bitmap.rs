@@ -1,32 +1,32 @@
-//! One bit for each block of a drive, read and changed without locks, in pages. A page whose bits are all alike has no
-//! memory of its own, and neither has a part of the table of pages of which all bits are clear: there is room for the drive to
-//! grow, which costs nothing until it does.
+//! One bit for each block of a drive, read and changed without locks, in pages. A page takes memory only once its bits have
+//! differed, and a part of the page table only once it was written to. So the capacity can exceed the drive, to let it
+//! grow, at no cost.
 
 use crate::units::BlockRange;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// As many as fit a page of the bitmap on disk.
+/// As many as fit into a page of the bitmap on disk.
 const WORDS: usize = 510;
 /// Blocks whose bits are in one page.
 pub const PAGE_BLOCKS: u64 = WORDS as u64 * 64;
 
 type Page = Box<[AtomicU64; WORDS]>;
 
-/// Pages in one part of the table: of a drive's 32 GiB.
+/// Pages in one part of the table, which covers 32 GiB of a drive.
 const GROUP: usize = 256;
 
 /// Bits by block index.
 pub struct Bitmap {
     pages: u64,
-    /// The table of pages; a part that was never written to is not there.
+    /// The table of pages; a part that was never written to does not exist.
     groups: Box<[OnceLock<Box<[Slot; GROUP]>>]>,
 }
 
-/// What stands for a page of a part that is not there; it is only read.
+/// Stands for any page of a part that does not exist; it is only read.
 static NOTHING: Slot = Slot { state: AtomicU8::new(EMPTY), bits: OnceLock::new() };
 
-/// A page. Once it has bits it keeps them, whatever they are.
+/// A page. Once it has bits it keeps them, even if they are all alike again.
 #[derive(Default)]
 struct Slot {
     /// `EMPTY`, `FULL` or `BITS`.
@@ -36,7 +36,7 @@ struct Slot {
 
 const EMPTY: u8 = 0;
 const FULL: u8 = 1;
-/// The bits are there, or are just being made by whoever set this.
+/// The bits exist, or the thread that set this is making them.
 const BITS: u8 = 2;
 
 enum View<'a> {
@@ -57,7 +57,7 @@ impl Slot {
         }
     }
 
-    /// The bits, which begin as what the page was as a whole.
+    /// The bits, created with the value that the whole page had.
     fn bits(&self) -> &Page {
         loop {
             let state = self.state.load(Ordering::Acquire);
@@ -108,7 +108,7 @@ impl Bitmap {
         Self { pages, groups: (0..pages.div_ceil(GROUP as u64)).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Blocks that there are bits for.
+    /// Number of blocks that have a bit.
     pub fn capacity(&self) -> u64 {
         self.pages * PAGE_BLOCKS
     }
@@ -118,14 +118,14 @@ impl Bitmap {
         self.slot(block / PAGE_BLOCKS).word(block) & (1 << (block % 64)) != 0
     }
 
-    /// A page, to be read.
+    /// A page, for reading.
     fn slot(&self, page: u64) -> &Slot {
         assert!(page < self.pages, "page {page} of {}", self.pages);
         let group = self.groups[page as usize / GROUP].get();
         group.map_or(&NOTHING, |group| &group[page as usize % GROUP])
     }
 
-    /// A page, to be written to.
+    /// A page, for writing.
     fn slot_mut(&self, page: u64) -> &Slot {
         assert!(page < self.pages, "page {page} of {}", self.pages);
         let group = self.groups[page as usize / GROUP]
@@ -233,7 +233,7 @@ impl Bitmap {
                 break;
             }
         }
-        // The first bit may have changed meanwhile; a run is never empty.
+        // The first bit may have changed meanwhile, but a run is never empty.
         (value, BlockRange { start: range.start, end: end.max(range.start + 1) })
     }
 
@@ -292,7 +292,7 @@ impl Bitmap {
         if page < self.pages { self.slot(page).word(block) } else { 0 }
     }
 
-    /// The pages of a range, to be read, with the part of it in each.
+    /// The pages of a range, for reading, with the part of it in each.
     fn parts(&self, range: BlockRange) -> impl Iterator<Item = (&Slot, BlockRange)> {
         parts(range).map(|(page, part)| (self.slot(page), part))
     }
@@ -309,7 +309,7 @@ fn word(page: &Page, block: u64) -> &AtomicU64 {
     &page[(block % PAGE_BLOCKS / 64) as usize]
 }
 
-/// A range as masks of words: a block of the word, bits.
+/// A range as masks of words: a block of each word, and the mask.
 fn words(range: BlockRange) -> impl Iterator<Item = (u64, u64)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn room_to_grow_costs_nothing_until_it_is_used() {
+    fn spare_capacity_costs_nothing_until_it_is_used() {
         let bitmap = Bitmap::new(1 << 32);
         let tables = || bitmap.groups.iter().filter(|group| group.get().is_some()).count();
         let (last, all) =
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_set_and_clear_their_own_blocks_do_not_disturb_each_other() {
+    fn threads_on_their_own_blocks_do_not_disturb_each_other() {
         for _ in 0..200 {
             let bitmap = Bitmap::new(PAGE_BLOCKS);
             let whole = BlockRange::new(0, PAGE_BLOCKS);
@@ -418,7 +418,7 @@ mod tests {
                     scope.spawn(move || bitmap.clear(BlockRange::new(own * 64 + 1, 1)));
                 }
             });
-            // Each block of its own is clear or was set after; all others are set.
+            // A thread's own block is clear, or was set after; all others are set.
             assert!(bitmap.count_all() >= PAGE_BLOCKS - 3);
             (0..3).for_each(|own| assert!(bitmap.get(own * 64) && bitmap.get(own * 64 + 2)));
         }

@@ -1,16 +1,16 @@
 //! The cache: a local sparse file with the layout of the drive, and a bitmap of the blocks in it that are valid.
 //!
-//! Who writes the file, and when:
-//! * *fill* writes what was pulled, into blocks that are absent at that moment, so that an old version never lands
-//!   on a newer one;
-//! * *apply* writes journal records, and only durable ones: an unflushed overwrite that a power cut takes back must
-//!   not have touched a block that counts as valid;
-//! * *evict* takes a block's validity away, makes that durable, waits for the reads that began before, and only then gives
-//!   the space back: a cut between would otherwise leave a valid block full of zeros, and a slow reader would get them. What
-//!   became valid again meanwhile (it was pulled or written) stays.
+//! Three operations write the file:
+//! * *fill* writes pulled data, and only into blocks that are absent at that moment, so that an old version never lands on
+//!   a newer one;
+//! * *apply* writes journal records, and only durable ones: if a power cut takes back an unflushed overwrite, that
+//!   overwrite must not have touched a block that counts as valid;
+//! * *evict* marks a block invalid, makes that durable, waits for the reads that began before, and only then frees the
+//!   space. Otherwise a power cut in between would leave a valid block full of zeros, and a slow reader would get them. A
+//!   block that became valid again meanwhile (it was pulled or written) stays.
 //!
-//! The bitmap on disk may lag behind the one in memory in one direction only: a bit that is set there stands for
-//! data that is durable in the file.
+//! The bitmap on disk may differ from the one in memory in one direction only: a bit that is set on disk stands for data
+//! that is durable in the file.
 
 use crate::bitmap::Bitmap;
 use crate::disk::{Disk, DiskFile};
@@ -45,15 +45,15 @@ pub struct Cache {
     holds: Holds,
     residents: Residents,
     shards: [Mutex<()>; SHARDS],
-    /// Chunks with pulls in flight, which are not evicted: what a pull looked up before an eviction may be older
-    /// than what was evicted.
+    /// Chunks with pulls in flight. They are not evicted: a pull that looked up a block before an eviction may bring an
+    /// older version than the evicted one.
     pulling: Mutex<BTreeMap<ChunkIndex, usize>>,
     persist: tokio::sync::Mutex<persist::Persisted>,
-    /// One eviction at a time waits for the readers before it.
+    /// Only one eviction at a time waits for the readers before it.
     evicting: tokio::sync::Mutex<()>,
-    /// The drive was closed: the files may belong to the next opening, with a bitmap of its own.
+    /// The drive was closed: the files may belong to its next opening, which has a bitmap of its own.
     retired: AtomicBool,
-    /// A sync of the file failed: what it holds is not believed until all of it has been made invalid.
+    /// A sync of the file failed: its content is not trusted until all of it has been made invalid.
     suspect: AtomicBool,
 }
 
@@ -64,14 +64,14 @@ pub struct Pulling {
 }
 
 impl Cache {
-    /// Opens the cache of `drive`, of at most `capacity` blocks. Its bitmap counts only if it carries one of the
-    /// `generations`; else everything is absent.
+    /// Opens the cache of `drive`, which has at most `capacity` blocks. Its bitmap counts only if it carries one of the
+    /// `generations`; otherwise every block is absent.
     pub fn open(disk: &dyn Disk, drive: Uuid, capacity: u64, generations: &[u128]) -> io::Result<Arc<Self>> {
         Self::open_on(disk.open("blocks", true)?, disk.open("bitmap", true)?, drive, capacity, generations)
     }
 
-    /// Opens the cache whose blocks lie in `file`, which may be more than one file of the local disk, and whose bitmap in
-    /// `bitmap_file`; see [`open`](Self::open).
+    /// Like [`open`](Self::open), with the blocks in `file`, which may be more than one file of the local disk, and the
+    /// bitmap in `bitmap_file`.
     pub fn open_on(
         file: Arc<dyn DiskFile>,
         bitmap_file: Arc<dyn DiskFile>,
@@ -81,8 +81,8 @@ impl Cache {
     ) -> io::Result<Arc<Self>> {
         let mut valid = Bitmap::new(capacity);
         let mut persisted = persist::load(&*bitmap_file, drive, generations, &valid)?;
-        // The file is as long as the drive. A shorter one was deleted or cut short apart from its bitmap: what is made
-        // longer again would read as zeros.
+        // The file is as long as the drive. A shorter file was deleted or truncated without its bitmap: once it is extended
+        // again, the missing part would read as zeros.
         let there = (file.len()? / BLOCK_BYTES).min(capacity);
         if valid.any(BlockRange { start: there, end: capacity }) {
             valid = Bitmap::new(capacity);
@@ -106,8 +106,9 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Tells which chunks are here, also with what is not valid any more. Runs of zeros take no room, however long they are. The file may be
-    /// that of a drive which was larger once: what lies beyond is none of its blocks.
+    /// Reports the chunks that take disk space, also those that are no longer valid. Runs of zeros take none, however long
+    /// they are. The file may come from a time when the drive was larger: data beyond the capacity belongs to none of its
+    /// blocks.
     fn tell_residents(&self) -> io::Result<()> {
         let all = BlockRange { start: 0, end: self.valid.capacity() };
         let mut from = 0;
@@ -118,23 +119,24 @@ impl Cache {
         Ok(())
     }
 
-    /// Always keeps these blocks, in order and apart from each other, and no others of those that a person may want kept.
+    /// Pins exactly these runs, which are in order and apart from each other. Blocks that were pinned before and are not
+    /// among them are unpinned.
     pub fn pin(&self, runs: &[BlockRange]) -> io::Result<()> {
         self.may_go(&self.residents.pin(runs))
     }
 
-    /// Keeps these blocks for a while.
+    /// Keeps these blocks for a while, until [`hold_no_more`](Self::hold_no_more).
     pub fn keep_for_now(&self, runs: &[BlockRange]) {
         self.residents.hold(runs);
     }
 
-    /// The while is over.
+    /// Ends [`keep_for_now`](Self::keep_for_now).
     pub fn hold_no_more(&self, runs: &[BlockRange]) -> io::Result<()> {
         self.residents.hold_no_more(runs);
         self.may_go(runs)
     }
 
-    /// Bytes that blocks take of the local disk: a run of zeros takes none.
+    /// Bytes of the local disk that blocks take: a run of zeros takes none.
     pub fn taken_by(&self, blocks: BlockRange) -> io::Result<u64> {
         let (mut taken, mut from, end) = (0, blocks.bytes().start, blocks.bytes().end);
         while let Some(data) = self.file.next_data(from)?.filter(|data| data.start < end) {
@@ -144,7 +146,7 @@ impl Cache {
         Ok(taken)
     }
 
-    /// What is here of `runs` may be taken out again. Runs of zeros take no room.
+    /// Blocks of `runs` that are here may be evicted again. Runs of zeros take no space.
     fn may_go(&self, runs: &[BlockRange]) -> io::Result<()> {
         for run in runs {
             let mut from = run.bytes().start;
@@ -156,7 +158,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Who is here, and who has to stay.
+    /// Which chunks are here, and which have to stay.
     pub fn residents(&self) -> &Residents {
         &self.residents
     }
@@ -184,7 +186,7 @@ impl Cache {
         &self.file
     }
 
-    /// Begins a read: what is valid now stays in place until the hold is dropped.
+    /// Begins a read: blocks that are valid now stay in place until the hold is dropped.
     pub fn hold(&self) -> Hold {
         self.holds.enter()
     }
@@ -203,7 +205,7 @@ impl Cache {
         absent
     }
 
-    /// Announces a pull of `range`. To be called before its place in the store is looked up.
+    /// Announces a pull of `range`. Call this before its place in the store is looked up.
     pub fn begin_pull(self: &Arc<Self>, range: BlockRange) -> Pulling {
         let chunks: Vec<_> = range.by_chunk().map(|part| ChunkIndex(part.start / CHUNK_BLOCKS)).collect();
         let mut pulling = self.pulling.lock();
@@ -213,7 +215,7 @@ impl Cache {
         Pulling { cache: self.clone(), chunks }
     }
 
-    /// Stores pulled data: `data` is that of the run `blocks` inside one chunk. Only blocks that are absent take it.
+    /// Stores pulled data: `data` is the content of `blocks`, a run inside one chunk. Only absent blocks are filled.
     pub fn fill(&self, blocks: BlockRange, data: &[u8]) -> io::Result<()> {
         self.residents.came(blocks);
         self.fill_absent(blocks, |run| {
@@ -222,7 +224,7 @@ impl Cache {
         })
     }
 
-    /// Stores that blocks are zero, however many they are. What lies in the file under an absent block is arbitrary, so it
+    /// Stores that blocks are zero, however many there are. The file may hold anything under an absent block, so the range
     /// is punched.
     pub fn fill_zero(&self, blocks: BlockRange) -> io::Result<()> {
         if blocks.count() >= SHARDS as u64 * CHUNK_BLOCKS {
@@ -261,7 +263,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes durable records to the file, the latest version of each block once.
+    /// Writes durable records to the file: only the latest version of each block.
     pub async fn apply(&self, records: &[Record]) -> io::Result<()> {
         let mut latest = RunMap::new();
         for record in records {
@@ -272,7 +274,7 @@ impl Cache {
         let mut buffer = Vec::new();
         for (run, place) in latest.iter() {
             match place {
-                // A run of zeros may cover the drive: it is one punch, not one for each chunk.
+                // A run of zeros may cover the drive: it is punched at once, not chunk by chunk.
                 Place::Zero => {
                     self.apply_zero(run)?;
                     self.residents.are_written(run);
@@ -307,7 +309,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Every lock that a chunk of the run may have: a fill must not fall between punch and bit.
+    /// The locks of all chunks of the run: a fill must not come between the punch and setting the bits.
     fn lock_all(&self, run: BlockRange) -> Vec<MutexGuard<'_, ()>> {
         if run.count() >= SHARDS as u64 * CHUNK_BLOCKS {
             return self.shards.iter().map(Mutex::lock).collect();
@@ -318,16 +320,16 @@ impl Cache {
         indices.into_iter().map(|index| self.shards[index].lock()).collect()
     }
 
-    /// Ends writing to the files for good. A pull that is still under way ends in an error from here on: what it brings
-    /// may be older than what the next opening has written, whose bitmap it does not see.
+    /// Ends writing to the files for good. A pull that is still under way fails from here on: its data may be older than
+    /// what the next opening has written, and it does not see the bitmap of that opening.
     pub async fn retire(&self) {
         let _bitmap = self.persist.lock().await;
         self.retired.store(true, Ordering::SeqCst);
-        // Whoever looked before the flag was set holds one of these.
+        // A writer that read the flag before it was set still holds one of these locks.
         self.shards.iter().for_each(|shard| drop(shard.lock()));
     }
 
-    /// Whether a sync of the file failed and what it holds was not made invalid yet.
+    /// Whether a sync of the file failed and its content was not made invalid yet.
     pub fn is_suspect(&self) -> bool {
         self.suspect.load(Ordering::SeqCst)
     }
@@ -340,9 +342,9 @@ impl Cache {
         }
     }
 
-    /// Takes chunks out of the cache, but for their blocks that stay, and gives the space back. `keep` tells, under the chunk's lock,
-    /// whether any of some blocks must stay (dirty or pinned ones). Chunks that are being pulled stay too. Returns the bytes
-    /// that were freed.
+    /// Evicts chunks, except for their blocks that must stay, and frees the space. `keep` says, under the chunk's lock,
+    /// whether any of some blocks must stay (because they are dirty or pinned). Chunks that are being pulled stay too.
+    /// Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[ChunkIndex], keep: impl Fn(BlockRange) -> bool) -> io::Result<u64> {
         let all = BlockRange { start: 0, end: self.valid.capacity() };
         let stays = |blocks| keep(blocks) && !planted::has(Bug::DirtyEvicted);
@@ -353,24 +355,24 @@ impl Cache {
         self.take_out(chunks.iter().flat_map(may_go), stays).await
     }
 
-    /// Takes blocks out whose newest version the store has and this cache has no room for, pinned ones too: they are read from the
-    /// store again. Whether none of `runs` is here any more, nor comes: chunks that are being pulled stay, since what such a pull has looked
-    /// up may be older.
+    /// Evicts blocks whose newest version is in the store and for which this cache has no space, even pinned ones: they are
+    /// read from the store again. Returns whether none of `runs` is here any more and none is coming. Chunks that are being
+    /// pulled stay, because such a pull may have looked up an older version.
     pub async fn give_up(&self, runs: &[BlockRange]) -> io::Result<bool> {
         self.take_out(runs.iter().flat_map(|run| run.by_chunk()), |_| false).await?;
-        // In this order: one that has ended meanwhile has made valid what it brought.
+        // In this order: a pull that has ended meanwhile has made its blocks valid.
         let are_coming = runs.iter().any(|run| self.is_pulled(*run));
         Ok(!are_coming && !runs.iter().any(|run| self.valid.any(*run)))
     }
 
-    /// Takes parts of chunks out, unless they stay or are being pulled. Returns the bytes that were freed.
+    /// Evicts parts of chunks, unless they must stay or are being pulled. Returns the bytes that were freed.
     async fn take_out(
         &self,
         parts: impl Iterator<Item = BlockRange>,
         stays: impl Fn(BlockRange) -> bool,
     ) -> io::Result<u64> {
         let _turn = self.evicting.lock().await;
-        // One owner of the bitmap on disk: no snapshot that was taken before may be written after.
+        // Locks the bitmap on disk, so that no snapshot taken before these bits are cleared is written after.
         let mut persisted = self.persist.lock().await;
         self.check_current()?;
         let mut cleared = Vec::new();
@@ -378,7 +380,7 @@ impl Cache {
             let _chunk = self.shard(blocks).lock();
             if self.pulling.lock().contains_key(&ChunkIndex(blocks.start / CHUNK_BLOCKS))
                 || stays(blocks)
-                // What was made invalid has its space still.
+                // Blocks that were made invalid may still take space.
                 || (!self.valid.any(blocks) && self.taken_by(blocks)? == 0)
             {
                 continue;
@@ -393,14 +395,14 @@ impl Cache {
             persisted.clear(&cleared);
             persisted.write(&self.bitmap_file, self.drive).await?;
         }
-        // A reader that takes its time holds up evictions, and nothing else.
+        // A slow reader delays evictions, and nothing else.
         drop(persisted);
         self.holds.wait_for_earlier().await;
         let mut freed = 0;
         for blocks in cleared {
             let _chunk = self.shard(blocks).lock();
             self.check_current()?;
-            // It may have been written or pulled again: what is valid now is newer than this eviction.
+            // A block may have been written or pulled again: if it is valid now, it is newer than this eviction.
             for run in self.absent(blocks) {
                 freed += self.taken_by(run)?;
                 self.file.punch(run.bytes())?;
@@ -409,15 +411,15 @@ impl Cache {
         Ok(freed)
     }
 
-    /// Takes everything out of a cache that is suspect. Only then is it believed again.
+    /// Makes everything in a suspect cache invalid. Only then is it trusted again.
     pub async fn invalidate_all(&self) -> io::Result<()> {
         self.invalidate(&[BlockRange { start: 0, end: self.valid.capacity() }]).await?;
         self.suspect.store(false, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Takes blocks out of the cache durably: another version of the drive is current. Their space is given back when room is wanted, as
-    /// that of others.
+    /// Makes blocks invalid durably, because another version of the drive is current. Their space is freed by later
+    /// evictions, like that of other blocks.
     pub async fn invalidate(&self, runs: &[BlockRange]) -> io::Result<()> {
         let mut persisted = self.persist.lock().await;
         self.check_current()?;

@@ -1,7 +1,7 @@
-//! The seam between the protocols (NBD, the one-file disk) and the engine: what they serve.
+//! The seam between the protocols (NBD, the one-file disk) and the engine.
 //!
-//! An answer is either there at once, so that a hit costs no task switch, or a future that the protocol adapter
-//! hands to its runtime. An adapter decides nothing: it turns a request into one call and an error into its errno.
+//! An answer is either ready at once, so that a hit costs no task switch, or a future that the protocol adapter hands to
+//! its runtime. An adapter decides nothing: it turns a request into one call and an error into its errno.
 
 use crate::disk::DiskFile;
 use std::future::Future;
@@ -23,18 +23,18 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn zero(&self, range: Range<u64>, how: Zeroing, durability: Durability) -> Answer<()>;
     /// Ready when every write answered before the call, on any connection, is durable on this machine.
     fn flush(&self) -> Answer<()>;
-    /// The same on the calling thread, which waits for the local disk and for nothing else: two task switches cost more
-    /// than a fast disk. `None` where it cannot be done so.
+    /// The same on the calling thread, which waits only for the local disk: two task switches cost more than a fast disk.
+    /// `None` if that is not possible here.
     fn flush_here(&self) -> Option<Result<(), DeviceError>> {
         None
     }
-    /// Asks for `range` to be made local; a hint, which never fails.
+    /// A hint to make `range` local; it never fails.
     fn prefetch(&self, range: Range<u64>);
     /// Which parts of `range` hold data, in order and without gaps, at most `limit` extents from its start.
     fn allocation(&self, range: Range<u64>, limit: usize) -> Answer<Vec<Allocation>>;
 }
 
-/// Now, or when a future is done.
+/// An answer, ready now or once a future is done.
 pub enum Answer<T> {
     /// The answer needed no waiting.
     Now(Result<T, DeviceError>),
@@ -43,7 +43,7 @@ pub enum Answer<T> {
 }
 
 impl<T: Send + 'static> Answer<T> {
-    /// An answer that a future will give.
+    /// An answer from a future.
     pub fn later(future: impl Future<Output = Result<T, DeviceError>> + Send + 'static) -> Self {
         Answer::Later(Box::pin(future))
     }
@@ -95,7 +95,7 @@ pub struct Allocation {
     pub zero: bool,
 }
 
-/// Why a device could not do as asked.
+/// Why a request to a device failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The request reaches beyond the end.
@@ -121,7 +121,7 @@ impl From<io::Error> for DeviceError {
     }
 }
 
-/// Where the bytes of a read are. While it lives, none of its places is evicted or recycled.
+/// Where the bytes of a read are. None of these places is evicted or recycled while it lives.
 pub struct ReadLease {
     pieces: Vec<Piece>,
     _hold: Box<dyn std::any::Any + Send + Sync>,
@@ -138,11 +138,11 @@ pub enum Piece {
         offset: u64,
         /// How many.
         len: u64,
-        /// Whether the file's pages at this place only ever hold this place of the drive, so that they may be
-        /// sent by reference (sendfile). Journal space is recycled: it must be copied.
+        /// Whether the file's pages at this place only ever hold this place of the drive, so that they may be sent by
+        /// reference (sendfile). Journal space is recycled, so it must be copied.
         by_reference: bool,
     },
-    /// So many zeros.
+    /// Zeros.
     Zero {
         /// How many.
         len: u64,
@@ -164,7 +164,7 @@ impl Piece {
 }
 
 impl ReadLease {
-    /// A lease over `pieces`, in order, that keeps `hold` alive until the bytes were taken.
+    /// A lease over `pieces`, in order. It keeps `hold` alive until the bytes have been taken.
     pub fn new(pieces: Vec<Piece>, hold: impl std::any::Any + Send + Sync) -> Self {
         Self { pieces, _hold: Box::new(hold) }
     }

@@ -1,5 +1,5 @@
-//! The seam to the local disk. The engine does all its local file I/O through it, so that a test can lose what was
-//! not synced, tear a write, or fail an fdatasync (`sim::disk`); `real` is the thin edge to the operating system.
+//! The seam to the local disk. The engine does all its local file I/O through it, so that a test can lose unsynced data,
+//! tear a write, or fail an fdatasync (`sim::disk`). `real` is the thin edge to the operating system.
 
 use std::fs::File;
 use std::future::Future;
@@ -15,7 +15,7 @@ pub type Sync = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// One directory of local files with flat names.
 pub trait Disk: Send + std::marker::Sync + 'static {
-    /// Opens a file for reading and writing; `create` makes it where it is missing.
+    /// Opens a file for reading and writing; `create` makes it if it is missing.
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>>;
     /// The names in the directory, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;
@@ -30,34 +30,34 @@ pub trait Disk: Send + std::marker::Sync + 'static {
 }
 
 #[allow(clippy::len_without_is_empty, reason = "whether a file is empty is never asked")]
-/// One local file. Reads and writes are those of the page cache: they do not wait for a device that is well.
+/// One local file. Reads and writes go through the page cache: they do not wait for the device unless it has trouble.
 pub trait DiskFile: Send + std::marker::Sync + 'static {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Bytes of the local disk that it takes, holes aside.
+    /// Bytes of the local disk that it takes, without holes.
     fn allocated(&self) -> io::Result<u64> {
         self.len()
     }
-    /// The first bytes at or behind `from` that are no hole; none where there is only a hole.
+    /// The first run of data at or after `from`; none if only a hole follows.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
         let len = self.len()?;
         Ok((from < len).then_some(from..len))
     }
-    /// Fills `buf` from `offset`; a file that ends before is `UnexpectedEof`.
+    /// Fills `buf` from `offset`; `UnexpectedEof` if the file ends before.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `buf` at `offset`.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Truncates, or extends with a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes the range read as zeros and gives its space back. Never extends the file.
+    /// Makes the range read as zeros and frees its space. Never extends the file.
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
-    /// Makes data durable (fdatasync). After an error nothing that was written since the last success may be
-    /// believed: the kernel may have dropped it and will not report it twice.
+    /// Makes data durable (fdatasync). After an error, nothing written since the last success can be trusted: the kernel
+    /// may have dropped it and will not report that twice.
     fn sync(self: Arc<Self>) -> Sync;
-    /// The same on the calling thread, which it stops meanwhile; `None` where it cannot be done so.
+    /// The same, blocking the calling thread; `None` if that is not possible here.
     fn sync_here(&self) -> Option<io::Result<()>> {
         None
     }
-    /// The operating system's file, where there is one, for sendfile and the like.
+    /// The operating system's file, if there is one, for sendfile and the like.
     fn as_file(&self) -> Option<&File>;
 }

@@ -1,10 +1,10 @@
-//! What to take out of the cache when it is full: S3-FIFO (Yang et al., SOSP 2023). Pure; the counters ([`Heat`]) are
-//! raised by readers on their way.
+//! What to evict from a full cache: S3-FIFO (Yang et al., SOSP 2023). Pure; readers raise the counters ([`Heat`]) as they
+//! pass.
 //!
-//! What comes goes into a *small* queue, a tenth of all. What was read again by the time that it reaches the end moves to
-//! the *main* queue, the rest leaves, and is remembered for a while: should it come back, it goes to the main queue
-//! at once. In the main queue what was read goes round once more. So a scan of the whole drive passes through the small queue and
-//! pushes nothing out that is in use; and unlike with LRU a hit moves nothing and takes no lock.
+//! A new chunk goes into a *small* queue, which holds a tenth of all. If it was read again by the time it reaches the end,
+//! it moves to the *main* queue. Otherwise it is evicted and remembered for a while: if it comes back, it goes straight to
+//! the main queue. In the main queue, a chunk that was read goes round once more. So a scan of the whole drive passes
+//! through the small queue and pushes out nothing that is in use. Unlike with LRU, a hit moves nothing and takes no lock.
 
 use crate::units::ChunkIndex;
 use std::collections::{HashSet, VecDeque};
@@ -14,36 +14,36 @@ mod heat;
 pub use heat::Heat;
 use heat::READS_MAX;
 
-/// One in so many chunks is in the small queue.
+/// One in this many chunks is in the small queue.
 const SMALL_SHARE: usize = 10;
-/// Reads after it came that take a chunk from the small queue to the main one.
+/// With this many reads since it came, a chunk moves from the small queue to the main one.
 const READS_OF_MAIN: u8 = 2;
 
-/// Whether a chunk may go.
+/// Whether a chunk may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It may.
+    /// Yes.
     Goes,
-    /// Not now: it is dirty, or just being read or pulled.
+    /// Not now: it is dirty, or is being read or pulled.
     Later,
-    /// Never, until [`Evictor::came`] tells of it again: it is metadata, or is always kept on this device.
+    /// Never, until [`Evictor::came`] announces it again: it is metadata, or is always kept on this device.
     Never,
 }
 
-/// The order in which chunks go.
+/// The order in which chunks are evicted.
 #[derive(Debug, Default)]
 pub struct Evictor {
     small: VecDeque<ChunkIndex>,
     main: VecDeque<ChunkIndex>,
-    /// Of both queues.
+    /// The chunks of both queues.
     queued: HashSet<ChunkIndex>,
-    /// What went, the last at the end: as many as there are in the main queue.
+    /// Chunks that were evicted, the latest at the end: at most as many as the longer queue has.
     gone: VecDeque<ChunkIndex>,
     remembered: HashSet<ChunkIndex>,
 }
 
 impl Evictor {
-    /// Chunks that may go some day.
+    /// Number of chunks that can be evicted, now or later.
     pub fn len(&self) -> usize {
         self.queued.len()
     }
@@ -53,7 +53,7 @@ impl Evictor {
         self.queued.is_empty()
     }
 
-    /// A chunk has blocks in the cache, which it may have had before.
+    /// A chunk has blocks in the cache, perhaps since before.
     pub fn came(&mut self, chunk: ChunkIndex, heat: &Heat) {
         if !self.queued.insert(chunk) {
             return;
@@ -65,9 +65,9 @@ impl Evictor {
         }
     }
 
-    /// The chunk that goes next of those that may; none if none may. It counts as gone.
+    /// The next chunk to evict, if any may be. It counts as evicted.
     pub fn next(&mut self, heat: &Heat, mut fate: impl FnMut(ChunkIndex) -> Fate) -> Option<ChunkIndex> {
-        // As often as what was read can go round.
+        // Enough for every chunk to use up its reads and reach the end again.
         let mut looks = (usize::from(READS_MAX) + 2) * (self.small.len() + self.main.len());
         let mut passed_over = 0;
         while looks > 0 {
@@ -125,7 +125,7 @@ mod tests {
 
     const DRIVE: u64 = 1 << 20;
 
-    /// A cache of so many chunks, and a clock of so many reads in a second.
+    /// A cache of `capacity` chunks, and a clock that advances with the reads.
     struct Model {
         evictor: Evictor,
         heat: Heat,
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_of_the_whole_drive_pushes_nothing_out_that_is_in_use() {
+    fn a_scan_of_the_drive_evicts_nothing_in_use() {
         let mut model = Model::new(1000);
         let mut rng = StdRng::seed_from_u64(5);
         let mut rate = |model: &mut Model, scan: Option<u64>| {
             let mut hits = 0;
             for turn in 0..20_000 {
                 hits += u32::from(model.read(rng.random_range(0..600)));
-                // Three of four reads are the scan's.
+                // Three of four reads belong to the scan.
                 if let Some(start) = scan {
                     (0..3).for_each(|at| _ = model.read(start + turn * 3 + at));
                 }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_stays() {
+    fn a_chunk_that_comes_back_stays() {
         let mut model = Model::new(100);
         (0..200).for_each(|chunk| _ = model.read(chunk));
         assert!(!model.here.contains(&95));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_go_is_passed_over_and_who_asks_for_too_much_is_told() {
+    fn skips_chunks_that_must_stay_and_ends_with_none() {
         let mut model = Model::new(100);
         (0..100).for_each(|chunk| _ = model.read(chunk));
         let is_even = |chunk: ChunkIndex| chunk.0.is_multiple_of(2);
@@ -205,13 +205,13 @@ mod tests {
         let rest: Vec<_> = std::iter::from_fn(|| model.evictor.next(&model.heat, never)).collect();
         assert_eq!(rest.len(), 25);
         assert!(model.evictor.is_empty());
-        // It may again.
+        // The chunk may be evicted again.
         model.evictor.came(ChunkIndex(8), &model.heat);
         assert_eq!(model.evictor.next(&model.heat, |_| Fate::Goes), Some(ChunkIndex(8)));
     }
 
     #[test]
-    fn memory_is_bounded_by_what_is_there() {
+    fn memory_is_bounded_by_the_chunks_in_the_cache() {
         let mut model = Model::new(500);
         (0..100_000).for_each(|chunk| _ = model.read(chunk));
         let evictor = &model.evictor;

@@ -1,7 +1,7 @@
-//! The map of an open drive: which bytes of the store each block is.
+//! The map of an open drive: which bytes of the store hold each block.
 //!
-//! Pages of the last checkpoint, loaded when they are needed, under an overlay of what was committed since. What is
-//! mapped nowhere is zero. The map knows committed versions only; what is dirty lives in the journal.
+//! The pages of the last checkpoint, loaded on demand, lie under an overlay of what was committed since. Blocks that
+//! neither maps are zero. The map knows only committed versions; dirty data lives in the journal.
 
 use crate::format::id::ObjectId;
 use crate::format::root::{BoxRef, Geometry, Root, TailSegment};
@@ -48,23 +48,23 @@ pub struct Frame {
     pub blocks: BlockRange,
 }
 
-/// What commits since the last checkpoint come to, in bytes.
+/// The size of the commits since the last checkpoint, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailBytes {
-    /// Of segments, what they reach, by the share of each frame that still counts.
+    /// Bytes of segments that they reach, by the share of each frame that still counts.
     pub reached: u64,
-    /// Of the drive, what they write.
+    /// Bytes of the drive that they write.
     pub covered: u64,
 }
 
-/// The map of one version of a drive, which commits carry forward.
+/// The map of one version of a drive. Commits carry it forward.
 pub struct Map {
     objects: Arc<Objects>,
     // Held for look-ups and commits in memory only, never across I/O.
     state: Mutex<State>,
     /// Whether the directories of the tail are in the overlay.
     is_loaded: AtomicBool,
-    // Held to load them: once.
+    // Held while they are loaded, so that this happens once.
     loading: tokio::sync::Mutex<()>,
 }
 
@@ -74,7 +74,7 @@ struct State {
     overlay: Overlay,
 }
 
-/// What was committed after the pages were written.
+/// Commits since the pages were written.
 #[derive(Clone, Default)]
 pub(crate) struct Overlay {
     runs: RunMap<Target>,
@@ -95,7 +95,7 @@ impl Run for Target {
 }
 
 impl Overlay {
-    /// Adds a segment of a commit, later than all before.
+    /// Adds a segment of a commit that is later than all before.
     fn add(&mut self, segment: TailSegment, directory: &Directory) {
         let index = self.segments.len() as u32;
         self.segments.push(segment);
@@ -124,14 +124,14 @@ impl Overlay {
 }
 
 impl Map {
-    /// The map of `root`: reads the directories of its tail, all at once.
+    /// The map of `root`, with the directories of its tail read, all at once.
     pub async fn open(objects: Arc<Objects>, root: &Root) -> Result<Self, ReadError> {
         let map = Self::unread(objects, root);
         map.load().await?;
         Ok(map)
     }
 
-    /// The map of `root`, of which nothing is read yet: the first look-up does, again for as long as it fails.
+    /// The map of `root`, with nothing read yet: the first look-up reads it, and later ones try again if that fails.
     pub fn unread(objects: Arc<Objects>, root: &Root) -> Self {
         let overlay = Overlay { runs: RunMap::default(), segments: root.tail.clone() };
         let state = State { geometry: root.geometry, pages: root.pages.clone(), overlay };
@@ -157,8 +157,8 @@ impl Map {
             }
             let overlay = load_overlay(&self.objects, &segments).await?;
             let mut state = self.state.lock();
-            // While the directories came another version may have taken this one's place ([`rebase`](Self::rebase)), and
-            // commits may have gone on from it: what was read then is older than what is here.
+            // While the directories were being read, another version may have replaced this one ([`rebase`](Self::rebase)),
+            // and commits may have followed it. Then these directories are older than what is here.
             if !self.is_loaded() && state.overlay.segments == segments {
                 state.overlay = overlay;
                 self.is_loaded.store(true, Release);
@@ -171,7 +171,7 @@ impl Map {
         &self.objects
     }
 
-    /// What the blocks of `range` are, in order and without gaps. Waits for pages that are not in memory.
+    /// The content of the blocks of `range`, in order and without gaps. Waits for pages that are not in memory.
     pub async fn look_up(&self, range: BlockRange) -> Result<Vec<(BlockRange, Content)>, ReadError> {
         self.load().await?;
         let mut found = Vec::new();
@@ -184,10 +184,10 @@ impl Map {
             };
             let page = match page {
                 None => None,
-                // The overlay may cover it all, so that the page need not be loaded.
+                // If the overlay covers the whole part, the page need not be loaded.
                 Some(_) if self.state.lock().covered(part) => None,
                 Some(place) => match self.objects.page(place, index, self.page_range(index)).await {
-                    // A checkpoint has replaced it meanwhile, and a collection has deleted it.
+                    // A checkpoint has replaced the page meanwhile, and a collection has deleted it.
                     Err(error) if error.is_missing() && !self.is_current(index, place) => continue,
                     page => Some(page?),
                 },
@@ -206,7 +206,7 @@ impl Map {
         Ok(found)
     }
 
-    /// Takes over the segments of a commit, in their order.
+    /// Adds the segments of a commit, in their order.
     pub fn commit(&self, segments: &[(TailSegment, Directory)]) {
         let mut state = self.state.lock();
         for (segment, directory) in segments {
@@ -219,12 +219,12 @@ impl Map {
         self.state.lock().geometry.size_blocks
     }
 
-    /// Takes over a size that was committed.
+    /// Sets a size that was committed.
     pub fn resize(&self, size_blocks: u64) {
         self.state.lock().geometry.size_blocks = size_blocks;
     }
 
-    /// Goes on from another version, whose blocks are the same wherever they are not dirty here.
+    /// Continues from another version, whose blocks are the same wherever they are not dirty here.
     pub fn rebase(&self, other: Map) {
         let mut state = self.state.lock();
         let size_blocks = state.geometry.size_blocks;
@@ -243,7 +243,7 @@ impl Map {
         self.state.lock().pages.clone()
     }
 
-    /// Whether the tail is so long that opening the drive would be slow, or the overlay large.
+    /// Whether the tail is so long that opening the drive would be slow, or the overlay is large.
     pub fn wants_checkpoint(&self, tail_segments_max: usize) -> bool {
         const TAIL_DIRECTORY_BYTES_MAX: u64 = 16 << 20;
         /// About 25 MB of memory.
@@ -255,7 +255,7 @@ impl Map {
             || state.overlay.runs.len() > OVERLAY_RUNS_MAX
     }
 
-    /// What commits since the last checkpoint come to. None before the tail is loaded.
+    /// The size of the commits since the last checkpoint; `None` before the tail is loaded.
     pub fn tail_bytes(&self) -> Option<TailBytes> {
         self.is_loaded().then(|| {
             let mut bytes = TailBytes::default();
@@ -323,7 +323,7 @@ impl State {
     }
 }
 
-/// Appends a run, joining it to the one before where both are one.
+/// Appends a run, merged with the one before if it continues that.
 fn push(found: &mut Vec<(BlockRange, Content)>, range: BlockRange, content: Content) {
     match found.last_mut() {
         Some((last, same)) if *same == content && last.end == range.start => last.end = range.end,

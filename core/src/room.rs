@@ -1,4 +1,5 @@
-//! Room in the cache: what comes is let in while the cache is below its limit, and what is wanted least goes before that.
+//! Space in the cache: new data is admitted while the cache is below its limit, and the least wanted chunks are evicted
+//! before the limit is reached.
 
 use crate::cache::Cache;
 use crate::disk::Disk;
@@ -12,70 +13,70 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// More is let in up to so much (per mille of the limit). A file system takes blocks of its own to say where a file's are, later, when
-/// it writes them: one for each 340 pieces at most.
+/// Data is admitted up to this limit (per mille of the cache's limit). The rest is for the file system, which takes blocks
+/// of its own later, when it records where a file's blocks are: at most one for each 340 pieces.
 const MOST: u64 = 996;
-/// Once the cache is so full (per mille of its limit), chunks begin to go ...
+/// Above this (per mille of the limit), chunks are evicted ...
 const HIGH: u64 = 970;
-/// ... until it is no fuller than this.
+/// ... until the cache is down to this.
 const LOW: u64 = 940;
-/// Chunks that go in one turn: each turn may cost a sync of the bitmap (16 MiB).
+/// Chunks evicted in one turn: each turn may cost a sync of the bitmap (16 MiB).
 const CHUNKS_AT_ONCE: usize = 256;
-/// Turns in a row after which the cache is no smaller, before nothing more is expected of them.
+/// The cache counts as stuck after this many turns in a row that did not make it smaller.
 const FRUITLESS_MAX: u32 = 16;
-/// The disk under the cache is left so much: what else is on the computer needs room too.
+/// Space that is left free on the disk, because other programs need some too.
 const FREE_BYTES_MIN: u64 = 1 << 30;
-/// How often the disk's free space is looked at, and whether what could not go can go now.
+/// How often the disk's free space is checked, and whether chunks that could not be evicted can be now.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The cache has no room, and nothing in it may go.
+/// The cache has no space, and nothing in it may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the cache is full of what has to stay: what waits for upload, metadata, and what is always kept on this computer"
 )]
 pub struct NoRoom;
 
-/// The room of one cache.
+/// The space of one cache.
 pub struct Room {
     shared: Arc<Shared>,
-    // Held to take it out.
+    // Held only to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
     cache: Arc<Cache>,
     disk: Arc<dyn Disk>,
-    /// Whether blocks cannot go now: the store does not have them.
+    /// Whether blocks cannot be evicted now, because the store lacks them.
     is_dirty: Box<dyn Fn(BlockRange) -> bool + Send + Sync>,
     limit: AtomicU64,
-    /// The same, or less where the disk is full of other things.
+    /// The same, or less if the disk is full of other things.
     effective: AtomicU64,
-    /// Bytes that were let in and are not here yet.
+    /// Bytes that were admitted and are not here yet.
     coming: AtomicU64,
-    /// Bytes that wait to be let in.
+    /// Bytes that wait for admission.
     waiting: AtomicU64,
-    /// Bytes of metadata, as they were counted last.
+    /// Bytes of metadata, by the last count.
     metadata: AtomicU64,
     wanted: Notify,
     turns: watch::Sender<Turn>,
 }
 
-/// When metadata was counted, and what tells whether that still holds.
+/// When metadata was counted, and the numbers that show whether the count still holds.
 struct Counting {
     at: Instant,
     kept_blocks: u64,
     used: u64,
 }
 
-/// What came of the last turn.
+/// The result of the last turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     number: u64,
-    /// Nothing more may go.
+    /// Nothing more may be evicted.
     is_stuck: bool,
 }
 
-/// However the work ends, nobody waits for it any more.
+/// Releases all waiters however the task ends.
 struct LastTurn(Arc<Shared>);
 
 impl Drop for LastTurn {
@@ -84,7 +85,7 @@ impl Drop for LastTurn {
     }
 }
 
-/// So many bytes may come, while it lives.
+/// Admits a number of bytes while it lives.
 pub struct Admission<'a>(#[allow(dead_code, reason = "it is held")] Counted<'a>);
 
 /// Counts bytes for as long as it lives.
@@ -150,24 +151,24 @@ impl Room {
         self.shared.limit.load(Ordering::Acquire)
     }
 
-    /// Sets it. What is too much goes at once.
+    /// Sets the limit. Evicts at once what exceeds it.
     pub fn set_limit(&self, bytes: u64) {
         self.shared.limit.store(bytes, Ordering::Release);
         self.shared.effective.store(bytes, Ordering::Release);
         self.shared.wanted.notify_one();
     }
 
-    /// Bytes of it that metadata takes, as of a few seconds ago.
+    /// Bytes of the limit that metadata takes, as of a few seconds ago.
     pub fn metadata_bytes(&self) -> u64 {
         self.shared.metadata.load(Ordering::Acquire)
     }
 
-    /// Waits until so many bytes fit. What cannot fit before something was uploaded or let go is refused.
+    /// Waits until `bytes` fit. Refuses if that takes an upload or an unpin first.
     pub async fn let_in(&self, bytes: u64) -> Result<Admission<'_>, NoRoom> {
         self.shared.let_in(bytes).await
     }
 
-    /// Ends its work: from here on nothing goes, and who waits is refused.
+    /// Stops the task: from here on nothing is evicted, and waiters are refused.
     pub(crate) async fn stop(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
@@ -188,14 +189,14 @@ impl Shared {
         let _waiting = Counted::new(&self.waiting, bytes);
         loop {
             self.wanted.notify_one();
-            // It is told at the latest when the work ends.
+            // The sender reports a turn at the latest when the task ends.
             let is_over = |turn: &Turn| turn.number > asked_at || turn.number == u64::MAX;
             let Ok(turn) = turns.wait_for(is_over).await.map(|turn| *turn) else { return Err(NoRoom) };
             asked_at = turn.number;
             if let Some(admission) = self.admit(bytes) {
                 return Ok(admission);
             }
-            // The turn that was under way may not have known.
+            // A turn that had begun before may not have known of these bytes.
             if turn.is_stuck && (turn.number > first.saturating_add(1) || turn.number == u64::MAX) {
                 return Err(NoRoom);
             }
@@ -216,7 +217,7 @@ impl Shared {
         self.cache.file().allocated().unwrap_or(u64::MAX / 2)
     }
 
-    /// Makes room until there is enough or nothing more may go.
+    /// Evicts until there is enough space or nothing more may be evicted.
     async fn make(&self) {
         let mut fruitless = 0;
         loop {
@@ -231,7 +232,7 @@ impl Shared {
                 tracing::warn!(%error, "chunks could not be taken out of the cache");
                 false
             });
-            // What comes meanwhile may take as much as goes.
+            // New data may take as much as was freed.
             fruitless = if self.used() < used { 0 } else { fruitless + 1 };
             let is_stuck = !some_went || fruitless == FRUITLESS_MAX;
             self.tell(is_stuck);
@@ -245,7 +246,7 @@ impl Shared {
         self.turns.send_modify(|turn| *turn = Turn { number: turn.number.saturating_add(1), is_stuck });
     }
 
-    /// The limit, or less where the disk has too little left.
+    /// The limit, or less if the disk has too little space left.
     fn look_at_disk(&self, used: u64) -> u64 {
         let free = self.disk.free_bytes().unwrap_or(FREE_BYTES_MIN);
         let disk = used.saturating_add(free);
@@ -254,7 +255,7 @@ impl Shared {
         limit
     }
 
-    /// Counts what metadata takes, every now and then where something has come or gone.
+    /// Counts the bytes that metadata takes, from time to time, if something has changed.
     async fn count_metadata(&self, last: &mut Option<Counting>) {
         // The turns of a full cache follow each other closely.
         if last.as_ref().is_some_and(|last| last.at.elapsed() < LOOK_EVERY) {
@@ -271,7 +272,7 @@ impl Shared {
         for run in residents.kept_runs(BlockRange { start: 0, end: self.cache.valid().capacity() }) {
             match self.cache.taken_by(run) {
                 Ok(taken) => bytes += taken,
-                // What the disk does not tell is told by whoever reads from it.
+                // The next reader of the disk reports such an error.
                 Err(_) => return,
             }
             tokio::task::consume_budget().await;
@@ -279,16 +280,16 @@ impl Shared {
         self.metadata.store(bytes, Ordering::Release);
     }
 
-    /// Takes chunks of so many bytes out. Returns whether there were any that might go.
+    /// Evicts chunks that hold about `bytes`. Returns whether there were any to evict.
     async fn evict(&self, bytes: u64) -> io::Result<bool> {
         let residents = self.cache.residents();
         let most = (bytes.div_ceil(crate::units::CHUNK_BYTES) as usize).clamp(1, CHUNKS_AT_ONCE);
         let later = |blocks| (self.is_dirty)(blocks) || self.cache.is_pulled(blocks);
         let chunks = residents.next(most, self.cache.valid(), later);
-        // A person may have pinned it since.
+        // It may have been pinned since.
         let stays = |blocks| (self.is_dirty)(blocks) || residents.must_stay(blocks);
         let freed = self.cache.evict(&chunks, stays).await;
-        // Whoever was written or pulled meanwhile has stayed.
+        // Chunks that were written or pulled meanwhile have stayed.
         let all = BlockRange { start: 0, end: self.cache.valid().capacity() };
         for blocks in chunks.iter().map(|chunk| chunk.blocks().intersect(&all)) {
             if self.cache.valid().any(blocks) || self.cache.taken_by(blocks).is_ok_and(|taken| taken > 0) {

@@ -1,4 +1,4 @@
-//! A map from runs of blocks to values, where what is inserted later covers what was there.
+//! A map from runs of blocks to values. A later insertion covers earlier ones.
 
 use crate::units::BlockRange;
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ impl<V: Run> RunMap<V> {
         }
     }
 
-    /// The run that holds the block, whole, with the value of its first block.
+    /// The whole run that holds the block, with the value of its first block.
     pub fn run_at(&self, block: u64) -> Option<(BlockRange, &V)> {
         let (&start, (end, value)) = self.runs.range(..=block).next_back()?;
         (*end > block).then_some((BlockRange { start, end: *end }, value))
@@ -86,7 +86,7 @@ impl<V: Run> RunMap<V> {
         })
     }
 
-    /// The parts of `range`, in order and without gaps: covered ones with their value.
+    /// The parts of `range`, in order and without gaps; covered ones have their value.
     pub fn pieces(&self, range: BlockRange) -> Vec<(BlockRange, Option<V>)> {
         let mut pieces = Vec::new();
         let mut at = range.start;
@@ -110,7 +110,7 @@ impl<V: Run> RunMap<V> {
 }
 
 impl<V: Run + PartialEq> RunMap<V> {
-    /// Covers `range` with `value`, as one run with the neighbours that it continues or that continue it.
+    /// Covers `range` with `value`, merged with neighbouring runs that it continues or that continue it.
     pub fn join(&mut self, mut range: BlockRange, mut value: V) {
         if range.is_empty() {
             return;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_runs_are_one_where_they_go_on_and_two_where_they_do_not() {
+    fn join_merges_only_runs_that_continue_each_other() {
         let mut map = RunMap::new();
         map.join(BlockRange::new(10, 5), Tagged(1, 100));
         map.join(BlockRange::new(20, 5), Tagged(1, 110));

@@ -1,4 +1,4 @@
-//! Waiting for the reads that began before: two counters that take turns. A read costs two atomic additions.
+//! Waiting for earlier reads, with two counters that take turns. A read costs two atomic additions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -24,8 +24,9 @@ pub struct Hold {
 }
 
 impl Holds {
-    /// Begins a read. What it then sees as valid stays in place while the hold lives: whoever takes validity away
-    /// does so before the turn changes, so a read of the new turn sees it gone, and one of the old is waited for.
+    /// Begins a read. Blocks that it then sees as valid stay in place while the hold lives: an eviction makes blocks
+    /// invalid before it changes the turn. So a read of the new turn sees them invalid, and a read of the old turn is
+    /// waited for.
     pub fn enter(&self) -> Hold {
         loop {
             let turn = self.inner.turn.load(SeqCst);
@@ -34,7 +35,7 @@ impl Holds {
             if self.inner.turn.load(SeqCst) == turn {
                 return hold;
             }
-            // The turn changed in between: this count may come too late to be waited for.
+            // The turn changed in between: the eviction may not wait for this count.
             drop(hold);
         }
     }

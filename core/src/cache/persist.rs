@@ -19,16 +19,17 @@ const _: () = assert!(PAGE_BLOCKS as usize == (CRC_AT - BITS_AT) / 8 * 64, "a pa
 
 /// What is known of the file.
 pub(super) struct Persisted {
-    /// What the pages on disk say, or will say once the stale ones are written. A bit here stands for data that is
-    /// durable in the cache file.
+    /// The content of the pages on disk once the stale ones are written. A set bit stands for data that is durable in the
+    /// cache file.
     bits: Bitmap,
-    /// Pages that have to be written, also because a write of them failed.
+    /// Pages that still have to be written, also those whose write failed.
     stale: BTreeSet<u64>,
 }
 
 type Words = Box<[u64; (CRC_AT - BITS_AT) / 8]>;
 
-/// Reads the bitmap into `valid`. A missing or damaged header, another drive or another generation: all absent.
+/// Reads the bitmap into `valid`. If the header is missing or damaged, or names another drive or another generation,
+/// everything is absent.
 pub(super) fn load(
     file: &dyn DiskFile,
     drive: Uuid,
@@ -59,19 +60,19 @@ pub(super) fn load(
             }
         }
     } else {
-        // Nothing of an old bitmap may come back to life under a new header.
+        // No part of an old bitmap may become valid again under a new header.
         file.set_len(0)?;
     }
     Ok(Persisted { bits, stale: BTreeSet::new() })
 }
 
-/// The first `pages` pages of bits, without those that were never written: the file is as sparse as the cache that it tells of.
+/// The indices of those of the first `pages` pages that were ever written: the file is as sparse as the cache.
 fn written_pages(file: &dyn DiskFile, pages: u64) -> io::Result<Vec<u64>> {
     let (mut written, mut from) = (Vec::new(), PAGE_BYTES as u64);
     while let Some(data) = file.next_data(from)? {
         from = data.end;
         let end = (data.end.div_ceil(PAGE_BYTES as u64) - 1).min(pages);
-        // A run of data may begin in the page that the last one ended in.
+        // A run of data may begin in the page in which the last one ended.
         let first = (data.start / PAGE_BYTES as u64 - 1).max(written.last().map_or(0, |last| last + 1));
         written.extend(first..end);
     }
@@ -79,19 +80,19 @@ fn written_pages(file: &dyn DiskFile, pages: u64) -> io::Result<Vec<u64>> {
 }
 
 impl Cache {
-    /// Makes what is valid now survive a crash: the file's data first, then the bits that stand for it.
+    /// Makes the blocks that are valid now survive a crash: syncs the file's data first, then the bits that stand for it.
     pub async fn persist(&self) -> io::Result<()> {
         let mut persisted = self.persist.lock().await;
         self.check_current()?;
-        // The kernel reports a lost page once: a sync that succeeds after one that failed proves nothing.
+        // The kernel reports a lost page only once: a sync that succeeds after a failed one proves nothing.
         if self.is_suspect() {
             return Err(io::Error::other("an earlier sync failed"));
         }
-        // A bit that is set while the sync runs may stand for data that the sync does not cover: it has to wait for
-        // the next time. None is cleared meanwhile: whoever does that holds the lock.
+        // A bit that is set while the sync runs may stand for data that the sync does not cover: it has to wait for the
+        // next time. No bit is cleared meanwhile, because clearing takes this lock.
         let snapshot = persisted.snapshot(&self.valid);
         if !planted::has(Bug::BitsBeforeData) {
-            // Until the outcome is known, for whoever gives up waiting for it.
+            // Suspect until the result is known: the caller may be cancelled while it waits.
             self.suspect.store(true, Ordering::SeqCst);
             self.file.clone().sync().await?;
             self.suspect.store(false, Ordering::SeqCst);
@@ -100,7 +101,7 @@ impl Cache {
         persisted.write(&self.bitmap_file, self.drive).await
     }
 
-    /// Gives the bitmap a new generation, so that no older copy of it is ever believed again.
+    /// Gives the bitmap a new generation, so that no older copy of it is ever trusted again.
     pub async fn set_generation(&self, generation: u128) -> io::Result<()> {
         let _persisted = self.persist.lock().await;
         let mut page = [0; PAGE_BYTES];
@@ -114,7 +115,7 @@ impl Cache {
 }
 
 impl Persisted {
-    /// The pages whose bits in memory are not those on disk.
+    /// The pages whose bits in memory differ from those on disk.
     fn snapshot(&self, valid: &Bitmap) -> Vec<(u64, Words)> {
         let pages: BTreeSet<u64> =
             valid.differing_words(&self.bits).into_iter().map(|block| block / PAGE_BLOCKS).collect();
@@ -131,7 +132,7 @@ impl Persisted {
         }
     }
 
-    /// Clears bits. What else was set in memory meanwhile is left out: its data may not be durable yet.
+    /// Clears bits. Bits that were set in memory meanwhile are not added: their data may not be durable yet.
     pub fn clear(&mut self, runs: &[BlockRange]) {
         for run in runs.iter().filter(|run| self.bits.any(**run)) {
             self.bits.clear(*run);

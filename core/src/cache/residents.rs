@@ -1,4 +1,4 @@
-//! Who is in the cache, and who has to stay.
+//! Which chunks are in the cache, and which have to stay.
 
 use crate::bitmap::Bitmap;
 use crate::evict::{Evictor, Fate, Heat};
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The chunks of one cache.
 pub struct Residents {
-    // Held to decide.
+    // Held only to decide.
     evictor: Mutex<Evictor>,
     heat: Heat,
-    /// Seconds that somebody has counted: reads do not look at a clock.
+    /// Seconds, counted by [`tick`](Self::tick): a read does not look at a clock.
     second: AtomicU64,
-    /// Blocks that stay whatever happens: metadata.
+    /// Metadata blocks, which always stay.
     kept: Bitmap,
-    /// Blocks that a person wants always kept on this device. Apart from the others, so that to let them go lets no metadata
-    /// go.
+    /// Blocks that are always kept on this device by a person's choice. Apart from `kept`, so that unpinning releases no
+    /// metadata.
     pinned: Bitmap,
-    /// Blocks that stay for a while: somebody waits until there are enough of them.
+    /// Blocks that stay for a while, until a waiter has enough of them.
     held: Bitmap,
     /// Blocks that were fetched for a reader or ahead of one, and not read yet.
     unread: Bitmap,
     fetched_blocks: AtomicU64,
     used_blocks: AtomicU64,
-    // Held to add one, or to take them.
+    // Held to add a run or to take them all.
     written: Mutex<Vec<BlockRange>>,
 }
 
-/// Runs that were written and nobody has asked for: beyond, they count as one that covers everything.
+/// Most runs in `written`: beyond that, they become one run that covers everything.
 const WRITTEN_MAX: usize = 1 << 16;
 
 impl Residents {
@@ -47,7 +47,7 @@ impl Residents {
         }
     }
 
-    /// Blocks were written, and are to be read here.
+    /// Blocks were written: they are listed for [`take_written`](Self::take_written).
     pub fn are_written(&self, blocks: BlockRange) {
         let mut written = self.written.lock();
         if let Some(last) = written.last_mut().filter(|last| last.end == blocks.start) {
@@ -59,12 +59,12 @@ impl Residents {
         }
     }
 
-    /// What was written since this was last asked.
+    /// The runs that were written since the last call.
     pub fn take_written(&self) -> Vec<BlockRange> {
         std::mem::take(&mut *self.written.lock())
     }
 
-    /// Blocks have come, or were written.
+    /// Blocks were pulled or written.
     pub fn came(&self, blocks: BlockRange) {
         let mut evictor = self.evictor.lock();
         for part in blocks.by_chunk() {
@@ -84,7 +84,7 @@ impl Residents {
         (bytes(&self.fetched_blocks), bytes(&self.used_blocks))
     }
 
-    /// Blocks that are here were read. Takes no lock.
+    /// Valid blocks were read. Takes no lock.
     pub fn are_read(&self, blocks: BlockRange) {
         if self.unread.any(blocks) {
             self.used_blocks.fetch_add(self.unread.count(blocks), Relaxed);
@@ -96,17 +96,17 @@ impl Residents {
         }
     }
 
-    /// A second has gone by.
+    /// A second has passed.
     pub fn tick(&self) {
         self.second.fetch_add(1, Relaxed);
     }
 
-    /// Blocks stay from now on.
+    /// Metadata blocks: they stay from now on.
     pub fn keep(&self, blocks: BlockRange) {
         self.kept.set(blocks);
     }
 
-    /// Blocks may go again.
+    /// These blocks are no longer metadata that has to stay.
     pub fn let_go(&self, blocks: BlockRange, valid: &Bitmap) {
         self.kept.clear(blocks);
         for part in blocks.by_chunk().filter(|part| valid.any(*part)) {
@@ -114,17 +114,17 @@ impl Residents {
         }
     }
 
-    /// Blocks of metadata.
+    /// Number of metadata blocks that stay.
     pub fn kept_blocks(&self) -> u64 {
         self.kept.count_all()
     }
 
-    /// Parts of `range` that stay as metadata does.
+    /// Parts of `range` that stay because they are metadata.
     pub fn kept_runs(&self, range: BlockRange) -> Vec<BlockRange> {
         self.kept.runs(range).collect()
     }
 
-    /// Blocks of `runs` that do not have to stay as metadata does.
+    /// Number of blocks of `runs` that are not kept as metadata.
     pub fn not_kept_blocks(&self, runs: &[BlockRange]) -> u64 {
         runs.iter().map(|run| run.count() - self.kept.count(*run)).sum()
     }
@@ -149,8 +149,8 @@ impl Residents {
         self.pinned.all(blocks)
     }
 
-    /// These blocks, in order and apart from each other, are pinned from now on, and no others. Returns those that were:
-    /// none of both is ever seen without its pin.
+    /// Pins exactly these runs, which are in order and apart from each other. Returns the runs that are no longer pinned. A
+    /// block that is pinned before and after is never seen without its pin.
     pub(super) fn pin(&self, runs: &[BlockRange]) -> Vec<BlockRange> {
         runs.iter().for_each(|run| self.pinned.set(*run));
         let mut gone = Vec::new();
@@ -179,12 +179,13 @@ impl Residents {
         self.kept.any(blocks)
     }
 
-    /// Whether all of the blocks have to stay.
+    /// Whether all of the blocks are metadata that stays.
     pub fn are_all_kept(&self, blocks: BlockRange) -> bool {
         self.kept.all(blocks)
     }
 
-    /// Up to `most` chunks of which something goes next, of those that are here by `valid`. `later` tells of what cannot go now.
+    /// Up to `most` chunks to evict next, at least in part. `valid` says which blocks are here, and `later` which blocks
+    /// cannot be evicted now.
     pub fn next(&self, most: usize, valid: &Bitmap, later: impl Fn(BlockRange) -> bool) -> Vec<ChunkIndex> {
         let mut evictor = self.evictor.lock();
         let all = BlockRange { start: 0, end: self.kept.capacity() };
@@ -193,7 +194,8 @@ impl Residents {
             let here = || valid.runs(blocks).flat_map(|run| run.pieces(1));
             match self.must_stay(blocks) && here().all(|block| self.must_stay(block)) {
                 true => Fate::Never,
-                // Of a chunk that is dirty in part the rest waits too: whoever looks at a full cache of those does so block by block else.
+                // A partly dirty chunk waits as a whole: otherwise a cache full of such chunks would have to be searched
+                // block by block.
                 false if later(blocks) => Fate::Later,
                 false => Fate::Goes,
             }

@@ -15,7 +15,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens `path`, making it (for its owner alone) and its parents where they are missing.
+    /// Opens `path`. Creates it (for its owner alone) and its parents if they are missing.
     pub fn create(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -90,7 +90,7 @@ impl DiskFile for LocalFile {
     }
 
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
-        // Nobody else uses the file's own position.
+        // Seeking is safe: nothing else uses the file's own position.
         match rustix::fs::seek(&self.file, SeekFrom::Data(from)) {
             Ok(start) => Ok(Some(start..rustix::fs::seek(&self.file, SeekFrom::Hole(start))?)),
             Err(rustix::io::Errno::NXIO) => Ok(None),
@@ -115,7 +115,7 @@ impl DiskFile for LocalFile {
         let len = range.end - range.start;
         match rustix::fs::fallocate(&self.file, flags, range.start, len) {
             Ok(()) => Ok(()),
-            // Some file systems cannot punch holes. Zeros mean the same, only larger.
+            // Some file systems cannot punch holes. Written zeros mean the same, but take space.
             Err(rustix::io::Errno::OPNOTSUPP) => self.write_zeros(range),
             Err(errno) => Err(errno.into()),
         }

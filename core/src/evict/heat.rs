@@ -1,14 +1,14 @@
-//! How often chunks were read lately: counted by readers, without a lock.
+//! How often chunks were read lately, counted by readers without a lock.
 
 use crate::units::ChunkIndex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Reads that are counted.
+/// The most reads that are counted.
 pub(super) const READS_MAX: u8 = 3;
 
-/// How often chunks were read: a byte each, two bits of count and six of the second of the last read that counts.
-/// Reads within one second are one: of a chunk that is read once from end to end there are several.
+/// How often chunks were read. One byte for each chunk: two bits for the count, six for the second of the last counted
+/// read. Reads within one second count once, because a chunk that is read once from end to end takes several.
 #[derive(Debug)]
 pub struct Heat {
     pages: Box<[OnceLock<Box<[AtomicU8]>>]>,
@@ -18,17 +18,17 @@ pub struct Heat {
 const PAGE: usize = 1 << 16;
 
 impl Heat {
-    /// Nothing was read, of a drive of at most so many chunks.
+    /// No reads yet, for a drive of at most `chunks` chunks.
     pub fn new(chunks: u64) -> Self {
         Self { pages: (0..chunks.div_ceil(PAGE as u64)).map(|_| OnceLock::new()).collect() }
     }
 
-    /// A chunk was read, in the given second of any clock that goes on.
+    /// A chunk was read in the given second, by any clock that never goes back.
     pub fn is_read(&self, chunk: ChunkIndex, second: u64) {
         let counter = self.counter(chunk);
         let (now, second) = (counter.load(Relaxed), (second % 64) as u8);
         if now >> 2 != second {
-            // Who is overtaken here loses one count.
+            // Two readers at once may lose a count.
             counter.store(second << 2 | (now % 4 + 1).min(READS_MAX), Relaxed);
         }
     }

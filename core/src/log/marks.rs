@@ -47,7 +47,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
 
     #[test]
-    fn what_lies_behind_a_record_is_told_whatever_the_sizes_of_others_are() {
+    fn counts_the_bytes_after_a_record_among_mixed_sizes() {
         let (mut marks, mut end) = (Marks::default(), 4 * KIB);
         let begin = (Lsn(10), end);
         let mut ends = vec![end];

@@ -188,7 +188,7 @@ mod tests {
     use crate::units::BlockRange;
 
     #[test]
-    fn headers_survive_the_round_trip_and_no_bit_may_flip() {
+    fn headers_round_trip_and_reject_every_bit_flip() {
         let journal = Uuid::from_u128(0x1234_5678 << 96);
         for operation in [
             Operation::Data(BlockRange::new(5, 256)),

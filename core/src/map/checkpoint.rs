@@ -1,4 +1,4 @@
-//! Checkpoints: the overlay is merged into the pages that it changes, so that an open has a short tail to read.
+//! Checkpoints: the overlay is merged into the pages that it changes, so that opening the drive reads a short tail.
 
 use super::{Content, Frame, Map, State, pages::Loaded};
 use crate::format::id::ObjectId;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Pages to be written, and the map that follows once they are committed.
 pub struct Checkpoint {
-    /// New versions of the pages that changed; one without runs is all zero and goes.
+    /// New versions of the changed pages; a page without runs is all zero and is dropped.
     pub pages: Vec<Page>,
     /// How the reach of segments changes: bytes before and after, with the segment's length.
     pub reach: BTreeMap<ObjectId, Reach>,
@@ -41,8 +41,8 @@ impl Checkpoint {
 }
 
 impl Map {
-    /// Merges the overlay into the pages that it changes. Only the writer does this, between commits, so that the
-    /// overlay does not change meanwhile.
+    /// Merges the overlay into the pages that it changes. Only the writer calls this, between commits, so the overlay does
+    /// not change meanwhile.
     pub async fn checkpoint(&self) -> Result<Checkpoint, ReadError> {
         let (touched, places, geometry) = {
             let state = self.state.lock();
@@ -66,7 +66,7 @@ impl Map {
         Ok(checkpoint)
     }
 
-    /// The pages of a checkpoint are committed, each at its place (or gone).
+    /// The pages of a checkpoint are committed, each at its place (or dropped).
     pub fn adopt(&self, checkpoint: Checkpoint, places: &BTreeMap<u32, BoxRef>) {
         let mut state = self.state.lock();
         for page in checkpoint.pages {

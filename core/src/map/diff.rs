@@ -1,4 +1,4 @@
-//! What differs between two versions: the blocks that a cache filled from one must not serve for the other.
+//! The difference between two versions: the blocks that a cache filled from one must not serve for the other.
 
 use super::{Map, ReadError};
 use crate::units::BlockRange;
@@ -6,11 +6,11 @@ use futures_util::FutureExt;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use std::collections::BTreeSet;
 
-/// Pages that are looked at together: what may have to be fetched costs a round trip each, and is at most 16 MiB.
+/// Pages that are compared at once: each may have to be fetched, which costs a round trip and is at most 16 MiB.
 const PAGES_AT_ONCE: usize = 16;
 
-/// The runs whose content may differ between the versions `old` and `new` (and whatever lies beyond the smaller
-/// one). Pages that are the same object and that neither tail changes are not looked at.
+/// The runs whose content may differ between the versions `old` and `new`, including any that lie beyond the smaller one.
+/// Pages that are the same object and that neither tail changes are skipped.
 pub async fn differing(old: &Map, new: &Map) -> Result<Vec<BlockRange>, ReadError> {
     let (indices, geometry) = {
         let (old, new) = (old.state.lock(), new.state.lock());
@@ -33,7 +33,7 @@ pub async fn differing(old: &Map, new: &Map) -> Result<Vec<BlockRange>, ReadErro
     Ok(runs)
 }
 
-/// The runs inside `range`; two that follow each other may be one.
+/// The runs inside `range`; runs may follow each other without a gap.
 async fn in_page(old: &Map, new: &Map, range: BlockRange) -> Result<Vec<BlockRange>, ReadError> {
     let (before, after) = tokio::try_join!(old.look_up(range), new.look_up(range))?;
     let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());

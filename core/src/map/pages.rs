@@ -1,5 +1,5 @@
-//! Reading what the map is made of: pages, directories and roots, from memory, from the local page cache (sled), or
-//! from the store.
+//! Reading the objects of the map (pages, directories and roots) from memory, from the local page cache (sled), or from the
+//! store.
 
 use super::{Content, Frame};
 use crate::format::FormatError;
@@ -22,20 +22,20 @@ use tokio::sync::OnceCell;
 /// Runs of pages in memory: 48 bytes each, so about 48 MiB.
 const RUNS_IN_MEMORY_MAX: usize = 1 << 20;
 
-/// Map pages and directories of the tail on the local disk, sealed as they are in the store. Whatever is in here can be fetched again, and may
-/// vanish or rot at any time: what does not open is fetched.
+/// Map pages and directories of the tail on the local disk, sealed as they are in the store. Everything in here can be
+/// fetched again, and may vanish or rot at any time: an entry that does not open is fetched.
 #[derive(Clone)]
 pub struct PageCache {
     tree: Option<sled::Tree>,
 }
 
 impl PageCache {
-    /// Remembers nothing.
+    /// A cache that keeps nothing.
     pub fn none() -> Self {
         Self { tree: None }
     }
 
-    /// Remembers pages in a sled tree.
+    /// Keeps pages in a sled tree.
     pub fn sled(tree: sled::Tree) -> Self {
         Self { tree: Some(tree) }
     }
@@ -52,7 +52,7 @@ impl PageCache {
 
     fn put(&self, place: BoxRef, sealed: &[u8]) {
         if let Some(tree) = &self.tree {
-            // What sled does not take is only fetched again.
+            // If sled refuses an entry, it is only fetched again.
             let _ = tree.insert(Self::key(place), sealed);
         }
     }
@@ -136,7 +136,7 @@ impl Objects {
         &self.sealer
     }
 
-    /// A root, checked against the hash that names it where one is known.
+    /// A root, checked against the hash that names it if one is known.
     pub async fn root(&self, id: ObjectId, hash: Option<[u8; 32]>) -> Result<Root, ReadError> {
         let name = id.name(ObjectKind::Root);
         let open = |object: &[u8]| match hash {
@@ -146,7 +146,7 @@ impl Objects {
         Ok(read(&*self.store, &name, None, open).await?.0)
     }
 
-    /// A segment's directory, in one ranged request if it is not remembered.
+    /// A segment's directory, in one ranged request if it is not cached.
     pub async fn directory(&self, segment: TailSegment) -> Result<Directory, ReadError> {
         let name = segment.object.name(ObjectKind::Segment);
         let (place, front) = front_of(segment);
@@ -160,7 +160,7 @@ impl Objects {
         Ok(directory)
     }
 
-    /// Remembers a page, sealed as it was just put.
+    /// Caches a page, sealed as it was just put.
     pub fn remember_sealed(&self, place: BoxRef, body: &[u8]) {
         let (start, len) = (place.offset as usize, place.stored_len as usize);
         if let Some(sealed) = body.get(start..start + len) {
@@ -168,13 +168,13 @@ impl Objects {
         }
     }
 
-    /// Gives up the local copies of a page and of directories that no later version names.
+    /// Deletes the local copies of a page and of directories that no later version names.
     pub(super) fn forget(&self, page: Option<BoxRef>, tail: &[TailSegment]) {
         let directories = tail.iter().map(|segment| front_of(*segment).0);
         page.into_iter().chain(directories).for_each(|place| self.local.remove(place));
     }
 
-    /// Remembers the directory of a segment that was just put.
+    /// Caches the directory of a segment that was just put.
     pub fn remember_directory(&self, segment: TailSegment, body: &[u8]) {
         let (place, front) = front_of(segment);
         if let Some(bytes) = body.get(..front as usize) {
@@ -208,7 +208,7 @@ impl Objects {
         Ok(read(&*self.store, &name, Some(extent_of(place)), decode).await?.0)
     }
 
-    /// A page. Whoever asks for one that is being loaded waits for the same request.
+    /// A page. Callers that ask for one page at the same time share one request.
     pub(super) async fn page(
         &self,
         place: BoxRef,
@@ -226,7 +226,7 @@ impl Objects {
         Ok(self.page(place, index, range).await?.page.clone())
     }
 
-    /// Remembers a page that was just written.
+    /// Keeps a page that was just written in memory.
     pub(super) fn remember(&self, place: BoxRef, page: Page) {
         let cell = self.pages.lock().slot(place);
         let _ = cell.set(Arc::new(Loaded { place, page }));
@@ -248,8 +248,8 @@ impl Objects {
     }
 }
 
-/// Gets an object, or a range of one, and opens it. What does not open may have been damaged on its way: it is fetched once
-/// more before that is believed.
+/// Gets an object, or a range of one, and opens it. If it does not open, it may have been damaged on its way: it is fetched
+/// once more before the damage is believed.
 pub(crate) async fn read<T>(
     store: &dyn Store,
     name: &str,
@@ -271,7 +271,7 @@ fn extent_of(place: BoxRef) -> Range<u64> {
     u64::from(place.offset)..u64::from(place.offset) + u64::from(place.stored_len)
 }
 
-/// Where the front of a segment, up to its directory's end, is remembered, and how long it is. No page begins there.
+/// Where the front of a segment, up to the end of its directory, is cached, and how long it is. No page begins there.
 fn front_of(segment: TailSegment) -> (BoxRef, u64) {
     let front = HEADER_BYTES as u64 + u64::from(segment.directory_len);
     let (object, object_len) = (segment.object, segment.object_len);
@@ -287,7 +287,7 @@ impl Pages {
         slot.cell.clone()
     }
 
-    /// Forgets the pages that were not used for longest, until the rest fits.
+    /// Drops the least recently used pages until the rest fits.
     fn trim(&mut self) {
         let weight = |slot: &Slot| slot.cell.get().map_or(0, |loaded| loaded.page.runs.len().max(64));
         let mut total: usize = self.cells.values().map(weight).sum();

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_small_files_costs_few_round_trips_in_whatever_order() {
+    fn small_files_in_a_folder_cost_few_round_trips() {
         let mut starts: Vec<u64> = (0..2000).map(|number| 50_000 + number * 5).collect();
         let (trips, fetched) = copy(starts.iter().copied(), 5);
         assert!(trips <= 40 && fetched <= 10_800, "{trips} for {fetched}");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn files_all_over_the_drive_heads_and_large_files_bring_nothing_along() {
+    fn scattered_files_heads_and_large_files_fetch_no_neighbours() {
         let mut rng = StdRng::seed_from_u64(2);
         let (trips, fetched) = copy((0..500).map(|_| rng.random_range(0..100_000_000_u64) * 8), 5);
         assert_eq!((trips, fetched), (500, 2500));

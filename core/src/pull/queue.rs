@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_begins_at_once_however_much_is_wanted_in_the_background() {
+    fn a_reader_begins_at_once_despite_background_work() {
         let mut queue = Queue::new();
         queue.want(Class::Trace, BlockRange::new(0, 1 << 20));
         while queue.begin_next().is_some() {}
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_reader_waits_for_its_blocks_no_more_begins_than_one_of_what_nobody_is_about_to_read() {
+    fn pinned_blocks_come_one_at_a_time_while_a_reader_waits() {
         let mut queue = Queue::new();
         let begun = |queue: &mut Queue| std::iter::from_fn(|| queue.begin_next()).collect::<Vec<_>>();
         queue.want(Class::Reader, BlockRange::new(0, 4));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_background_does_not_starve_however_many_readers_wait() {
+    fn many_readers_do_not_starve_the_background() {
         let mut queue = Queue::new();
         queue.want(Class::Pinned, BlockRange::new(1 << 20, 16 * BACKGROUND_JOB_BLOCKS));
         let (mut next, mut pinned) = (0, 0);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn random_demands_of_which_many_fail_stay_within_bounds_overtake_no_more_than_they_may_and_all_end() {
+    fn random_demands_and_failures_keep_order_and_bounds_and_all_end() {
         for seed in 0..200 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut queue = Queue::new();
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_never_asked_for_twice_however_often_it_is_wanted() {
+    fn wanting_blocks_again_does_not_fetch_them_twice() {
         let mut queue = Queue::new();
         for _ in 0..5 {
             (0..1000).for_each(|run| queue.want(Class::Metadata, BlockRange::new(run * 16, 4)));
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn the_less_urgent_get_a_share_of_the_background_however_much_goes_before_them() {
+    fn less_urgent_classes_get_a_share_of_the_background() {
         let mut queue = Queue::new();
         queue.want(Class::Pinned, BlockRange::new(0, 1 << 20));
         queue.want(Class::ReadAhead, BlockRange::new(1 << 21, 1 << 14));
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_any_more_is_not_begun() {
+    fn blocks_without_a_waiting_reader_are_not_begun() {
         let mut queue = Queue::new();
         let (both, first) = (BlockRange::new(0, 4), BlockRange::new(512, 4));
         for range in [both, first, both] {

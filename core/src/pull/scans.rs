@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginnings_of_many_files_are_a_scan_until_it_stops() {
+    fn reading_the_beginnings_of_many_files_is_a_scan() {
         let mut scans = Scans::default();
         let verdicts: Vec<_> = (0..100).map(|number| scans.missed(file(number, 0), 4, number / 10)).collect();
         assert!(verdicts[..LOOKS_MIN - 1].iter().all(|is_scan| !is_scan), "a few files are nothing");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_film_that_is_watched_meanwhile_is_none_of_it() {
+    fn watching_a_film_is_not_part_of_a_scan() {
         let mut scans = Scans::default();
         for number in 0..60 {
             scans.missed(file(number, 0), 4, 0);
@@ -116,7 +116,7 @@ mod tests {
     const PARTS: [(u64, u64); 5] = [(0, 4), (4, 16), (20, 32), (9_990, 10), (5_000, 32)];
 
     #[test]
-    fn however_many_reads_a_look_takes_it_is_one() {
+    fn several_reads_of_one_file_are_one_look() {
         let mut scans = Scans::default();
         let mut looks = (0..60).flat_map(|number| PARTS.map(|(at, blocks)| (file(number, at), blocks)));
         let verdicts: Vec<_> = looks.by_ref().map(|(place, blocks)| scans.missed(place, blocks, 0)).collect();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_whole_files_or_the_same_ones_again_does_not_scan() {
+    fn reading_whole_files_or_the_same_files_is_no_scan() {
         let mut scans = Scans::default();
         let mut copies = (0..200).flat_map(|number| (0..8).map(move |part| (number, part * 32)));
         assert!(!copies.any(|(number, at)| scans.missed(file(number, at), 32, 0)));

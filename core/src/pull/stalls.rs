@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_stall_is_as_old_as_its_first_try_until_its_blocks_have_come() {
+    async fn a_stall_counts_from_its_first_failed_try() {
         let (stalls, begun) = (Stalls::default(), Instant::now());
         let run = |start, count| BlockRange::new(start, count);
         stalls.note(run(0, 16), begun, "away".into());
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_tried_for_long_is_forgotten_and_there_are_not_too_many() {
+    async fn stalls_are_bounded_and_old_ones_are_forgotten() {
         let stalls = Stalls::default();
         for block in 0..STALLS_MAX as u64 + 9 {
             stalls.note(BlockRange::new(block, 1), Instant::now(), String::new());

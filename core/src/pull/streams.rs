@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_by_themselves_want_nothing() {
+    fn single_reads_open_no_stream() {
         let mut rng = StdRng::seed_from_u64(7);
         let mut streams = Streams::default();
         let starts: Vec<_> = (0..10_000).map(|_| rng.random_range(0..DRIVE / 8) * 8).collect();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_grows_with_what_was_read_and_stays_ahead_up_to_its_limit() {
+    fn read_ahead_grows_with_the_run_up_to_its_limit() {
         let mut streams = Streams::default();
         assert_eq!(read(&mut streams, [0], 16), []);
         assert_eq!(read(&mut streams, [16], 16), [BlockRange { start: 32, end: 96 }]);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn it_wants_whole_requests_once_it_runs() {
+    fn a_running_stream_wants_whole_requests() {
         let mut streams = Streams::default();
         let wants = read(&mut streams, (0..20_000).step_by(32), 32);
         let full = wants.iter().filter(|want| want.count() >= STEP_MAX).count();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_in_a_film_is_gone_on_from_at_once() {
+    fn a_jump_in_a_film_opens_a_stream_at_once() {
         let mut streams = Streams::default();
         let film = Space { file: Some(FileNumber(12)), end: 100_000 };
         let jump = |streams: &mut Streams, to: u64| {
@@ -394,14 +394,14 @@ mod tests {
     }
 
     #[test]
-    fn downwards_it_ends_with_the_drive() {
+    fn a_downward_stream_ends_at_the_start_of_the_drive() {
         let mut streams = Streams::default();
         let wants = read(&mut streams, (0..64).map(|i| 2016 - i * 32), 32);
         assert_eq!(wants.last().unwrap().start, 0);
     }
 
     #[test]
-    fn downwards_goes_as_well() {
+    fn downward_reads_are_a_stream_too() {
         let mut streams = Streams::default();
         let wants = read(&mut streams, (0..100).map(|i| 10_000 - i * 16), 16);
         assert!(!wants.is_empty());
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn several_at_once_out_of_order_and_with_seeks_forward() {
+    fn follows_several_streams_out_of_order_and_across_seeks() {
         let mut streams = Streams::default();
         let mut wanted = 0;
         for i in 0..100 {
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stream_does_not_need_any_more_is_told() {
+    fn a_replaced_stream_returns_its_unread_read_ahead() {
         let mut streams = Streams::default();
         let last = *read(&mut streams, (0..3200).step_by(32), 32).last().unwrap();
         let mut no_more = Vec::new();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_more_is_pulled_ahead_of_a_reader_that_has_stopped_until_it_goes_on() {
+    fn a_stopped_reader_loses_its_read_ahead_until_it_continues() {
         let (mut streams, begun) = (Streams::default(), Instant::now());
         let read = |streams: &mut Streams, start, now| {
             streams.read(WHOLE, BlockRange::new(start, 32), true, MOST, now).want.map(|want| want.blocks)
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_through_what_is_local_or_that_nobody_reads_is_closed() {
+    fn a_stream_through_local_blocks_or_an_idle_one_closes() {
         let mut streams = Streams::default();
         for start in (0..100_000).step_by(32) {
             let step = streams.read(WHOLE, BlockRange::new(start, 32), start < 64, MOST, Instant::now());
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_ends_with_its_file_and_a_large_read_of_a_beginning_opens_one() {
+    fn a_large_first_read_opens_a_stream_within_its_file() {
         let mut streams = Streams::default();
         let film = Space { file: Some(FileNumber(12)), end: 1000 };
         let mut read = |space, start, len| {
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_at_the_beginnings_of_files_has_nothing_pulled_behind_them_until_somebody_reads_on() {
+    fn looking_at_file_beginnings_stops_opening_streams() {
         let mut streams = Streams::default();
         let mut read = |file, start| {
             let space = Space { file: Some(FileNumber(file)), end: 1000 };
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_shrunk_under_its_stream_ends_it() {
+    fn a_shrunken_file_ends_its_stream() {
         let mut streams = Streams::default();
         let space = |end| Space { file: Some(FileNumber(12)), end };
         assert!(streams.read(space(1000), BlockRange::new(0, 64), true, MOST, Instant::now()).want.is_some());

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fourth_read_at_a_distance_is_foreseen_to_go_on_either_way() {
+    fn four_reads_at_one_distance_predict_the_next() {
         for (from, distance) in [(1000, 50_i64), (9000, -50)] {
             let mut strides = Strides::default();
             let at = |turn: i64| (from + turn * distance) as u64;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn others_may_read_between() {
+    fn other_reads_in_between_do_not_hide_a_pattern() {
         let mut strides = Strides::default();
         let mut wanted = Vec::new();
         for turn in 0..10 {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn random_reads_are_hardly_ever_a_pattern_and_a_drive_has_ends() {
+    fn random_reads_are_no_pattern_and_predictions_stay_on_the_drive() {
         let (mut strides, mut rng) = (Strides::default(), StdRng::seed_from_u64(3));
         let wanted: usize =
             (0..10_000).map(|_| strides.read(BlockRange::new(rng.random_range(0..1 << 20), 1)).len()).sum();

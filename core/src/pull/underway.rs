@@ -53,7 +53,7 @@ mod tests {
     use crate::store::pace::is_background;
 
     #[tokio::test]
-    async fn a_pull_that_a_reader_waits_for_is_in_the_background_no_more() {
+    async fn a_pull_that_a_reader_waits_for_leaves_the_background() {
         let underway = Underway::default();
         let one = underway.begin(BlockRange::new(0, 8));
         let other = underway.begin(BlockRange::new(8, 8));

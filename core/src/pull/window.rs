@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_link_is_filled_whatever_its_round_trip() {
+    fn the_window_fills_a_fast_link_at_any_round_trip() {
         for (rate, round_trip) in
             [(12 * MIB, 20), (12 * MIB, 100), (110 * MIB, 5), (110 * MIB, 150), (8 * MIB, 900)]
         {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_little_says_nothing_about_the_link() {
+    fn few_requests_do_not_change_the_window() {
         let (mut window, mut now) = (Window::default(), Instant::now());
         for _ in 0..100 {
             now += Duration::from_millis(250);
@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn on_a_slow_link_a_reader_waits_for_little() {
+    fn the_window_stays_small_on_a_slow_link() {
         let mut window = Window::default();
         settle(&mut window, MIB, Duration::from_millis(50), Instant::now());
         assert!(window.bytes() <= 3 * MIB, "{}", window.bytes());
     }
 
     #[test]
-    fn who_begins_after_a_pause_has_the_whole_window_at_once() {
+    fn the_window_is_full_again_at_once_after_a_pause() {
         let (rate, round_trip) = (12 * MIB, Duration::from_millis(100));
         let mut window = Window::default();
         let mut now = settle(&mut window, rate, round_trip, Instant::now());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn another_network_is_noticed() {
+    fn the_window_adapts_to_another_network() {
         let mut window = Window::default();
         let now = settle(&mut window, 110 * MIB, Duration::from_millis(10), Instant::now());
         let fast = window.bytes();
