@@ -1,8 +1,9 @@
 //! Pulling: from the store into the cache, by priority.
 //!
-//! A reader that waits, and whoever else wants blocks, tells the queue (`queue`, pure). A pull looks its blocks up in
-//! the source ([`Source`]: a drive or a folder), fetches the parts that hold them, and fills what is still absent (`fetch`); what
-//! fails on the way is tried again (`tries`). What readers will want next is wanted ahead of them (`ahead`).
+//! Readers that wait, and other parts that want blocks, put them in the queue (`queue`, pure). A pull looks its blocks up
+//! in the source ([`Source`]: a drive or a folder), fetches the parts that hold them, and fills the blocks that are still
+//! absent (`fetch`). Failed pulls are tried again (`tries`). Blocks that readers will probably want next are pulled ahead
+//! of them (`ahead`).
 
 use crate::cache::Cache;
 use crate::read_error::ReadError;
@@ -49,24 +50,25 @@ use tries::Persistence;
 /// Why a pull did not bring its blocks.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PullError {
-    /// The store did not give them, or gave something else.
+    /// The store did not return them, or returned something else.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The local disk failed.
     #[error("the cache cannot be written: {0}")]
     Cache(String),
-    /// The cache is full, and nothing in it may go.
+    /// The cache is full, and nothing in it may be evicted.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// The store does not answer, and nobody waits for them.
+    /// The store does not answer, and nobody waits for the blocks.
     #[error("the store does not answer")]
     Away,
 }
 
-/// How often a reader may see go again what was pulled for it, before it reads past the cache.
+/// How often blocks may vanish again that were pulled for a reader, before the demand fails and the reader reads past the
+/// cache.
 const LOSSES_MAX: u32 = 3;
 
-/// How often what may be read next is tried.
+/// How often read-ahead is tried.
 const TRIES_AHEAD: u32 = 4;
 
 /// Brings blocks into the cache.
@@ -74,28 +76,28 @@ pub struct Puller<S: Source> {
     source: Arc<S>,
     cache: Arc<Cache>,
     room: Arc<Room>,
-    // Held to decide, never while pulling.
+    // Held only to decide, never while pulling.
     queue: Mutex<Queue>,
-    // Held to decide; taken before the queue's.
+    // Held only to decide; taken before the queue's lock.
     patterns: Mutex<Patterns>,
-    /// Whether reads of what is local matter to a stream.
+    /// Whether reads of local blocks matter to a stream.
     is_streaming: AtomicBool,
     flights: Flights<S::Part>,
     underway: Underway,
-    /// Readers come on threads of their own.
+    /// The runtime for pulls: readers call from threads of their own.
     runtime: Handle,
-    /// Raised whenever a job ends, so that waiting readers look again.
+    /// Raised whenever a job ends, or a part that a reader waits for has come, so that waiting readers look again.
     ended: watch::Sender<u64>,
-    /// Raised whenever the store answers or does not.
+    /// Changes whenever the store answers or fails to.
     health: watch::Sender<Health>,
     stalls: Stalls,
-    /// A reader waits for blocks from now on.
+    /// A reader begins to wait for blocks.
     reader_came: Notify,
-    /// One does not any more.
+    /// A reader stops waiting.
     reader_left: Notify,
 }
 
-/// A reader waits for blocks.
+/// A reader that waits for blocks.
 struct Awaited<S: Source> {
     puller: Arc<Puller<S>>,
     range: BlockRange,
@@ -109,7 +111,7 @@ impl<S: Source> Drop for Awaited<S> {
 }
 
 impl<S: Source> Puller<S> {
-    /// Pulls blocks of `source` into `cache`, on the runtime that it is called on.
+    /// Pulls blocks of `source` into `cache`, on the runtime that calls this.
     pub fn new(source: S, cache: Arc<Cache>, room: Arc<Room>) -> Arc<Self> {
         let puller = Arc::new(Self {
             source: Arc::new(source),
@@ -142,18 +144,18 @@ impl<S: Source> Puller<S> {
         self.queue.lock().pending_blocks() * crate::units::BLOCK_BYTES
     }
 
-    /// Of those, bytes that are wanted only because they were read at an earlier opening.
+    /// The part of [`pending_bytes`](Self::pending_bytes) that is wanted only because it was read at an earlier opening.
     pub fn pending_trace_bytes(&self) -> u64 {
         self.queue.lock().pending_blocks_of(Class::Trace) * crate::units::BLOCK_BYTES
     }
 
-    /// Switches all but what readers wait for on or off.
+    /// Switches pulls on or off, except those that readers wait for.
     pub fn set_background(self: &Arc<Self>, on: bool) {
         self.queue.lock().set_background(on);
         self.pump();
     }
 
-    /// Wants no more of these blocks only because they were read at an earlier opening.
+    /// No longer wants these blocks merely because they were read at an earlier opening.
     pub fn leave_out(&self, range: BlockRange) {
         self.queue.lock().leave_out(range);
     }
@@ -168,13 +170,13 @@ impl<S: Source> Puller<S> {
         self.pump();
     }
 
-    /// Ready when no block of `range` is missing any more (or one was evicted again at once: then the caller looks
-    /// again). A store that cannot be reached is waited for; what cannot be mended by waiting is an error.
+    /// Ready when no block of `range` is missing (or one was evicted again at once: then the caller looks again). Waits for
+    /// a store that cannot be reached; fails if waiting does not help.
     pub async fn demand(self: &Arc<Self>, range: BlockRange) -> Result<(), PullError> {
         self.demand_with(range, true).await
     }
 
-    /// The same, and nothing is pulled ahead because of it.
+    /// The same, without pulling anything ahead.
     pub async fn demand_alone(self: &Arc<Self>, range: BlockRange) -> Result<(), PullError> {
         self.demand_with(range, false).await
     }
@@ -211,7 +213,7 @@ impl<S: Source> Puller<S> {
                 }
             }
             self.pump();
-            // What a stream wants goes behind what its reader waits for.
+            // What a stream wants is queued after what its reader waits for.
             if !std::mem::replace(&mut is_told, true) {
                 self.note_read(range, true);
             }
@@ -219,7 +221,7 @@ impl<S: Source> Puller<S> {
         }
     }
 
-    /// For as long as it lives a reader waits for these blocks.
+    /// A reader waits for these blocks while the result lives.
     fn wait_for(self: &Arc<Self>, range: BlockRange) -> Awaited<S> {
         self.queue.lock().wait_for(range);
         self.underway.are_awaited(range);
@@ -227,14 +229,14 @@ impl<S: Source> Puller<S> {
         Awaited { puller: self.clone(), range }
     }
 
-    /// Ready when every block of the ranges that was missing has come, pulled in the background. Where the cache holds less than all of
-    /// them, the first have gone again by then.
+    /// Ready when every missing block of the ranges has been pulled in the background. If the cache cannot hold all of
+    /// them, the first ones have been evicted again by then.
     ///
     /// # Errors
     ///
-    /// Some have not come, all others have; or there is no room, and none is waited for any more.
+    /// Some blocks could not be pulled, but all others were; or there is no space, and the rest is not waited for.
     pub async fn pull_all(self: &Arc<Self>, class: Class, ranges: &[BlockRange]) -> Result<(), PullError> {
-        /// Of the cache's limit, what is wanted at once: one part in so many. More might push its own beginning out.
+        /// The part of the cache's limit that is wanted at once: one in this many. More might push its own beginning out.
         const SHARE: u64 = 8;
         let most = (self.room.limit() / SHARE / crate::units::BLOCK_BYTES).max(1);
         let mut outcome = Ok(());
@@ -250,7 +252,7 @@ impl<S: Source> Puller<S> {
     }
 
     async fn pull_batch(self: &Arc<Self>, class: Class, batch: Vec<BlockRange>) -> Result<(), PullError> {
-        /// What waits may be dropped where nothing else ends that would tell: read-ahead is.
+        /// How often to check: waiting jobs may be dropped without any job ending, as read-ahead is.
         const LOOK_EVERY: Duration = Duration::from_secs(10);
         let mut ended = self.ended.subscribe();
         let mut outcome = Ok(());
@@ -258,7 +260,7 @@ impl<S: Source> Puller<S> {
             let mut queue = self.queue.lock();
             batch.iter().for_each(|run| queue.want(class, *run));
         }
-        // One after another: looking at all of them whenever one has come would take a time that grows with their square.
+        // One run after another: checking all of them whenever one has come would take time that grows with their square.
         for run in batch {
             let mut left = vec![run];
             loop {
@@ -287,8 +289,8 @@ impl<S: Source> Puller<S> {
         outcome
     }
 
-    /// Makes what the source knows to be zero of `range` local without asking for it, however much it is. Returns how many
-    /// blocks are data.
+    /// Marks blocks of `range` that the source knows to be zero as local, without fetching them, however many there are.
+    /// Returns how many blocks are data.
     pub(crate) async fn settle_zeros(&self, range: BlockRange) -> Result<u64, PullError> {
         let _stays = self.cache.begin_pull(range);
         let mut data = 0;
@@ -301,7 +303,7 @@ impl<S: Source> Puller<S> {
         Ok(data)
     }
 
-    /// What is not here: neither in the cache, nor written here and on its way to it.
+    /// The missing blocks: those neither in the cache nor written here and on their way to it.
     pub fn missing(&self, range: BlockRange) -> Vec<BlockRange> {
         let absent = self.cache.absent(range);
         absent.into_iter().flat_map(|run| self.source.not_written_here(run)).collect()
@@ -325,7 +327,7 @@ impl<S: Source> Puller<S> {
     }
 
     async fn run(&self, job: Job) -> Ending {
-        // It may have waited for long, and have come for somebody else.
+        // The job may have waited long, and another one may have brought its blocks.
         if self.missing(job.blocks).is_empty() {
             return Ending::Needless;
         }
@@ -358,10 +360,10 @@ impl<S: Source> Puller<S> {
         }
     }
 
-    /// In the background, until a reader waits for what it brings.
+    /// Runs a pull in the background, until a reader waits for its blocks.
     async fn beside_readers<T>(&self, job: &Job, pull: impl Future<Output = T>) -> T {
         let registered = self.underway.begin(job.blocks);
-        // It may have come before this was known.
+        // The reader may have come before the pull was registered.
         if self.queue.lock().is_awaited(job.blocks) {
             registered.work.is_awaited_now();
         }

@@ -1,4 +1,4 @@
-//! Ahead of readers: how they read, and what is wanted because of that.
+//! Read-ahead: how readers read, and what to want because of that.
 
 use super::Puller;
 use super::neighbours::Neighbours;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How readers go on.
+/// The patterns of readers.
 #[derive(Default)]
 pub(super) struct Patterns {
     streams: Streams,
@@ -21,17 +21,17 @@ pub(super) struct Patterns {
 }
 
 impl<S: Source> Puller<S> {
-    /// Programs jump in the file, and read on from there.
+    /// The file is a film or the like: programs jump in it and continue from there.
     pub fn note_played(&self, file: FileNumber) {
         self.patterns.lock().streams.note_played(file);
     }
 
-    /// A reader reads blocks that are local, or of which some are `missed`: what follows is pulled ahead of it.
+    /// A reader reads blocks, some of which were `missed` or none: what follows is pulled ahead of it.
     pub fn note_read(self: &Arc<Self>, blocks: BlockRange, missed: bool) {
         if !missed && !self.is_streaming.load(Relaxed) {
             return;
         }
-        // While files are being learnt about nobody can say whose these are, and the next read comes soon.
+        // While the files are being updated, it is unknown whose these blocks are, and the next read comes soon.
         let Some(files) = self.source.files().try_read() else { return };
         let place = files.file_at(blocks.start);
         let most = self.blocks_ahead();
@@ -72,7 +72,7 @@ impl<S: Source> Puller<S> {
         self.pump();
     }
 
-    /// What waits for readers that have stopped is not pulled.
+    /// Drops read-ahead that waits for readers that have stopped.
     pub(super) fn leave_idle(&self) {
         let Some(files) = self.source.files().try_read() else { return };
         self.patterns.lock().streams.leave_idle(Instant::now().into_std(), |part| {
@@ -81,16 +81,16 @@ impl<S: Source> Puller<S> {
         });
     }
 
-    /// Blocks ahead of a stream that are of use, and do not push what others read out of a small cache.
+    /// How many blocks ahead of a stream are useful and do not push other readers' blocks out of a small cache.
     fn blocks_ahead(&self) -> u64 {
-        /// Of the cache's limit: one part in so many.
+        /// The part of the cache's limit: one in this many.
         const AHEAD_SHARE: u64 = 16;
         let room = self.room.limit() / AHEAD_SHARE / crate::units::BLOCK_BYTES;
         self.queue.lock().blocks_ahead().min(room)
     }
 }
 
-/// Leaves readers that have stopped, also while nothing is pulled whose end would be looked at.
+/// Drops the read-ahead of readers that have stopped, even while no pull ends that would do it.
 pub(super) async fn leave_idle_readers<S: Source>(puller: Weak<Puller<S>>) {
     const LOOK_EVERY: Duration = Duration::from_secs(5);
     loop {
@@ -100,7 +100,7 @@ pub(super) async fn leave_idle_readers<S: Source>(puller: Weak<Puller<S>>) {
     }
 }
 
-/// Where a part lies.
+/// Where a part lies on the drive.
 fn on_drive(files: &impl Files, part: Part) -> Vec<BlockRange> {
     match part.file {
         None => vec![part.blocks],

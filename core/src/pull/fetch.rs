@@ -1,4 +1,4 @@
-//! One pull: blocks are looked up in the source, the parts that hold them fetched, each once for all who want it.
+//! One pull: blocks are looked up in the source, and the parts that hold them are fetched, each once for all who want it.
 
 use super::flights::landed;
 use super::sink::{Fetched, Sink};
@@ -9,12 +9,12 @@ use crate::store::pace::is_background;
 use crate::units::BlockRange;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-/// Whether somebody else was fetching some of what was wanted, and has ended. That it is here then is no news of the store: it may
-/// have been written meanwhile.
+/// Whether another caller was fetching some of the wanted parts and has ended. That the blocks are here then says nothing
+/// about the store: they may have been written meanwhile.
 pub(super) struct Waited(pub bool);
 
 impl<S: Source> Puller<S> {
-    /// Fetches what is missing of `range` for one reader, past a cache that has no room for it.
+    /// Fetches the missing blocks of `range` for one reader, past a cache that has no space for them.
     pub async fn fetch_past_cache(&self, range: BlockRange) -> Result<Fetched, PullError> {
         let fetched = Fetched::default();
         for run in self.missing(range) {
@@ -31,7 +31,7 @@ impl<S: Source> Puller<S> {
                 // A collection has moved the blocks since they were looked up.
                 Err(PullError::Read(error))
                     if error.is_missing() && self.source.look_up(blocks).await? != found => {}
-                // Whoever was fetching some of it has not got it.
+                // The other caller did not get some of the blocks.
                 Ok(Waited(true)) if !self.missing(blocks).is_empty() => {}
                 result => return result,
             }
@@ -61,15 +61,15 @@ impl<S: Source> Puller<S> {
             false => (None, parts, Vec::new()),
         };
         let fetched = self.fetch_all(self.source.requests(parts), sink).await;
-        // Before others are waited for: they may wait for these.
+        // Before waiting for others: they may wait for these parts.
         drop(flight);
         let waited = Waited(!theirs.is_empty());
         futures_util::future::join_all(theirs.into_iter().map(landed)).await;
         fetched.map(|()| waited)
     }
 
-    /// Fetches what a job takes, some requests at once. A reader that waits for a part of it waits for no more of the others than the one
-    /// that makes room for its own: data that was written here and there has a request for each part.
+    /// Fetches all requests of a job, some at once. A reader that waits for one part waits for no other request than the
+    /// one that makes space for its own: data that was written in scattered places needs a request for each part.
     async fn fetch_all(&self, mut waiting: Vec<Vec<S::Part>>, sink: &impl Sink) -> Result<(), PullError> {
         /// Ranged requests of one job at once.
         const REQUESTS: usize = 8;
@@ -92,7 +92,7 @@ impl<S: Source> Puller<S> {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Of requests that wait, the first that a reader waits for; else the first.
+    /// The first waiting request that a reader waits for; otherwise the first.
     fn most_urgent(&self, requests: &[Vec<S::Part>]) -> usize {
         requests.iter().position(|parts| self.is_awaited(parts)).unwrap_or(0)
     }
@@ -102,8 +102,8 @@ impl<S: Source> Puller<S> {
         parts.iter().any(|part| queue.is_awaited(self.source.blocks_of(part)))
     }
 
-    /// Fetches the parts of one request. What of them is damaged keeps nothing else from coming:
-    /// that is what the answer holds, and whatever may come if it is asked for again is an error.
+    /// Fetches the parts of one request. A damaged part does not keep the others from coming: the answer holds the damage.
+    /// An error means that the request may succeed if it is tried again.
     async fn fetch(&self, parts: &[S::Part], sink: &impl Sink) -> Result<Option<PullError>, PullError> {
         let lost = match self.fetch_at_once(parts, sink).await {
             Ok(()) => return Ok(None),
@@ -131,7 +131,7 @@ impl<S: Source> Puller<S> {
         Ok(())
     }
 
-    /// Fills from a part what the source still takes from it: other blocks of it may have been committed since. The
+    /// Fills the blocks that the source still takes from this part: others of its blocks may have been committed since. The
     /// chunk is protected from eviction, so a block that was written since is not absent.
     async fn fill(&self, part: &S::Part, data: &[u8], sink: &impl Sink) -> Result<(), PullError> {
         let blocks = self.source.blocks_of(part);

@@ -1,7 +1,6 @@
-//! Parts that are being fetched: whoever misses blocks of one at the same time costs one request.
+//! Parts that are being fetched: readers that miss blocks of one part at the same time share one request.
 //!
-//! A reader waits for what another reader fetches. What is fetched in the background may be slow on purpose, so that it
-//! does not wait for that.
+//! A reader waits for a fetch by another reader. It does not wait for a background fetch, which may be slow on purpose.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -21,11 +20,11 @@ pub(super) struct Flights<P> {
     flying: Arc<Mutex<BTreeMap<P, Flying>>>,
 }
 
-/// Parts that somebody fetches, until it is dropped.
+/// Parts that one caller fetches, until it is dropped.
 pub(super) struct Flight<P: Ord> {
     flights: Flights<P>,
     parts: Vec<P>,
-    // Whoever waits is told by its end.
+    // Dropping it wakes the waiters.
     _landing: watch::Sender<()>,
 }
 
@@ -36,7 +35,7 @@ impl<P> Default for Flights<P> {
 }
 
 impl<P: Copy + Ord> Flights<P> {
-    /// Splits parts into those that the caller fetches while it keeps the flight, and what others fetch already.
+    /// Splits parts into those that the caller fetches while it keeps the flight, and those that others fetch already.
     pub fn begin(&self, parts: Vec<P>, in_background: bool) -> (Flight<P>, Vec<P>, Vec<watch::Receiver<()>>) {
         let (landing, landed) = watch::channel(());
         let (mut ours, mut theirs, mut begun) = (Vec::new(), Vec::new(), Vec::new());
@@ -65,8 +64,8 @@ impl<P: Ord> Drop for Flight<P> {
     }
 }
 
-/// Ready when a part that somebody else fetches has come, or does not come.
+/// Ready when a part that another caller fetches has come, or has failed to.
 pub(super) async fn landed(mut flight: watch::Receiver<()>) {
-    // Nothing is ever sent: the end of the sender is what is waited for.
+    // Nothing is ever sent: this waits for the sender to be dropped.
     let _ = flight.changed().await;
 }

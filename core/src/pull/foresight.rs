@@ -1,4 +1,4 @@
-//! What a program will read next of a file that it has opened, by the file's format ([`crate::formats`]).
+//! Predicts what a program will read next from a file that it has opened, by the file's format ([`crate::formats`]).
 
 use super::{Class, FileNumber, PullError, Puller, Source};
 use crate::formats::{self, HEAD_BYTES, Peek};
@@ -6,22 +6,22 @@ use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-/// How often what has come is looked at for what it names in its turn: of a database, pages of its schema, what has no room in
-/// them, roots, and two levels below.
+/// How many rounds of following references: in a database, these are pages of its schema, its overflow pages, roots, and
+/// two levels below.
 const ROUNDS_MAX: usize = 6;
 
-/// What is here of a drive or a folder, and how more comes.
+/// The local blocks of a drive or a folder, and the way to get more.
 pub(crate) trait LocalBlocks: Send + Sync + 'static {
-    /// Where more comes from.
+    /// Where missing blocks come from.
     type Source: Source;
 
-    /// Fills `bytes` with blocks that are here; false where some are not.
+    /// Fills `bytes` with local blocks; false if some are not here.
     fn read_local(&self, blocks: BlockRange, bytes: &mut [u8]) -> bool;
 
-    /// Brings more.
+    /// Fetches missing blocks.
     fn puller(&self) -> &Arc<Puller<Self::Source>>;
 
-    /// Bytes that the cache stays below.
+    /// The limit of the cache in bytes.
     fn limit_bytes(&self) -> u64;
 }
 
@@ -29,12 +29,12 @@ pub(crate) trait LocalBlocks: Send + Sync + 'static {
 pub(crate) struct Layout {
     /// Its length in bytes.
     pub len: u64,
-    /// Where in the file each run begins, in blocks, and its blocks, in order.
+    /// Where each run begins in the file, in blocks, and its blocks on the drive, in order.
     pub runs: Vec<(u64, BlockRange)>,
 }
 
 impl Layout {
-    /// The blocks that hold the bytes of the file, holes aside.
+    /// The blocks that hold these bytes of the file, without holes.
     fn blocks(&self, bytes: &Range<u64>) -> Vec<BlockRange> {
         let wanted = BlockRange::covering(bytes);
         let part = |(at, run): &(u64, BlockRange)| {
@@ -59,7 +59,7 @@ impl<L: LocalBlocks> Peek for File<'_, L> {
 
     fn bytes(&self, range: Range<u64>) -> Option<Vec<u8>> {
         let covering = BlockRange::covering(&range);
-        // What no run covers is a hole.
+        // Bytes that no run covers are a hole.
         let mut bytes = vec![0; covering.byte_len() as usize];
         for (at, run) in &self.layout.runs {
             let inside = BlockRange::new(*at, run.count()).intersect(&covering);
@@ -84,7 +84,7 @@ pub(crate) fn is_begun(here: &impl LocalBlocks, layout: &Layout) -> bool {
     head.iter().all(|run| here.puller().missing(*run).is_empty())
 }
 
-/// Pulls the beginning of the file, and what its format asks for then.
+/// Pulls the beginning of the file, then what its format will need.
 pub(crate) async fn foresee<L: LocalBlocks>(
     here: Weak<L>,
     file: FileNumber,
@@ -110,13 +110,13 @@ pub(crate) async fn foresee<L: LocalBlocks>(
     Ok(())
 }
 
-/// As much as may be wanted ahead in a cache of this size; nothing, where it was closed.
+/// Pulls as much as may be wanted ahead in a cache of this size; nothing once the drive is closed.
 async fn pull<L: LocalBlocks>(
     here: &Weak<L>,
     layout: &Layout,
     wants: &[Range<u64>],
 ) -> Result<(), PullError> {
-    /// Of the cache's limit: one part in so many.
+    /// The part of the cache's limit: one in this many.
     const SHARE: u64 = 16;
     let Some(opened) = here.upgrade() else { return Ok(()) };
     let (puller, mut left) = (opened.puller().clone(), opened.limit_bytes() / BLOCK_BYTES / SHARE);

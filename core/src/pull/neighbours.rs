@@ -1,26 +1,26 @@
 //! Small files that lie together and are read one after another, as by a copy of a folder, a build or a search. Pure.
 //!
-//! Each is too short for a stream, and asked for by itself it costs a round trip. Whoever has just read a few small files as
-//! a whole that lie near each other on the drive is taken to go on with those between and around them, whatever their order:
-//! file systems put the files of one folder side by side, and list them in another order. Looks at heads alone are none
-//! of it ([`super::Scans`]).
+//! Each is too short for a stream, and fetched alone it costs a round trip. A reader that has just read a few whole small
+//! files near each other on the drive will probably read those between and around them too, in any order: file systems put
+//! the files of one folder side by side, and list them in another order. Reads of heads alone do not count
+//! ([`super::Scans`]).
 
 use super::source::FilePlace;
 use crate::units::BlockRange;
 use std::collections::VecDeque;
 
-/// A file of more blocks (256 KiB) is a stream's.
+/// Larger files (256 KiB) are left to streams.
 const SMALL_MAX: u64 = 64;
-/// Files that are looked back at.
+/// How many files are remembered.
 const RECENT_MAX: usize = 16;
-/// So far apart (8 MiB) they lie together.
+/// Files within this distance (8 MiB) lie together.
 const NEAR: u64 = 2048;
-/// So many together are a pattern.
+/// This many together are a pattern.
 const TOGETHER: usize = 4;
-/// What is wanted around the last one (1 MiB), and as much beyond where they go upwards.
+/// Wanted around the last one (1 MiB), and as much again after it if the files go upwards.
 const AROUND: u64 = 256;
 
-/// The small files of one drive that were missed of late.
+/// The small files of one drive that were missed recently.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     /// Where on the drive each begins.
@@ -28,8 +28,8 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// A reader waits for `blocks` of the drive, the first of which is `place`: what lies around them that will be read too, if
-    /// they are a small file among others. It may reach beyond the end of the drive.
+    /// A reader waits for `blocks` of the drive, the first of which is `place`. If they are a small file among others,
+    /// returns the blocks around them that will be read too. The range may reach beyond the end of the drive.
     pub fn missed(&mut self, place: FilePlace, blocks: BlockRange) -> Option<BlockRange> {
         let is_whole = place.at == 0 && blocks.count() >= place.end;
         if !is_whole || place.end > SMALL_MAX {
@@ -60,7 +60,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use std::collections::BTreeSet;
 
-    /// Copies files of so many blocks that lie side by side from `starts`: round trips, and blocks that were fetched.
+    /// Copies files of `len` blocks that begin at `starts`. Returns the round trips, and the blocks that were fetched.
     fn copy(starts: impl IntoIterator<Item = u64>, len: u64) -> (usize, usize) {
         let (mut neighbours, mut local, mut trips) = (Neighbours::default(), BTreeSet::new(), 0);
         for start in starts {

@@ -1,9 +1,10 @@
-//! What to pull next. Pure: no I/O, no runtime, and it is told the time.
+//! What to pull next. Pure: no I/O, no runtime, and the time is an argument.
 //!
-//! Nothing overtakes what readers wait for. It has a budget of its own, so that it never waits behind background work for
-//! more than the request that a shared link is just carrying. In the background the most urgent class goes first, and of
-//! each other one that waits a pull begins after [`PASSED_MOST`] that went before it: a drive that is pinned whole takes days,
-//! and nobody watches a film without read-ahead for so long. Inside a class it is first come, first served.
+//! Nothing overtakes the blocks that readers wait for. They have a budget of their own, so they never wait behind
+//! background work for longer than the one request that a shared link is just carrying. In the background the most urgent
+//! class goes first. But after [`PASSED_MOST`] pulls that went before a waiting class, that class gets one: pinning a whole
+//! drive takes days, and nobody should watch a film without read-ahead for that long. Inside a class, first come, first
+//! served.
 
 use super::PullError;
 use super::window::Window;
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Who wants it, most urgent first.
+/// Why blocks are wanted, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// A reader waits.
@@ -22,9 +23,9 @@ pub enum Class {
     Metadata,
     /// Always kept on this device.
     Pinned,
-    /// Ahead of a stream that was recognised.
+    /// Ahead of a recognised stream.
     ReadAhead,
-    /// What the last mounts read first.
+    /// Blocks that the last mounts read first.
     Trace,
 }
 
@@ -34,18 +35,18 @@ const BACKGROUND: [Class; CLASSES - 1] = [Class::Metadata, Class::Pinned, Class:
 const PASSED_MOST: u32 = 8;
 /// Readers' jobs in flight: more would only queue in the network.
 const READER_JOBS: usize = 64;
-/// Background jobs in flight; how many bytes they may be is measured ([`Window`]).
+/// Background jobs in flight; the limit of their bytes is measured ([`Window`]).
 const BACKGROUND_JOBS: usize = 32;
-/// A reader's job: what one request of the kernel asks for at most.
+/// A reader's job: as much as one request of the kernel asks for.
 const READER_JOB_BLOCKS: u64 = 256;
-/// A background job: small enough that a reader that comes meanwhile waits for little.
+/// A background job: so small that a reader that comes meanwhile waits only briefly.
 const BACKGROUND_JOB_BLOCKS: u64 = 256;
-/// Jobs of read-ahead that may wait: it is a hint, and what is hinted at long before its turn is stale.
+/// Read-ahead jobs that may wait: they are hints, and a hint that waits long is stale.
 const READ_AHEAD_JOBS_MAX: usize = 1024;
-/// Ahead of a stream that runs: 4 MiB, and more where the link carries more in the time that an answer takes.
+/// Read-ahead of a running stream: 4 MiB, or more if the link carries more in the time that an answer takes.
 const AHEAD_BYTES_MIN: u64 = 4 << 20;
 const AHEAD_BYTES_MAX: u64 = 32 << 20;
-/// Errors kept for those who wait.
+/// Errors kept for waiting callers.
 const ERRORS_MAX: usize = 256;
 
 /// One pull.
@@ -60,25 +61,25 @@ pub struct Job {
 /// How a pull has ended.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// All of it has come from the store, after so long.
+    /// All blocks have come from the store, after this time.
     Pulled(Duration),
-    /// The store was not asked: all of it was here by then.
+    /// The store was not asked: all blocks were here by then.
     Needless,
-    /// The store does not answer, and nobody waits for it.
+    /// The store does not answer, and nobody waits for the blocks.
     Left,
-    /// It has failed.
+    /// The pull failed.
     Failed(PullError),
 }
 
-/// All that is wanted and under way.
+/// Everything that is wanted or under way.
 #[derive(Default)]
 pub struct Queue {
     waiting: [Waiting; CLASSES],
     /// Under way, by block.
     flying: RunMap<()>,
-    /// What readers wait for, each for itself.
+    /// The ranges that readers wait for, one for each reader.
     readers: Vec<BlockRange>,
-    /// How many background pulls began while one of the class waited, since one of it began.
+    /// For each class: how many background pulls have begun while it waited, since one of its own began.
     passed: [u32; CLASSES],
     reader_jobs: usize,
     background_jobs: usize,
@@ -92,7 +93,7 @@ impl Run for () {
     fn skip(&self, _blocks: u64) {}
 }
 
-/// What waits in one class: no block twice.
+/// The waiting blocks of one class, no block twice.
 #[derive(Default)]
 struct Waiting {
     order: VecDeque<BlockRange>,
@@ -100,7 +101,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Behind all others, as far as it does not wait already.
+    /// Adds blocks that do not wait yet, after all others.
     fn push(&mut self, range: BlockRange) {
         for (run, _) in self.listed.pieces(range).into_iter().filter(|(_, listed)| listed.is_none()) {
             self.listed.insert(run, ());
@@ -119,7 +120,7 @@ impl Waiting {
         Some(range)
     }
 
-    /// No block of `range` waits any longer; what lies around it does.
+    /// No block of `range` waits any longer; blocks around it do.
     fn leave_out(&mut self, range: &BlockRange) {
         if self.order.iter().any(|waits| waits.overlaps(range)) {
             self.order = self.order.iter().flat_map(|waits| waits.without(range)).collect();
@@ -145,12 +146,12 @@ impl Queue {
         Self::default()
     }
 
-    /// Switches the background on or off. What is under way ends.
+    /// Switches the background on or off. Pulls that are under way run to their end.
     pub fn set_background(&mut self, on: bool) {
         self.background_off = !on;
     }
 
-    /// Wants blocks that are missing. What is under way or waits already is not begun again, whoever began it.
+    /// Wants missing blocks. Blocks that are under way, or wait already, are not begun twice.
     pub fn want(&mut self, class: Class, range: BlockRange) {
         let most = if class == Class::Reader { READER_JOB_BLOCKS } else { BACKGROUND_JOB_BLOCKS };
         let pieces: Vec<_> =
@@ -159,7 +160,7 @@ impl Queue {
         for (run, _) in pieces {
             let mut at = run.start;
             while at < run.end {
-                // Cut at multiples, so that two who want the same want the same pieces.
+                // Cut at multiples, so that two callers that want the same blocks want the same pieces.
                 let piece = BlockRange { start: at, end: ((at / most + 1) * most).min(run.end) };
                 at = piece.end;
                 if class == Class::ReadAhead && waiting.order.len() >= READ_AHEAD_JOBS_MAX {
@@ -170,7 +171,8 @@ impl Queue {
         }
     }
 
-    /// Wants no more ahead of a stream that is over, and says whether any of it waited. What is under way ends.
+    /// No longer wants read-ahead of a stream that is over. Returns whether any of it waited. Pulls that are under way run
+    /// to their end.
     pub fn want_no_more(&mut self, range: BlockRange) -> bool {
         let waiting = &mut self.waiting[Class::ReadAhead as usize];
         let before = waiting.order.len();
@@ -178,7 +180,7 @@ impl Queue {
         waiting.order.len() < before
     }
 
-    /// Wants nothing of the trace that lies in a range. What is under way ends.
+    /// No longer wants trace blocks in a range. Pulls that are under way run to their end.
     pub fn leave_out(&mut self, range: BlockRange) {
         self.waiting[Class::Trace as usize].leave_out(&range);
     }
@@ -188,7 +190,8 @@ impl Queue {
         self.readers.push(range);
     }
 
-    /// A reader that waited for these blocks has gone, with them or without: what no other waits for is not begun.
+    /// A reader that waited for these blocks has left, with them or without. Blocks that no other reader waits for are not
+    /// begun.
     pub fn wait_no_more(&mut self, range: BlockRange) {
         let Some(at) = self.readers.iter().position(|awaited| *awaited == range) else { return };
         self.readers.swap_remove(at);
@@ -202,8 +205,8 @@ impl Queue {
         self.readers.iter().any(|awaited| awaited.overlaps(&blocks))
     }
 
-    /// Blocks ahead of a stream that are of use: what may be under way, and half of that to go on with. What is more than
-    /// that is for nothing where the stream ends.
+    /// How many blocks ahead of a stream are useful: those that may be under way, and half as many again to continue with.
+    /// Any more would be wasted if the stream ends.
     pub fn blocks_ahead(&self) -> u64 {
         (self.window.bytes() * 3 / 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX) / BLOCK_BYTES
     }
@@ -240,8 +243,8 @@ impl Queue {
         None
     }
 
-    /// Whose turn it is in the background. While a reader waits for its blocks, what nobody is about to read goes one at a time:
-    /// it would have its share of the link.
+    /// The next background run. While a reader waits for its blocks, blocks that nobody is about to read come one pull at a
+    /// time, because they would take their share of the link.
     fn next_in_background(&self) -> Option<(Class, BlockRange)> {
         let waiting = |class: &Class| Some((*class, *self.waiting[*class as usize].order.front()?));
         let is_due = |class: &&Class| self.passed[**class as usize] >= PASSED_MOST;
@@ -266,7 +269,7 @@ impl Queue {
         }
     }
 
-    /// Begins what is not under way of `blocks`: the first such run; the rest waits in front.
+    /// Begins the first run of `blocks` that is not under way; the rest waits in front.
     fn begin(&mut self, class: Class, blocks: BlockRange) -> Option<Job> {
         let mut idle = self.flying.pieces(blocks).into_iter().filter(|(_, flying)| flying.is_none());
         let (first, _) = idle.next()?;
@@ -295,7 +298,7 @@ impl Queue {
                 None
             }
             Ending::Needless => None,
-            // A reader that comes has it tried again.
+            // If a reader comes, it is tried again.
             Ending::Left => (job.class != Class::Reader).then_some(PullError::Away),
             Ending::Failed(error) => Some(error),
         };
@@ -310,7 +313,8 @@ impl Queue {
         }
     }
 
-    /// A pull of that class that failed, of some of these blocks, and why, told once: who asks again has it tried again.
+    /// A failed pull of that class and of some of these blocks, with the reason. Each failure is returned once: a caller
+    /// that wants the blocks again has the pull tried again.
     pub fn take_error(&mut self, class: Class, range: BlockRange) -> Option<(BlockRange, PullError)> {
         let is_meant =
             |(of, blocks, _): &(Class, BlockRange, PullError)| *of == class && blocks.overlaps(&range);
@@ -318,7 +322,7 @@ impl Queue {
         self.errors.remove(at).map(|(_, blocks, error)| (blocks, error))
     }
 
-    /// Forgets failures of a class that nobody has asked for.
+    /// Forgets failures of a class that were never taken.
     pub fn forget_errors(&mut self, class: Class) {
         self.errors.retain(|(of, ..)| *of != class);
     }
@@ -328,7 +332,7 @@ impl Queue {
         self.flying.is_empty()
     }
 
-    /// Blocks of one class that wait.
+    /// Waiting blocks of one class.
     pub fn pending_blocks_of(&self, class: Class) -> u64 {
         self.waiting[class as usize].order.iter().map(BlockRange::count).sum()
     }
@@ -387,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn pinned_blocks_come_one_at_a_time_while_a_reader_waits() {
+    fn pinned_pulls_go_one_by_one_while_a_reader_waits() {
         let mut queue = Queue::new();
         let begun = |queue: &mut Queue| std::iter::from_fn(|| queue.begin_next()).collect::<Vec<_>>();
         queue.want(Class::Reader, BlockRange::new(0, 4));
@@ -395,7 +399,7 @@ mod tests {
         queue.want(Class::Pinned, BlockRange::new(1 << 20, 1 << 14));
         let first = begun(&mut queue);
         assert_eq!(first.len(), 1, "it does not starve");
-        // What is ahead of the reader goes on.
+        // Read-ahead of the reader continues.
         queue.want(Class::ReadAhead, BlockRange::new(4, 64));
         let ahead = begun(&mut queue);
         assert!(ahead.iter().all(|job| job.class == Class::ReadAhead) && !ahead.is_empty(), "{ahead:?}");
@@ -443,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn random_demands_and_failures_keep_order_and_bounds_and_all_end() {
+    fn random_demands_and_failures_keep_order_and_bounds() {
         for seed in 0..200 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut queue = Queue::new();
@@ -468,7 +472,7 @@ mod tests {
                     let gives_way = |class: Class| {
                         matches!(class, Class::Pinned | Class::Trace) && is_flying(true) && is_flying(false)
                     };
-                    // Of readers beyond those that are served at once one pull of the background goes beside.
+                    // One background pull may run beside readers that exceed the number served at once.
                     let goes_beside = |class: Class| class == Class::Reader && !is_flying(false);
                     let overtakes =
                         more_urgent.find(|class| waits(*class) && !gives_way(*class) && !goes_beside(*class));
@@ -479,7 +483,7 @@ mod tests {
                         for class in BACKGROUND.into_iter().filter(|class| *class != job.class) {
                             let passed = &mut passed[class as usize];
                             *passed = if waits(class) { *passed + 1 } else { 0 };
-                            // As many classes may be due as there are.
+                            // All classes may be due at once.
                             assert!(
                                 *passed <= PASSED_MOST + CLASSES as u32,
                                 "seed {seed}: {class:?} starves"
@@ -512,7 +516,7 @@ mod tests {
                 };
                 let has_come = matches!(ending, Ending::Pulled(_) | Ending::Needless);
                 queue.ended(&job, ending, now);
-                // Its failure is told once, and no earlier one of the same blocks is.
+                // The failure is returned once, and no earlier one of the same blocks is.
                 assert_eq!(
                     queue.take_error(job.class, job.blocks).is_some(),
                     is_told,

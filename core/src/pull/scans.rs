@@ -1,42 +1,44 @@
-//! Thumbnailers and indexers: who looks into one file after another must not pull the whole drive. Pure.
+//! Thumbnailers and indexers: a program that looks into one file after another must not pull the whole drive. Pure.
 //!
-//! They are known by what misses: of the last files that did, most were looked into, each from its beginning, and little of each
-//! was read, at whatever places. Then nothing is pulled ahead of the reads that fit, and few of them are under way at once. Who reads
-//! files to their ends, as a copy does, or comes back to some of them, does not look like that.
+//! Their misses give them away: of the recently missed files, most were only looked into, each from its beginning, and
+//! little of each was read, at any places. Then nothing is pulled ahead of the reads that fit, and few of these reads are
+//! under way at once. A reader that reads files to their ends, as a copy does, or returns to some of them, does not look
+//! like that.
 
 use super::source::{FileNumber, FilePlace};
 use std::collections::VecDeque;
 
-/// Files that are looked back at.
+/// How many files are remembered.
 const RECENT_MAX: usize = 48;
-/// How many of them that were looked into make a scan.
+/// How many of them must be mere looks to make a scan.
 const LOOKS_MIN: usize = 24;
-/// Of all of them these must be this part at least: three of four.
+/// The looks must be at least this part of all: three of four.
 const LOOKS_OF: (usize, usize) = (3, 4);
-/// Who looks into a file misses something of its first so many blocks (512 KiB) first: what is at its very beginning may be here, as where it
-/// was foreseen. And no more of it than so many, with what the kernel reads ahead of a read of 64 KiB, and with a look at its end.
+/// A look first misses within this many blocks (512 KiB) of a file: the very beginning may be here already, if it was
+/// foreseen. And it misses no more blocks than this, including what the kernel reads ahead of a read of 64 KiB, and a look
+/// at the file's end.
 const LOOK_BLOCKS: u64 = 128;
-/// And no more than this part of it.
+/// And no more than this part of the file.
 const LOOK_OF: (u64, u64) = (3, 4);
-/// After so many seconds without a miss it is over.
+/// A scan is over after this many seconds without a miss.
 const IDLE_SECONDS: u64 = 20;
 
-/// The misses of late, of one drive.
+/// The recent misses of one drive.
 #[derive(Debug, Default)]
 pub struct Scans {
     recent: VecDeque<Missed>,
-    /// In seconds of any clock that goes on.
+    /// The second of the last miss, by any clock that never goes back.
     last: u64,
 }
 
-/// What has missed of one file.
+/// The misses in one file.
 #[derive(Clone, Copy, Debug)]
 struct Missed {
     file: FileNumber,
-    /// Whether something near its beginning did first.
+    /// Whether the first miss was near its beginning.
     is_from_head: bool,
     blocks: u64,
-    /// How many it has.
+    /// How many blocks the file has.
     of: u64,
 }
 
@@ -48,7 +50,7 @@ impl Missed {
 }
 
 impl Scans {
-    /// A reader waits for so many blocks of a file, at a second. Whether that is part of a scan.
+    /// A reader waits for `blocks` blocks of a file, at a second. Returns whether that is part of a scan.
     pub fn missed(&mut self, place: FilePlace, blocks: u64, second: u64) -> bool {
         if second.saturating_sub(self.last) > IDLE_SECONDS {
             self.recent.clear();
@@ -112,7 +114,7 @@ mod tests {
         assert!(scans.missed(file(61, 3), 4, 0));
     }
 
-    /// As the kernel asks for 64 KiB that are read bit by bit, and for what is read of an index at the end.
+    /// The requests of a look: the kernel's for 64 KiB that are read bit by bit, and those for an index at the end.
     const PARTS: [(u64, u64); 5] = [(0, 4), (4, 16), (20, 32), (9_990, 10), (5_000, 32)];
 
     #[test]
@@ -121,7 +123,7 @@ mod tests {
         let mut looks = (0..60).flat_map(|number| PARTS.map(|(at, blocks)| (file(number, at), blocks)));
         let verdicts: Vec<_> = looks.by_ref().map(|(place, blocks)| scans.missed(place, blocks, 0)).collect();
         assert!(verdicts[LOOKS_MIN * PARTS.len()..].iter().all(|is_scan| *is_scan));
-        // A film that somebody watches beside it is one file.
+        // A film watched at the same time is one file.
         for at in (0..9_000).step_by(32) {
             let is_scan = scans.missed(file(5000, at), 32, 0);
             assert!(!is_scan || at < LOOK_BLOCKS, "at {at}");

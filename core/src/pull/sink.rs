@@ -1,4 +1,4 @@
-//! Where pulled blocks go: into the cache, or into memory for one reader where the cache has no room.
+//! Where pulled blocks go: into the cache, or into memory for one reader if the cache has no space.
 
 use crate::cache::Cache;
 use crate::device::Piece;
@@ -17,7 +17,7 @@ pub(super) trait Sink: std::marker::Sync {
     fn data(&self, run: BlockRange, data: &[u8]) -> io::Result<()>;
     /// The run is zero.
     fn zero(&self, run: BlockRange) -> io::Result<()>;
-    /// Whether what others pull at the same time comes here too.
+    /// Whether blocks that others pull at the same time arrive here too.
     fn is_everybodys(&self) -> bool {
         true
     }
@@ -33,7 +33,7 @@ impl Sink for Cache {
     }
 }
 
-/// The cache, of what is fetched for a reader or ahead of one: how much of that is read is counted.
+/// The cache, for blocks that are fetched for a reader or ahead of one. It counts how many of them are read.
 pub(super) struct ForReaders<'a>(pub &'a Cache);
 
 impl Sink for ForReaders<'_> {
@@ -48,7 +48,7 @@ impl Sink for ForReaders<'_> {
     }
 }
 
-/// Blocks in memory, by their first block; no data stands for zeros. For one reader: nothing keeps them current.
+/// Runs in memory, by their first block; no data means zeros. For one reader only: nothing keeps them current.
 #[derive(Default)]
 pub struct Fetched {
     runs: Mutex<BTreeMap<u64, (BlockRange, Option<Bytes>)>>,
@@ -71,7 +71,7 @@ impl Sink for Fetched {
 }
 
 impl Fetched {
-    /// The bytes `range`, as pieces of a read; `None` where some were not fetched.
+    /// The bytes `range`, as pieces of a read; `None` if some were not fetched.
     pub fn pieces(&self, range: Range<u64>) -> Option<Vec<Piece>> {
         let runs = self.runs.lock();
         let mut pieces = Vec::new();

@@ -1,17 +1,17 @@
-//! Which blocks do not come, and since when. A store may answer all but one object: who waits for that one learns it here, while
-//! [`Health`](super::Health) tells that all is well.
+//! Which blocks do not come, and since when. A store may answer for all objects but one: a reader of that one learns it
+//! here, while [`Health`](super::Health) reports no trouble.
 
 use crate::units::BlockRange;
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Stalls that are remembered; beyond, the oldest is forgotten, and who waits for its blocks does so a while longer.
+/// Stalls that are remembered. Beyond that the oldest is forgotten, and readers of its blocks wait a while longer.
 const STALLS_MAX: usize = 256;
-/// What was not tried for so long may be well by now: twice the longest pause between two tries.
+/// A stall that was not tried for this long is forgotten: twice the longest pause between two tries.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 
-/// What does not come.
+/// Blocks that do not come.
 #[derive(Clone, Debug)]
 pub struct Stall {
     blocks: BlockRange,
@@ -19,19 +19,19 @@ pub struct Stall {
     pub why: String,
     /// When the first try that failed began.
     pub since: Instant,
-    /// When the last one had failed.
+    /// When the last try had failed.
     pub failed: Instant,
 }
 
-/// All of them.
+/// All stalls.
 #[derive(Default)]
 pub struct Stalls(
-    // Held to look, or to change one.
+    // Held only to look at one or to change one.
     Mutex<Vec<Stall>>,
 );
 
 impl Stalls {
-    /// A try that began at `begun` has brought nothing, and comes again.
+    /// A try that began at `begun` has failed and will be repeated.
     pub fn note(&self, blocks: BlockRange, begun: Instant, why: String) {
         let (mut stalls, failed) = (self.0.lock(), Instant::now());
         stalls.retain(|stall| stall.failed.elapsed() < FORGOTTEN_AFTER);
@@ -47,13 +47,13 @@ impl Stalls {
     /// The blocks have come, or will not.
     pub fn is_over(&self, blocks: BlockRange) {
         let mut stalls = self.0.lock();
-        // Every pull comes by here.
+        // Every pull passes here.
         if !stalls.is_empty() {
             stalls.retain(|stall| !stall.blocks.overlaps(&blocks));
         }
     }
 
-    /// What has kept any of the blocks for the longest time.
+    /// The oldest stall of any of the blocks.
     pub fn of(&self, blocks: BlockRange) -> Option<Stall> {
         let stalls = self.0.lock();
         let is_meant =

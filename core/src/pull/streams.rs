@@ -1,54 +1,60 @@
-//! Who reads on and on, and what to pull ahead of them. Pure: it is told of reads and of the time, and says what to want.
+//! Recognises sequential readers, and decides what to pull ahead of them. Pure: it learns of reads and the time, and says
+//! what to want.
 //!
-//! A run of reads that follow each other, upwards or downwards, is a *stream*. Ahead of it twice as much is wanted as it
-//! has read so far, and four times as much in a file of which it has read a good piece, up to a limit: a reader that stops soon
-//! costs little, one that goes on soon fills the link. Reads by
-//! themselves, as a database makes them, open none, so that a random miss fetches one frame.
+//! A run of reads that follow each other, upwards or downwards, is a *stream*. Ahead of it, twice as much is wanted as it
+//! has read so far, or four times as much in a file of which it has read a good piece, up to a limit. So a reader that
+//! stops soon costs little, and one that continues soon fills the link. Single reads, as a database makes them, open no
+//! stream, so that a random miss fetches one frame.
 //!
-//! Where it is known which file a block belongs to, reads are counted in that file: a stream goes on where the file does, and
-//! ends with it. Elsewhere the drive itself is what is read.
+//! If the file of a block is known, reads are counted in that file: a stream follows the file, and ends with it. Otherwise
+//! they are counted in the drive.
 //!
-//! Who plays a film jumps in it and reads on from there: of a file that is known to be one, each jump opens a stream at once.
+//! A person who plays a film jumps in it and watches from there: in a file that is known to be a film, each jump opens a
+//! stream at once.
 
 use super::source::FileNumber;
 use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Runs that are followed at once. The one that was read longest ago makes way.
+/// Runs that are followed at once. The least recently read one is replaced.
 const STREAMS_MAX: usize = 32;
-/// Blocks read in a row before it counts as a stream (64 KiB), in two reads at least.
+/// Blocks read in a row before a run counts as a stream (64 KiB), in two reads at least.
 const RUN_MIN: u64 = 16;
-/// Who begins a file with so large a read (128 KiB) is taken to go on: programs that look at a file's head read less.
+/// If the first read of a file is this large (128 KiB), more will probably follow: programs that only look at a file's head
+/// read less.
 const BEGINNING_MIN: u64 = 32;
-/// After so many files whose beginning was read, and on in which nobody read, a beginning says nothing: programs that make
-/// thumbnails or an index look at every file.
+/// After this many files in a row of which only the beginning was read, a beginning no longer opens a stream: programs that
+/// make thumbnails or an index look at every file.
 const LOOKS_MAX: u32 = 3;
-/// Who has read so much of a file in a row (1 MiB) mostly reads all of it: less may be the kernel's own read-ahead.
+/// A reader that has read this much of a file in a row (1 MiB) mostly reads all of it. A shorter run may be the kernel's
+/// own read-ahead.
 const PIECE: u64 = 256;
-/// After a jump in a film so much is wanted at once (1 MiB): the first pictures from there, which are a quarter of it at 13 Mbit/s.
+/// Wanted at once after a jump in a film (1 MiB): the first pictures from there, which take about a quarter of it at 13
+/// Mbit/s.
 const JUMP: u64 = 256;
 /// Films that are remembered as such.
 const PLAYED_MAX: usize = 64;
-/// The kernel has several requests under way, which may come in another order: so far behind or ahead of the expected
-/// block counts as next (256 KiB).
+/// The kernel has several requests under way, which may arrive in another order: a block this far before or after the
+/// expected one counts as next (256 KiB).
 const DISORDER: u64 = 64;
-/// What is wanted is extended in pieces of at most one request to the store (1 MiB).
+/// Read-ahead grows in pieces of at most one request to the store (1 MiB).
 const STEP_MAX: u64 = 256;
-/// A stream that was not read for so many reads of others is over.
+/// A stream is over after this many reads by others.
 const READS_IDLE_MAX: u64 = 4096;
-/// Nothing more is pulled ahead of a reader that has not read for so long: it may have gone. If it has not, it begins where it was.
+/// Nothing more is pulled ahead of a reader that has not read for this long: it may have gone. If it has not, read-ahead
+/// begins again where it is.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// After so many blocks ahead that were all local (32 MiB), there is no use in looking further.
+/// After this many blocks ahead that were all local (32 MiB), looking further is useless.
 const LOCAL_MAX: u64 = 8192;
 
 /// Blocks of a stream that goes downwards are counted from here.
 const TOP: u64 = DRIVE_BYTES_MAX / BLOCK_BYTES;
 
-/// What is read on and on.
+/// What a stream reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// A file; the drive where none is known.
+    /// A file; `None` for the drive, if no file is known.
     pub file: Option<FileNumber>,
     /// How many blocks it has.
     pub end: u64,
@@ -57,29 +63,29 @@ pub struct Space {
 /// Blocks of a file, or of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The file; the drive where none is known.
+    /// The file; `None` for the drive, if no file is known.
     pub file: Option<FileNumber>,
     /// Its blocks.
     pub blocks: BlockRange,
 }
 
-/// What a read leads to.
+/// The consequences of a read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// To be pulled ahead, as far as it is missing.
+    /// To pull ahead, as far as it is missing.
     pub want: Option<Part>,
-    /// Was wanted for streams that are over.
+    /// No longer wanted: it was for streams that are over.
     pub no_more: Vec<Part>,
 }
 
 /// The runs of reads of one drive.
 #[derive(Debug, Default)]
 pub struct Streams {
-    /// The one read last is the last.
+    /// The most recently read one is last.
     streams: Vec<Stream>,
-    /// Files that are films or the like. The newest is the last.
+    /// Films and the like, newest last.
     played: VecDeque<FileNumber>,
-    /// Beginnings of files that were read since anybody read on behind one.
+    /// Beginnings of files that were read since a reader last continued after one.
     looks: u32,
     reads: u64,
 }
@@ -93,24 +99,24 @@ struct Stream {
     next: u64,
     /// Blocks read in a row.
     run: u64,
-    /// Of a beginning of a file, where it ended, until somebody reads on behind it.
+    /// If the stream is only the beginning of a file so far: where that ends.
     look: Option<u64>,
-    /// Blocks that are wanted ahead, however few were read.
+    /// Blocks that are wanted ahead at least, however few were read.
     least: u64,
-    /// What was wanted ahead ends here.
+    /// The end of what was wanted ahead.
     ahead: u64,
     /// Blocks wanted since any of them was missing.
     local: u64,
-    /// Of all reads, the number of its last one.
+    /// The number of its last read among all reads.
     read_at: u64,
     /// When that was.
     read_when: Instant,
 }
 
-/// Where a run goes. Of one that goes downwards the blocks are counted from the top, as if it went upwards.
+/// The direction of a run. The blocks of a downward run are counted from the top, as if it went upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It is not known yet: what was read, and how often it was extended at either end.
+    /// Not known yet: what was read, and how often that was extended at either end.
     Unknown {
         read: BlockRange,
         ups: u32,
@@ -121,12 +127,12 @@ enum Way {
 }
 
 impl Streams {
-    /// Whether any read matters, also one of what is local.
+    /// Whether every read matters, also of local blocks.
     pub fn is_any_open(&self) -> bool {
         self.streams.iter().any(Stream::is_open)
     }
 
-    /// Programs jump in the file, and read on from there.
+    /// The file is a film or the like: programs jump in it and continue from there.
     pub fn note_played(&mut self, file: FileNumber) {
         self.played.retain(|played| *played != file);
         if self.played.len() == PLAYED_MAX {
@@ -135,7 +141,7 @@ impl Streams {
         self.played.push_back(file);
     }
 
-    /// Blocks of `space` were read, of which some were missing or none. `most` is how many blocks ahead are of use.
+    /// Blocks of `space` were read; `missed` says whether any was missing. `most` is how many blocks ahead are useful.
     pub fn read(&mut self, space: Space, blocks: BlockRange, missed: bool, most: u64, now: Instant) -> Step {
         self.reads += 1;
         let mut step = Step { want: None, no_more: self.forget_idle() };
@@ -165,7 +171,7 @@ impl Streams {
         step
     }
 
-    /// Of the so many blocks that the last read led to, so many were missing.
+    /// `missing_blocks` of the `wanted_blocks` that the last read asked for were missing.
     pub fn was_missing(&mut self, wanted_blocks: u64, missing_blocks: u64) {
         let Some(stream) = self.streams.last_mut() else { return };
         stream.local = if missing_blocks == 0 { stream.local + wanted_blocks } else { 0 };
@@ -174,13 +180,13 @@ impl Streams {
         }
     }
 
-    /// Of readers that have stopped, gives up what was wanted ahead of them and has not come: `give_up` says whether there was any. It is
-    /// wanted again should they go on.
+    /// Drops the read-ahead of readers that have stopped: `give_up` drops a part and says whether any of it still waited.
+    /// It is wanted again if the reader continues.
     pub fn leave_idle(&mut self, now: Instant, mut give_up: impl FnMut(Part) -> bool) {
         let is_idle = |stream: &Stream| now.saturating_duration_since(stream.read_when) >= IDLE_MAX;
         let others: Vec<_> =
             self.streams.iter().filter(|stream| !is_idle(stream)).filter_map(Stream::unread).collect();
-        // What is ahead of somebody else too was wanted once.
+        // Blocks that are also ahead of another stream are in the queue only once.
         let is_theirs = |part: &Part| {
             others.iter().any(|other| other.file == part.file && other.blocks.overlaps(&part.blocks))
         };
@@ -214,12 +220,12 @@ impl Stream {
         matches!(self.way, Way::Up | Way::Down)
     }
 
-    /// Whether the read belongs to it, which then moves on.
+    /// Whether the read belongs to the stream. If so, the stream moves along.
     fn take(&mut self, space: Space, blocks: BlockRange) -> bool {
         if self.space.file != space.file {
             return false;
         }
-        // It may have grown.
+        // The file may have grown.
         self.space.end = space.end;
         match self.way {
             Way::Unknown { read, ups, downs } => {
@@ -247,7 +253,7 @@ impl Stream {
         true
     }
 
-    /// What to want next: whole steps, so that it is not asked for in crumbs.
+    /// What to want next, in whole steps, so that the store is not asked for crumbs.
     fn extend(&mut self, most: u64) -> Option<BlockRange> {
         if !self.is_open() {
             return None;
@@ -268,7 +274,7 @@ impl Stream {
         Some(want)
     }
 
-    /// What was wanted for it and not read.
+    /// What was wanted for it and has not been read.
     fn unread(&self) -> Option<Part> {
         let unread = BlockRange { start: self.next, end: self.ahead };
         (!unread.is_empty()).then(|| self.part(unread))
@@ -278,7 +284,7 @@ impl Stream {
         Part { file: self.space.file, blocks: self.real(blocks) }
     }
 
-    /// From the stream's own direction to that of what is read, and back.
+    /// Converts between the stream's own direction and real block numbers.
     fn real(&self, blocks: BlockRange) -> BlockRange {
         match self.way {
             Way::Down => BlockRange { start: TOP - blocks.end, end: TOP - blocks.start },
@@ -287,14 +293,14 @@ impl Stream {
     }
 }
 
-/// Whether who reads this of a file may go on.
+/// Whether this first read of a file suggests that more will follow.
 fn is_beginning(space: Space, blocks: BlockRange) -> bool {
     let is_large = (BEGINNING_MIN..space.end).contains(&blocks.count());
     space.file.is_some() && blocks.start == 0 && is_large
 }
 
-/// A run with one more read, if that follows it at either end. Of large requests, which are the kernel's own read-ahead,
-/// one may be late.
+/// A run extended by one more read, if that follows it at either end. Large requests are the kernel's own read-ahead, so
+/// one of them may be late.
 fn extended(read: BlockRange, ups: u32, downs: u32, blocks: BlockRange) -> Option<Way> {
     let late = if blocks.count() >= RUN_MIN { blocks.count() } else { 0 };
     if (read.end..=read.end + late).contains(&blocks.start) {
@@ -310,8 +316,8 @@ fn extended(read: BlockRange, ups: u32, downs: u32, blocks: BlockRange) -> Optio
     }
 }
 
-/// Where a run goes that has read so many blocks. Downwards only what has gone there twice: two requests in the wrong
-/// order look the same.
+/// The direction of a run of `run` blocks. It is downward only after two steps downward: two requests in the wrong order
+/// look the same.
 fn settled(way: Way, run: u64) -> Way {
     match way {
         Way::Unknown { ups, downs, .. } if run >= RUN_MIN && ups > downs => Way::Up,
@@ -330,7 +336,7 @@ mod tests {
     const WHOLE: Space = Space { file: None, end: DRIVE };
     const MOST: u64 = 2048;
 
-    /// Reads runs of `len` blocks from `starts`, and tells what was wanted.
+    /// Reads runs of `len` blocks from `starts`, and returns what was wanted.
     fn read(streams: &mut Streams, starts: impl IntoIterator<Item = u64>, len: u64) -> Vec<BlockRange> {
         let steps = starts
             .into_iter()
@@ -384,7 +390,7 @@ mod tests {
         let want = jump(&mut streams, 80_000).unwrap();
         assert_eq!((want.file, want.blocks.start), (film.file, 80_008));
         assert!((JUMP * 3 / 4..=JUMP).contains(&want.blocks.count()), "{want:?}");
-        // More once it is read on, and nothing beyond the end.
+        // More once reading continues, and nothing beyond the end.
         assert!((80_008..80_256).step_by(8).any(|at| jump(&mut streams, at).is_some()));
         assert_eq!(jump(&mut streams, 99_990).unwrap().blocks, BlockRange { start: 99_998, end: 100_000 });
         for other in 100..100 + PLAYED_MAX as u32 {
@@ -419,13 +425,13 @@ mod tests {
         let mut wanted = 0;
         for i in 0..100 {
             for base in [0, 100_000, 200_000, 300_000] {
-                // The kernel's requests two by two in the wrong order.
+                // The kernel's requests, each pair in the wrong order.
                 let start = base + (i ^ 1) * 32;
                 wanted += read(&mut streams, [start], 32).iter().map(BlockRange::count).sum::<u64>();
             }
         }
         assert!(wanted >= 4 * 3000, "{wanted}");
-        // Half a window ahead.
+        // A seek by half a window.
         let before = streams.streams.len();
         assert_ne!(read(&mut streams, [3200 + 1000], 32), []);
         assert_eq!(streams.streams.len(), before);
@@ -469,7 +475,7 @@ mod tests {
         assert_eq!(left(&mut streams, late, true), [], "once is enough");
         assert_eq!(read(&mut streams, 3200, late).unwrap().start, 3232, "what was left is wanted again");
 
-        // Somebody has jumped back, and reads on to where it stopped.
+        // A reader jumps back and reads up to where it stopped.
         let later = late + IDLE_MAX;
         let behind = (2000..2600).step_by(32).filter_map(|start| read(&mut streams, start, later)).last();
         assert!(behind.unwrap().end > 3232);
@@ -504,7 +510,7 @@ mod tests {
         };
         let (file, first) = read(film, 0, 64).unwrap();
         assert_eq!((file, first.start), (film.file, 64));
-        // What another file or the drive has at the same number is nothing of it.
+        // The same block numbers in another file or in the drive do not belong to it.
         assert_eq!(read(Space { file: Some(FileNumber(13)), ..film }, 64, 1), None);
         assert_eq!(read(WHOLE, 65, 1), None);
         let mut ahead = first.end;

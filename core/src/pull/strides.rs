@@ -1,31 +1,32 @@
 //! Reads at equal distances, as of a column in a table or of every tenth frame of a film. Pure.
 //!
-//! Four reads that stand in a row at one distance, upwards or downwards, are taken for a pattern, and the next ones
-//! are wanted: as many as the pattern has shown, within bounds. Other reads may lie between.
+//! Four reads in a row at one distance, upwards or downwards, are a pattern, and the next ones are wanted: as many as the
+//! pattern has shown, within bounds. Other reads may lie between.
 
 use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX};
 use std::collections::VecDeque;
 
-/// Reads that are looked back at.
+/// How many reads are remembered.
 const RECENT_MAX: usize = 32;
 /// Reads at one distance that make a pattern.
 const PATTERN: i64 = 4;
-/// Reads ahead that are wanted at most.
+/// Most reads that are wanted ahead.
 const AHEAD_MAX: i64 = 16;
-/// Farther apart (64 MiB), reads are no pattern but an accident.
+/// Reads farther apart (64 MiB) are no pattern but coincidence.
 const DISTANCE_MAX: i64 = 16_384;
-/// Larger reads (256 KiB) are runs of their own.
+/// Larger reads (256 KiB) are runs by themselves.
 const READ_MAX: u64 = 64;
 const END: i64 = (DRIVE_BYTES_MAX / BLOCK_BYTES) as i64;
 
-/// The reads of late, of one drive.
+/// The recent reads of one drive.
 #[derive(Debug, Default)]
 pub struct Strides {
     recent: VecDeque<BlockRange>,
 }
 
 impl Strides {
-    /// Blocks were read: what will be read if they go on with a pattern. It may reach beyond the end of the drive.
+    /// Blocks were read. Returns what will be read next if they continue a pattern. That may reach beyond the end of the
+    /// drive.
     pub fn read(&mut self, blocks: BlockRange) -> Vec<BlockRange> {
         if blocks.count() > READ_MAX || self.recent.back() == Some(&blocks) {
             return Vec::new();
@@ -47,7 +48,7 @@ impl Strides {
         let is_recent = |at: i64| self.recent.iter().any(|recent| recent.start as i64 == at);
         self.recent.iter().rev().find_map(|before| {
             let distance = start - before.start as i64;
-            // What touches is a stream's.
+            // Reads that touch belong to a stream.
             if distance.unsigned_abs() <= blocks.count() || distance.abs() > DISTANCE_MAX {
                 return None;
             }
@@ -78,7 +79,7 @@ mod tests {
             let wants = strides.read(BlockRange::new(at(3), 2));
             assert_eq!(starts(&wants), (4..8).map(at).collect::<Vec<_>>());
             assert!(wants.iter().all(|want| want.count() == 2));
-            // The longer it goes on, the more of it.
+            // The longer the pattern, the more is wanted.
             let last = (4..30).map(|turn| strides.read(BlockRange::new(at(turn), 2))).last().unwrap();
             assert_eq!(last.len() as i64, AHEAD_MAX);
         }
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn random_reads_are_no_pattern_and_predictions_stay_on_the_drive() {
+    fn ignores_random_reads_and_predicts_within_the_drive() {
         let (mut strides, mut rng) = (Strides::default(), StdRng::seed_from_u64(3));
         let wanted: usize =
             (0..10_000).map(|_| strides.read(BlockRange::new(rng.random_range(0..1 << 20), 1)).len()).sum();

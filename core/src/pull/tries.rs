@@ -1,4 +1,4 @@
-//! Trying again: a store that cannot be reached is waited for, and whoever reads knows since when.
+//! Retries: pulls wait for a store that cannot be reached, and readers can learn since when.
 
 use super::fetch::Waited;
 use super::sink::Sink;
@@ -17,21 +17,21 @@ use tokio::time::Instant;
 pub struct Health {
     /// Why pulls wait or fail; `None` while all is well.
     pub trouble: Option<String>,
-    /// Since when they do: since the first of them began, which may have waited long for an answer.
+    /// Since when that is so: since the first of them began, which may have waited long for an answer.
     pub since: Option<Instant>,
-    /// What could not be read though the store answers, as long as it was not read since: where, and why.
+    /// A range that the store answered for but that could not be read, and why; until it is here.
     pub damage: Option<(BlockRange, String)>,
     /// When the store answered last.
     answered: Option<Instant>,
-    /// When it was last found not to.
+    /// When it last failed to answer.
     failed: Option<Instant>,
 }
 
 impl Health {
-    /// Once more no answer came, to what was asked at `begun`.
+    /// Once more no answer came, to a request made at `begun`.
     fn note(&mut self, trouble: String, begun: Instant) {
-        /// A store that is connected to and says nothing is given up within this. What takes longer is slow, and was
-        /// answering meanwhile.
+        /// A request that gets no answer is dropped within this time. If a try took longer, the store was slow but had been
+        /// answering.
         const SILENCE_MAX: Duration = Duration::from_secs(30);
         self.trouble = Some(trouble);
         let (answered, now) = (self.answered, Instant::now());
@@ -42,12 +42,13 @@ impl Health {
         });
     }
 
-    /// The store has answered somebody else then: is that later than it was found not to? Pulls need not find out by a try of their own.
+    /// The store answered another request at that time. If that is later than the last failure, the trouble is over, and
+    /// pulls need not find out themselves. Returns whether it ends the trouble.
     fn note_heard(&mut self, at: Instant) -> bool {
         self.trouble.is_some() && self.failed < Some(at) && self.note_answer()
     }
 
-    /// The store has answered. Whether it did not before.
+    /// The store has answered. Returns whether it had been in trouble.
     fn note_answer(&mut self) -> bool {
         self.answered = Some(Instant::now());
         self.since = None;
@@ -55,18 +56,18 @@ impl Health {
     }
 }
 
-/// For how long the store may withhold what nobody waits for while it gives other things: a pull that goes on trying stands in the way
-/// of those.
+/// How long the store may withhold blocks that nobody waits for while it answers for others: a pull that keeps trying is in
+/// the way of those.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 
-/// How long a pull is tried that brings nothing.
+/// How long a failing pull is retried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Persistence {
     /// Until it comes.
     Always,
-    /// So often.
+    /// This many times.
     Tries(u32),
-    /// Until it comes, but not for long where the store gives other things meanwhile.
+    /// Until it comes, but not for long if the store answers for other blocks meanwhile.
     WhileAway,
 }
 
@@ -79,19 +80,19 @@ impl Persistence {
     }
 }
 
-/// What a store that did not give something wants of who comes again.
+/// How long a store that refused a request wants to be left alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
-    /// Nothing: it was not reached.
+    /// Not at all: it was not reached.
     Open,
-    /// That pause, and no less.
+    /// For the pause that it asked for, and no less.
     Asked,
-    /// It has not said: it is left alone for a moment at least.
+    /// It has not said: leave it alone for a moment at least.
     Unsaid,
 }
 
-/// Asks the store, as long as pulls have trouble, whether it answers again: whoever has waited for it may have gone, and who comes next is
-/// to find it as it is by then.
+/// Asks the store, as long as pulls have trouble, whether it answers again. The reader that waited for it may have gone,
+/// and the next one should find the current state.
 pub(super) async fn look_whether_back<S: Source>(
     puller: Weak<Puller<S>>,
     mut health: watch::Receiver<Health>,
@@ -107,7 +108,7 @@ pub(super) async fn look_whether_back<S: Source>(
                 tokio::time::sleep(backoff.next(hint.take())).await;
                 let source = match puller.upgrade() {
                     None => return,
-                    // Who pulls finds out, unless the store keeps just that to itself.
+                    // A running pull finds out, unless the store withholds just its blocks.
                     Some(puller) if !puller.queue.lock().is_idle() && !puller.is_away() => continue,
                     Some(puller) => puller.source.clone(),
                 };
@@ -129,7 +130,8 @@ pub(super) async fn look_whether_back<S: Source>(
 }
 
 impl<S: Source> Puller<S> {
-    /// Ready once nobody waits for the blocks any more while the store does not answer. What it is answering comes, wanted or not.
+    /// Ready once nobody waits for the blocks any longer while the store does not answer. A pull that the store does answer
+    /// runs to its end, wanted or not.
     pub(super) async fn left_while_away(&self, blocks: BlockRange) {
         let mut health = self.health.subscribe();
         loop {
@@ -145,7 +147,7 @@ impl<S: Source> Puller<S> {
         }
     }
 
-    /// Why blocks do not come, since when that is so, and when somebody has last found it so: for the store's sake or theirs.
+    /// Why blocks do not come, since when, and when that was last seen: because of the whole store, or of these blocks.
     pub fn trouble_of(&self, blocks: BlockRange) -> Option<(String, Instant, Instant)> {
         let stall = self.stalls.of(blocks).map(|stall| (stall.why, stall.since, stall.failed));
         let health = self.health.borrow();
@@ -154,14 +156,14 @@ impl<S: Source> Puller<S> {
         stall.into_iter().chain(away).min_by_key(|(_, since, _)| *since)
     }
 
-    /// Whether the store has been away for long enough not to be asked for what is only likely to be read: by the time that it is
-    /// back somebody reads something else, behind which this would come.
+    /// Whether the store has been away so long that it is not asked for blocks that are only likely to be read. By the time
+    /// it is back, programs read something else, and that would have to wait behind these.
     pub(super) fn is_away(&self) -> bool {
         const LONG: Duration = Duration::from_secs(10);
         self.health.borrow().since.is_some_and(|since| since.elapsed() >= LONG)
     }
 
-    /// Whether the store withholds blocks, for so long that they are not what it is waited for.
+    /// Whether the store has withheld these blocks for long while it answered for others.
     fn are_withheld(&self, blocks: BlockRange) -> bool {
         let answered = self.health.borrow().answered;
         let is_stuck =
@@ -169,7 +171,7 @@ impl<S: Source> Puller<S> {
         self.stalls.of(blocks).is_some_and(|stall| is_stuck(stall.since))
     }
 
-    /// Pulls until it succeeds or cannot succeed, or has been tried for long enough.
+    /// Pulls until that succeeds, cannot succeed, or has been tried for long enough.
     pub(super) async fn pull_until_done(
         &self,
         blocks: BlockRange,
@@ -182,7 +184,8 @@ impl<S: Source> Puller<S> {
             let begun = Instant::now();
             match self.pull(blocks, sink).await {
                 Ok(Waited(for_others)) => {
-                    // Zeros come from the map, which took an answer. Who has fetched the rest has told of it.
+                    // Zeros come from the map, and reading that took an answer too. A fetch by another caller has reported
+                    // its own answer.
                     if waited && !for_others {
                         self.is_well();
                     }
@@ -194,10 +197,10 @@ impl<S: Source> Puller<S> {
                     if error.is_transient() && persistence.allows_after(backoff.tries() + 1) =>
                 {
                     waited = true;
-                    // Before it is told: who is told looks.
+                    // Before the health changes: its watchers look at the stalls.
                     self.stalls.note(blocks, begun, error.to_string());
                     if persistence == Persistence::WhileAway && self.are_withheld(blocks) {
-                        // It is known for how long: who wants them again finds out in one try.
+                        // The stall is recorded: the next caller that wants these blocks finds out in one try.
                         return Err(error.into());
                     }
                     self.health.send_modify(|health| health.note(error.to_string(), begun));
@@ -216,7 +219,7 @@ impl<S: Source> Puller<S> {
                             health.note(error.to_string(), begun);
                         }
                         PullError::Read(_) => health.damage = Some((blocks, error.to_string())),
-                        // The local disk's trouble is told by whoever writes to it.
+                        // The writer to the local disk reports its trouble.
                         PullError::Cache(_) | PullError::NoRoom(_) | PullError::Away => {}
                     });
                     return Err(error);
@@ -225,7 +228,7 @@ impl<S: Source> Puller<S> {
         }
     }
 
-    /// Waits before the next try: less, where a reader has come for the blocks, or others have found the way to the store open again.
+    /// Waits before the next try: less if a reader has come for the blocks, or if the store has answered others again.
     async fn pause(&self, blocks: BlockRange, pause: Duration, wish: Wish) {
         let least = match wish {
             Wish::Asked => pause,
@@ -253,9 +256,9 @@ impl<S: Source> Puller<S> {
         tokio::time::sleep_until(begun + least.min(pause)).await;
     }
 
-    /// Forgets damage where all of it is here after all: it was mended, or written over.
+    /// Forgets damage once all of its blocks are here: it was repaired or overwritten.
     pub(crate) fn look_at_damage(&self) {
-        // Every pull comes by here.
+        // Every pull passes here.
         if self.health.borrow().damage.is_none() {
             return;
         }
@@ -263,12 +266,12 @@ impl<S: Source> Puller<S> {
         self.health.send_if_modified(|health| health.damage.take_if(is_here).is_some());
     }
 
-    /// The store has answered. (Zeros come without it, and say nothing about it.)
+    /// The store has answered. (Zeros come without it and prove nothing.)
     pub(super) fn is_well(&self) {
         self.health.send_if_modified(Health::note_answer);
     }
 
-    /// The store has taken something then.
+    /// The store accepted a request at that time.
     pub fn heard(&self, at: Instant) {
         self.health.send_if_modified(|health| health.note_heard(at));
     }

@@ -1,4 +1,5 @@
-//! Background pulls that are under way, each until a reader waits for what it brings: then it goes as fast as if that reader had begun it.
+//! Background pulls under way. Once a reader waits for the blocks of one, that pull runs as fast as if the reader had begun
+//! it.
 
 use crate::store::pace::Background;
 use crate::units::BlockRange;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 /// What is under way.
 #[derive(Default)]
 pub(super) struct Underway {
-    // Held for a walk over the few that there are.
+    // Held only for a walk over the few pulls.
     pulls: Arc<Mutex<Vec<Pull>>>,
 }
 
@@ -18,16 +19,16 @@ struct Pull {
     work: Background,
 }
 
-/// One of them, until it is dropped.
+/// One pull, until it is dropped.
 pub(super) struct Registered {
     pulls: Arc<Mutex<Vec<Pull>>>,
-    /// How it goes.
+    /// Whether it still runs in the background.
     pub work: Background,
     blocks: BlockRange,
 }
 
 impl Underway {
-    /// A background pull of these blocks is under way. No two are of the same.
+    /// A background pull of these blocks begins. No two pulls have the same blocks.
     pub fn begin(&self, blocks: BlockRange) -> Registered {
         let work = Background::default();
         self.pulls.lock().push(Pull { blocks, work: work.clone() });
@@ -62,7 +63,7 @@ mod tests {
         underway.are_awaited(BlockRange::new(6, 1));
         assert!(!in_background(&one).await && in_background(&other).await);
         drop(one);
-        // Its blocks are pulled again, for nobody.
+        // Its blocks are pulled again, without a reader.
         assert!(in_background(&underway.begin(BlockRange::new(0, 8))).await);
     }
 }

@@ -1,5 +1,5 @@
-//! How much of the background to have under way: enough to fill the link, so little that a reader who comes meanwhile
-//! does not wait behind it. Pure: it is told the time.
+//! How much background work to have under way: enough to fill the link, but so little that a reader that comes meanwhile
+//! does not wait behind it. Pure: the time is an argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,12 +11,12 @@ pub(super) const BYTES_MIN: u64 = 1 << 20;
 pub(super) const BYTES_MAX: u64 = 32 << 20;
 /// Before anything is known: what a link of 100 Mbit/s carries in a third of a second.
 const BYTES_FIRST: u64 = 4 << 20;
-/// A rate is what came in so long at least.
+/// The shortest time over which a rate is measured.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// The best rate and the shortest answer of so long count: what was before may have been another network.
+/// How long the best rate and the shortest answer count: older ones may be from another network.
 const MEMORY: Duration = Duration::from_secs(10);
-/// Answers are kept coming for so long beyond the time that one takes. All that is under way shares the link: with more of it
-/// what a reader of a file wants next comes later, and what lies behind the file's end is fetched beside its end.
+/// How much work is under way beyond one answer's time. All of it shares the link: with more, the next blocks of a file's
+/// reader come later, and blocks after the end of the file are fetched beside its last ones.
 const AHEAD: Duration = Duration::from_millis(200);
 
 /// The measure, taken from pulls that end.
@@ -28,28 +28,29 @@ pub(super) struct Window {
     rates: VecDeque<(Instant, u64)>,
     /// The shortest answer, and when it came.
     answer: Option<(Instant, Duration)>,
-    /// Since when answers are waited for that nothing else delays.
+    /// Since when an answer is waited for that nothing else delays.
     probing: Option<Instant>,
-    /// Nothing was under way when what comes next was asked for.
+    /// Nothing was under way when the next pull was begun.
     was_idle: bool,
 }
 
 #[derive(Debug)]
 struct Interval {
     begun: Instant,
-    /// What has come in it.
+    /// Bytes that have come in it.
     bytes: u64,
-    /// Whether more was wanted than the window let through. Else it says what was wanted, not what the link carries.
+    /// Whether more was wanted than the window admitted. Otherwise the rate shows what was wanted, not what the link
+    /// carries.
     is_full: bool,
 }
 
 impl Window {
-    /// Something has to wait for the window.
+    /// A job has to wait for the window.
     pub(super) fn note_full(&mut self) {
         self.interval.iter_mut().for_each(|interval| interval.is_full = true);
     }
 
-    /// Notes a pull of so many bytes that took so long and ends now.
+    /// Records a pull of `bytes` that took `took` and ends now.
     pub(super) fn ended(&mut self, bytes: u64, took: Duration, now: Instant) {
         let begin = |begun| Interval { begun, bytes: 0, is_full: false };
         let interval = self.interval.get_or_insert_with(|| begin(now - took));
@@ -58,7 +59,7 @@ impl Window {
         if elapsed >= INTERVAL {
             let rate = (interval.bytes as f64 / elapsed.as_secs_f64()) as u64;
             let is_best = self.rates.front().is_some_and(|(_, best)| rate > *best);
-            // While it is closed for an answer, it is not the link that lets little through.
+            // While the window is closed for a probe, a low rate is not due to the link.
             if interval.is_full && self.probing.is_none() || is_best {
                 keep_best(&mut self.rates, (now, rate));
             }
@@ -67,8 +68,8 @@ impl Window {
         self.measure_answer(took, now);
     }
 
-    /// A full window delays its own answers, and a window that went by them would grow and grow. So when the shortest one
-    /// is old, the window closes, until one came that nothing else was under way with (the way of BBR's ProbeRTT).
+    /// A full window delays its own answers, and a window that followed them would grow and grow. So when the shortest
+    /// answer is old, the window closes until an answer has come that nothing else ran beside (as BBR's ProbeRTT does).
     fn measure_answer(&mut self, took: Duration, now: Instant) {
         let is_first = std::mem::take(&mut self.was_idle);
         let is_alone = is_first || self.probing.is_some_and(|since| now - took >= since);
@@ -81,7 +82,7 @@ impl Window {
         }
     }
 
-    /// Nothing is under way: what comes later is measured anew.
+    /// Nothing is under way: the next pull begins a new measurement.
     pub(super) fn note_idle(&mut self) {
         self.interval = None;
         self.was_idle = true;
@@ -95,13 +96,13 @@ impl Window {
         if self.probing.is_some() {
             return BYTES_MIN;
         }
-        // Half more than was seen, or it could never find out that the link carries more.
+        // Half more than was seen: otherwise it could never find out that the link carries more.
         let bytes = 1.5 * *rate as f64 * (answer + AHEAD).as_secs_f64();
         (bytes as u64).clamp(BYTES_MIN, BYTES_MAX)
     }
 }
 
-/// Keeps the best rate of the memory in front: one that a newer one beats can never be it any more.
+/// Keeps the best rate within [`MEMORY`] in front. A rate that a newer one beats can never be the best again.
 fn keep_best(values: &mut VecDeque<(Instant, u64)>, new: (Instant, u64)) {
     while values.back().is_some_and(|(_, old)| *old <= new.1) {
         values.pop_back();
@@ -118,7 +119,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Keeps the window full on a link of so many bytes per second for 20 s.
+    /// Keeps the window full for 20 s on a link of `rate` bytes per second.
     fn settle(window: &mut Window, rate: u64, round_trip: Duration, from: Instant) -> Instant {
         let mut now = from;
         while now - from < Duration::from_secs(20) {
@@ -170,7 +171,7 @@ mod tests {
         let full = window.bytes();
         window.note_idle();
         now += 3 * MEMORY;
-        // A little longer than the shortest one ever was.
+        // A little longer than the shortest answer.
         now += round_trip + Duration::from_millis(5);
         window.ended(64 << 10, round_trip + Duration::from_millis(5), now);
         for _ in 0..4 {
