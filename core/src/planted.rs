@@ -1,65 +1,65 @@
-//! Classic bugs, to see that the simulation finds them. In a build without the feature `planted` they are not there:
-//! the question is a constant, and the compiler removes what hangs on it. The tests are the only build with that feature.
+//! Classic bugs, to check that the simulation finds them. Without the feature `planted` they do not exist: [`has`] is
+//! constant, and the compiler removes the code behind it. Only test builds have that feature.
 
 /// A bug that storage engines have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Bug {
-    /// Journal space is given back before the commit.
+    /// Journal space is freed before the commit.
     FreedBeforeCommit = 1,
     /// A write that was never flushed reaches the cache file.
     UnflushedApply,
     /// The bitmap is made durable without the data that it stands for.
     BitsBeforeData,
-    /// An eviction gives space back before the bitmap says so.
+    /// An eviction frees space before the bitmap says so.
     HoleBeforeBits,
-    /// A swap whose answer was lost is taken for lost.
+    /// A swap whose answer was lost counts as failed.
     RetriedCommitTakenForLost,
-    /// HEAD is overwritten without looking.
+    /// HEAD is overwritten without a condition.
     UnconditionalHead,
     /// A flush is answered without a sync.
     FlushWithoutSync,
-    /// A commit clears what was written while it was made.
+    /// A commit clears blocks that were written while it was made.
     CommitClearsEverythingDirty,
     /// A pull overwrites blocks that are valid.
     FillOverValid,
-    /// Records that others have overwritten since are replayed.
+    /// Records are replayed over what another device has written since.
     ReplayOverForeign,
     /// A fork is taken for a continuation.
     ForkTakenForContinuation,
-    /// What the cache holds of another version is believed.
+    /// Cached blocks of another version are trusted.
     CacheOfAnotherVersion,
     /// A snapshot's objects are garbage.
     SnapshotIsGarbage,
-    /// A put that failed is taken for done.
+    /// A failed put counts as done.
     FailedPutTakenForDone,
-    /// Recovery does not look at checksums of data.
+    /// Recovery does not check the checksums of data.
     TornRecordAccepted,
-    /// Zeros of the map are not cleared in the cache file.
+    /// Blocks that the map says are zero are not cleared in the cache file.
     ZeroWithoutPunch,
-    /// What is dirty may be evicted.
+    /// Dirty blocks may be evicted.
     DirtyEvicted,
-    /// A compacted group takes the place of its files before it is durable.
+    /// A compacted group replaces its files before it is durable.
     GroupBeforeItIsDurable,
     /// A device that took the drive over and has not committed since takes its own records for a fork.
     TakeOverTakenForFork,
-    /// A fork begins with what is written after the fencing, and loses what waited before.
+    /// A fork begins with the writes after the fencing, and loses the pending ones from before.
     ForkWithoutItsJournal,
-    /// A fork is begun in the store before this device has written down which.
+    /// A fork begins in the store before this device has recorded which one.
     ForkNotRemembered,
-    /// Who takes a drive over does not keep the version that the other one goes on from.
+    /// A takeover does not keep the version from which the deposed device continues.
     DeposedVersionIsGarbage,
-    /// A drive that was opened while its store was away is taken whoever has written to it since.
+    /// A drive that was opened while its store was away is taken without checking who has written to it since.
     TakenWithoutLooking,
-    /// Versions are told apart by their epochs alone.
+    /// Versions are distinguished by their epochs alone.
     EqualEpochsNotToldApart,
-    /// What a copy of this device's files wrote is taken for its own.
+    /// Writes by a copy of this device's files are taken for its own.
     CopyTakenForItself,
-    /// Old claims and records stay, and a listing that is cut off is not made whole.
+    /// Old claims and records are never deleted, and a listing that is cut off is not completed.
     NothingMakesWay,
 }
 
-/// All of them.
+/// All bugs.
 pub const ALL: [Bug; 26] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,
@@ -91,7 +91,7 @@ pub const ALL: [Bug; 26] = [
 
 #[cfg(feature = "planted")]
 thread_local! {
-    // A simulated device runs on one thread: what is planted there is in no other test's way.
+    // A simulated device runs on one thread, so a planted bug does not affect other tests.
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
@@ -108,7 +108,7 @@ pub const fn has(_bug: Bug) -> bool {
     false
 }
 
-/// What is planted on this thread.
+/// The bug that is planted on this thread.
 #[cfg(feature = "planted")]
 pub fn planted() -> Option<Bug> {
     PLANTED.get()

@@ -1,11 +1,11 @@
 //! Pushing: from the journal to the store, in batches that are committed one after another.
 //!
-//! A batch is a contiguous range of durable records. It is sealed from the journal (the cache may already hold
-//! something newer), its segments are put, then the root, then HEAD is swapped: that swap is the only commit point. A
-//! crash anywhere before leaves objects that nothing names, never a version with a hole.
+//! A batch is a contiguous range of durable records. It is sealed from the journal (the cache may already hold newer data).
+//! Its segments are put, then the root, then HEAD is swapped: that swap is the only commit point. A crash anywhere before
+//! leaves objects that nothing names, never a version with a hole.
 //!
-//! One task does all of this, so there is never more than one swap under way. It does not give up on an object whose
-//! put may or may not have happened: it asks again until it knows.
+//! One task does all of this, so there is never more than one swap under way. If a put may or may not have taken effect,
+//! the task asks again until it knows.
 
 use crate::fence::Fence;
 use crate::format::head::Head;
@@ -49,7 +49,7 @@ pub use policy::{Decision, Facts, decide};
 use requests::{Request, Requests};
 pub(crate) use task::kept_roots;
 
-/// Who writes: this device.
+/// The device that writes: this one.
 #[derive(Clone, Debug)]
 pub struct Device {
     /// Its identity.
@@ -58,13 +58,14 @@ pub struct Device {
     pub name: String,
 }
 
-/// Why nothing can be pushed any more.
+/// Why a request to push failed, or why nothing can be pushed any longer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PushError {
-    /// Another device has the drive, and what is not pushed cannot become a fork: nothing it could begin with is kept.
+    /// Another device has the drive, and the changes that are not pushed cannot become a fork: no version that the fork
+    /// could begin with is kept.
     #[error("{} has taken the drive over (epoch {})", .0.device_name, .0.epoch)]
     Fenced(Fence),
-    /// Another device has the drive: what it does not have is a fork since, and is pushed there from now on.
+    /// Another device has the drive. The changes that it lacks are a fork now, and are pushed there from now on.
     #[error("{} has taken the drive over (epoch {}); your changes go on as a fork", .0.device_name, .0.epoch)]
     Forked(Fence),
     /// The journal cannot be read.
@@ -76,13 +77,13 @@ pub enum PushError {
     /// Pushing is switched off.
     #[error("pushing is paused")]
     Paused,
-    /// A collection was stopped, or something else was asked for.
+    /// A collection was stopped, or gave way to another request.
     #[error("the collection was stopped")]
     CutOff,
     /// The drive is closing.
     #[error("the drive is closed")]
     Closed,
-    /// A label that does not do.
+    /// A label that cannot be used.
     #[error(transparent)]
     Label(#[from] LabelError),
 }
@@ -96,12 +97,12 @@ pub enum LabelError {
     /// No snapshot has it.
     #[error("there is no snapshot \"{0}\"")]
     Missing(String),
-    /// The program gives such labels itself, and goes by them.
+    /// Holdall gives such labels itself and relies on them.
     #[error("\"{0}\" is a label that Holdall gives itself")]
     Reserved(String),
 }
 
-/// A version that was committed.
+/// A committed version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Committed {
     /// Name of the root.
@@ -114,7 +115,7 @@ pub struct Committed {
     pub lsn: u64,
 }
 
-/// How pushing goes.
+/// The state of pushing.
 #[derive(Clone, Debug)]
 pub struct PushState {
     /// The last record that is in the store.
@@ -127,29 +128,29 @@ pub struct PushState {
     pub epoch: Epoch,
     /// When the last commit was made, Unix time in ms.
     pub committed_ms: u64,
-    /// Since when something waits that is not in the store, to about a second; `None` while nothing does.
+    /// Since when data waits that is not in the store, to about a second; `None` if none does.
     pub waiting_since: Option<Instant>,
     /// Whether a batch is on its way.
     pub pushing: bool,
-    /// Bytes of the drive in the batch that were put, and all of them.
+    /// Bytes of the batch that were put, and bytes of the batch in all, counted on the drive.
     pub batch: (u64, u64),
-    /// Bytes of the journal that the batch was made of; 0 while none is on its way.
+    /// Bytes of the journal that the batch was made of; 0 if no batch is under way.
     pub batch_journal_bytes: u64,
     /// Bytes of the drive that were put since it was opened; it only grows.
     pub put_bytes: u64,
-    /// What is on its way now, in the order in which it was begun. A batch has few at once.
+    /// The objects that are being uploaded, oldest first. A batch has few at once.
     pub outgoing: Vec<Outgoing>,
-    /// When the store took the last of it.
+    /// When the store last accepted a put or commit.
     pub answered: Option<Instant>,
-    /// Why it does not get on; `None` while all is well.
+    /// Why pushing makes no progress; `None` while all is well.
     pub trouble: Option<String>,
-    /// Whether that is want of room in the store.
+    /// Whether the reason is that the store is full.
     pub is_full: bool,
-    /// Whether the drive was taken: it was opened with its store, or that has come back since.
+    /// Whether the drive was taken: it was opened with its store, or the store has come back since.
     pub is_taken: bool,
-    /// Why it never will again.
+    /// Why pushing has stopped for good.
     pub stopped: Option<PushError>,
-    /// The fork that all of this is about, if it is one.
+    /// The fork that this state is about, if it is one.
     pub fork: Option<Fork>,
     /// What is known of the store's bytes without asking it.
     pub stored: Stored,
@@ -158,20 +159,20 @@ pub struct PushState {
 }
 
 impl PushState {
-    /// What waits of `bytes` that the journal has behind the last commit: less what has been put of the batch, in proportion. It falls
-    /// as segments are put, and is something until the commit that counts them.
+    /// Bytes that wait, given the `bytes` that the journal has after the last commit: what has been put of the batch is
+    /// subtracted in proportion. The number falls as segments are put, and is above zero until the commit that counts them.
     pub fn waiting_bytes(&self, bytes: u64) -> u64 {
-        /// The commit itself.
+        /// Stands for the commit itself.
         const LAST: u64 = 4096;
         bytes.saturating_sub(self.batch_put_bytes().min(bytes)).max(LAST.min(bytes))
     }
 
-    /// What waits of the batch that is on its way, counted as [`PushState::waiting_bytes`] counts it.
+    /// Bytes of the current batch that still wait, counted as in [`PushState::waiting_bytes`].
     pub fn batch_left_bytes(&self) -> u64 {
         self.batch_journal_bytes - self.batch_put_bytes()
     }
 
-    /// What has been put of the batch, as bytes of the journal.
+    /// Bytes of the batch that have been put, counted in the journal.
     fn batch_put_bytes(&self) -> u64 {
         let (done, total) = self.batch;
         let put =
@@ -180,16 +181,19 @@ impl PushState {
     }
 }
 
-/// What is known of a drive's bytes in its store without asking it. From two of these follows how much garbage came to be in between.
+/// What is known of a drive's bytes in its store without asking it. The difference between two of these shows how much
+/// garbage arose in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Bytes of objects that were put since the drive was opened; it only grows.
     pub put_bytes: u64,
-    /// Bytes of segments that the map's pages reach. None before the first checkpoint since the opening, unless there are no pages.
+    /// Bytes of segments that the map's pages reach. `None` before the first checkpoint since the opening, unless there are
+    /// no pages.
     pub pages_reached_bytes: Option<u64>,
-    /// Bytes of segments that commits since the last checkpoint reach. None before that is known.
+    /// Bytes of segments that commits since the last checkpoint reach. `None` before that is known.
     pub tail_reached_bytes: Option<u64>,
-    /// Bytes of the drive that those commits write: the pages reach as many less at most, once they are written again.
+    /// Bytes of the drive that those commits write. Once the pages are written again, they reach at most that many bytes
+    /// less.
     pub tail_covers_bytes: u64,
     /// How many collections have ended since the opening, and what the last one did.
     pub collected: Option<(u64, Collected)>,
@@ -202,11 +206,11 @@ pub struct Outgoing {
     pub name: String,
     /// Its length.
     pub bytes: u64,
-    /// How often the store did not take it.
+    /// How often the store did not accept it.
     pub failures: u32,
     /// Why not, the last time.
     pub last_error: Option<String>,
-    /// When it is tried again, Unix time in ms; none while it is being tried.
+    /// When it is tried again, Unix time in ms; `None` while it is being tried.
     pub next_try_ms: Option<u64>,
 }
 
@@ -215,21 +219,21 @@ pub struct Pusher {
     requests: Requests,
     state: watch::Receiver<PushState>,
     paused: watch::Sender<bool>,
-    /// Tells waits between two tries to end.
+    /// Ends waits between two tries.
     again: Arc<Notify>,
     interrupts: Interrupts,
-    // Held to take it out.
+    // Held only to take it out.
     task: parking_lot::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
-/// Who writes down what becomes of the versions.
+/// Keeps a local record of versions and forks.
 #[async_trait]
 pub(crate) trait Remembers: Send + Sync {
     /// A version was committed.
     fn committed(&self, head: &Head, root: &Root);
     /// The version that is remembered.
     fn base(&self) -> Option<Base>;
-    /// From now on everything goes to a fork. Comes back when that is durable.
+    /// From now on everything goes to a fork. Returns when that is recorded durably.
     async fn forked(&self, fork: Fork);
 }
 
@@ -239,14 +243,15 @@ pub(crate) struct Parts {
     pub map: Arc<Map>,
     pub device: Device,
     pub head: Head,
-    /// None where the store was away: `head` is what this device saw last, and the drive is taken once it is back.
+    /// `None` if the store was away: then `head` is what this device saw last, and the drive is taken once the store is
+    /// back.
     pub etag: Option<Etag>,
     pub root: Root,
     pub committed: Lsn,
     /// Own CRC of the record `committed`.
     pub committed_crc: u32,
     pub limits: VolumeLimits,
-    /// Told of every commit before anything relies on it.
+    /// Learns of every commit before anything relies on it.
     pub remembers: Arc<dyn Remembers>,
     /// The fork that is opened.
     pub fork: Option<Fork>,
@@ -295,13 +300,13 @@ impl Pusher {
         Self { requests, state, paused, again, interrupts, task }
     }
 
-    /// How it goes, now and from now on.
+    /// The state of pushing, now and from now on.
     pub fn state(&self) -> watch::Receiver<PushState> {
         self.state.clone()
     }
 
-    /// Switches pushing off or on. What is on its way is cut off, and goes on where it was once pushing is on again; where somebody
-    /// waits for it they are told so, and its batch begins anew later.
+    /// Switches pushing off or on. Uploads under way are cut off, and continue where they were once pushing is on again. If
+    /// a request waits for them, it fails with [`PushError::Paused`], and its batch starts over later.
     pub fn set_paused(&self, paused: bool) {
         self.paused.send_replace(paused);
     }
@@ -311,7 +316,8 @@ impl Pusher {
         *self.paused.borrow()
     }
 
-    /// Whether nothing gets on: it is switched off, the store does not take it, or another device has the drive.
+    /// Whether there is no progress: pushing is switched off, the store does not accept data, or another device has the
+    /// drive.
     pub fn is_stuck(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let (state, paused) = (self.state.clone(), self.paused.subscribe());
         move || {
@@ -320,17 +326,18 @@ impl Pusher {
         }
     }
 
-    /// Waits until the store has no room for what is pushed.
+    /// Waits until the store has no space for pushed data.
     pub async fn until_full(&self) {
         if self.state.clone().wait_for(|state| state.is_full).await.is_err() {
             pending().await
         }
     }
 
-    /// Tries at once what waits to be tried again, and has everything that is appended now be pushed without waiting for more.
+    /// Retries at once whatever waits to be tried again, and pushes everything that is appended now without waiting for
+    /// more.
     pub fn push_now(&self) {
         self.again.notify_waiters();
-        // Nobody waits for the answer; a task that has ended has said why.
+        // The answer is dropped; a task that has ended has published why.
         let _ = self.requests.send(Request::Sync(oneshot::channel().0));
     }
 
@@ -349,12 +356,12 @@ impl Pusher {
         self.ask(|reply| Request::DropSnapshot(label.to_owned(), reply)).await
     }
 
-    /// Collects garbage. It goes ahead of an upload for which the store has no room.
+    /// Collects garbage. This goes before an upload for which the store has no space.
     pub async fn collect(&self) -> Result<Collected, PushError> {
         self.collect_for(Wanted::ByPerson).await
     }
 
-    /// Collects garbage that nobody has asked about: it ends with [`PushError::CutOff`] where somebody asks for something else.
+    /// Collects garbage on Holdall's own initiative: ends with [`PushError::CutOff`] if another request comes.
     pub async fn collect_unasked(&self) -> Result<Collected, PushError> {
         self.collect_for(Wanted::ByItself).await
     }
@@ -364,27 +371,29 @@ impl Pusher {
         self.ask(|reply| Request::Collect { wanted, stops, reply }).await
     }
 
-    /// Stops the collection that is under way, and those that were asked for: they end with [`PushError::CutOff`] at their next step.
+    /// Stops the collection that is under way and those that were requested: they end with [`PushError::CutOff`] at their
+    /// next step.
     pub fn stop_collecting(&self) {
         self.interrupts.stop();
     }
 
-    /// Programs wait for the store now, or no longer: a collection waits for them at each step.
+    /// Says whether programs wait for the store: a collection waits for them at each step.
     pub fn set_readers(&self, wait: bool) {
         self.interrupts.set_readers(wait);
     }
 
-    /// Writes the map's pages again, so that what they no longer reach is known. A page that cannot be read now puts it off.
+    /// Writes the map's pages again, so that what they no longer reach is known. A page that cannot be read now postpones
+    /// this.
     pub async fn checkpoint(&self) -> Result<(), PushError> {
         self.ask(Request::Checkpoint).await
     }
 
-    /// Says in HEAD that nobody has the drive open any more. Nothing may be pushed afterwards.
+    /// Records in HEAD that no device has the drive open. Nothing may be pushed afterwards.
     pub async fn release(&self) -> Result<(), PushError> {
         self.ask(Request::Release).await
     }
 
-    /// Ends pushing, and waits until it has ended. A swap that is under way is applied or not; the next opening's
+    /// Ends pushing, and waits until it has ended. A swap that is under way is applied or not; the next opening's swap
     /// comes after it either way.
     pub async fn stop(&self) {
         let task = self.task.lock().take();

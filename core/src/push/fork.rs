@@ -1,4 +1,5 @@
-//! A writer that was fenced goes on as a fork, in place: what is served stays what it was, and goes to another HEAD.
+//! A fenced writer continues as a fork, in place: the blocks that it serves stay the same, and its commits go to another
+//! HEAD.
 
 use super::PushError;
 use super::commit::Committer;
@@ -14,14 +15,14 @@ use crate::store::Etag;
 use crate::volume::{Base, Fork};
 
 impl Task {
-    /// Of a result that says "fenced", makes a fork and says "forked".
+    /// If a result says "fenced", makes a fork and says "forked".
     pub(super) async fn unless_fenced<T>(&mut self, result: Result<T, PushError>) -> Result<T, PushError> {
         let Err(PushError::Fenced(fence)) = result else { return result };
         self.become_fork(&fence).await?;
         Err(PushError::Forked(fence))
     }
 
-    /// Goes on as a fork. Comes back when its HEAD is there, however long the store is away.
+    /// Continues as a fork. Returns when the fork's HEAD is in the store, however long the store is away.
     async fn become_fork(&mut self, fence: &Fence) -> Result<(), PushError> {
         let fenced = || PushError::Fenced(fence.clone());
         let Some(base) = self.remembers.base().filter(|_| !fence.removed) else { return Err(fenced()) };
@@ -30,12 +31,12 @@ impl Task {
         let mut fork = Fork::new(of, before.as_ref(), Some(&base), &fence.device_name);
         tracing::warn!(by = fence.device_name, drive = %fork.drive, "the drive was taken over; a fork begins");
         self.publish.send_modify(|state| state.pushing = false);
-        // From here on the changes go there or nowhere.
+        // From here on the changes go to the fork or nowhere.
         self.remembers.forked(fork.clone()).await;
         let mut backoff = Backoff::new();
         let (head, etag, root, map) = loop {
             let error = match self.begin_fork(&fork, &base).await {
-                // Its HEAD was put without an answer, and another device has taken it since.
+                // The fork's HEAD was put without an answer, and another device has taken the fork since.
                 Ok((head, ..)) if head.device != self.committer.device().id => {
                     fork = Fork::new(fork.drive, Some(&fork), Some(&base), &head.device_name);
                     tracing::warn!(by = head.device_name, drive = %fork.drive, "the fork was taken over; it is forked");
@@ -73,8 +74,8 @@ impl Task {
         Ok(())
     }
 
-    /// The fork's HEAD and its root; and its map, where it is not the one that is at hand. It may begin with a commit of
-    /// which this writer never heard.
+    /// The fork's HEAD and its root, and its map if that is not the current one. The fork may begin with a commit that this
+    /// writer never heard of.
     async fn begin_fork(
         &self,
         fork: &Fork,
@@ -84,7 +85,7 @@ impl Task {
         let (journal, device) = (&self.journal, self.committer.device());
         let branch = Branch { journal, base, least: self.committed, device };
         let (head, etag, root) = fork::begin(objects, fork, &branch).await?;
-        // The map itself decides: after a take that failed the committer knows a root that the map has not followed.
+        // The map itself decides: after a take that failed, the committer has a root that the map has not followed.
         let is_at_hand =
             self.map.is_loaded() && root.pages == self.map.pages() && root.tail == self.map.tail();
         let map = match is_at_hand {

@@ -1,15 +1,15 @@
 //! When a collection ends early, and when it waits.
 //!
-//! Nobody needs a collection now. It ends at its next step where a person stops it or closes the drive; one that nobody asked for also
-//! ends where somebody asks for something else. What it has deleted by then stays deleted, and the next one finds the rest: a cut
-//! at any step leaves what a crash at that step would leave.
+//! A collection is never urgent. It ends at its next step if a person stops it or closes the drive; one that nobody
+//! requested also ends when another request comes. Objects that it has deleted by then stay deleted, and the next
+//! collection finds the rest: stopping at any step leaves the same as a crash at that step.
 
 use super::requests::Waiting;
 use std::future::pending;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long programs that read are waited for at each step: a collection gets on however much is read.
+/// How long to wait for reading programs at each step: a collection advances however much is read.
 const FOR_READERS_MAX: Duration = Duration::from_secs(10);
 
 /// Who wants a collection.
@@ -21,29 +21,29 @@ pub enum Wanted {
     ByItself,
 }
 
-/// What is being done in a collection.
+/// The stages of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Finding what no version reaches.
+    /// Finding objects that no version reaches.
     Looking,
-    /// Deleting it.
+    /// Deleting them.
     Deleting,
-    /// Moving what is live out of objects that are mostly garbage.
+    /// Moving live data out of objects that are mostly garbage.
     Repacking,
 }
 
-/// How far a collection is that is under way.
+/// The progress of a collection that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collecting {
-    /// What is being done.
+    /// The current stage.
     pub stage: Stage,
     /// Objects of this stage that are done ...
     pub done: u64,
-    /// ... of so many; 0 where nobody knows yet.
+    /// ... of this many; 0 if not known yet.
     pub total: u64,
 }
 
-/// Where collections are stopped, and told that programs read.
+/// Stops collections, and tells them that programs read.
 pub(super) struct Interrupts {
     stops: watch::Sender<u64>,
     readers: watch::Sender<bool>,
@@ -56,23 +56,23 @@ impl Interrupts {
         (Self { stops, readers }, Interrupted { stopped, read, waiting })
     }
 
-    /// How often collections were stopped so far: what is asked for from now on is not meant by that.
+    /// How often collections were stopped so far: this count does not stop a collection that is requested from now on.
     pub fn stops(&self) -> u64 {
         *self.stops.borrow()
     }
 
-    /// Stops the collections that were asked for so far.
+    /// Stops the collections that were requested so far.
     pub fn stop(&self) {
         self.stops.send_modify(|stops| *stops += 1);
     }
 
-    /// Programs wait for the store now, or no longer.
+    /// Says whether programs wait for the store.
     pub fn set_readers(&self, wait: bool) {
         self.readers.send_if_modified(|before| std::mem::replace(before, wait) != wait);
     }
 }
 
-/// What a collection looks at between its steps.
+/// What a collection checks between its steps.
 pub(super) struct Interrupted {
     stopped: watch::Receiver<u64>,
     read: watch::Receiver<bool>,
@@ -80,7 +80,7 @@ pub(super) struct Interrupted {
 }
 
 impl Interrupted {
-    /// Whether a collection that was asked for after so many stops is to end.
+    /// Whether a collection that was requested after `stops` stops has to end.
     pub fn is_cut_off(&self, wanted: Wanted, stops: u64) -> bool {
         let is_in_the_way = wanted == Wanted::ByItself && self.waiting.borrow().requests > 1;
         *self.stopped.borrow() > stops || is_in_the_way
@@ -95,13 +95,13 @@ impl Interrupted {
                 changed = waiting.changed() => changed.is_err(),
             };
             if is_over {
-                // Nobody can say so any more.
+                // No one is left to stop it.
                 pending::<()>().await;
             }
         }
     }
 
-    /// Waits while programs do, for a while.
+    /// Waits while programs read, up to a limit.
     pub async fn until_unread(&self) {
         let mut read = self.read.clone();
         let _ = tokio::time::timeout(FOR_READERS_MAX, read.wait_for(|read| !read)).await;

@@ -1,30 +1,31 @@
-//! How many uploads to have under way: enough to fill the link, few enough that each ends soon. Pure: it is told how long they took.
+//! How many uploads to have under way: enough to fill the link, but so few that each ends soon. Pure: it learns how long
+//! each took.
 //!
-//! Four segments under way are 32 MiB, which is 1 Gbit/s times 250 ms. On a slow link as many would only share it: each would take as many
-//! times as long, a connection that breaks would lose as much more, and nothing would be committed any sooner. A store that asks for patience
-//! gets half as many from then on, and then one more at a time while all goes well.
+//! Four segments under way are 32 MiB, which is 1 Gbit/s times 250 ms. On a slow link that many would only share it: each
+//! would take that many times as long, a broken connection would lose that much more, and nothing would be committed any
+//! sooner. A store that asks for patience gets half as many from then on, and then one more at a time while all goes well.
 
 use std::time::Duration;
 
-/// 8 MiB each in memory, and as much is sealed meanwhile.
+/// 8 MiB each in memory, and as much again is sealed meanwhile.
 const MOST: usize = 4;
-/// A put should take no longer, whatever is put beside it.
+/// The longest that a put should take, whatever is put beside it.
 const PUT_TIME: Duration = Duration::from_secs(8);
-/// Puts that have to go well until one more is tried beside them: at 8 MiB each they take a while.
+/// Puts that must succeed before one more is tried beside them: at 8 MiB each they take a while.
 const PUTS_UNTIL_MORE: u32 = 8;
 /// A smaller body says more about round trips than about the link.
 const BYTES_MIN: u64 = 1 << 20;
-/// What is measured, as a time for so many bytes: a whole segment.
+/// Times are measured for this many bytes: a whole segment.
 const SEGMENT_BYTES: f64 = (8 << 20) as f64;
 
 /// The measure.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// How long a segment would take by itself. The newest counts half.
+    /// How long a segment would take alone. The newest value counts half.
     alone: Option<Duration>,
-    /// As many as the store takes without asking for patience, as far as is known.
+    /// As many as the store accepts without asking for patience, as far as known.
     most: usize,
-    /// Puts that went well since that last changed.
+    /// Successful puts since that last changed.
     went_well: u32,
 }
 
@@ -43,15 +44,15 @@ impl Lanes {
         }
     }
 
-    /// The store has asked for patience when `lanes` puts may have been under way: half as many may from now on, however many of them
-    /// it asked. Returns how many may.
+    /// The store has asked for patience while `lanes` puts may have been under way: half as many may be from now on,
+    /// however many of them were refused. Returns how many may be.
     pub fn refused(&mut self, lanes: usize) -> usize {
         self.most = self.most.min((lanes / 2).max(1));
         self.went_well = 0;
         self.at_once()
     }
 
-    /// A put of so many bytes has ended after it took so long, at most `lanes` having been under way.
+    /// A put of `bytes` has ended after `took`, with at most `lanes` under way.
     pub fn ended(&mut self, bytes: u64, took: Duration, lanes: usize) {
         self.went_well += 1;
         if self.most < MOST && self.went_well >= PUTS_UNTIL_MORE {
@@ -70,7 +71,7 @@ impl Lanes {
 mod tests {
     use super::*;
 
-    /// Puts segments over a link of so many bytes per second that all puts share.
+    /// Puts segments over a link of `rate` bytes per second that all puts share.
     fn settle(lanes: &mut Lanes, rate: f64) -> usize {
         for _ in 0..16 {
             let at_once = lanes.at_once();
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_carries_one_segment_at_a_time_and_a_fast_one_four() {
+    fn slow_links_get_one_upload_and_fast_links_four() {
         const MBIT: f64 = 1e6 / 8.0;
         let mut lanes = Lanes::default();
         assert_eq!(lanes.at_once(), MOST, "nothing is known");
@@ -91,9 +92,9 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_asks_for_patience_gets_half_as_many_and_then_one_more_at_a_time() {
+    fn uploads_halve_for_a_busy_store_and_grow_back_slowly() {
         let mut lanes = Lanes::default();
-        // All four of them are asked.
+        // The store refuses all four of them.
         assert_eq!([(); 4].map(|()| lanes.refused(4)), [2; 4]);
         assert_eq!([(); 2].map(|()| lanes.refused(2)), [1; 2]);
         assert_eq!(lanes.refused(1), 1, "one goes on");
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_no_slow_link() {
+    fn slow_small_puts_do_not_count_as_a_slow_link() {
         let mut lanes = Lanes::default();
         for _ in 0..16 {
             lanes.ended(4096, Duration::from_secs(30), lanes.at_once());

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
-/// Runs of zeros in one segment at most: their directory stays far below its cap.
+/// Most runs of zeros in one segment: their directory stays far below its limit.
 const ZERO_RUNS_MAX: usize = 100_000;
-/// Frames that are sealed without letting others run: about a millisecond.
+/// Frames that are sealed before other tasks may run: about a millisecond.
 const FRAMES_PER_TURN: usize = 32;
 
 /// A segment that is ready to be put. Bodies are shared.
@@ -24,12 +24,12 @@ pub(super) struct Packed {
     pub body: Bytes,
     pub directory: Directory,
     pub directory_len: u32,
-    /// Bytes of the drive that its frames hold, for who watches.
+    /// Bytes of the drive that its frames hold, for display.
     pub data_bytes: u64,
 }
 
 impl Packed {
-    /// What `builder` has collected for the name `id`.
+    /// The content of `builder`, for the name `id`.
     pub fn new(id: ObjectId, builder: SegmentBuilder<'_>, data_bytes: u64) -> Self {
         let (body, directory, directory_len) = builder.finish();
         Self { id, body, directory, directory_len, data_bytes }
@@ -52,7 +52,7 @@ impl Packed {
 pub(super) struct Namer {
     pub drive: Uuid,
     pub epoch: Epoch,
-    /// The number of the last one.
+    /// The number of the last name.
     pub seq: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl Namer {
 /// A frame, and where its parts are read from.
 type Parts = (BlockRange, Vec<(BlockRange, Place)>);
 
-/// What one batch changes, as frames and runs of zeros.
+/// The changes of one batch, as frames and runs of zeros.
 pub(super) struct Batch {
     frames: std::vec::IntoIter<Parts>,
     zeros: std::vec::IntoIter<BlockRange>,
@@ -156,7 +156,7 @@ fn read_parts(blocks: BlockRange, parts: &[(BlockRange, Place)], data: &mut [u8]
     Ok(())
 }
 
-/// Cuts a run at multiples of the frame size, so that what is written again covers whole frames.
+/// Cuts a run at multiples of the frame size, so that a rewrite of the same blocks covers whole frames.
 pub(super) fn split(run: BlockRange, frame_blocks: u64) -> impl Iterator<Item = BlockRange> {
     let mut at = run.start;
     std::iter::from_fn(move || {
@@ -169,7 +169,7 @@ pub(super) fn split(run: BlockRange, frame_blocks: u64) -> impl Iterator<Item = 
     })
 }
 
-/// Whether a piece continues a frame: behind it, and in the same multiple of the frame size.
+/// Whether a piece continues a frame: it follows the frame directly, in the same multiple of the frame size.
 pub(super) fn joins(frame: BlockRange, piece: BlockRange, frame_blocks: u64) -> bool {
     frame.end == piece.start && frame.start / frame_blocks == piece.start / frame_blocks
 }

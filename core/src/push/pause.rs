@@ -1,4 +1,4 @@
-//! Pushing that is switched off in the middle of a batch.
+//! Switching pushing off in the middle of a batch.
 
 use super::PushError;
 use super::requests::Waiting;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 /// Whether pushing is switched off.
 pub(super) struct Pause {
     is_on: watch::Receiver<bool>,
-    /// Requests that somebody may wait for.
+    /// Requests that someone may wait for.
     waiting: watch::Receiver<Waiting>,
 }
 
@@ -28,15 +28,15 @@ impl Pause {
         until(&self.is_on, |is_on| *is_on != was).await;
     }
 
-    /// Waits until somebody waits for a collection.
+    /// Waits until a collection is requested.
     pub async fn until_collection(&self) {
         until(&self.waiting, |waiting| waiting.collections > 0).await;
     }
 
-    /// Does what may be done over and over, such as putting an immutable object: it is cut off when pushing is switched off, and done
-    /// anew once it is on again. Given up where somebody waits for an answer meanwhile. A put that was cut off may still arrive: it has the same
-    /// bytes under the same name, and where the next one got another name it is garbage. No root names it before all are there.
-    /// `cut_off` is told each time.
+    /// Does `work`, which may be repeated, such as putting an immutable object. It is cut off when pushing is switched off,
+    /// and repeated once pushing is on again; if a request waits meanwhile, it fails with [`PushError::Paused`]. `cut_off`
+    /// is called each time. A put that was cut off may still arrive. That does no harm: it has the same bytes under the
+    /// same name, or it is garbage if the next put got another name. No root names it before all puts have arrived.
     pub async fn unless_on<F: Future>(
         &self,
         work: impl Fn() -> F,
@@ -55,7 +55,7 @@ impl Pause {
     }
 }
 
-/// For ever, where nobody can say it any more.
+/// Waits until `holds`; forever once the sender is gone.
 async fn until<T>(said: &watch::Receiver<T>, holds: impl FnMut(&T) -> bool) {
     if said.clone().wait_for(holds).await.is_err() {
         pending().await

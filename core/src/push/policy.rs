@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// A batch is pushed when there is enough for a full one, or when the oldest of it has waited so long ...
+/// A batch is pushed when it is full, or when its oldest data has waited this long ...
 pub const BATCH_AGE: Duration = Duration::from_secs(30);
-/// ... or when the journal is so full (per mille), since freeing it takes a commit.
+/// ... or when the journal is this full (per mille), since only a commit frees it.
 pub(super) const JOURNAL_FULL: u64 = 500;
 
 /// What the decision depends on.
@@ -20,7 +20,7 @@ pub struct Facts {
     pub paused: bool,
     /// Bytes of a full batch.
     pub batch_bytes: u64,
-    /// How long much is written at least without a pause, if it is.
+    /// How much longer a burst of writes lasts at least, if there is one.
     pub burst: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ pub fn decide(facts: &Facts) -> Decision {
     {
         Decision::Push
     } else {
-        // The bytes are looked at every second: a notice for each write would cost more than it tells.
+        // The bytes are checked every second: a notice for each write would cost more than it is worth.
         Decision::Wait((BATCH_AGE - facts.oldest_age).min(Duration::from_secs(1)))
     }
 }
@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn size_age_or_a_full_journal_make_it_push() {
+    fn size_age_or_a_full_journal_triggers_a_push() {
         assert_eq!(decide(&QUIET), Decision::Idle);
         let some = Facts { unsent_bytes: 4096, ..QUIET };
         assert_eq!(decide(&some), Decision::Wait(Duration::from_secs(1)));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn while_much_is_written_it_waits_unless_the_journal_fills() {
+    fn pushing_waits_for_a_burst_unless_the_journal_fills() {
         let burst = Duration::from_millis(120);
         let writing = Facts { unsent_bytes: 1 << 20, oldest_age: BATCH_AGE, burst: Some(burst), ..QUIET };
         assert_eq!(decide(&writing), Decision::Wait(burst));

@@ -1,4 +1,4 @@
-//! Moving what is live out of segments that are mostly garbage.
+//! Moving live data out of segments that are mostly garbage.
 
 use super::PushError;
 use super::gc::Asking;
@@ -10,12 +10,12 @@ use crate::format::segment::{Directory, SegmentBuilder};
 use crate::map::{self, Content, Frame, ReadError};
 use crate::units::BlockRange;
 
-/// Live data that is moved before a commit of its own.
+/// Live data that is moved in one commit.
 const REPACK_BYTES: u64 = 64 << 20;
 
 impl Task {
-    /// Moves what is live out of segments that are less than half live, in the order of the drive. Returns how many
-    /// segments became empty.
+    /// Moves live data out of segments that are less than half live, in the order of the drive. Returns how many segments
+    /// became empty.
     pub(super) async fn repack(&mut self, asking: Asking) -> Result<u64, PushError> {
         let drive = self.committer.head().drive;
         let usage = self.usage().await?;
@@ -27,7 +27,7 @@ impl Task {
         let mut moving: Vec<(BlockRange, Vec<u8>)> = Vec::new();
         let mut bytes = 0;
         for (id, usage) in victims {
-            // Nothing may be committed while some are moved.
+            // Nothing may be committed while some runs are being moved.
             if moving.is_empty() {
                 self.between_steps(asking, Stage::Repacking, (emptied, total)).await?;
             }
@@ -45,7 +45,7 @@ impl Task {
         Ok(emptied)
     }
 
-    /// The runs that the map still takes from a segment.
+    /// The runs that the map still reads from a segment, with their data.
     async fn live_pieces(&self, id: ObjectId) -> Result<Vec<(BlockRange, Vec<u8>)>, PushError> {
         let objects = self.committer.objects();
         let name = id.name(ObjectKind::Segment);
@@ -74,7 +74,7 @@ impl Task {
         Ok(live)
     }
 
-    /// Writes moved runs to new segments and commits that. Nothing is committed in between, so each map entry still
+    /// Writes moved runs to new segments and commits that. Nothing else is committed in between, so each map entry still
     /// equals what was copied.
     async fn rewrite(
         &mut self,
@@ -114,7 +114,7 @@ impl Task {
             }
             packed.push(Packed::new(id, builder, 0));
         }
-        // Those that still arrive where this is cut off are garbage: no root has named them.
+        // If this is cut off, segments that still arrive are garbage: no root has named them.
         let segments = self.unless_cut_off(asking, async { Ok(self.put_all(packed).await) }).await?;
         let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
         self.committer.commit(move |root| root.tail.extend(tail)).await?;

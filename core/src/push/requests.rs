@@ -1,11 +1,11 @@
-//! What the push task is asked to do, and by how many.
+//! The requests to the push task, and how many wait.
 
 use super::{Collected, Committed, PushError, Wanted};
 use crate::format::root::Snapshot;
 use std::collections::VecDeque;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// What the push task is asked to do.
+/// A request to the push task.
 pub(crate) enum Request {
     /// Push everything that is appended now.
     Sync(oneshot::Sender<Result<Committed, PushError>>),
@@ -23,21 +23,21 @@ pub(crate) enum Request {
     },
     /// Write the map's pages again.
     Checkpoint(oneshot::Sender<Result<(), PushError>>),
-    /// Say in HEAD that nobody has the drive open any more.
+    /// Record in HEAD that no device has the drive open.
     Release(oneshot::Sender<Result<(), PushError>>),
 }
 
-/// A request that somebody may wait for, until it is dropped.
+/// A request that someone may wait for, until it is dropped.
 pub(super) struct Asked {
     pub request: Request,
     pub waits: Waits,
 }
 
-/// How many requests there are, with the one that is being served.
+/// How many requests there are, including the one that is being served.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
     pub requests: usize,
-    /// Of these, collections.
+    /// How many of them are collections.
     pub collections: usize,
 }
 
@@ -47,19 +47,19 @@ pub(super) struct Requests {
     waiting: watch::Sender<Waiting>,
 }
 
-/// Requests that are not served yet, in their order.
+/// Requests that have not been served yet, in order.
 pub(super) struct Queue {
     channel: mpsc::UnboundedReceiver<Asked>,
     asked: VecDeque<Asked>,
 }
 
-/// Somebody waits.
+/// Counts one waiting request until it is dropped.
 pub(super) struct Waits {
     waiting: watch::Sender<Waiting>,
     for_collection: bool,
 }
 
-/// Requests, and how many there are.
+/// A channel for requests, with their number.
 pub(super) fn channel() -> (Requests, Queue, watch::Receiver<Waiting>) {
     let (channel, asked) = mpsc::unbounded_channel();
     let (waiting, number) = watch::channel(Waiting::default());
@@ -67,7 +67,7 @@ pub(super) fn channel() -> (Requests, Queue, watch::Receiver<Waiting>) {
 }
 
 impl Requests {
-    /// Closed where the task has ended.
+    /// Fails with `Closed` if the task has ended.
     pub fn send(&self, request: Request) -> Result<(), PushError> {
         let waits = Waits::begin(&self.waiting, matches!(request, Request::Collect { .. }));
         self.channel.send(Asked { request, waits }).map_err(|_| PushError::Closed)
@@ -75,7 +75,7 @@ impl Requests {
 }
 
 impl Queue {
-    /// The next one. None once nobody can ask any more.
+    /// The next request. `None` once no more can come.
     pub async fn next(&mut self) -> Option<Asked> {
         match self.asked.pop_front() {
             Some(asked) => Some(asked),
@@ -83,12 +83,12 @@ impl Queue {
         }
     }
 
-    /// The next one, if it has come.
+    /// The next request, if one has come.
     pub fn next_now(&mut self) -> Option<Asked> {
         self.asked.pop_front().or_else(|| self.channel.try_recv().ok())
     }
 
-    /// Waits until one more has come. Whether one has: nobody can ask any more otherwise.
+    /// Waits for one more request. Returns false once no more can come.
     pub async fn grows(&mut self) -> bool {
         let asked = self.channel.recv().await;
         let has_grown = asked.is_some();
@@ -105,12 +105,12 @@ impl Queue {
         self.asked.remove(first)
     }
 
-    /// Answers those that have come.
+    /// Refuses the requests that have come.
     pub fn refuse(&mut self, error: &PushError) {
         self.asked.drain(..).for_each(|asked| asked.refuse(error.clone()));
     }
 
-    /// Answers all that come.
+    /// Refuses all requests, also later ones.
     pub async fn refuse_all(mut self, error: PushError) {
         while let Some(asked) = self.next().await {
             asked.refuse(error.clone());
@@ -119,9 +119,9 @@ impl Queue {
 }
 
 impl Asked {
-    /// Answers that it cannot be done.
+    /// Answers with an error.
     pub fn refuse(self, error: PushError) {
-        // Who asked may have gone away.
+        // The caller may be gone.
         match self.request {
             Request::Sync(reply) => drop(reply.send(Err(error))),
             Request::Snapshot(_, reply) => drop(reply.send(Err(error))),

@@ -1,9 +1,9 @@
-//! What is on its way to the store, for those who watch: nothing is decided by it.
+//! The uploads under way, for display only: no decision depends on them.
 
 use super::{Outgoing, PushState};
 use tokio::sync::watch;
 
-/// One object that is on its way, until it is dropped.
+/// One object that is being uploaded, until it is dropped.
 pub(super) struct Sending {
     publish: watch::Sender<PushState>,
     name: String,
@@ -18,7 +18,7 @@ impl Sending {
         Self { publish: publish.clone(), name: name.to_owned() }
     }
 
-    /// The store did not take it. It is tried again at `next_try_ms`.
+    /// The store did not accept it. It is tried again at `next_try_ms`.
     pub fn waits(&self, error: String, next_try_ms: u64) {
         self.change(|outgoing| {
             outgoing.failures += 1;

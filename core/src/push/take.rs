@@ -1,8 +1,8 @@
 //! Taking a drive that was opened while its store was away.
 //!
-//! Until the store answers, HEAD is what this device saw last, and nothing is pushed. Then HEAD is read. If it is still
-//! that one, or what has come since is this device's own or changes nothing, it is swapped to the next epoch, and pushing
-//! begins. Else somebody else has the drive, or has written to it: what was written here meanwhile is a fork.
+//! Until the store answers, HEAD is what this device saw last, and nothing is pushed. Then HEAD is read. If it is still the
+//! same, or the changes since are this device's own or change no data, it is swapped to the next epoch, and pushing begins.
+//! Otherwise another device has the drive or has written to it, and the data written here meanwhile is a fork.
 
 use super::PushError;
 use super::requests::Queue;
@@ -16,7 +16,7 @@ use crate::retry::Backoff;
 use crate::store::Etag;
 use crate::volume::Base;
 
-/// Takes the drive, however long the store is away. What is asked for meanwhile waits for that. None once the drive is closed.
+/// Takes the drive, however long the store is away. Requests wait meanwhile. Returns `None` once the drive is closed.
 pub(super) async fn first(task: &mut Task, queue: &mut Queue) -> Option<Result<(), PushError>> {
     let taken = {
         let mut taking = std::pin::pin!(task.take());
@@ -27,7 +27,7 @@ pub(super) async fn first(task: &mut Task, queue: &mut Queue) -> Option<Result<(
             }
         }
     };
-    // It was asked of the drive, which is somebody else's.
+    // These requests were for the drive, which another device has now.
     let _ = taken.as_ref().inspect_err(|error| queue.refuse(error));
     Some(taken.or_else(unless_forked))
 }
@@ -51,14 +51,14 @@ impl Task {
             let (epoch, base) = (now.epoch, self.remembers.base());
             self.committer.go_on_from((now, etag), root);
             match self.committer.take(base.as_ref()).await {
-                // A commit in that same epoch came in between: one of this device's own, which was on its way when a former
-                // process ended, or another's, as HEAD tells now.
+                // A commit in the same epoch came in between: one that an earlier process of this device had under way, or
+                // another device's. HEAD, which is read again, says which.
                 Err(PushError::Fenced(fence)) if fence.epoch == epoch && !fence.removed => {}
                 taken => break taken.map(|()| map)?,
             }
         };
         self.map.rebase(map);
-        // What was found to be there already is not dirty.
+        // Data that turned out to be in the store already is not dirty.
         let frozen = self.journal.freeze();
         match frozen <= self.committed {
             true => self.journal.thaw(),
@@ -72,7 +72,8 @@ impl Task {
         self.committer.read_head(&head::name(self.committer.head().drive)).await
     }
 
-    /// The version that HEAD names and its map, however long the store is away; fenced, if this device may not go on from it.
+    /// The version that HEAD names and its map, however long the store is away; `Fenced` if this device may not continue
+    /// from it.
     async fn read_version(&self, now: &Head) -> Result<(Root, Map), PushError> {
         let mut backoff = Backoff::new();
         loop {
@@ -98,7 +99,7 @@ impl Task {
         Map::open(self.committer.objects().clone(), root).await
     }
 
-    /// The version that HEAD names now, if this device may go on from it.
+    /// The version that HEAD names now, if this device may continue from it.
     async fn found(&self, now: &Head) -> Result<Option<Root>, ReadError> {
         let seen = self.committer.head();
         if now.nonce == seen.nonce || planted::has(Bug::TakenWithoutLooking) {
@@ -116,7 +117,7 @@ impl Task {
         Ok(self.continues(&root).then_some(root))
     }
 
-    /// Whether nobody has written since this device last did, so that its journal goes on from `root`.
+    /// Whether no other device has written since this one last did, so that its journal continues from `root`.
     fn continues(&self, root: &Root) -> bool {
         let journal = self.journal.uuid();
         let is_own = |base: Base| base.relation(root, journal) == Relation::Own;

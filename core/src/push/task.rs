@@ -42,19 +42,19 @@ pub(super) struct Task {
     /// Own CRC of the record `committed`.
     pub(super) committed_crc: u32,
     limits: VolumeLimits,
-    /// Whether HEAD names this opening: not before the store has answered, where that was away.
+    /// Whether HEAD names this opening. If the store was away at the opening, not before it has answered.
     pub(super) is_taken: bool,
-    /// Up to where the dirty set is frozen, while batches of it are being pushed.
+    /// How far the dirty set is frozen, while batches of it are being pushed.
     pub(super) frozen: Option<Lsn>,
-    /// Whether nobody waits for what is being pushed.
+    /// Whether nobody waits for the current push.
     pub(super) gives_way: bool,
-    /// When something was first seen to wait.
+    /// When data was first seen to wait.
     waiting_since: Option<Instant>,
-    // The puts that are under way share it; held for arithmetic.
+    // Shared by the puts that are under way; held only for arithmetic.
     lanes: Mutex<Lanes>,
-    /// When a checkpoint is tried again that could not be made.
+    /// When a failed checkpoint is tried again.
     checkpoint_again: Option<(Instant, Backoff)>,
-    /// Bytes that the pages of a checkpoint reach, until that is told.
+    /// Bytes that the pages of a checkpoint reach, until they are announced.
     pages_reached_bytes: Option<u64>,
     pub(super) remembers: Arc<dyn Remembers>,
 }
@@ -69,7 +69,7 @@ impl Task {
     ) -> Self {
         let objects = parts.map.objects().clone();
         let is_taken = parts.etag.is_some();
-        // Without one HEAD is read before it is swapped.
+        // Without an etag, HEAD is read before it is swapped.
         let head = (parts.head, parts.etag.unwrap_or(Etag(String::new())));
         Self {
             journal: parts.journal,
@@ -107,7 +107,7 @@ impl Task {
                     let pushed = self.push_batch().await;
                     self.gives_way = false;
                     match pushed {
-                        // Somebody has asked for something else in the middle of it.
+                        // A request has cut it off.
                         Err(PushError::Paused) => Ok(()),
                         pushed => self.unless_fenced(pushed).await,
                     }
@@ -135,7 +135,7 @@ impl Task {
 
     async fn next(&mut self, queue: &mut Queue) -> Next {
         loop {
-            // Where one has cut off a batch, that is due still.
+            // Requests first: if one has cut off a batch, that batch is still due and would be cut off again.
             if let Some(asked) = queue.next_now() {
                 return Next::Request(asked);
             }
@@ -143,7 +143,7 @@ impl Task {
             let wait = match decision {
                 Decision::Push => return Next::Batch,
                 Decision::Wait(time) => time,
-                // Writes are not announced one by one: looking once a second costs nothing to speak of.
+                // Writes are not announced one by one: checking once a second costs next to nothing.
                 Decision::Idle => Duration::from_secs(1),
             };
             if self.checkpoint_again.is_some() && self.is_checkpoint_due() {
@@ -173,7 +173,7 @@ impl Task {
         if is_some { self.journal.bytes_after(self.committed) } else { 0 }
     }
 
-    /// The same, where something has waited since then.
+    /// The same, with data that has waited since then.
     fn facts_since(&self, since: Option<Instant>) -> Facts {
         let unsent_bytes = self.unsent_bytes();
         Facts {
@@ -206,7 +206,7 @@ impl Task {
                 let pushed = self.push_all(queue).await;
                 let result = self.unless_fenced(pushed).await;
                 let again = match result {
-                    // Whoever asked wants it to be in the store, wherever that is now.
+                    // The caller wants the data in the store, wherever it goes now.
                     Err(PushError::Forked(_)) => self.push_all(queue).await,
                     _ => Ok(()),
                 };
@@ -232,7 +232,7 @@ impl Task {
             }
             Request::Release(reply) => {
                 let result = match self.committer.release().await {
-                    // It is not ours any more, and lacks nothing that is here.
+                    // Another device has the drive, and everything here is in the store.
                     Err(PushError::Fenced(_)) if self.journal.appended() <= self.committed => Ok(()),
                     result => self.unless_fenced(result).await,
                 };
@@ -251,7 +251,7 @@ impl Task {
         }
     }
 
-    /// Pushes everything that is appended now, and collects in between where the store has no room and somebody has asked for that.
+    /// Pushes everything that is appended now. Collects in between if the store is full and a collection was requested.
     async fn push_all(&mut self, queue: &mut Queue) -> Result<(), PushError> {
         let target = self.journal.appended();
         while self.committed < target {
@@ -266,7 +266,7 @@ impl Task {
         Ok(())
     }
 
-    /// Serves the collection that has cut off what was being pushed, if it was that.
+    /// Serves the collection that cut off the push, if that is what cut it off.
     async fn collect_in_between(&mut self, queue: &mut Queue) -> Result<(), PushError> {
         match queue.collection() {
             Some(Asked { request: Request::Collect { wanted, stops, reply }, waits: _until_answered }) => {
@@ -276,11 +276,11 @@ impl Task {
         }
     }
 
-    /// Pushes the next batch of what is frozen, freezing first if nothing is.
+    /// Pushes the next batch of the frozen set. Freezes first if nothing is frozen.
     pub(super) async fn push_batch(&mut self) -> Result<(), PushError> {
         let frozen = *self.frozen.get_or_insert_with(|| self.journal.freeze());
-        // Only what is durable here may be there: else a cut could take back a record that the store has, and its
-        // LSN would be given to another.
+        // Only records that are durable here may go to the store: otherwise a power cut could take back a record that the
+        // store has, and its LSN would be given to another.
         self.journal.flush().await?;
         let records = self.journal.records(self.committed.next(), frozen, self.limits.batch_bytes).await?;
         let (cut, crc) =
@@ -307,7 +307,7 @@ impl Task {
                 root.geometry.size_blocks = resized.unwrap_or(root.geometry.size_blocks);
             })
             .await?;
-        // The map first: once the blocks do not count as dirty they may be evicted, and are then read through it.
+        // The map first: once the blocks no longer count as dirty they may be evicted, and are then read through the map.
         self.map.commit(&segments);
         (self.committed, self.committed_crc) = (cut, crc);
         if cut >= frozen {
@@ -327,8 +327,8 @@ impl Task {
         is_time && self.map.wants_checkpoint(self.limits.tail_segments) && !self.pause.is_on()
     }
 
-    /// A checkpoint is housekeeping: pages that cannot be read now only make the tail longer. It is tried again, also where
-    /// nothing more is written: else nobody would find out that the store has come back.
+    /// A checkpoint is housekeeping: if pages cannot be read now, the tail only gets longer. It is tried again even if
+    /// nothing more is written: otherwise nothing would notice that the store has come back.
     async fn try_checkpoint(&mut self) -> Result<(), PushError> {
         match self.checkpoint().await {
             Err(PushError::Read(error)) => {
@@ -345,8 +345,8 @@ impl Task {
         }
     }
 
-    /// Between two segments: whoever writes much at once has the disk and the processors to itself, while the journal has
-    /// room, unless somebody waits for the upload.
+    /// Between two segments: a burst of writes has the disk and the processors to itself while the journal has space,
+    /// unless someone waits for the upload.
     async fn give_way(&self) {
         while self.gives_way
             && let Some(burst) = self.journal.burst()
@@ -356,10 +356,10 @@ impl Task {
         }
     }
 
-    /// Puts what a batch makes, in its order: the next segments are sealed while others are on their way.
-    /// All of them are in the store when it returns, so a root that is written then names nothing that is not. Where sealing fails, or
-    /// pushing is switched off while somebody waits, those on their way are given up: no root has named them, and a collection takes what
-    /// has arrived.
+    /// Puts the segments of a batch, in order: the next ones are sealed while others are being uploaded. All of them are in
+    /// the store when this returns, so a root that is written then names no missing segment. If sealing fails, or pushing
+    /// is switched off while someone waits, the puts under way are dropped: no root has named those segments, and a
+    /// collection deletes the ones that arrive.
     async fn put_segments(&self, batch: &mut Batch) -> Result<Vec<(TailSegment, Directory)>, PushError> {
         let mut puts = FuturesOrdered::new();
         let mut done = Vec::new();
@@ -383,7 +383,7 @@ impl Task {
     }
 
     async fn put_unless_paused(&self, packed: Packed) -> Result<(TailSegment, Directory), PushError> {
-        // Nothing is tried any more, so there is no trouble with it.
+        // Nothing is being tried, so there is no trouble.
         let cut_off = || self.committer.no_trouble();
         tokio::select! { biased;
             put = self.pause.unless_on(|| self.put(packed.clone()), cut_off) => Ok(self.was_put(put?)),
@@ -391,7 +391,7 @@ impl Task {
         }
     }
 
-    /// Waits until the store has no room, and somebody has asked for a collection.
+    /// Waits until the store is full and a collection has been requested.
     async fn until_room_is_made(&self) {
         self.pause.until_collection().await;
         // The sender is this task's own.
@@ -417,7 +417,7 @@ impl Task {
 
     async fn put(&self, packed: Packed) -> Put {
         let lanes = self.lanes.lock().at_once();
-        // A store that was away says nothing about the link.
+        // Only refusals count: a store that was away says nothing about the link.
         let mut refused_at = lanes;
         let busy = || refused_at = self.lanes.lock().refused(refused_at);
         let (packed, took) = self.committer.put_segment(packed, busy).await;
@@ -434,7 +434,7 @@ impl Task {
         (packed.tail(), packed.directory)
     }
 
-    /// Tells everyone about the commit that was just made.
+    /// Announces the commit that was just made.
     pub(super) fn announce(&mut self) {
         self.remembers.committed(self.committer.head(), self.committer.root());
         let (head, committed) = (self.committer.head(), self.committed);
@@ -544,25 +544,25 @@ impl Task {
 struct Put {
     packed: Packed,
     took: Duration,
-    /// As many puts may have been under way, with this one.
+    /// Most puts that were under way, including this one.
     lanes: usize,
 }
 
 enum Next {
     Request(Asked),
     Batch,
-    /// One that could not be made before.
+    /// A checkpoint that failed before.
     Checkpoint,
     Closed,
 }
 
-/// Answers, and hands on the errors that end pushing for good.
+/// Answers, and returns an error that ends pushing for good.
 pub(super) fn answer<T>(
     reply: oneshot::Sender<Result<T, PushError>>,
     result: Result<T, PushError>,
 ) -> Result<(), PushError> {
     let fatal = fatal(&result);
-    // Who asked may have gone away.
+    // The caller may be gone.
     let _ = reply.send(result);
     fatal.map_or(Ok(()), Err)
 }
@@ -573,18 +573,18 @@ fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
         Err(PushError::Paused | PushError::CutOff | PushError::Label(_) | PushError::Forked(_)) | Ok(_) => {
             None
         }
-        // What cannot be read stops what was asked for: pushing itself reads nothing.
+        // A failed read ends only the request: pushing itself reads nothing.
         Err(PushError::Read(_)) => None,
         Err(error) => Some(error.clone()),
     }
 }
 
-/// What became a fork goes on.
+/// A drive that became a fork continues.
 pub(super) fn unless_forked(error: PushError) -> Result<(), PushError> {
     if let PushError::Forked(_) = error { Ok(()) } else { Err(error) }
 }
 
-/// The versions that a version keeps, its parent and its snapshots, and their hashes where they are known.
+/// The versions that a version keeps (its parent and its snapshots), with their hashes if known.
 pub(crate) fn kept_roots(root: &Root) -> Vec<(ObjectId, Option<[u8; 32]>)> {
     let snapshots = root.snapshots.iter().map(|snapshot| (snapshot.root, Some(snapshot.root_hash)));
     let parent = (root.parent != ObjectId::NONE).then_some((root.parent, None));

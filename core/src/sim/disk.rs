@@ -1,4 +1,4 @@
-//! A disk in memory that keeps apart what was written and what is durable.
+//! A disk in memory that keeps written data apart from durable data.
 
 use crate::disk::{Disk, DiskFile, Sync};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// A write tears at this granularity: what disks promise to write whole.
+/// A write tears at this granularity: disks promise to write a sector whole.
 const SECTOR: usize = 512;
 
 /// A directory that survives crashes as a disk would.
@@ -24,10 +24,10 @@ pub struct SimDisk {
     prefix: String,
 }
 
-/// What may go wrong, as chances in a thousand.
+/// Faults, as chances in a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskFaults {
-    /// An fdatasync fails, and what it should have made durable is lost in part.
+    /// An fdatasync fails, and part of the data that it should have made durable is lost.
     pub sync_fails: u32,
     /// A sync takes up to this long.
     pub sync_time: Duration,
@@ -42,10 +42,10 @@ struct World {
     name_changes: Vec<NameChange>,
     next_file: u64,
     syncs: u64,
-    /// Bytes beyond the ends of files that may still be written.
+    /// Bytes by which files may still grow.
     free: u64,
     full: bool,
-    /// Raised at each crash: files of a former life are dead.
+    /// Raised at each crash: files that were opened before it fail.
     life: u64,
 }
 
@@ -95,7 +95,7 @@ impl SimDisk {
         Self { world: Arc::new(Mutex::new(world)), syncs: Arc::new(Notify::new()), prefix: String::new() }
     }
 
-    /// A directory of this disk: the same power cuts.
+    /// A directory of this disk, hit by the same power cuts.
     pub fn directory(&self, name: &str) -> Self {
         Self { prefix: format!("{}{name}/", self.prefix), ..self.clone() }
     }
@@ -104,27 +104,27 @@ impl SimDisk {
         format!("{}{name}", self.prefix)
     }
 
-    /// Changes what may go wrong.
+    /// Changes the faults.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.world.lock().faults = faults;
     }
 
-    /// What may go wrong.
+    /// The faults.
     pub fn faults(&self) -> DiskFaults {
         self.world.lock().faults
     }
 
-    /// Leaves room for only so many more bytes.
+    /// Leaves space for only this many more bytes.
     pub fn set_free(&self, bytes: u64) {
         self.world.lock().free = bytes;
     }
 
-    /// Has no room for anything, wherever in a file, until it is told otherwise.
+    /// Makes every write fail for want of space, even inside a file, until it is switched off.
     pub fn set_full(&self, full: bool) {
         self.world.lock().full = full;
     }
 
-    /// A disk with the same files, as after copying them to another computer.
+    /// A disk with the same files, as if they were copied to another computer.
     pub fn copy(&self, seed: u64) -> Self {
         let copy = Self::new(seed, DiskFaults::default());
         {
@@ -139,7 +139,7 @@ impl SimDisk {
         copy
     }
 
-    /// Waits until so many more syncs were begun.
+    /// Waits until `count` more syncs have begun.
     pub async fn after_syncs(&self, count: u64) {
         let target = self.world.lock().syncs.saturating_add(count);
         while self.world.lock().syncs < target {
@@ -147,7 +147,7 @@ impl SimDisk {
         }
     }
 
-    /// Cuts the power: of what was not synced an arbitrary part is lost, down to single sectors.
+    /// Cuts the power: an arbitrary part of the unsynced changes is lost, down to single sectors.
     pub fn power_cut(&self) {
         let world = &mut *self.world.lock();
         let World { rng, files, .. } = world;
@@ -394,7 +394,7 @@ impl DiskFile for SimFile {
 
     fn sync(self: Arc<Self>) -> Sync {
         Box::pin(async move {
-            // As with a real disk, it runs to its end whether or not anybody waits for it.
+            // As on a real disk, a sync runs to its end even if nobody waits for it.
             let synced = tokio::spawn(self.sync_now()).await;
             synced.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
         })
@@ -411,13 +411,13 @@ impl DiskFile for SimFile {
 
 impl SimFile {
     async fn sync_now(self: Arc<Self>) -> io::Result<()> {
-        // What is written while the sync runs is not covered by it.
+        // The sync does not cover data that is written while it runs.
         let count = self.with(|file, _| Ok(file.unsynced.len()))?;
         self.disk.sync_takes_its_time().await;
         self.sync_first(count)
     }
 
-    /// Syncs so many of the changes that were not.
+    /// Syncs the first `count` of the unsynced changes.
     fn sync_first(&self, count: usize) -> io::Result<()> {
         let world = &mut *self.disk.world.lock();
         if world.life != self.life {

@@ -1,4 +1,4 @@
-//! A store in memory that loses answers, delays requests, and is away for a while.
+//! A store in memory that loses answers, delays requests, and goes away for a while.
 
 use crate::store::{Etag, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
@@ -18,14 +18,14 @@ pub struct SimStore {
     world: Arc<Mutex<World>>,
 }
 
-/// What may go wrong, as chances in a thousand.
+/// Faults, as chances in a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreFaults {
     /// A request fails and does nothing.
     pub refused: u32,
-    /// A put or delete is done, and its answer is lost.
+    /// A put or delete takes effect, and its answer is lost.
     pub answer_lost: u32,
-    /// A put or delete seems to fail, and is done some requests later.
+    /// A put or delete seems to fail, and takes effect some requests later.
     pub zombie: u32,
     /// Access is refused.
     pub denied: u32,
@@ -33,16 +33,17 @@ pub struct StoreFaults {
     pub kept: u32,
     /// A request is answered with "busy", with or without a time to wait.
     pub busy: u32,
-    /// A put under a condition is answered with "conflict" though nobody else writes, whether it was done or not.
+    /// A conditional put is answered with "conflict" though nobody else writes, whether it took effect or not.
     pub conflict: u32,
-    /// A put under a condition is answered as if that did not hold, whether it was done or not: somebody on the way has tried
-    /// again and met the first try, or the server is wrong.
+    /// A conditional put is answered as if its condition did not hold, whether it took effect or not: something on the way
+    /// has retried it and met the first try, or the server is wrong.
     pub failed: u32,
-    /// A put or delete is done, and some requests later once more: a retry that was overtaken.
+    /// A put or delete takes effect, and again some requests later: a retry that was overtaken.
     pub repeated: u32,
     /// The store goes away for some requests.
     pub away: u32,
-    /// A get's answer is damaged on its way: a bit is another one, or the end is missing. Not if it was the last time.
+    /// A get's answer is damaged on its way: a bit is flipped, or the end is missing. Never twice in a row for the same
+    /// request.
     pub garbled: u32,
     /// A request takes up to this long.
     pub time: Duration,
@@ -55,47 +56,48 @@ struct World {
     zombies: Vec<(u64, Change)>,
     requests: u64,
     away_until: u64,
-    /// What was damaged on its way the last time that it was asked for.
+    /// Gets whose last answer was damaged.
     garbled: BTreeSet<(String, Option<(u64, u64)>)>,
     puts: u64,
     /// Every HEAD that was ever put, in order.
     heads: Vec<Bytes>,
     habits: Habits,
-    /// Nothing can be changed, and nobody can tell which version is the last; what is immutable can be read.
+    /// Nothing can be changed, and the current version is unknown; immutable objects can be read.
     commits_are_away: bool,
     /// No segment can be read.
     segments_are_away: bool,
-    /// Until then it asks to be asked later.
+    /// Until then it answers "busy".
     busy_until: Option<Instant>,
-    /// Requests that it has told so.
+    /// Requests that were answered so.
     told_to_wait: u64,
-    /// When objects were put, for listings that are late.
+    /// When objects were put, for late listings.
     put_at: BTreeMap<String, Instant>,
 }
 
-/// How good a store is.
+/// How a store behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// Puts compare with the version that is there; else they overwrite any.
+    /// Conditional puts compare with the current version; otherwise they overwrite any.
     pub swaps: bool,
-    /// Puts under names that are taken are refused where they should be; else they overwrite.
+    /// A put that must create an object is refused if the name is taken; otherwise it overwrites.
     pub creates: bool,
-    /// Conditions are checked first, and what is put is stored a moment later.
+    /// Conditions are checked first, and the object is stored a moment later.
     pub in_two_steps: bool,
-    /// An object is listed so long after it was put.
+    /// How long after its put an object is listed.
     pub lists_late: Duration,
-    /// A listing below one drive's name (its claims, its records) shows so many names at most, the first ones, and says nothing of the rest.
+    /// A listing below one drive's name (its claims, its records) shows at most this many names, the first ones, and does
+    /// not mention the rest.
     pub lists_at_most: Option<usize>,
     /// The credentials allow puts.
     pub may_write: bool,
     /// The credentials allow deletes.
     pub may_delete: bool,
-    /// Ranges are ignored: the whole object comes.
+    /// Ranges are ignored: the whole object is returned.
     pub ignores_ranges: bool,
 }
 
 impl Habits {
-    /// All is as it should be.
+    /// Everything is as it should be.
     pub const GOOD: Self = Self {
         swaps: true,
         creates: true,
@@ -139,54 +141,55 @@ impl SimStore {
         Self { world: Arc::new(Mutex::new(world)) }
     }
 
-    /// The same store, which overwrites whatever a put should have compared with.
+    /// The same store, which overwrites where a put should have compared.
     pub fn without_swap(self) -> Self {
         self.with_habits(Habits { swaps: false, ..Habits::GOOD })
     }
 
-    /// The same store, which is as good as that.
+    /// The same store with these habits.
     pub fn with_habits(self, habits: Habits) -> Self {
         self.world.lock().habits = habits;
         self
     }
 
-    /// Changes what may go wrong.
+    /// Changes the faults.
     pub fn set_faults(&self, faults: StoreFaults) {
         let world = &mut *self.world.lock();
         world.faults = faults;
         world.away_until = 0;
     }
 
-    /// From now on, or no longer, nothing can be changed, and nobody can tell which version is the last. What is immutable
-    /// can be read, so that a test sees what a device shows then.
+    /// Makes commits impossible, or possible again: nothing can be changed, and neither HEAD, claims nor listings can be
+    /// read. Immutable objects can be read, so that a test sees what a device shows then.
     pub fn set_commits_away(&self, are_away: bool) {
         self.world.lock().commits_are_away = are_away;
     }
 
-    /// From now on, or no longer, no segment can be read; everything else goes on.
+    /// Makes segments unreadable, or readable again; everything else works.
     pub fn set_segments_away(&self, are_away: bool) {
         self.world.lock().segments_are_away = are_away;
     }
 
-    /// For so long, every request is told when that is over.
+    /// For this time, every request is answered "busy", with the time that is left.
     pub fn be_busy(&self, time: Duration) {
         let world = &mut *self.world.lock();
         (world.busy_until, world.told_to_wait) = (Some(Instant::now() + time), 0);
     }
 
-    /// How many requests have come since then, and were told to come back later.
+    /// How many requests [`be_busy`](Self::be_busy) has turned away since it was called.
     pub fn told_to_wait(&self) -> u64 {
         self.world.lock().told_to_wait
     }
 
-    /// A copy of what is in it, without faults.
+    /// A copy of its objects, without faults.
     pub fn copy(&self) -> Self {
         let copy = Self::new(0, StoreFaults::default());
         copy.world.lock().objects = self.world.lock().objects.clone();
         copy
     }
 
-    /// Has exactly what `other` has, as after a backup was restored. That takes longer than any request is on its way.
+    /// Takes exactly the objects of `other`, as after a backup was restored. That takes longer than any request is under
+    /// way.
     pub fn restore(&self, other: &Self) {
         let objects = other.world.lock().objects.clone();
         let world = &mut *self.world.lock();
@@ -194,7 +197,7 @@ impl SimStore {
         world.zombies.clear();
     }
 
-    /// Has what `other` has as well. Of an object that both have, its own stays.
+    /// Adds the objects of `other`. An object that both have stays as it is.
     pub fn add(&self, other: &Self) {
         let objects = other.world.lock().objects.clone();
         let world = &mut *self.world.lock();
@@ -213,17 +216,17 @@ impl SimStore {
         self.world.lock().requests
     }
 
-    /// Every HEAD that was put from the beginning on, in order.
+    /// Every HEAD that was put since the beginning, in order.
     pub fn heads(&self) -> Vec<Bytes> {
         self.world.lock().heads.clone()
     }
 
-    /// Names of what is in it.
+    /// Names of its objects.
     pub fn names(&self) -> Vec<String> {
         self.world.lock().objects.keys().cloned().collect()
     }
 
-    /// Changes an object behind everyone's back: rot.
+    /// Changes an object without a request: bit rot.
     pub fn damage(&self, name: &str, damage: impl FnOnce(&mut Vec<u8>)) {
         let world = &mut *self.world.lock();
         let object = world.objects.get_mut(name).expect("there is such an object");
@@ -232,12 +235,12 @@ impl SimStore {
         *object = bytes.into();
     }
 
-    /// Adds an object behind everyone's back.
+    /// Adds an object without a request.
     pub fn leave(&self, name: &str, body: Bytes) {
         self.world.lock().objects.insert(name.to_owned(), body);
     }
 
-    /// Removes an object behind everyone's back.
+    /// Removes an object without a request.
     pub fn lose(&self, name: &str) {
         self.world.lock().objects.remove(name);
     }
@@ -325,7 +328,7 @@ impl World {
         StoreError::Busy { reason: "slow down".into(), retry_after: seconds.map(Duration::from_secs) }
     }
 
-    /// Of a put whose condition may well hold.
+    /// A wrong answer to a put whose condition may well hold.
     fn wrong_answer(&mut self, change: &Change) -> Option<StoreError> {
         let Change::Put(name, _, When::Absent | When::Matches(_)) = change else { return None };
         if self.chance(self.faults.conflict) {
@@ -335,14 +338,14 @@ impl World {
         self.chance(self.faults.failed).then(|| StoreError::Precondition { name: name.clone() })
     }
 
-    /// Most of it soon, some of it when everyone has long forgotten.
+    /// Usually soon, sometimes when everyone has long forgotten it.
     fn do_later(&mut self, change: Change) {
         let latest = if self.rng.random_ratio(1, 8) { 2000 } else { 60 };
         let due = self.requests + self.rng.random_range(1..latest);
         self.zombies.push((due, change));
     }
 
-    /// What arrives of a get's answer.
+    /// The part of a get's answer that arrives.
     fn carry(&mut self, name: &str, range: Option<(u64, u64)>, bytes: Bytes) -> Bytes {
         let asked = (name.to_owned(), range);
         if self.garbled.remove(&asked) || bytes.is_empty() || !self.chance(self.faults.garbled) {
@@ -366,7 +369,7 @@ impl World {
         }
     }
 
-    /// Whether it is allowed, and its condition holds.
+    /// Whether the change is allowed and its condition holds.
     fn check(&self, change: &Change) -> Result<(), StoreError> {
         let Habits { swaps, creates, may_write, may_delete, .. } = self.habits;
         let (name, when, may) = match change {
@@ -452,7 +455,7 @@ impl Store for SimStore {
         let world = self.world.lock();
         let matching =
             world.objects.iter().filter(|(name, _)| name.starts_with(prefix) && world.is_listed(name));
-        // Two slashes: the area's, and the drive's.
+        // Two slashes: one after the area, one after the drive.
         let is_below_drive = prefix.matches('/').count() >= 2;
         let most = world.habits.lists_at_most.filter(|_| is_below_drive).unwrap_or(usize::MAX);
         let shown = matching.take(most);
