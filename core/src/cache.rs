@@ -356,7 +356,7 @@ impl Cache {
     }
 
     /// Evicts blocks whose newest version is in the store and for which this cache has no space, even pinned ones: they are
-    /// read from the store again. Returns whether none of `runs` is here any more and none is coming. Chunks that are being
+    /// read from the store again. Returns whether all of `runs` are gone and none of them is coming. Chunks that are being
     /// pulled stay, because such a pull may have looked up an older version.
     pub async fn give_up(&self, runs: &[BlockRange]) -> io::Result<bool> {
         self.take_out(runs.iter().flat_map(|run| run.by_chunk()), |_| false).await?;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What a protocol serves.
+/// A device that a protocol serves.
 pub trait BlockDevice: Send + Sync + 'static {
     /// Size and access, as they are now (a drive can grow).
     fn geometry(&self) -> DeviceGeometry;
@@ -66,7 +66,7 @@ pub struct DeviceGeometry {
     pub read_only: bool,
 }
 
-/// What a write's answer promises.
+/// The promise of a write's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Durable at the next flush.
@@ -75,12 +75,12 @@ pub enum Durability {
     Forced,
 }
 
-/// What may become of the space of zeroed bytes.
+/// The treatment of the space of zeroed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroing {
     /// A discard: whole blocks inside the range may read as zeros, the rest is left alone.
     Trim,
-    /// Every byte reads as zero, and space may be given back.
+    /// Every byte reads as zero, and space may be freed.
     MayPunch,
     /// Every byte reads as zero, and a later write there must not fail for want of space.
     KeepSpace,
@@ -110,7 +110,7 @@ pub enum DeviceError {
     /// The data is not local and the store did not answer in time.
     #[error("the data is not on this computer and the store cannot be reached: {0}")]
     Unavailable(String),
-    /// The local disk failed, or what was read is damaged.
+    /// The local disk failed, or the data that was read is damaged.
     #[error("{0}")]
     Failed(String),
 }

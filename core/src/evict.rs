@@ -1,5 +1,5 @@
-//! What to evict from a full cache: S3-FIFO (Yang et al., SOSP 2023). Pure; readers raise the counters ([`Heat`]) as they
-//! pass.
+//! Decides what to evict from a full cache: S3-FIFO (Yang et al., SOSP 2023). Pure; readers raise the counters ([`Heat`])
+//! as they pass.
 //!
 //! A new chunk goes into a *small* queue, which holds a tenth of all. If it was read again by the time it reaches the end,
 //! it moves to the *main* queue. Otherwise it is evicted and remembered for a while: if it comes back, it goes straight to

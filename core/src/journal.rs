@@ -40,7 +40,7 @@ pub type Record = crate::log::Record<Operation>;
 /// Most blocks of data in one record: 1 MiB keeps a torn record cheap and the scratch buffer small.
 pub const RECORD_BLOCKS_MAX: u64 = 256;
 
-/// What a record does to the drive.
+/// The effect of a record on the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The blocks hold the data that follows.
@@ -83,8 +83,7 @@ impl Body for Operation {
     }
 }
 
-/// What is kept in memory of a journal's records: where the latest version of each block is, and which blocks the store
-/// lacks.
+/// The journal's state in memory: where the latest version of each block is, and which blocks the store lacks.
 pub struct Blocks {
     // Write-locked only while a map is updated. Readers look at `journaled` first.
     index: RwLock<RunMap<Entry>>,

@@ -105,7 +105,7 @@ impl From<io::Error> for LogError {
     }
 }
 
-/// What a record says apart from its data, in a few numbers.
+/// The content of a record apart from its data, in a few numbers.
 pub trait Body: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The numbers that stand for it.
     fn encode(&self) -> Encoded;
@@ -120,7 +120,7 @@ pub trait Body: Copy + PartialEq + Debug + Send + Sync + 'static {
 /// A [`Body`] in a record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// What kind it is.
+    /// Its kind.
     pub kind: u8,
     /// A number of that kind.
     pub first: u64,
@@ -128,9 +128,9 @@ pub struct Encoded {
     pub second: u64,
 }
 
-/// What the records of a log mean to its user.
+/// The meaning of a log's records to its user.
 pub trait Records: Send + Sync + 'static {
-    /// What the records say.
+    /// Their content.
     type Body: Body;
 
     /// State that changes with every record, guarded by the lock of appends.
@@ -151,7 +151,7 @@ pub struct Log<R: Records> {
     copies: Vec<String>,
     incarnation: u32,
     limits: Limits,
-    /// What its user keeps of the records.
+    /// The records as its user keeps them.
     pub(crate) records: R,
     // A lock and not a message: an append must not cost a task switch, and the lock is held only while bytes are copied
     // into the page cache.
@@ -187,9 +187,9 @@ pub enum Place {
 pub struct Record<B> {
     /// Its place in the order.
     pub lsn: Lsn,
-    /// What was durable when it was written.
+    /// The last durable record when this one was written.
     pub durable: Lsn,
-    /// What it does.
+    /// Its content.
     pub operation: B,
     /// Its data.
     pub place: Place,

@@ -24,7 +24,7 @@ pub use diff::differing;
 pub(crate) use pages::read;
 pub use pages::{Objects, PageCache};
 
-/// What a run of blocks is.
+/// The content of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Zeros.

@@ -213,7 +213,7 @@ impl<S: Source> Puller<S> {
                 }
             }
             self.pump();
-            // What a stream wants is queued after what its reader waits for.
+            // Read-ahead is queued after the blocks that the reader waits for.
             if !std::mem::replace(&mut is_told, true) {
                 self.note_read(range, true);
             }

@@ -88,7 +88,7 @@ pub enum PushError {
     Label(#[from] LabelError),
 }
 
-/// What is wrong with a snapshot's label.
+/// Why a snapshot's label cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
     /// Another snapshot has it.
@@ -140,7 +140,7 @@ pub struct PushState {
     pub put_bytes: u64,
     /// The objects that are being uploaded, oldest first. A batch has few at once.
     pub outgoing: Vec<Outgoing>,
-    /// When the store last accepted a put or commit.
+    /// When the store took the last commit.
     pub answered: Option<Instant>,
     /// Why pushing makes no progress; `None` while all is well.
     pub trouble: Option<String>,
@@ -152,7 +152,7 @@ pub struct PushState {
     pub stopped: Option<PushError>,
     /// The fork that this state is about, if it is one.
     pub fork: Option<Fork>,
-    /// What is known of the store's bytes without asking it.
+    /// The store's bytes, as far as known without asking it.
     pub stored: Stored,
     /// The collection that is under way.
     pub collecting: Option<Collecting>,
@@ -181,7 +181,7 @@ impl PushState {
     }
 }
 
-/// What is known of a drive's bytes in its store without asking it. The difference between two of these shows how much
+/// A drive's bytes in its store, as far as known without asking it. The difference between two of these shows how much
 /// garbage arose in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
@@ -237,7 +237,7 @@ pub(crate) trait Remembers: Send + Sync {
     async fn forked(&self, fork: Fork);
 }
 
-/// What the push task works with.
+/// The parts that the push task works with.
 pub(crate) struct Parts {
     pub journal: Arc<Journal>,
     pub map: Arc<Map>,

@@ -17,7 +17,7 @@ const CRC_AT: usize = PAGE_BYTES - 4;
 const MAGIC: &[u8; 8] = b"HLDBMAP\x01";
 const _: () = assert!(PAGE_BLOCKS as usize == (CRC_AT - BITS_AT) / 8 * 64, "a page holds whole words of 64");
 
-/// What is known of the file.
+/// The state of the file.
 pub(super) struct Persisted {
     /// The content of the pages on disk once the stale ones are written. A set bit stands for data that is durable in the
     /// cache file.

@@ -17,7 +17,7 @@ pub(crate) struct Appender<P> {
     pub(super) files: FileSet,
     /// Own CRC of the last record.
     pub(super) prev_crc: u32,
-    /// What the log's user keeps under the same lock.
+    /// State of the log's user under the same lock.
     pub pending: P,
     /// Whether the reserve may be used.
     pub(super) reserve_open: bool,

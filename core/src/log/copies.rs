@@ -1,7 +1,7 @@
 //! Copies of log files that other programs have put beside them: a sync tool's conflicted copy, or a backup that was
 //! unpacked in place.
 //!
-//! A file is identified by its log, its sequence number and its records, never by its name alone. Of two files with the
+//! A file is identified by its log, its sequence number and its records, never by its name alone. If two files have the
 //! same sequence number, the one with more records counts. A file whose name is not the log's own counts only if the log is
 //! longer with it, as when a sync tool renamed the newer file. Files that do not count are renamed, kept and reported.
 
@@ -82,7 +82,7 @@ async fn one_of_each<B: Body>(files: Vec<Headed>, uuid: Uuid) -> (Vec<Headed>, V
     (kept, copies)
 }
 
-/// How much a file holds. Of two that hold the same, the one with the log's own name ranks higher.
+/// How much a file holds. If two hold the same, the one with the log's own name ranks higher.
 async fn rank<B: Body>((file, header): &Headed, uuid: Uuid) -> (Lsn, bool) {
     let last = walk::<B>(file, uuid, header, None).await.map_or(Lsn(0), |walked| walked.last);
     (last, is_own_name(&file.name))

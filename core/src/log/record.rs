@@ -103,7 +103,7 @@ pub struct Header<B> {
     pub lsn: Lsn,
     /// The last durable record when this one was written.
     pub durable: Lsn,
-    /// What it does.
+    /// Its content.
     pub operation: B,
     /// CRC-32C of its data.
     pub data_crc: u32,

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// What an opened log holds.
+/// The range of records in an opened log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The first record that is still there.
@@ -252,7 +252,7 @@ pub(super) async fn find_end<B: Body>(
     Ok(End { first, last: next.prev(), prev_crc, live, stale, incarnation })
 }
 
-/// What was read from one file.
+/// The result of reading one file.
 pub(super) struct Walked {
     pub(super) last: Lsn,
     crc: u32,

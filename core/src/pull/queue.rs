@@ -1,4 +1,4 @@
-//! What to pull next. Pure: no I/O, no runtime, and the time is an argument.
+//! Decides what to pull next. Pure: no I/O, no runtime, and the time is an argument.
 //!
 //! Nothing overtakes the blocks that readers wait for. They have a budget of their own, so they never wait behind
 //! background work for longer than the one request that a shared link is just carrying. In the background the most urgent

@@ -1,4 +1,4 @@
-//! What pulling needs from a drive or a folder: where missing blocks come from, and which file has them.
+//! The interface that pulling needs from a drive or a folder: where missing blocks come from, and which file has them.
 
 use crate::read_error::ReadError;
 use crate::store::StoreError;
@@ -23,7 +23,7 @@ pub trait Source: Send + Sync + 'static {
     /// A unit that is fetched as a whole, such as a frame of a segment. Parts are ordered as they lie in the store.
     type Part: Copy + Ord + Debug + Send + Sync + 'static;
 
-    /// What is known of the files that have the blocks.
+    /// The files that have the blocks, as far as known.
     type Files: Files;
 
     /// How many blocks there are.
@@ -49,7 +49,7 @@ pub trait Source: Send + Sync + 'static {
     /// Sends the store a small request. Succeeds if it answers, whatever the answer is.
     fn ask(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// What is known of the files. Readers use `try_read`: they never wait while more is being learnt.
+    /// The files, as far as known. Readers use `try_read`: they never wait while more is being learnt.
     fn files(&self) -> &RwLock<Self::Files>;
 }
 

@@ -51,7 +51,7 @@ const LOCAL_MAX: u64 = 8192;
 /// Blocks of a stream that goes downwards are counted from here.
 const TOP: u64 = DRIVE_BYTES_MAX / BLOCK_BYTES;
 
-/// What a stream reads.
+/// The space in which a stream reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// A file; `None` for the drive, if no file is known.
@@ -253,7 +253,7 @@ impl Stream {
         true
     }
 
-    /// What to want next, in whole steps, so that the store is not asked for crumbs.
+    /// The next blocks to want, in whole steps, so that the store is not asked for crumbs.
     fn extend(&mut self, most: u64) -> Option<BlockRange> {
         if !self.is_open() {
             return None;
@@ -274,7 +274,7 @@ impl Stream {
         Some(want)
     }
 
-    /// What was wanted for it and has not been read.
+    /// Blocks that were wanted for it and have not been read.
     fn unread(&self) -> Option<Part> {
         let unread = BlockRange { start: self.next, end: self.ahead };
         (!unread.is_empty()).then(|| self.part(unread))

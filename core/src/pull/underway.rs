@@ -6,7 +6,7 @@ use crate::units::BlockRange;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What is under way.
+/// The pulls under way.
 #[derive(Default)]
 pub(super) struct Underway {
     // Held only for a walk over the few pulls.

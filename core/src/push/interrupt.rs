@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// How long to wait for reading programs at each step: a collection advances however much is read.
 const FOR_READERS_MAX: Duration = Duration::from_secs(10);
 
-/// Who wants a collection.
+/// The origin of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A person, who waits for it.
@@ -72,7 +72,7 @@ impl Interrupts {
     }
 }
 
-/// What a collection checks between its steps.
+/// The signals that a collection checks between its steps.
 pub(super) struct Interrupted {
     stopped: watch::Receiver<u64>,
     read: watch::Receiver<bool>,

@@ -7,7 +7,7 @@ pub const BATCH_AGE: Duration = Duration::from_secs(30);
 /// ... or when the journal is this full (per mille), since only a commit frees it.
 pub(super) const JOURNAL_FULL: u64 = 500;
 
-/// What the decision depends on.
+/// The facts that the decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Bytes that are not in the store.
@@ -24,7 +24,7 @@ pub struct Facts {
     pub burst: Option<Duration>,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Push now.

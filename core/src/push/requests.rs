@@ -15,7 +15,7 @@ pub(crate) enum Request {
     DropSnapshot(String, oneshot::Sender<Result<(), PushError>>),
     /// Collect garbage.
     Collect {
-        /// Who wants it.
+        /// Its origin.
         wanted: Wanted,
         /// How often collections had been stopped before.
         stops: u64,
