@@ -1,10 +1,10 @@
-//! The budgets, measured: the built product and its peers, by turns, on one machine, in one run.
+//! Measures the budgets: the built product and its peers take turns, on one machine, in one run.
 //!
 //!     just bench               measures, and writes benches/results/<date>.json
 //!     just bench-report        makes BENCHMARKS.md from these files: each section from the newest that has it
 //!
-//! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3: what
-//! `packaging/setup tests` installs.
+//! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3; `packaging/setup
+//! tests` installs them.
 
 mod suite;
 

@@ -1,29 +1,29 @@
-//! Hostile bytes for everything that decodes any.
+//! Hostile bytes for every decoder.
 //!
-//! A target takes arbitrary bytes. It panics where a decoder does, and where a promise of the format does not hold:
-//! what decodes is encoded to the very same bytes again, or, where the format leaves a choice, to bytes that decode to
-//! the same. Checksums and seals are put right by the target, so that the code behind them is reached: that they
-//! guard against damage is what the tests beside the decoders show.
+//! A target takes arbitrary bytes. It panics if a decoder does, and if a promise of the format is broken: decoded input
+//! must encode to the very same bytes again or, where the format leaves a choice, to bytes that decode to the same value.
+//! The target corrects checksums and seals, so that the code behind them is reached; the tests beside the decoders show
+//! that they guard against damage.
 //!
-//! `tests/corpus.rs` runs each target for a moment, from what is kept under `corpus/` and with a seeded mutator.
-//! `just fuzz TARGET` runs one under libFuzzer for as long as wanted.
+//! `tests/corpus.rs` runs each target for a moment, from the inputs under `corpus/` and with a seeded mutator. `just fuzz
+//! TARGET` runs one under libFuzzer for as long as wanted.
 
 mod sealed;
 mod targets;
 
 /// One way in for arbitrary bytes.
 pub struct Target {
-    /// Its name, which its directory under `corpus/` has too.
+    /// Its name, which is also that of its directory under `corpus/`.
     pub name: &'static str,
-    /// Takes the bytes; panics where a promise is broken.
+    /// Takes the bytes; panics if a promise is broken.
     pub run: fn(&[u8]),
     /// Well-formed inputs to begin from.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Bytes that one input may have the target hold at once.
+    /// Bytes that the target may hold at once for one input.
     pub memory_bytes: usize,
 }
 
-// For what is compiled here from the files of other crates.
+// For the code that is compiled here from the files of other crates.
 use holdall_api as api;
 use holdall_core::store;
 use targets::{
@@ -32,7 +32,7 @@ use targets::{
 
 const MIB: usize = 1 << 20;
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "family", run: formats::family, seeds: formats::family_seeds, memory_bytes: MIB },
     Target { name: "head", run: formats::head, seeds: formats::head_seeds, memory_bytes: MIB },
@@ -66,7 +66,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "drive_json", run: local::drive_json, seeds: local::drive_json_seeds, memory_bytes: MIB },
     // A buffer of 1 MiB, and what the limits allow.
     Target { name: "ext4", run: ext4::ext4, seeds: ext4::ext4_seeds, memory_bytes: 4 * MIB },
-    // What it looks at once, and what it has been given.
+    // The bytes that it looks at at once, and the input itself.
     Target { name: "files", run: files::files, seeds: files::file_seeds, memory_bytes: MIB },
     Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },
     Target { name: "claim_names", run: claims::names, seeds: claims::name_seeds, memory_bytes: MIB },

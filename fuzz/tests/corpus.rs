@@ -1,7 +1,9 @@
-//! Every target for a moment: what is kept under `corpus/`, the well-formed seeds, and what a seeded mutator makes of both.
+//! Runs every target for a moment: on the inputs under `corpus/`, the well-formed seeds, and inputs that a seeded mutator
+//! makes from both.
 //!
-//! `HOLDALL_FUZZ=name` runs one target alone, `HOLDALL_SEED=n` begins elsewhere, `HOLDALL_FUZZ_SECONDS=n` sets how long
-//! each runs. An input that fails is written to `fuzz/artifacts/<target>/`; once mended it belongs into the corpus.
+//! `HOLDALL_FUZZ=name` runs one target alone, `HOLDALL_SEED=n` changes the mutator's seed, `HOLDALL_FUZZ_SECONDS=n` sets
+//! how long each runs. A failing input is written to `fuzz/artifacts/<target>/`; once the bug is fixed, the input belongs
+//! in the corpus.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,7 +30,7 @@ fn at(directory: &str, target: &Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join(target.name)
 }
 
-/// What is kept, in a fixed order.
+/// The inputs of the corpus, in a fixed order.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let Ok(entries) = std::fs::read_dir(at("corpus", target)) else { return Vec::new() };
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -70,7 +72,7 @@ fn no_input_does_harm() {
     }
 }
 
-/// What `just fuzz` begins from.
+/// Writes the inputs that `just fuzz` begins with.
 #[test]
 #[ignore = "writes the well-formed seeds to fuzz/learnt: just fuzz"]
 fn write_seeds() {
@@ -83,7 +85,7 @@ fn write_seeds() {
 }
 
 #[test]
-fn seeds_are_what_they_seem() {
+fn targets_have_seeds_unique_names_and_known_corpora() {
     for target in TARGETS {
         assert!(!(target.seeds)().is_empty(), "{} begins from nothing", target.name);
     }

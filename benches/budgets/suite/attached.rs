@@ -1,8 +1,8 @@
-//! Files on a mounted drive beside files on a plain loop device (ext4 on both), and beside the disk's own ext4.
+//! Files on a mounted drive, compared with files on a plain loop device (ext4 on both) and on the disk's own ext4.
 //!
-//! *Warm*, for the reads, means that the file under the device has its pages in memory: the plain loop device's file on
-//! one side, the cache on the other. The page cache of the file that is read is passed by (O_DIRECT) or emptied before,
-//! else neither device would be asked at all.
+//! For reads, *warm* means that the file under the device is in memory: the plain loop device's file on one side, the cache
+//! on the other. The page cache of the file that is read is bypassed (O_DIRECT) or emptied before; otherwise neither device
+//! would be asked at all.
 
 use super::fio::{self, Figure, Target};
 use super::holdall::Computer;
@@ -33,7 +33,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     for place in &places {
         peers::write_file(&place.join("file"), bytes)?;
     }
-    // Nothing is on its way to the store while reads are measured.
+    // Nothing is being uploaded while reads are measured.
     computer.sync()?;
     let files = places.map(|place| place.join("file"));
     files.iter().try_for_each(|file| peers::warm(file))?;
@@ -55,7 +55,8 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     let whole = |key: &str, arguments: &[&str], peer: &Path| {
         compare(key, plan, &|| once(arguments, ours), &|| once(arguments, peer))
     };
-    // What a turn saves is uploaded before the next one: what is asked is how long it takes until a whole file is safe here.
+    // The data of a turn is uploaded before the next turn: the question is how long it takes until a whole file is safe
+    // here.
     let saved = |key: &str, peer: &Path| {
         let ours = || computer.sync().and_then(|()| once(BULK, ours));
         compare(key, plan, &ours, &|| once(BULK, peer))

@@ -1,4 +1,4 @@
-//! What a run ran on.
+//! Facts about the machine and the programs of a run.
 
 use super::peers::{rclone, s3backer, s3fs};
 use super::record::Run;
@@ -81,7 +81,7 @@ fn first_field(path: &str, name: &str) -> Result<String, Failure> {
 /// The first line that a program prints.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
-    // Some say what they are where errors are said.
+    // Some programs print their version to standard error.
     let said = |output: Output| if output.stdout.is_empty() { output.stderr } else { output.stdout };
     let said = output.map(said).unwrap_or_default();
     String::from_utf8_lossy(&said).lines().next().unwrap_or_default().to_owned()

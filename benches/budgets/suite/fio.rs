@@ -1,11 +1,11 @@
-//! fio, which drives both sides the same way.
+//! fio, which drives both sides in the same way.
 
 use super::Failure;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What to read or write.
+/// A target to read or write.
 pub enum Target<'a> {
     /// A file or a block device.
     File(&'a Path),
@@ -13,7 +13,7 @@ pub enum Target<'a> {
     Nbd(&'a Path),
 }
 
-/// What of a job's result counts.
+/// The part of a job's result that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Requests for each second.
@@ -48,7 +48,7 @@ pub fn run(target: &Target<'_>, bytes: u64, arguments: &[&str], figure: Figure) 
     if !output.status.success() {
         return Err(failed().into());
     }
-    // It may say something before.
+    // fio may print something before the JSON.
     let json = said.find('{').ok_or_else(failed)?;
     let result: Value = serde_json::from_str(&said[json..])?;
     let job = &result["jobs"][0];
@@ -60,7 +60,7 @@ pub fn run(target: &Target<'_>, bytes: u64, arguments: &[&str], figure: Figure) 
     Ok(side[field].as_f64().ok_or_else(failed)? / unit)
 }
 
-/// For a job that goes on for so long, again and again over its range.
+/// Arguments for a job that runs for `ms`, repeatedly over its range.
 pub fn for_ms(ms: u64) -> [String; 2] {
     ["--time_based".to_owned(), format!("--runtime={ms}ms")]
 }

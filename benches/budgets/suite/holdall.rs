@@ -1,4 +1,4 @@
-//! The built product, driven as a person drives it.
+//! The built product, used as a person uses it.
 
 use super::Failure;
 use holdall_servers::s3;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Where a drive lives, and who may use it.
+/// A drive's store, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct Store {
     url: String,
@@ -16,7 +16,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A prefix in the bucket of the S3 server at `address`, with the credentials that are in a file.
+    /// A prefix in the bucket of the S3 server at `address`, with the credentials in a file.
     pub fn s3(address: SocketAddr, prefix: &str, credentials: &Path) -> Self {
         Self { url: s3::url("http", address, prefix), credentials: Some(credentials.to_owned()) }
     }
@@ -41,7 +41,7 @@ impl Computer {
         Ok(Self { dir: dir.to_owned(), variables: Vec::new() })
     }
 
-    /// The same with a variable in the environment of its programs.
+    /// The same, with a variable in the environment of its programs.
     pub fn with(mut self, variable: &'static str, value: &'static str) -> Self {
         self.variables.push((variable, value));
         self
@@ -52,7 +52,7 @@ impl Computer {
         self.know("create", &store.into(), &["--size", &format!("{}M", size_bytes >> 20)])
     }
 
-    /// Makes a drive known that another computer has made.
+    /// Adds a drive that another computer has made.
     pub fn add(&self, store: impl Into<Store>) -> Result<(), Failure> {
         self.know("add", &store.into(), &[])
     }
@@ -81,7 +81,7 @@ impl Computer {
         self.dir.join("mnt")
     }
 
-    /// Closes the drive when everything is in the store.
+    /// Closes the drive once everything is in the store.
     pub fn close(&self) -> Result<(), Failure> {
         self.run(&["close", "d", "--wait"]).map(drop)
     }
@@ -91,30 +91,30 @@ impl Computer {
         self.run(&["sync", "d"]).map(drop)
     }
 
-    /// How the drive is.
+    /// The status of the drive.
     pub fn status(&self) -> Result<Value, Failure> {
         self.run(&["status", "d"])
     }
 
-    /// Has `path` on the drive always kept here, and waits until all of it is.
+    /// Pins `path` on the drive, and waits until all of it is here.
     pub fn pin(&self, path: &Path) -> Result<(), Failure> {
         let path = path.display().to_string();
         done(self.holdall().args(["pin", &path, "--wait"])).map(drop)
     }
 
-    /// Once all of its only pin is here: how many files that are.
+    /// The number of files of the only pin, once all of it is here.
     pub fn pinned_files(&self) -> Result<Option<u64>, Failure> {
         let pin = done(self.holdall().args(["pins", "d", "--json"]))?[0].clone();
         let [ready, total] = ["files_ready", "files_total"].map(|field| pin[field].as_u64());
         Ok(total.filter(|_| ready == total && pin["state"] == "Always keep"))
     }
 
-    /// Frees what may be freed of what is here of the drive.
+    /// Frees everything of the drive that may be evicted here.
     pub fn evict(&self) -> Result<(), Failure> {
         done(self.holdall().args(["evict", "--drive", "d"])).map(drop)
     }
 
-    /// Lets its cache have so much.
+    /// Limits the cache.
     pub fn limit_cache(&self, bytes: u64) -> Result<(), Failure> {
         done(self.holdall().args(["limits", "--cache", &format!("{}M", bytes >> 20)])).map(drop)
     }
@@ -128,7 +128,7 @@ impl Computer {
         Ok(kibibytes / 1024.0)
     }
 
-    /// Serves the drive by NBD, until what is returned is dropped.
+    /// Serves the drive by NBD, until the result is dropped.
     pub fn serve(&self) -> Result<Served<'_>, Failure> {
         let socket = self.dir.join("nbd.sock");
         let mut command = self.command(&["serve", "d", "--socket", &socket.display().to_string()]);
@@ -154,7 +154,7 @@ impl Computer {
 
     fn holdall(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
-        // Whoever runs this may have a keyring, which is none of ours.
+        // The keyring of the person who runs this must not be used.
         command.stdin(Stdio::null()).env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
         for (variable, directory) in
             [("HOLDALL_STATE_DIR", "state"), ("HOLDALL_CACHE_DIR", "cache"), ("HOLDALL_RUNTIME_DIR", "run")]
@@ -166,7 +166,7 @@ impl Computer {
     }
 }
 
-/// What a command says where that is JSON.
+/// The output of a command, if it is JSON.
 fn done(command: &mut Command) -> Result<Value, Failure> {
     let output = command.output()?;
     if !output.status.success() {
@@ -178,7 +178,7 @@ fn done(command: &mut Command) -> Result<Value, Failure> {
 
 impl Drop for Computer {
     fn drop(&mut self) {
-        // Whatever is left, also of a run that failed.
+        // Cleans up, also after a run that failed.
         let _ = self.run(&["close", "d"]);
         let _ = self.holdall().args(["daemon", "stop"]).output();
         let _ = self.holdall().args(["doctor", "--repair"]).output();
@@ -199,10 +199,10 @@ impl Served<'_> {
         &self.socket
     }
 
-    /// Ends it; returns when the drive is closed.
+    /// Stops serving; returns when the drive is closed.
     pub fn end(mut self) -> Result<(), Failure> {
         self.interrupt();
-        // The daemon notices that its client has gone, puts the drive down, and lets go of its lock.
+        // The daemon notices that its client has gone, closes the drive, and releases its lock.
         let lock = std::fs::File::open(self.computer.dir.join("state/drives/d/lock"))?;
         Ok(rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?)
     }

@@ -1,8 +1,8 @@
-//! Drives on a real S3 server behind a link with a round trip and a bandwidth of its own, beside s3backer and s3fs at the
+//! Drives on a real S3 server behind a link with its own round trip and bandwidth, compared with s3backer and s3fs at the
 //! other end of the same link.
 //!
-//! The link is ideal (`holdall_servers::delay`): no loss and no slow start. What is *cold* has never been read at the
-//! computer that reads it: each takes the drive over from the one that filled it, with an empty cache.
+//! The link is ideal (`holdall_servers::delay`): no loss and no slow start. *Cold* data has never been read at the computer
+//! that reads it: each computer takes the drive over from the one that filled it, with an empty cache.
 
 mod cold;
 mod first_byte;
@@ -17,9 +17,9 @@ use std::path::Path;
 use std::time::Duration;
 use world::World;
 
-/// Round trips at which all of it is measured.
+/// The round trips at which everything is measured.
 pub const ROUND_TRIPS_MS: [u64; 4] = [0, 20, 50, 100];
-/// Of these, the one at which the peers are looked at.
+/// The round trip at which the peers are measured.
 const PEERS_ROUND_TRIP_MS: u64 = 50;
 
 /// Saves, first bytes and sequential reads.
@@ -31,13 +31,14 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// A link of so many ms and, both ways, Mbit/s.
+/// A link with this round trip and, both ways, this bandwidth.
 pub fn link(plan: &Plan, rtt_ms: u64, mbit: Option<f64>) -> Link {
     let rtt = Duration::from_millis(rtt_ms) * plan.rtt_percent / 100;
     Link { rtt, up_mbit: mbit, down_mbit: mbit }
 }
 
-/// In another order in each round, so that what the machine does falls on all, and nobody always comes after the same one.
+/// Yields the things in another order in each round, so that disturbances on the machine hit all of them, and none always
+/// follows the same other.
 pub fn rotated<T>(things: &[T], round: usize) -> impl Iterator<Item = (usize, &T)> {
     let count = things.len();
     let step = if round.is_multiple_of(2) { 1 } else { count - 1 };

@@ -1,7 +1,7 @@
-//! What is measured, and how.
+//! The measurements.
 //!
 //! Each group starts the product and a peer side by side on the same disk and lets them take turns, round after round, so
-//! that whatever else the machine does falls on both; the report compares medians.
+//! that other load on the machine hits both. The report compares medians.
 
 #![allow(dead_code, reason = "the test of the report uses a part")]
 
@@ -25,10 +25,10 @@ use record::{Row, Run};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whatever ends a run.
+/// Any error that ends a run.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// How much of everything.
+/// The sizes and counts of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Turns of each side.
@@ -43,32 +43,32 @@ pub struct Plan {
     pub dirtied_drive_bytes: u64,
     /// Random 4 KiB writes over the drive of 1 TiB, in bytes, so that its map has something in every page.
     pub terabyte_dirtied_bytes: u64,
-    /// Turns of each side where both are behind a slow link ...
+    /// Turns of each side if both are behind a slow link ...
     pub link_rounds: usize,
-    /// ... whose round trip is so much of what it is called.
+    /// ... whose round trip is this percentage of its nominal one.
     pub rtt_percent: u32,
-    /// The file that is written to there.
+    /// Bytes of the file that is written to there.
     pub saved_bytes: u64,
-    /// How much is read there in sequence, by Mbit/s.
+    /// Bytes that are read there in sequence, by Mbit/s.
     pub cold_bytes: BTreeMap<u64, u64>,
-    /// What s3backer and s3fs are given to write at random.
+    /// Bytes that s3backer and s3fs write at random.
     pub peers_dirtied_bytes: u64,
     /// Small files that are listed ...
     pub tree_files: usize,
-    /// ... in so many directories.
+    /// ... in this many directories.
     pub tree_directories: usize,
-    /// How long the film is that is played.
+    /// The length of the film that is played.
     pub film_seconds: u64,
-    /// Rows of the database that is asked; 1.1 million are 500 MB.
+    /// Rows of the database that is queried; 1.1 million are 500 MB.
     pub database_rows: u64,
-    /// What is read again and again ...
+    /// Bytes that are read repeatedly ...
     pub hot_bytes: u64,
-    /// ... while so much is read once.
+    /// ... while this many bytes are read once.
     pub scanned_bytes: u64,
 }
 
 impl Plan {
-    /// What the published figures come from.
+    /// The plan of the published figures.
     pub fn full() -> Self {
         Plan {
             rounds: 7,
@@ -91,7 +91,7 @@ impl Plan {
         }
     }
 
-    /// To see that everything works: its figures say nothing.
+    /// A plan to see that everything works: its figures mean nothing.
     pub fn quick() -> Self {
         Plan {
             rounds: 1,
@@ -129,14 +129,14 @@ const GROUPS: [(&str, Group); 8] = [
     ("offline", offline::measure),
 ];
 
-/// Measures every group, or those that are named, in a fresh directory inside `dir`.
+/// Measures every group, or only the named ones, in a fresh directory inside `dir`.
 pub fn measure(plan: &Plan, dir: &Path, only: Option<&[String]>) -> Result<Run, Failure> {
     let names = GROUPS.map(|(name, _)| name);
     if let Some(unknown) = only.into_iter().flatten().find(|wanted| !names.contains(&wanted.as_str())) {
         return Err(format!("there is no group {unknown}; there are {}", names.join(", ")).into());
     }
     let scratch = tempfile::Builder::new().prefix("holdall-bench.").tempdir_in(dir)?;
-    // As the kernel names it in its list of mounts.
+    // The path as the kernel lists it among its mounts.
     let scratch_path = scratch.path().canonicalize()?;
     let mut run = facts::run(plan, &scratch_path)?;
     for (name, group) in GROUPS {
@@ -152,10 +152,10 @@ pub fn measure(plan: &Plan, dir: &Path, only: Option<&[String]>) -> Result<Run, 
     Ok(run)
 }
 
-/// One side of a comparison: takes its turn, and gives its figure.
+/// One side of a comparison: takes its turn, and returns its figure.
 pub type Turn<'a> = &'a dyn Fn() -> Result<f64, Failure>;
 
-/// Lets two sides take turns; who begins alternates.
+/// Lets two sides take turns; the side that begins alternates.
 pub fn compare(key: &str, plan: &Plan, ours: Turn<'_>, peer: Turn<'_>) -> Result<Row, Failure> {
     let mut row = Row { key: key.to_owned(), ours: Vec::new(), peer: Vec::new() };
     for round in 0..plan.rounds {

@@ -1,4 +1,5 @@
-//! Warm reads over NBD: `holdall drive serve` beside nbdkit's file plugin, both on a Unix socket, the same bytes in both.
+//! Warm reads over NBD: `holdall drive serve` compared with nbdkit's file plugin, both on a Unix socket, with the same
+//! bytes.
 
 use super::fio::{self, Figure, Target};
 use super::holdall::Computer;
@@ -17,7 +18,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     computer.create(&dir.join("store"), bytes)?;
     let served = computer.serve()?;
     copy(&[&file.display().to_string(), &uri(served.socket())])?;
-    // From here on everything is in the store, and nothing is on its way anywhere.
+    // From here on everything is in the store, and no transfer is under way.
     served.end()?;
     computer.sync()?;
     let served = computer.serve()?;

@@ -1,7 +1,7 @@
-//! What a drive on a real S3 server is worth while the server cannot be reached, and what a scan through more than its cache
-//! holds leaves of what is read again and again.
+//! A drive on a real S3 server while the server cannot be reached; and how much of a hot set stays local during a scan of
+//! more data than the cache holds.
 //!
-//! One drive behind each round trip. They lose their store at the same moment, by their links: whoever connects is refused.
+//! One drive behind each round trip. All of them lose their store at the same time: their links refuse connections.
 
 mod absent;
 mod drive;
@@ -15,11 +15,11 @@ use drive::{Drive, World};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Round trips at which all of it is measured.
+/// The round trips at which everything is measured.
 const ROUND_TRIPS_MS: [u64; 2] = [20, 50];
-/// A turn is taken in so many parts, half of them without the store.
+/// A turn is split into this many parts, half of them without the store.
 const SLICES: usize = 8;
-/// What is sent when the store is back is sent within this, or something is wrong.
+/// Once the store is back, pending data is sent within this time, or something is wrong.
 const PUSHED_LIMIT: Duration = Duration::from_secs(600);
 
 pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
@@ -57,11 +57,11 @@ fn go_offline(
     let (mut online, mut offline) = (vec![0.0; drives.len()], vec![0.0; drives.len()]);
     let mut absent = Vec::new();
     for slice in 0..SLICES {
-        // On and off, so that whatever the disk does falls on both.
+        // On and off by turns, so that disturbances on the disk hit both.
         let is_cut = slice % 2 == 1;
         drives.iter_mut().for_each(|drive| drive.set_cut(is_cut));
         if slice == SLICES - 1 {
-            // They wait for a minute; everything else goes on.
+            // These readers wait for a minute; everything else continues.
             absent.extend(drives.iter().map(|drive| Reader::start(drive.absent(round))));
         }
         for (at, drive) in rotated(drives, round + slice) {
@@ -69,7 +69,7 @@ fn go_offline(
             sums[at] += drive.save(plan.turn_ms / 2)?;
         }
     }
-    // The last slice has left them without their stores.
+    // The last slice has left the drives without their stores.
     for (at, drive) in drives.iter().enumerate() {
         let figures = &mut figures[at];
         let (whole, pinned) = drive.read_pinned()?;
@@ -96,22 +96,22 @@ fn go_offline(
     Ok(())
 }
 
-/// Those of one drive, round by round.
+/// The figures of one drive, round by round.
 #[derive(Default)]
 struct Figures {
-    /// Pinned files that read as they were written, of all that are pinned.
+    /// Pinned files that read as they were written, and all pinned files.
     whole: Vec<f64>,
     pinned: Vec<f64>,
-    /// Names found for each second.
+    /// Names found per second.
     found: Vec<f64>,
     found_online: Vec<f64>,
     saved: Vec<f64>,
     saved_online: Vec<f64>,
-    /// Seconds until a reader of what is not here is told.
+    /// Seconds until a reader of data that is not here gets an error.
     error: Vec<f64>,
-    /// Seconds until all is sent, once the store is back.
+    /// Seconds until everything is sent, once the store is back.
     pushed: Vec<f64>,
-    /// Reads that were local, of a hundred.
+    /// Percentage of reads that were local.
     hits: Vec<f64>,
     hits_before: Vec<f64>,
 }

@@ -1,5 +1,5 @@
 //! Opening a drive of 1 TiB, on the computer that had it before and on one that has never seen it, and the memory that the
-//! daemon then takes. The store is a directory, so that what is measured is all but the network.
+//! daemon then takes. The store is a directory, so everything but the network is measured.
 
 use super::fio::{self, Figure, Target};
 use super::holdall::Computer;
@@ -34,7 +34,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
         stranger.close()?;
     }
 
-    // A map with something in each of its 1024 pages, and reads all over it.
+    // A map with data in each of its 1024 pages, and reads all over it.
     let scattered = dir.join("scattered");
     {
         let maker = Computer::new(&dir.join("scatterer"))?;
@@ -56,9 +56,9 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     Ok(vec![again, first, opened, uploaded, used])
 }
 
-/// Until the drive is mounted, in ms.
+/// The time until the drive is mounted, in ms.
 fn open_ms(computer: &Computer) -> Result<f64, Failure> {
-    // The daemon runs, as it does from the login on.
+    // The daemon is already running, as it is after login.
     computer.status()?;
     let begun = Instant::now();
     computer.open()?;

@@ -1,4 +1,4 @@
-//! What the product is compared with.
+//! The peers of the product.
 
 pub mod rclone;
 pub mod s3backer;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a file system may take to come, or to write what it has and go.
+/// How long a file system may take to write its data and end.
 const DAEMON_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long it may take to mount.
@@ -98,12 +98,12 @@ impl Drop for PlainLoop {
 }
 
 fn make_ext4(device: &Path) -> Result<(), Failure> {
-    // Not in the background later, in the middle of a measurement.
+    // Initialise now, not later in the background during a measurement.
     let now = "lazy_itable_init=0,lazy_journal_init=0";
     ran(Command::new("mkfs.ext4").args(["-q", "-b", "4096", "-E", now]).arg(device)).map(drop)
 }
 
-/// Unmounts what is mounted at `place`, at the latest when nobody uses it any more.
+/// Unmounts the file system at `place`, at the latest when nothing uses it any longer.
 fn unmount(place: &Path) {
     let umount =
         |options: &[&str]| Command::new("umount").args(options).arg(place).stderr(Stdio::null()).status();
@@ -116,7 +116,7 @@ fn unmount(place: &Path) {
 struct Daemon(Child);
 
 impl Daemon {
-    /// Starts it, and waits until `ready`. s3fs ends or hangs at its start now and then: it gets more than one try.
+    /// Starts it, and waits until `ready`. s3fs ends or hangs at its start now and then, so it gets more than one try.
     fn start(command: &mut Command, log: &Path, ready: impl Fn() -> bool) -> Result<Self, Failure> {
         for _ in 1..START_TRIES {
             match Self::try_start(command, log, &ready) {

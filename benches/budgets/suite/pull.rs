@@ -1,7 +1,8 @@
-//! What is pulled first, and what that makes of programs on a drive that has never been here: a listing, a film, a database.
+//! The order of pulls, and its effect on programs on a drive that has never been here: a listing, a film, a database.
 //!
-//! All of it is on one drive, filled once. Each figure is taken on a computer that has nothing of it (or by a peer that has
-//! nothing of its bucket), at the end of a link of its own (`holdall_servers::delay`), which counts what passes.
+//! All of it is on one drive, filled once. Each figure is taken on a computer that has no data of the drive (or by a peer
+//! that has no data of its bucket), at the end of its own link (`holdall_servers::delay`), which counts the bytes that
+//! pass.
 
 mod database;
 mod film;

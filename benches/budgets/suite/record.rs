@@ -1,4 +1,4 @@
-//! The raw figures of one run, as they are kept.
+//! The raw figures of one run, as stored.
 
 use super::Failure;
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ pub struct Run {
     pub format: u32,
     /// When it began, RFC 3339.
     pub taken_at: String,
-    /// The commit that was measured, and "dirty" where files had been changed since.
+    /// The commit that was measured, with "dirty" if files had been changed since.
     pub commit: String,
-    /// What it ran on: processor, memory, kernel, disk.
+    /// The machine: processor, memory, kernel, disk.
     pub machine: BTreeMap<String, String>,
     /// Programs and their versions.
     pub versions: BTreeMap<String, String>,
@@ -27,11 +27,11 @@ pub struct Run {
 /// The figures of one row, in the order of the rounds. Units are in the table of rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Which.
+    /// The row's key.
     pub key: String,
     /// The product's.
     pub ours: Vec<f64>,
-    /// The peer's, round by round; none where the bar is a number.
+    /// The peer's, round by round; none if the bar is a number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peer: Vec<f64>,
 }
@@ -58,7 +58,7 @@ impl Run {
     }
 }
 
-/// The middle one, or the mean of the two in the middle. There is at least one.
+/// The middle one, or the mean of the two in the middle. There must be at least one.
 pub fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

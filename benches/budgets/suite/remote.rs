@@ -1,5 +1,5 @@
-//! What random writes cost in the store: bytes and requests, as the store finds them. It is a
-//! directory, where each put leaves a file.
+//! The cost of random writes in the store: bytes and requests, counted in the store. It is a directory, in which each put
+//! leaves a file.
 
 use super::fio::{self, Figure, Target};
 use super::holdall::Computer;
@@ -22,7 +22,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// Writes all over the drive of `computer`, and uploads it.
+/// Writes all over the drive of `computer`, and uploads that.
 pub fn upload_scattered(computer: &Computer, plan: &Plan) -> Result<(), Failure> {
     let served = computer.serve()?;
     scatter(served.socket(), plan.dirtied_drive_bytes, plan.dirtied_bytes)?;
@@ -34,7 +34,7 @@ pub fn upload_scattered(computer: &Computer, plan: &Plan) -> Result<(), Failure>
     Ok(())
 }
 
-/// What has been sent to a store in which nothing was deleted.
+/// Bytes and puts that were sent to a store in which nothing was deleted.
 #[derive(Default)]
 struct Sent {
     bytes: u64,
@@ -46,7 +46,7 @@ impl Sent {
         let mut sent = Sent::default();
         for entry in std::fs::read_dir(store)? {
             let path = entry?.path();
-            // With each root HEAD is swapped, which leaves no file of its own.
+            // Each root comes with a swap of HEAD, which leaves no file of its own.
             let puts = if path.ends_with("root") { 2 } else { 1 };
             sent.add(&path, puts)?;
         }

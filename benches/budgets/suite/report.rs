@@ -1,4 +1,4 @@
-//! BENCHMARKS.md out of the raw figures.
+//! Makes BENCHMARKS.md from the raw figures.
 
 use super::Failure;
 use super::record::{Row, Run, median};
@@ -26,7 +26,7 @@ pub fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("BENCHMARKS.md")
 }
 
-/// The raw figures that the report is made of: the newest run, and older ones for sections that no newer one has.
+/// The raw figures of the report: the newest run, and older ones for sections that no newer one has.
 pub fn runs() -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for entry in std::fs::read_dir(results())? {
@@ -43,7 +43,7 @@ pub fn runs() -> Result<Vec<Run>, Failure> {
     if runs.is_empty() { Err("there are no figures in benches/results".into()) } else { Ok(runs) }
 }
 
-/// Which of the runs, the newest first, has a section.
+/// The first run that has a section; the newest run comes first.
 fn of_section(runs: &[Run], section: &str) -> Option<usize> {
     let has = |run: &Run| ROWS.iter().any(|spec| spec.section == section && run.row(spec.key).is_some());
     runs.iter().position(has)
@@ -54,7 +54,7 @@ pub fn row_of<'a>(runs: &'a [Run], spec: &Spec) -> Option<&'a Row> {
     runs.get(of_section(runs, spec.section)?)?.row(spec.key)
 }
 
-/// The whole report, of runs with the newest first.
+/// The whole report; the newest run comes first.
 pub fn markdown(runs: &[Run]) -> String {
     let mut text = HEAD.to_owned();
     text.push_str(&table(runs));
@@ -62,7 +62,7 @@ pub fn markdown(runs: &[Run]) -> String {
     text
 }
 
-/// What one of the runs ran on.
+/// Adds the facts about one of the runs.
 fn about(text: &mut String, runs: &[Run], at: usize, run: &Run) {
     let title = if runs.len() == 1 { "The run".to_owned() } else { format!("The run of {}", run.taken_at) };
     write!(text, "\n## {title}\n\n").expect("memory takes it");
@@ -133,7 +133,7 @@ fn verdict(holds: bool) -> &'static str {
     if holds { "holds" } else { "**below**" }
 }
 
-/// The median with its unit, and the least and the most where there are several.
+/// The median with its unit, and the least and the greatest value if there are several.
 fn spread(figures: &[f64], spec: &Spec) -> String {
     let middle = median(figures);
     let digits = if middle < 10.0 { 2 } else { 0 };

@@ -1,5 +1,5 @@
-//! What random 4 KiB writes cost on S3: requests and bytes, as a proxy in front of the server counts them. s3backer and
-//! s3fs get less to write, because they send a whole block or part for each.
+//! The cost of random 4 KiB writes on S3: requests and bytes, counted by a proxy in front of the server. s3backer and s3fs
+//! get less to write, because they send a whole block or part for each write.
 
 use super::fio::{self, Figure, Target};
 use super::holdall::{Computer, Store};
@@ -13,7 +13,7 @@ use holdall_servers::faults::{Entry, FaultProxy, none};
 use holdall_servers::s3::{self, S3Server};
 use std::path::Path;
 
-/// Where the product tries out what the store can do, at each opening.
+/// Where the product tests the store's abilities, at each opening.
 const TRIALS: &str = "/probe/";
 
 pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
@@ -59,7 +59,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// What was sent for what was dirtied.
+/// The amounts sent, relative to the bytes that were dirtied.
 struct Sent {
     amplification: f64,
     puts_of_a_gibibyte: f64,

@@ -1,13 +1,13 @@
-//! The rows: what is measured, and what it must reach.
+//! The rows: the measurements and their bars.
 
-/// What a figure must be.
+/// The bar of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bar {
-    /// At least so much of the peer's.
+    /// At least this fraction of the peer's.
     OfPeer(f64),
-    /// At most so much.
+    /// At most this.
     AtMost(f64),
-    /// Nothing in particular: what the peer does is shown for comparison.
+    /// No bar: the peer's figure is shown for comparison.
     Shown,
 }
 
@@ -18,11 +18,11 @@ pub struct Spec {
     pub key: &'static str,
     /// The heading that it stands under.
     pub section: &'static str,
-    /// What is measured.
+    /// The measurement.
     pub what: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// What it must reach.
+    /// Its bar.
     pub bar: Bar,
 }
 

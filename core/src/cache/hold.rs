@@ -68,7 +68,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn only_earlier_reads_are_waited_for() {
+    async fn waits_only_for_earlier_reads() {
         let holds = Holds::default();
         for _ in 0..3 {
             let earlier = holds.enter();

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_within_a_second_are_one() {
+    fn reads_within_a_second_count_once() {
         let heat = Heat::new(10);
         (0..100).for_each(|_| heat.is_read(ChunkIndex(3), 7));
         assert_eq!(heat.reads(ChunkIndex(3)), 1);

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_misses_are_one_pull() {
+    fn concurrent_misses_share_one_pull() {
         let mut queue = Queue::new();
         queue.want(Class::Reader, BlockRange::new(8, 4));
         let job = queue.begin_next().unwrap();

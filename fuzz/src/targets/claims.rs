@@ -8,7 +8,8 @@ use names::{NUMBER_MAX, Place};
 const HEAD: &str = "head/d";
 const CLAIMS: &str = "claim/d";
 
-/// What a listing shows, as it is and behind what a drive's names begin with. A name that counts is the one that is given.
+/// A name from a listing, alone and with the prefixes of a drive's names. An accepted name is exactly the one that the
+/// program writes, or lies in that claim.
 pub fn names(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     for name in [text.to_owned(), format!("{HEAD}/{text}"), format!("{CLAIMS}/{text}")] {
@@ -25,7 +26,7 @@ pub fn names(input: &[u8]) {
     }
 }
 
-/// A record, a claim, what lies in a claim, and what only looks like one.
+/// A record, a claim, an object inside a claim, and names that only look like one.
 pub fn name_seeds() -> Vec<Vec<u8>> {
     let place = Place { turn: 3, seq: 0xab, epoch: 7, nonce: u128::MAX / 3 };
     let claim = names::claim(CLAIMS, NUMBER_MAX);

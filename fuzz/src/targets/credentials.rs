@@ -1,5 +1,5 @@
-//! Credentials, as people keep them in files. Their readers are private to their crates, and are compiled here from the same
-//! files: no door is opened in those for tests alone.
+//! Credentials, as people keep them in files. Their readers are private to their crates and are compiled here from the same
+//! files, so that nothing is made public for tests alone.
 
 #[path = "../../../src/cli/credentials/forms.rs"]
 mod forms;
@@ -9,8 +9,7 @@ mod profile;
 use forms::Kind;
 use holdall_core::store::credentials::Credentials;
 
-/// A file of any form. What is understood can be written in our own form, and is understood there as the same; and what is
-/// not is not repeated by the error.
+/// A file of any form. Credentials that are understood can be written in our own form and read back as the same.
 pub fn credentials(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let json = |value: &holdall_api::StoreCredentials| serde_json::to_value(value).expect("plain fields");
@@ -27,7 +26,7 @@ pub fn credentials(input: &[u8]) {
     }
 }
 
-/// In all the forms that people have.
+/// Credentials in all the forms that people have.
 pub fn credential_seeds() -> Vec<Vec<u8>> {
     [
         r#"{"kind": "s3", "access_key": "A", "secret_key": "S/+=", "session_token": "T"}"#,
@@ -46,7 +45,7 @@ pub fn credential_seeds() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// The two files in `~/.aws`, the second behind a line of its own.
+/// The two files in `~/.aws`, separated by a line of their own.
 pub fn aws_profile(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (config, credentials) = text.split_once("\n----\n").unwrap_or((text, ""));
@@ -56,7 +55,7 @@ pub fn aws_profile(input: &[u8]) {
     for name in ["default", "work", "so so", ""] {
         match profile::read(aws.path(), name) {
             Ok(found) => {
-                // What goes into a request's head is on one line.
+                // Values in a request's header are on one line.
                 for part in [&found.access_key, &*found.secret_key].into_iter().chain(found.region.as_ref()) {
                     assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
                 }
@@ -67,7 +66,7 @@ pub fn aws_profile(input: &[u8]) {
     }
 }
 
-/// With sections, comments and settings of settings.
+/// With sections, comments and nested settings.
 pub fn aws_profile_seeds() -> Vec<Vec<u8>> {
     [
         "[default]\nregion = us-west-2\n[profile work]   ; the firm's\nregion = eu-central-1\ns3 =\n    aws_access_key_id = not this\n\

@@ -1,5 +1,5 @@
-//! What WebDAV servers answer. Its readers are private to the engine, and are compiled here from the same files: no door is
-//! opened in it for tests alone.
+//! Answers of WebDAV servers. Their readers are private to the engine and are compiled here from the same files, so that
+//! nothing is made public for tests alone.
 
 #[path = "../../../core/src/store/dav/challenge.rs"]
 mod challenge;
@@ -21,7 +21,7 @@ use url::Url;
 static LISTED: LazyLock<Url> =
     LazyLock::new(|| Url::parse("https://h/a%20b/~me/").expect("it is a collection's address"));
 
-/// A listing. What it places in the collection is found again at the address that its name has.
+/// A listing. A resource in the collection is found again at the address of its name.
 pub fn listing(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     for resource in multistatus::parse(text).unwrap_or_default() {
@@ -33,7 +33,7 @@ pub fn listing(input: &[u8]) {
     }
 }
 
-/// As servers write them.
+/// Listings as servers write them.
 pub fn listing_seeds() -> Vec<Vec<u8>> {
     let plain = r#"<?xml version="1.0" encoding="utf-8"?>
 <D:multistatus xmlns:D="DAV:" xmlns:o="http://owncloud.org/ns"><D:response><D:href>/a%20b/~me/</D:href><D:propstat><D:prop>
@@ -49,7 +49,7 @@ pub fn listing_seeds() -> Vec<Vec<u8>> {
     vec![plain.into(), terse.into(), names, b"<!DOCTYPE html><html><body>Log in</body></html>".to_vec()]
 }
 
-/// What a server asks to be told who asks. Whatever it says comes back in the answer as it was, and as nothing else.
+/// Challenges that ask for authentication. Each parameter comes back in the answer unchanged, and as nothing else.
 pub fn challenges(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     challenge::parameters(text);
@@ -69,7 +69,7 @@ pub fn challenges(input: &[u8]) {
     }
 }
 
-/// Of all kinds.
+/// Challenges of all kinds.
 pub fn challenge_seeds() -> Vec<Vec<u8>> {
     [
         r#"Basic realm="a, \"b\"", charset="UTF-8""#,

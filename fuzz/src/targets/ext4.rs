@@ -7,8 +7,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const DEVICE_BLOCKS: u64 = 1 << 16;
 const LIMITS: Limits = Limits { metadata_blocks: 2000, metadata_runs: 300, file_runs: 300 };
 
-/// How an input is cut: what lies in the superblock, in block 1, in the 30 blocks that follow it, and in four kinds of
-/// blocks in turn in all others. What is not there is zeros.
+/// How an input is cut: the superblock, block 1, the 30 blocks after it, and four kinds of blocks that all others take in
+/// turn. Missing bytes are zeros.
 const SUPERBLOCK: usize = 1024;
 const DESCRIPTORS: usize = 256;
 const TABLE: usize = 1024;
@@ -16,7 +16,7 @@ const NODE: usize = 128;
 const NODES: usize = 4;
 const TABLE_BLOCKS: std::ops::Range<u64> = 2..32;
 
-/// The part of the input, or less where that ends.
+/// A part of the input, or less if the input ends before.
 fn part(input: &[u8], from: usize, bytes: usize) -> &[u8] {
     let rest = input.get(from..).unwrap_or_default();
     &rest[..bytes.min(rest.len())]
@@ -28,7 +28,7 @@ fn block(input: &[u8], number: u64, into: &mut [u8]) {
     match number {
         0 => {
             put(&mut into[1024..], part(input, 0, SUPERBLOCK));
-            // The superblock's checksum is right, so that what a wrong one hides is reached.
+            // The superblock's checksum is corrected, so that the code behind it is reached.
             let sum = !crc32c::crc32c(&into[1024..1024 + 0x3fc]);
             into[1024 + 0x3fc..2048].copy_from_slice(&sum.to_le_bytes());
         }
@@ -41,10 +41,10 @@ fn block(input: &[u8], number: u64, into: &mut [u8]) {
     }
 }
 
-/// The walk ends, holds what it may, and says nothing that cannot be.
+/// The walk ends, keeps its limits, and reports nothing impossible.
 pub fn ext4(input: &[u8]) {
     let mut walk = Walk::new(DEVICE_BLOCKS, LIMITS);
-    // The second time around with everything written anew, and the nodes in other places.
+    // Twice: the second time everything was rewritten, with the nodes in other places.
     for turn in 0..2u64 {
         for _ in 0..9 {
             let wanted = walk.wanted();

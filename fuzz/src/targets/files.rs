@@ -1,16 +1,16 @@
-//! Files of people's: what of them is pulled because their format says that it is read next.
+//! People's files: the parts that are pulled because the format says that they are read next.
 
 use holdall_core::formats::{BYTES_MAX, HEAD_BYTES, Peek, RANGE_BYTES_MAX, RANGES_MAX, recognise};
 use std::cell::RefCell;
 use std::ops::Range;
 
 const BLOCK: u64 = 4096;
-/// No reader looks at more at once: the first page of a database, a guess.
+/// No reader looks at more at once; the most is the first page of a database, which is a guess.
 const LOOK_BYTES_MAX: u64 = 64 << 10;
-/// Rounds until a reader wants nothing that is missing. Each of them can name another of a chain's links.
+/// Rounds until a reader wants nothing that is missing. Each can name the next link of a chain.
 const ROUNDS_MAX: usize = 100;
 
-/// The input's two parts at the two ends of a file that is zeros in between, of which only some is local.
+/// A file with the input's two parts at its ends and zeros in between. Only some of it is local.
 struct Sparse<'a> {
     head: &'a [u8],
     tail: &'a [u8],
@@ -19,7 +19,7 @@ struct Sparse<'a> {
 }
 
 impl<'a> Sparse<'a> {
-    /// The first byte says how long the zeros are, the next two where the input is cut.
+    /// The first byte says how many zeros there are, the next two where the input is cut.
     fn new(input: &'a [u8]) -> Option<Self> {
         let (&[zeros, high, low], rest) = input.split_first_chunk()?;
         let (head, tail) = rest.split_at(usize::from(u16::from_be_bytes([high, low])).min(rest.len()));
@@ -62,7 +62,7 @@ impl Peek for Sparse<'_> {
     }
 }
 
-/// What is wanted lies in the file, is bounded, and comes to an end.
+/// The wanted ranges lie in the file, are bounded, and come to an end.
 pub fn files(input: &[u8]) {
     let Some(file) = Sparse::new(input) else { return };
     for _ in 0..ROUNDS_MAX {
@@ -106,7 +106,7 @@ pub fn file_seeds() -> Vec<Vec<u8>> {
         sparse(20, &parts.concat(), &boxed(b"mfra", &[vec![3; 100], last].concat()))
     };
     let matroska = {
-        // Lengths of four bytes, and one that is unknown.
+        // Lengths of four bytes, and one unknown length.
         let element = |id: &[u8], body: &[u8]| {
             let length = (0x1000_0000 | body.len() as u32).to_be_bytes();
             [id, &length, body].concat()
@@ -120,7 +120,7 @@ pub fn file_seeds() -> Vec<Vec<u8>> {
             let header = element(&[0x1a, 0x45, 0xdf, 0xa3], &[1; 20]);
             [&header[..], &[0x18, 0x53, 0x80, 0x67, 0xff], &seek_head, &cluster].concat()
         };
-        // Counted from where the segment's body begins, behind the first two headers.
+        // Counted from the beginning of the segment's body, after the first two headers.
         let position = head(0).len() - 33 + (1 << 21);
         sparse(21, &head(position as u32), &element(cues, &[6; 40]))
     };
@@ -134,7 +134,8 @@ pub fn file_seeds() -> Vec<Vec<u8>> {
         sparse(30, &page, &[0; 16])
     };
     let schema = {
-        // Page 1 names pages 2 and 3. The row of page 2 goes on in page 4, where its root is: page 5, which is below itself.
+        // Page 1 names pages 2 and 3. The row of page 2 continues in page 4, which holds its root: page 5, which is its own
+        // child.
         let mut pages = vec![0; 5 * 512];
         let mut set = |page: usize, at: usize, bytes: &[u8]| {
             let start = (page - 1) * 512 + at;

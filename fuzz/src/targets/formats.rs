@@ -68,12 +68,12 @@ fn unsigned(head: &Head) -> Vec<u8> {
     bytes
 }
 
-/// A root's plain bytes, and the same as a whole object. Its table of objects may be in any order, so it is the value
-/// that survives.
+/// A root's plain bytes, and the same as a whole object. Its table of objects may be in any order, so the value is
+/// compared, not the bytes.
 pub fn root(input: &[u8]) {
     let _ = Root::open(&sealer(), "root/x", input);
     if let Ok(root) = Root::decode(input) {
-        // What a drive of this shape is asked while it is opened.
+        // What opening a drive of this shape asks.
         let whole = BlockRange { start: 0, end: root.geometry.size_blocks };
         assert!(root.pages.keys().all(|index| u64::from(*index) < root.geometry.pages()), "{root:?}");
         for index in root.pages.keys() {
@@ -84,7 +84,7 @@ pub fn root(input: &[u8]) {
     }
 }
 
-/// An empty root, and one with something of everything.
+/// An empty root, and one with an entry of every kind.
 pub fn root_seeds() -> Vec<Vec<u8>> {
     let place = |seq| BoxRef { object: id(seq), object_len: 1000, offset: 10, stored_len: 90 };
     let full = Root {
@@ -124,8 +124,7 @@ pub fn root_seeds() -> Vec<Vec<u8>> {
     vec![full.encode(), empty.encode(), full.seal(&sealer(), "root/x")]
 }
 
-/// A map page of 64 blocks from block 512 on. Its table of segments may hold more than is used, so it is the value
-/// that survives.
+/// A map page of 64 blocks from block 512 on.
 pub fn page(input: &[u8]) {
     const RANGE: BlockRange = BlockRange { start: 512, end: 512 + 64 };
     if let Ok(page) = Page::decode(input, 2, RANGE) {
@@ -139,7 +138,7 @@ pub fn page(input: &[u8]) {
     }
 }
 
-/// A page with a frame that is used in two runs.
+/// A page with a frame that two runs use, and an empty page.
 pub fn page_seeds() -> Vec<Vec<u8>> {
     let frame = |start, count, offset| FrameRef {
         segment: 0,
@@ -204,7 +203,7 @@ pub fn segment(input: &[u8]) {
     }
 }
 
-/// Whole segments, of which the front is what is decoded.
+/// Segments, of which only the front is decoded.
 pub fn segment_seeds() -> Vec<Vec<u8>> {
     let header = [&b"HLDSEG\0\x01"[..], &[0; 8]].concat();
     let mut seeds: Vec<_> = directory_seeds().iter().map(|plain| [&header[..], plain].concat()).collect();
@@ -232,7 +231,7 @@ fn map_segment() -> (Vec<u8>, Directory) {
     (object.to_vec(), directory)
 }
 
-/// What is behind a seal: a codec and its body. The first byte chooses the cap.
+/// The bytes behind a seal: a codec and its body. The first byte chooses the limit.
 pub fn sealed(input: &[u8]) {
     let Some((choice, body)) = input.split_first() else { return };
     let cap = if choice & 1 == 0 { 4096 } else { PAGE_BYTES_MAX * 2 };

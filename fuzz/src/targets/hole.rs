@@ -1,4 +1,4 @@
-//! A disk on which the cache's blocks are a file that is long enough and holds nothing.
+//! A disk on which the cache's blocks are a file that is long enough and empty.
 
 use holdall_core::disk::{Disk, DiskFile, Sync};
 use holdall_core::sim::disk::SimDisk;
@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The disk; the file `blocks` has so many bytes.
+/// The disk, and the length of the file `blocks`.
 pub struct WithHole(pub SimDisk, pub u64);
 
 struct Hole(u64);

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 const FAMILY: Uuid = Uuid::from_u128(1);
 
-/// `keys/<id>`. A passphrase is not tried: Argon2id takes its time for whatever costs are asked for, up to a limit.
+/// `keys/<id>`. No passphrase is tried: Argon2id takes long for high costs, which an input may ask for up to a limit.
 pub fn key(input: &[u8]) {
     let Ok(key) = WrappedKey::decode(input) else { return };
     let text = key.encode();

@@ -1,4 +1,4 @@
-//! What lies on the local disk: the journal, the cache's bitmap, `drive.json`.
+//! The files on the local disk: the journal, the cache's bitmap, `drive.json`.
 
 use super::hole::WithHole;
 use holdall_core::cache::Cache;
@@ -42,8 +42,8 @@ async fn open(disk: &SimDisk, journal: Uuid) -> Result<(Arc<Journal>, Recovered)
     Journal::open(Arc::new(disk.clone()), LIMITS, CAPACITY, journal).await
 }
 
-/// Files of a journal. The first byte says how many; each has so much of the rest: 32 bytes of header, and records.
-/// Checksums are put right, but for those that a record's reserved bytes say are to stay wrong.
+/// Files of a journal. The first byte says how many; each gets an equal share of the rest: 32 bytes of header, then
+/// records. Checksums are corrected, except those that a record's reserved bytes mark as wrong.
 pub fn journal_file(input: &[u8]) {
     let Some((count, rest)) = input.split_first() else { return };
     let count = usize::from(count % 3) + 1;
@@ -67,8 +67,8 @@ pub fn journal_file(input: &[u8]) {
         }
         drop(journal);
         let again = open(&disk, JOURNAL).await.map(|(_, again)| again);
-        // Where a file was no part of the log, the new one is made of it: its older bytes may be records of this very
-        // journal here, as they are not where each file was written in its turn.
+        // A file that was no part of the log is reused for the new one. Its older bytes may then be records of this very
+        // journal, which cannot happen if each file is written in its turn.
         let all_were_part = headers(&disk).starts_with(&before);
         if all_were_part {
             assert_eq!(again.expect("what was opened once can be opened again"), recovered);
@@ -89,7 +89,7 @@ fn headers(disk: &SimDisk) -> Vec<(String, [u8; 64])> {
     names.iter().map(header).collect()
 }
 
-/// A journal file from 32 bytes of header fields and what follows.
+/// A journal file from 32 bytes of header fields and the bytes after them.
 fn file_of(part: &[u8]) -> Vec<u8> {
     let (fields, records) = part.split_at(part.len().min(32));
     let mut file = vec![0; FILE_BYTES];
@@ -128,7 +128,7 @@ fn file_of(part: &[u8]) -> Vec<u8> {
     file
 }
 
-/// One file of four records, and two that follow each other.
+/// One file, two that follow each other, and one with runs of zeros.
 pub fn journal_file_seeds() -> Vec<Vec<u8>> {
     let record = |kind: u8, lsn: u64, durable: u64, first: u64, blocks: u64| {
         let mut bytes = vec![0; 64];
@@ -156,8 +156,8 @@ pub fn journal_file_seeds() -> Vec<Vec<u8>> {
     vec![[&[0], &one[..]].concat(), [&[1], &one[..], &two].concat(), [&[0], &zeros[..]].concat()]
 }
 
-/// A journal that is written as the first part of the input says, cut off, and damaged as the rest says. What a recovery
-/// then shows is what was written, or an error.
+/// A journal that is written as the first part of the input says, cut off, and damaged as the rest says. A recovery must
+/// show what was written, or return an error.
 pub fn journal_damage(input: &[u8]) {
     let (script, damage) = match input.iter().position(|byte| *byte == 0xff) {
         Some(end) => (&input[..end], &input[end + 1..]),
@@ -217,7 +217,7 @@ pub fn journal_damage(input: &[u8]) {
     });
 }
 
-/// Appends a record, whose data is its LSN all over.
+/// Appends a record whose data is its LSN, repeated.
 fn append(journal: &Journal, written: &mut Vec<Operation>, block: u64, blocks: u64) {
     let lsn = written.len() as u64 + 1;
     let (operation, appended) = if blocks == 0 {
@@ -237,7 +237,7 @@ fn append(journal: &Journal, written: &mut Vec<Operation>, block: u64, blocks: u
     }
 }
 
-/// Short lives with damage in headers, data and behind the end.
+/// Short journals with damage in headers, in data and after the end.
 pub fn journal_damage_seeds() -> Vec<Vec<u8>> {
     let life = [
         1, 5, 2, 9, 0, 3, 0x80, 0, 1, 7, 0xb0, 0, 2, 9, 2, 11, 0x80, 0, 2, 1, 2, 2, 0xb0, 0, 2, 3, 0xe0, 0,
@@ -252,7 +252,7 @@ pub fn journal_damage_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The cache's bitmap. The first byte says what is put right: the header, the places of pages, the checksums.
+/// The cache's bitmap. The first byte says what is corrected: the header, the places of pages, the checksums.
 pub fn bitmap(input: &[u8]) {
     const GENERATION: u128 = 5;
     let Some((choice, rest)) = input.split_first() else { return };
@@ -309,7 +309,7 @@ pub fn drive_json(input: &[u8]) {
     assert_eq!(Local::load(&disk).ok().flatten(), Some(local));
 }
 
-/// A device that was never there, and one that was.
+/// A device that never opened the drive, and one that did.
 pub fn drive_json_seeds() -> Vec<Vec<u8>> {
     let fresh = br#"{"version":1,"drive":"00000000-0000-0000-0000-000000000001","journal":"00000000-0000-0000-0000-000000000002","base":null,"replay_from":0,"generations":[]}"#;
     let root = "root/ab/00000000000000000000000000000001-0000000000000001-0000000000000002-ab000000000000000000000000000000";

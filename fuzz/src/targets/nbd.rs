@@ -1,4 +1,4 @@
-//! NBD: what clients send to the server, what servers send to the client, and the structures of both.
+//! NBD: bytes from clients to the server, bytes from servers to the client, and the structures of both.
 
 use holdall_nbd::client::{Client, Options};
 use holdall_nbd::codec::handshake::{
@@ -36,7 +36,7 @@ pub fn server_seeds() -> Vec<Vec<u8>> {
     vec![conversation, [&[1], &requests[..]].concat(), [&[3], &requests[..]].concat()]
 }
 
-/// A server that says what the input says, whatever it is asked.
+/// A server that sends the input, whatever it is asked.
 struct Said {
     bytes: io::Cursor<Vec<u8>>,
 }
@@ -130,7 +130,7 @@ pub fn client_seeds() -> Vec<Vec<u8>> {
     vec![simple, structured.concat(), handshake]
 }
 
-/// One structure; the first byte says which. What leaves no choice is encoded to the same bytes.
+/// One structure; the first byte says which. If the format leaves no choice, it encodes to the same bytes.
 pub fn codec(input: &[u8]) {
     let Some((choice, rest)) = input.split_first() else { return };
     match choice % 8 {

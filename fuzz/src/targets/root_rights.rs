@@ -1,5 +1,4 @@
-//! What is read by processes that have root's rights: operations that anyone may ask for, and devices that anyone may have
-//! written to.
+//! Input of processes that run as root: operations that anyone may ask for, and devices that anyone may have written to.
 
 use holdall_helper::{Content, DeviceNumber, Identifier, LABEL_BYTES_MAX, LOOKED_AT_BYTES, Privileged};
 
@@ -18,7 +17,7 @@ pub fn operation(input: &[u8]) {
     }
 }
 
-/// Some of each.
+/// Some operations, identifiers and device numbers.
 pub fn operation_seeds() -> Vec<Vec<u8>> {
     [
         r#""load_nbd""#,
@@ -33,8 +32,8 @@ pub fn operation_seeds() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// The beginning of a device: the input, and zeros to the end of what is looked at. Nothing but zeros is blank, since what is
-/// blank is made a file system of.
+/// The beginning of a device: the input alone, and the input with zeros up to the end of the examined part. Only zeros
+/// count as blank, because a blank device gets a new file system.
 pub fn device_content(input: &[u8]) {
     let mut bytes = input.to_vec();
     bytes.resize(LOOKED_AT_BYTES, 0);
@@ -47,7 +46,7 @@ pub fn device_content(input: &[u8]) {
     }
 }
 
-/// An ext4 with a label and 64-bit numbers, and something else.
+/// An ext4 with a label and 64-bit numbers, a blank device, and something else.
 pub fn device_content_seeds() -> Vec<Vec<u8>> {
     let mut ext4 = vec![0; 2048];
     let mut put = |at: usize, bytes: &[u8]| ext4[1024 + at..][..bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! What S3 servers say that refuse. Its reader is private to the engine, and is compiled here from the same file.
+//! Refusals of S3 servers. Their reader is private to the engine, and is compiled here from the same file.
 
 #[allow(dead_code, reason = "not all of it is asked")]
 #[path = "../../../core/src/store/s3/limits.rs"]
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// The longest sentence that a person is shown.
 const LONGEST: usize = 300;
 
-/// A verb, flags, a status, seconds to wait, a code, a line end, and a body. What a server says is news of an object only in
-/// answer to what asks for such news, and a person is shown plain words of it at most.
+/// A verb, flags, a status, seconds to wait, a code, a line end, and a body. A refusal says something about an object only
+/// if the request could ask that. A person is shown only plain words of it.
 pub fn refusals(input: &[u8]) {
     let [verb, flags, high, low, wait, rest @ ..] = input else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
@@ -57,7 +57,7 @@ pub fn refusals(input: &[u8]) {
     assert!(said.chars().all(|c| c.is_ascii_alphanumeric() || " ():;,./=-".contains(c)), "{said}");
 }
 
-/// As servers word them.
+/// Refusals as servers word them.
 pub fn refusal_seeds() -> Vec<Vec<u8>> {
     let seed = |verb: u8, flags: u8, status: u16, text: &str| {
         [&[verb, flags][..], &status.to_be_bytes(), &[7], text.as_bytes()].concat()

@@ -1,23 +1,23 @@
-//! What people write: addresses of stores, sizes, durations; and names of objects.
+//! Text that people write: addresses of stores, sizes, durations; and names of objects.
 
 use holdall_api::sizes::{format_bytes, format_duration, parse_duration, parse_size};
 use holdall_core::format::id::ObjectId;
 use holdall_core::store::url::StoreUrl;
 
-/// All of them, on the same text.
+/// All parsers, on the same text.
 pub fn text(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(url) = StoreUrl::read(text, Some(std::path::Path::new("/home/ann"))) {
         assert_eq!(StoreUrl::parse(&url.to_string()).as_ref(), Ok(&url), "{text}");
     }
     if let Ok(url) = StoreUrl::parse(text) {
-        // It is remembered as it is written.
+        // The address is stored as it is written.
         assert!(StoreUrl::parse(&url.to_string()).is_ok(), "{url}");
     }
     match parse_size(text) {
         Ok(bytes) => {
             let written = format_bytes(bytes);
-            // The largest rounds up to what 64 bits do not hold.
+            // The largest sizes round up to more than 64 bits hold.
             let again = parse_size(&written).ok();
             assert!(
                 again.is_some_and(|again| again.abs_diff(bytes) <= bytes / 20) || bytes > 15 << 60,

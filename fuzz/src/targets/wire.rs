@@ -1,10 +1,10 @@
-//! What the kernel says over /dev/fuse, and what one daemon leaves for the next.
+//! Messages of the kernel over /dev/fuse, and the state that one daemon leaves for the next.
 
 use holdall_fuse::handover::{Handover, Parameters};
 use holdall_fuse::wire::{IN_HEADER_BYTES, Operation, Request};
 use std::os::fd::IntoRawFd;
 
-/// A request. Its length is put right where the first byte, which is taken off, is even.
+/// A request. Its length is corrected if the first byte, which is removed, is even.
 pub fn fuse(input: &[u8]) {
     let Some((choice, rest)) = input.split_first() else { return };
     let mut message = rest.to_vec();
@@ -39,7 +39,8 @@ pub fn fuse_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What comes with a descriptor, which is none of FUSE's here: so it is refused, however well it is written.
+/// The text that comes with a descriptor. The descriptor here is not FUSE's, so it is refused, however well-formed the text
+/// is.
 pub fn handover(input: &[u8]) {
     if let Ok(parameters) = serde_json::from_slice::<Parameters>(input) {
         let text = serde_json::to_string(&parameters).expect("plain fields become JSON");

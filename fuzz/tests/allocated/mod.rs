@@ -1,4 +1,4 @@
-//! Counts what one thread holds of the heap, so that a length in an input is seen to promise nothing.
+//! Counts the heap bytes that one thread holds, to show that a length in an input alone allocates nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -27,7 +27,7 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

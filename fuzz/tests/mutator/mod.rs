@@ -1,4 +1,4 @@
-//! Makes new inputs of known ones. The same seed makes the same inputs.
+//! Makes new inputs from known ones. The same seed makes the same inputs.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 
 /// Inputs grow no longer than this.
 const BYTES_MAX: usize = 64 << 10;
-/// Values that sit on the borders of lengths, counts and offsets.
+/// Values at the borders of lengths, counts and offsets.
 const BORDERS: [u64; 12] =
     [0, 1, 0x7f, 0x80, 0xff, 0x100, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, i64::MAX as u64, u64::MAX];
 

@@ -1,4 +1,5 @@
-//! Whole files that nobody has read, from the beginning to the end as `cat` reads them, beside what the link carries.
+//! Whole files that were never read before, from beginning to end as `cat` reads them, compared with the capacity of the
+//! link.
 
 use super::super::record::Row;
 use super::super::{Failure, Plan};
@@ -11,9 +12,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What `cat` asks for at once.
+/// The size of one read of `cat`.
 const PIECE_BYTES: usize = 128 << 10;
-/// Who has not reached the end by then is measured by what it has read.
+/// A reader that has not reached the end by then is measured by the bytes it has read.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 pub fn measure(plan: &Plan, world: &World) -> Result<Vec<Row>, Failure> {
@@ -54,7 +55,7 @@ fn behind(plan: &Plan, world: &World, rtt_ms: u64, mbit: u64, bytes: u64) -> Res
     ])
 }
 
-/// In Mbit/s.
+/// Reads a file; returns Mbit/s.
 fn read(path: &Path) -> Result<f64, Failure> {
     let begun = Instant::now();
     let mut file = File::open(path)?;

@@ -1,4 +1,4 @@
-//! The first 4 KiB of files that nobody has read, whose metadata is local, on a connection that is open.
+//! The first 4 KiB of files that were never read before, with local metadata and an open connection.
 
 use super::super::record::{Row, median};
 use super::super::{Failure, Plan};
@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// Files that are opened first, for connections and the map.
+/// Files that are opened first, to warm up connections and the map.
 pub const WARMING: usize = 3;
-/// Files whose median is one figure.
+/// The median of this many files is one figure.
 pub const OPENED_IN_A_ROUND: usize = 5;
 
 pub fn measure(plan: &Plan, world: &World) -> Result<Vec<Row>, Failure> {
@@ -42,14 +42,14 @@ fn first_bytes_ms(root: &Path, plan: &Plan) -> Result<Vec<f64>, Failure> {
     for number in 0..count {
         opened(root, number).metadata()?;
     }
-    // In no order and at no equal distances, which would be recognised, and fetched ahead of.
+    // In random order and at unequal distances: a pattern would be recognised and fetched ahead.
     let mut order: Vec<_> = (0..count).collect();
     order.sort_by_key(|number| (number * number * 31 + number * 17) % 101);
     let mut times = Vec::new();
     for number in order {
         let begun = Instant::now();
         let file = File::open(opened(root, number))?;
-        // Only what is asked for.
+        // Read only the requested bytes.
         fadvise(&file, 0, None, Advice::Random)?;
         file.read_exact_at(&mut [0; 4096], 0)?;
         times.push(begun.elapsed().as_secs_f64() * 1000.0);

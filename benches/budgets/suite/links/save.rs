@@ -1,5 +1,5 @@
-//! Random 4 KiB writes with an fsync each: an acknowledged write is in the local journal, so the way to the store must not
-//! show. One drive behind each round trip, uploading in the background as drives do.
+//! Random 4 KiB writes with an fsync each: an acknowledged write is in the local journal, so the distance to the store must
+//! not show. One drive behind each round trip, uploading in the background as drives do.
 
 use super::super::attached::SAVE;
 use super::super::fio::{self, Figure, Target};
@@ -12,13 +12,13 @@ use holdall_servers::delay::Delay;
 use std::path::Path;
 
 const DRIVE_BYTES: u64 = 1 << 30;
-/// A turn is taken in so many parts, and a figure is their mean: what is compared here should differ by nothing, on a
-/// disk that is twice as fast in one second as in the next.
+/// A turn is split into this many parts, and a figure is their mean: the compared figures should not differ, on a disk that
+/// is twice as fast in one second as in the next.
 const SLICES: usize = 4;
 
 pub fn measure(plan: &Plan, world: &World) -> Result<Vec<Row>, Failure> {
     let delay = |rtt_ms: &u64| Delay::start(world.address(), link(plan, *rtt_ms, None));
-    // Longer than the computers, which close their drives when they go.
+    // The links outlive the computers, which close their drives when they are dropped.
     let delays: Vec<_> = ROUND_TRIPS_MS.iter().map(delay).collect();
     let mut computers = Vec::new();
     for (rtt_ms, delay) in ROUND_TRIPS_MS.iter().zip(&delays) {

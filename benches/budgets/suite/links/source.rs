@@ -1,4 +1,4 @@
-//! What a link carries: bytes as fast as it takes them, from a server that only sends.
+//! The capacity of a link: bytes as fast as it takes them, from a server that only sends.
 
 use super::super::Failure;
 use holdall_servers::delay::{Delay, Link};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// The server behind a link of its own.
+/// The server, behind its own link.
 pub struct Source {
     ended: Arc<AtomicBool>,
     address: SocketAddr,
@@ -28,7 +28,7 @@ impl Source {
                 if stop.load(Ordering::Acquire) {
                     return;
                 }
-                // Until the client has enough and goes. A request goes first, as everywhere.
+                // Sends until the client closes. A request comes first, as everywhere.
                 let piece = vec![0; 256 << 10];
                 if client.read_exact(&mut [0]).is_ok() {
                     while client.write_all(&piece).is_ok() {}
@@ -38,7 +38,7 @@ impl Source {
         Ok(Self { ended, address, sending: Some(sending), delay: Delay::start(address, link) })
     }
 
-    /// Fetches so many bytes, in Mbit/s.
+    /// Fetches `bytes`; returns Mbit/s.
     pub fn fetch(&self, bytes: u64) -> Result<f64, Failure> {
         let mut server = TcpStream::connect(self.delay.address())?;
         let begun = Instant::now();
@@ -54,7 +54,7 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        // Wakes it where it waits for a client.
+        // Wakes the server if it waits for a client.
         let _ = TcpStream::connect(self.address);
         if let Some(sending) = self.sending.take() {
             let _ = sending.join();

@@ -1,4 +1,4 @@
-//! The S3 server, and what everybody has stored there before anything is measured.
+//! The S3 server, and the files that all sides store there before anything is measured.
 
 use super::super::holdall::{Computer, Store};
 use super::super::peers::s3backer::S3backer;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 const DRIVE_BYTES: u64 = 4 << 30;
-/// A file of which only the first bytes are read; not the smallest, so that a frame has neighbours.
+/// A file of which only the first bytes are read. It is not minimal, so that a frame has neighbours.
 const OPENED_BYTES: u64 = 1 << 20;
 
 /// One server; the product's drive, s3backer's disk and s3fs's bucket have the same files.
@@ -46,12 +46,12 @@ impl World {
         self.server.address()
     }
 
-    /// A drive's store, by way of `address`.
+    /// A drive's store, reached through `address`.
     pub fn store(&self, address: SocketAddr, prefix: &str) -> Store {
         Store::s3(address, prefix, &self.credentials)
     }
 
-    /// A directory for whoever comes.
+    /// A directory for a computer or a peer.
     pub fn place(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -64,7 +64,7 @@ impl World {
         Ok(computer)
     }
 
-    /// s3backer's disk and s3fs's bucket, mounted by way of `address`, with nothing in any cache.
+    /// s3backer's disk and s3fs's bucket, mounted through `address`, with empty caches.
     pub fn peers(&self, name: &str, address: SocketAddr) -> Result<(S3backer, S3fs), Failure> {
         let backer = S3backer::mount(address, &self.place(&format!("{name}-s3backer")), false)?;
         Ok((backer, S3fs::mount(address, &self.place(&format!("{name}-s3fs")))?))
@@ -95,12 +95,12 @@ pub fn opened(root: &Path, number: usize) -> PathBuf {
     root.join(format!("opened-{number}"))
 }
 
-/// How many there are: the first are for what has to be warm.
+/// How many files are opened: the first ones only warm up.
 pub fn opened_files(plan: &Plan) -> usize {
     super::first_byte::WARMING + plan.link_rounds * super::first_byte::OPENED_IN_A_ROUND
 }
 
-/// The file that is read from its beginning to its end in a round.
+/// The file that is read from beginning to end in a round.
 pub fn sequential(root: &Path, mbit: u64, round: usize) -> PathBuf {
     root.join(format!("sequential-{mbit}-{round}"))
 }

@@ -1,11 +1,11 @@
-//! Somebody who reads what is not here.
+//! A reader of a file that is not here.
 
 use super::super::Failure;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Reads a file while others do something else.
+/// Reads a file in a thread of its own.
 pub struct Reader(JoinHandle<(std::io::Result<usize>, f64)>);
 
 impl Reader {

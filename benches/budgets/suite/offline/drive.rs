@@ -1,4 +1,4 @@
-//! The S3 server, and the drives that are on it, each behind a link of its own, which can be cut.
+//! The S3 server and its drives, each behind its own link, which can be cut.
 
 use super::super::attached::SAVE;
 use super::super::fio::{self, Figure, Target};
@@ -15,19 +15,19 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const DRIVE_BYTES: u64 = 4 << 30;
-/// What the drive's metadata and its pins leave of it is for all else.
+/// Whatever metadata and pins leave of this is for all other data.
 const CACHE_BYTES: u64 = 256 << 20;
 /// Files of the folder that is always kept ...
 const PINNED_FILES: u64 = 32;
 /// ... and bytes of each.
 const PINNED_BYTES: u64 = 1 << 20;
-/// A file that is not here when it is wanted.
+/// A file that is not here when it is read.
 const ABSENT_BYTES: u64 = 8 << 20;
-/// Names of each directory that is searched.
+/// Names in each directory that is searched.
 const NAMES_EACH: usize = 100;
 /// The scan reads files of this size.
 const SCANNED_EACH: u64 = 64 << 20;
-/// How long it may take until what is pinned is here.
+/// How long pinned files may take to come.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// The server.
@@ -49,24 +49,24 @@ impl World {
     }
 }
 
-/// A drive, open on a computer behind a link, and known to another one at the server itself.
+/// A drive that is open on a computer behind a link, and known to another computer at the server itself.
 pub struct Drive {
-    // Goes before the link that it uses.
+    // Dropped before the link that it uses.
     computer: Computer,
     other: Computer,
     link: Link,
-    /// None while it is cut.
+    /// `None` while it is cut.
     delay: Option<Delay>,
     address: SocketAddr,
     upstream: SocketAddr,
-    /// What the pinned files hold, by their names.
+    /// The content of the pinned files, by name.
     pinned: BTreeMap<String, Vec<u8>>,
     scanned: u64,
     saved_bytes: u64,
 }
 
 impl Drive {
-    /// Made and filled at the server, then opened behind the link by a computer that has nothing of it.
+    /// Makes and fills a drive at the server, then opens it behind the link on a computer that has no data of it.
     pub fn new(plan: &Plan, world: &World, rtt_ms: u64) -> Result<Self, Failure> {
         let name = format!("offline-{rtt_ms}");
         let upstream = world.server.address();
@@ -95,7 +95,7 @@ impl Drive {
         &self.computer
     }
 
-    /// What a round trip takes.
+    /// The round trip.
     pub fn rtt(&self, plan: &Plan) -> Duration {
         self.link.rtt.max(link(plan, 1, None).rtt)
     }
@@ -105,12 +105,12 @@ impl Drive {
         hot(&self.computer.mountpoint())
     }
 
-    /// What a scan reads.
+    /// The files that a scan reads.
     pub fn scan(&self) -> Vec<PathBuf> {
         (0..self.scanned).map(|number| scanned(&self.computer.mountpoint(), number)).collect()
     }
 
-    /// What is not here, and nobody has read before.
+    /// A file that is not here and was never read before.
     pub fn absent(&self, round: usize) -> PathBuf {
         absent(&self.computer.mountpoint(), round)
     }
@@ -124,7 +124,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Cuts the link, or puts it back.
+    /// Cuts or restores the link.
     pub fn set_cut(&mut self, is_cut: bool) {
         if is_cut {
             self.delay = None;
@@ -133,8 +133,8 @@ impl Drive {
         }
     }
 
-    /// Everything that is not pinned leaves the cache, a file is added to the pinned folder, another computer rewrites one, and this one
-    /// has the drive again, with all that is pinned and nothing that is not.
+    /// Evicts everything that is not pinned and adds a file to the pinned folder; another computer rewrites one; then this
+    /// computer opens the drive again, with everything pinned here and nothing else.
     pub fn change(&mut self, round: usize) -> Result<(), Failure> {
         self.computer.evict()?;
         let added = format!("added {round}");
@@ -160,11 +160,11 @@ impl Drive {
             std::thread::sleep(Duration::from_millis(100));
         }
         self.computer.evict()?;
-        // It is written to below: what it lacks would come in the middle of that.
+        // This file is written to below: missing blocks would be pulled in the middle of that.
         warm(&saved(&self.computer.mountpoint()))
     }
 
-    /// Reads all that is pinned from the drive: files that are as they were written, of how many.
+    /// Reads all pinned files from the drive. Returns how many read as they were written, and how many there are.
     pub fn read_pinned(&self) -> Result<(f64, f64), Failure> {
         let mut whole = 0;
         for (name, bytes) in &self.pinned {
@@ -177,7 +177,7 @@ impl Drive {
         Ok((f64::from(whole), self.pinned.len() as f64))
     }
 
-    /// Random 4 KiB writes with an fsync each, for each second.
+    /// Random 4 KiB writes with an fsync each; returns writes per second.
     pub fn save(&self, ms: u64) -> Result<f64, Failure> {
         let turn = fio::for_ms(ms);
         let arguments = [SAVE, &[&turn[0], &turn[1]]].concat();
@@ -185,7 +185,7 @@ impl Drive {
         fio::run(&Target::File(&path), self.saved_bytes, &arguments, Figure::Iops)
     }
 
-    /// Names that `find` tells for each second, with nothing of them in the kernel's memory.
+    /// Names that `find` lists per second, with nothing in the kernel's caches.
     pub fn find(&self) -> Result<f64, Failure> {
         let directory = std::fs::File::open(self.computer.mountpoint())?;
         rustix::fs::syncfs(&directory)?;
@@ -205,7 +205,7 @@ impl Drive {
     }
 }
 
-/// Files of random bytes; gives what the pinned ones hold.
+/// Writes files of random bytes; returns the content of the pinned ones.
 fn fill(root: &Path, plan: &Plan, scanned_files: u64) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
     let mut pinned = BTreeMap::new();
     std::fs::create_dir(root.join("pinned"))?;

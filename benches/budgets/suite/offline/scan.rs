@@ -1,4 +1,4 @@
-//! A hot set that is read at random while something else reads more than the cache holds.
+//! A hot set that is read at random while another program reads more than the cache holds.
 
 use super::super::{Failure, Plan};
 use super::drive::Drive;
@@ -9,20 +9,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Each read of the hot set.
+/// The size of a read of the hot set.
 const READ_BYTES: usize = 64 << 10;
-/// What direct reads have to be aligned to.
+/// The alignment of direct reads.
 const ALIGN: usize = 4096;
-/// So many are counted before the scan.
+/// Reads that are counted before the scan.
 const READS_BEFORE: usize = 400;
-/// Rest between two of them: the scan goes on meanwhile.
+/// Pause between two reads, while the scan continues.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How often all of the hot set is read until it counts as hot ...
+/// How often the whole hot set is read until it counts as hot ...
 const WARMING: usize = 3;
-/// ... and what lies between: whatever is read again within one second is read once, for the cache.
+/// ... and the pause between: for the cache, reads within one second count as one.
 const AGAIN_AFTER: Duration = Duration::from_millis(1100);
 
-/// Of a hundred reads of the hot set those that were local: before the scan, and while it goes on.
+/// The percentage of local reads of the hot set: before the scan, and during it.
 pub fn hits(plan: &Plan, drive: &Drive, round: usize) -> Result<(f64, f64), Failure> {
     let mut hot = Hot::open(&drive.hot(), drive.rtt(plan), round)?;
     for _ in 0..WARMING {
@@ -52,16 +52,16 @@ pub fn hits(plan: &Plan, drive: &Drive, round: usize) -> Result<(f64, f64), Fail
 
 fn read_through(path: &Path) -> std::io::Result<()> {
     let file = File::open(path)?;
-    // What the kernel has kept of it is no scan.
+    // Pages that the kernel has kept must not count.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
     std::io::copy(&mut &file, &mut std::io::sink()).map(drop)
 }
 
-/// The hot set, read past the kernel's memory.
+/// The hot set, read past the page cache.
 struct Hot {
     file: File,
     len: u64,
-    /// Whatever takes longer has waited for the store.
+    /// A read that takes longer has waited for the store.
     local: Duration,
     state: u64,
     buffer: Vec<u8>,
@@ -97,7 +97,7 @@ impl Hot {
         Ok(begun.elapsed())
     }
 
-    /// Begins to count anew.
+    /// The percentage of local reads so far; restarts the count.
     fn take_percent(&mut self) -> f64 {
         let (reads, hits) = (std::mem::take(&mut self.reads), std::mem::take(&mut self.hits));
         f64::from(hits) * 100.0 / f64::from(reads.max(1))

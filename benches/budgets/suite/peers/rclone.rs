@@ -1,4 +1,4 @@
-//! rclone mount: files as objects of S3, read in pieces that are kept in a cache.
+//! rclone mount: files as S3 objects, read in pieces that it caches.
 
 use super::{Daemon, Failure, is_mounted, unmount};
 use holdall_servers::s3::{ACCESS_KEY, BUCKET, SECRET_KEY};
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How it is run: with its full cache, and without asking for the time of each file by itself.
+/// Its options: the full cache, and no request for the time of each single file.
 pub const OPTIONS: [&str; 2] = ["--vfs-cache-mode=full", "--use-server-modtime"];
 
 /// The bucket, mounted until this is dropped.
@@ -28,7 +28,7 @@ impl Rclone {
         command.args(["--s3-provider=Other", "--s3-region=us-east-1", "--s3-force-path-style=true"]);
         command.arg(format!("--s3-endpoint=http://{address}"));
         command.env("RCLONE_S3_ACCESS_KEY_ID", ACCESS_KEY).env("RCLONE_S3_SECRET_ACCESS_KEY", SECRET_KEY);
-        // It cannot take one here, and needs none.
+        // rclone accepts no CA bundle here, and needs none.
         command.env_remove("AWS_CA_BUNDLE");
         let daemon = Daemon::start(&mut command, &dir.join("rclone.log"), || is_mounted(&mountpoint))?;
         Ok(Self { mountpoint, daemon })
@@ -39,7 +39,7 @@ impl Rclone {
         &self.mountpoint
     }
 
-    /// Ends it.
+    /// Unmounts it and waits for its end.
     pub fn end(mut self) -> Result<(), Failure> {
         unmount(&self.mountpoint);
         self.daemon.ended()

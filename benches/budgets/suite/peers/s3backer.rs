@@ -1,4 +1,4 @@
-//! s3backer: a disk in S3 as a file on a FUSE file system, with a loop device and ext4 on it.
+//! s3backer: a disk in S3, shown as a file on a FUSE file system, with a loop device and ext4 on it.
 
 use super::{Daemon, Failure, is_mounted, key_file, make_ext4, ran, unmount};
 use holdall_servers::s3::BUCKET;
@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Its disk, of any content.
+/// The size of its disk, whatever is on it.
 pub const DISK_BYTES: u64 = 2 << 30;
 
-/// How it is run. Blocks of 256 KiB are one request each, 32 of them at once fill 1 Gbit/s at 60 ms, and the cache, which is in
-/// memory, holds all that is read or written here.
+/// Its options. Blocks of 256 KiB are one request each; 32 at once fill 1 Gbit/s at 60 ms. The cache, which is in memory,
+/// holds everything that is read or written here.
 pub const OPTIONS: [&str; 6] = [
     "--blockSize=256k",
     "--blockCacheSize=4096",
@@ -19,7 +19,7 @@ pub const OPTIONS: [&str; 6] = [
     "--readAheadTrigger=2",
     "--authVersion=aws4",
 ];
-/// As the product's own device has it, in sectors.
+/// The read-ahead of the product's own device, in sectors.
 const READ_AHEAD_SECTORS: &str = "2048";
 
 /// The disk on a loop device, in front of the store until this is dropped.
@@ -31,11 +31,11 @@ pub struct S3backer {
 }
 
 impl S3backer {
-    /// The device alone, with its state in `dir` and its bucket at the server at `address`.
+    /// The device alone, with its state in `dir` and its bucket on the server at `address`.
     pub fn attach(address: SocketAddr, dir: &Path) -> Result<Self, Failure> {
         let (disk, keys) = (dir.join("disk"), key_file_in(dir)?);
         let mut command = Command::new("s3backer");
-        // Without a region: one would have it put the bucket into the name of the host.
+        // Without a region: with one, s3backer would put the bucket into the host name.
         command.args(["-f", "--quiet", "--prefix=s3backer/"]);
         command.arg(format!("--baseURL=http://{address}/")).arg(format!("--size={DISK_BYTES}"));
         command.arg(format!("--accessFile={}", keys.display())).args(OPTIONS).arg(BUCKET).arg(&disk);
@@ -49,7 +49,7 @@ impl S3backer {
         Ok(backer)
     }
 
-    /// The same with an ext4 on it, which is `new` or has been there before.
+    /// The same with an ext4 on it, which is made if `new`.
     pub fn mount(address: SocketAddr, dir: &Path, new: bool) -> Result<Self, Failure> {
         let mut backer = Self::attach(address, dir)?;
         if new {
@@ -71,7 +71,7 @@ impl S3backer {
         self.dir.join("mnt")
     }
 
-    /// Ends it when all that was written is in the store.
+    /// Ends it once all written data is in the store.
     pub fn end(mut self) -> Result<(), Failure> {
         self.take_down();
         self.daemon.ended()

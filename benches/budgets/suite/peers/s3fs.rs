@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How it is run: 8 parts of 10 MB at once, and what it knows of files is believed.
+/// Its options: 8 parts of 10 MB at once, and its cached facts about files are trusted.
 pub const OPTIONS: [&str; 4] =
     ["parallel_count=8", "multipart_size=10", "max_stat_cache_size=100000", "enable_noobj_cache"];
 
@@ -43,7 +43,7 @@ impl S3fs {
         &self.mountpoint
     }
 
-    /// Ends it when all that was written is in the store.
+    /// Ends it once all written data is in the store.
     pub fn end(mut self) -> Result<(), Failure> {
         unmount(&self.mountpoint);
         self.daemon.ended()

@@ -1,4 +1,4 @@
-//! Point queries by an index, in a database of which nothing is here: one program asks for 20 rows, one after another.
+//! Point queries by an index in a database of which nothing is here: one program asks for 20 rows, one after another.
 
 use super::super::links::{link, rotated, row};
 use super::super::record::Row;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const QUERIES: u64 = 20;
 const PAGE_BYTES: u64 = 4096;
-/// Links, by what they are called in keys, in Mbit/s.
+/// Links by their names in keys, in Mbit/s.
 const LINKS: [(&str, Option<f64>); 2] = [("free", None), ("100", Some(100.0))];
 
 /// The queries, and how many pages they touch.
@@ -34,7 +34,7 @@ pub fn measure(plan: &Plan, world: &World) -> Result<Vec<Row>, Failure> {
 }
 
 impl Queries {
-    /// For rows all over the table, no two pairs of them at one distance: those would be foreseen.
+    /// Queries for rows all over the table, no two pairs of them at one distance: those would be predicted.
     fn of(database: &Path, plan: &Plan) -> Result<Self, Failure> {
         let scattered = |query: u64| (query * query * 7_368_787 + query * 104_729) % plan.database_rows + 1;
         let ids: Vec<_> = (0..QUERIES).map(|query| scattered(query).to_string()).collect();
@@ -43,7 +43,7 @@ impl Queries {
             let key = ask(database, &format!("select hex(key) from thing where id = {id};"))?;
             sql.push_str(&format!("select length(value) from thing where key = x'{}';\n", key.trim()));
         }
-        // What SQLite reads into an empty cache that takes all of it. The figures begin anew with each query.
+        // Pages that SQLite reads into an empty cache that holds all of it. Its counters start again with each query.
         let said =
             run(Command::new("sqlite3").args(["-readonly", "-cmd", ".stats on"]).arg(database).arg(&sql))?;
         let misses = said.lines().filter_map(|line| line.trim().strip_prefix("Page cache misses:"));
@@ -89,12 +89,12 @@ fn behind(
     Ok(rows)
 }
 
-/// What 20 queries cost. Bytes are for each byte of the pages that are touched.
+/// The cost of 20 queries. Bytes are per byte of the pages that are touched.
 struct Asked {
     seconds: f64,
-    /// Of objects, without what HTTP says about them; of a peer, which does not tell, all that came.
+    /// Bytes of objects, without HTTP headers; for a peer, which does not report this, all bytes received.
     fetched: f64,
-    /// All that came over the link.
+    /// All bytes received over the link.
     received: f64,
 }
 
@@ -109,7 +109,7 @@ fn ask_cold(cold: &Cold, queries: &Queries) -> Result<Asked, Failure> {
     if said.lines().filter(|line| *line == "400").count() as u64 != QUERIES {
         return Err(format!("the queries find something else: {said}").into());
     }
-    // What is fetched in vain comes later.
+    // Bytes that are fetched in vain come later.
     cold.settle()?;
     let received = cold.received_bytes() - before;
     let mut fetched = received;

@@ -1,5 +1,5 @@
-//! A film whose index is at its end: its first frame, and a frame after each of ten seeks, each by a new player, in time beyond
-//! what the same takes from the local disk at the same moment.
+//! A film whose index is at its end: its first frame, and a frame after each of ten seeks, each by a new player. Times are
+//! beyond what the same takes from the local disk at the same moment.
 
 use super::super::links::{link, rotated, row};
 use super::super::record::{Row, median};
@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Where frames are wanted, in parts of the film.
+/// Where frames are wanted, as fractions of the film.
 const SEEKS: [f64; 10] = [0.5, 0.1, 0.8, 0.3, 0.95, 0.2, 0.65, 0.4, 0.75, 0.05];
-/// What is not slower than the local disk counts as so many ms.
+/// A time that is no longer than the local disk's counts as this many ms.
 const LEAST_MS: f64 = 0.1;
 
-/// In ms: the first frame, and each of the ten.
+/// Times in ms: the first frame, and each of the ten seeks.
 type Played = (f64, Vec<f64>);
 
 pub fn measure(plan: &Plan, world: &World) -> Result<Vec<Row>, Failure> {
@@ -35,7 +35,7 @@ fn behind(plan: &Plan, world: &World, rtt_ms: u64) -> Result<Vec<Row>, Failure> 
             let name = format!("film-{rtt_ms}-{round}");
             let played = unless_failed(*side, play_cold(plan, world, *side, &name, rtt_ms))?;
             let Some((first, seeks)) = played else { continue };
-            // The best of three: its pages are in memory.
+            // The best of three, with its pages in memory.
             let (mut local_first, mut local_seeks) = play(&local, plan)?;
             for _ in 0..2 {
                 let (first, seeks) = play(&local, plan)?;
@@ -68,7 +68,7 @@ fn behind(plan: &Plan, world: &World, rtt_ms: u64) -> Result<Vec<Row>, Failure> 
 fn play_cold(plan: &Plan, world: &World, side: Side, name: &str, rtt_ms: u64) -> Result<Played, Failure> {
     let cold = Cold::mount(world, side, name, link(plan, rtt_ms, None))?;
     let film = cold.root().join(FILM);
-    // Its name is known, and a connection is open.
+    // Makes its name known, and opens a connection.
     film.metadata()?;
     let before = cold.received_bytes();
     let played = play(&film, plan)?;
@@ -83,7 +83,7 @@ fn play(film: &Path, plan: &Plan) -> Result<Played, Failure> {
     Ok((first, seeks.collect::<Result<_, _>>()?))
 }
 
-/// Until one frame is decoded, in ms.
+/// The time until one frame is decoded, in ms.
 fn frame_ms(film: &Path, at_second: Option<f64>) -> Result<f64, Failure> {
     let mut command = Command::new("ffmpeg");
     command.args(["-v", "error", "-nostdin"]);

@@ -1,4 +1,4 @@
-//! `ls -lR` right after a drive has been mounted where it has never been, and the same where metadata does not come first.
+//! `ls -lR` right after a drive was mounted on a computer that never had it, and the same without pulling metadata first.
 
 use super::super::links::{link, row};
 use super::super::record::Row;
@@ -10,16 +10,16 @@ use std::time::Instant;
 
 const RTT_MS: u64 = 50;
 const MBIT: f64 = 100.0;
-/// Without priorities: after so long it is given up, in seconds.
+/// The time limit of a listing, in seconds, for the one without priorities.
 const GIVEN_UP: &str = "900";
 
 /// One listing.
 struct Listed {
-    /// From the mount to its end, in seconds.
+    /// From the mount to the end of the listing, in seconds.
     from_mount: f64,
-    /// From the command that opens the drive to its end.
+    /// From the command that opens the drive to the end of the listing.
     from_open: f64,
-    /// Bytes received by then, for each byte of metadata.
+    /// Bytes received by then, per byte of metadata.
     bytes_each: f64,
 }
 
@@ -28,7 +28,7 @@ pub fn measure(plan: &Plan, world: &World) -> Result<Vec<Row>, Failure> {
     for round in 0..plan.link_rounds {
         ours.push(list(plan, world, &format!("list-{round}"), true)?);
     }
-    // Once: it takes minutes.
+    // Only once: it takes minutes.
     let off = [list(plan, world, "list-off", false)?];
     let rows = |what: fn(&Listed) -> f64, key: &str| {
         let figures = |listed: &[Listed]| listed.iter().map(what).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The product and its peers, each at the end of a link of its own, with nothing in any cache.
+//! The product and its peers, each at the end of its own link, with empty caches.
 
 use super::super::Failure;
 use super::super::holdall::Computer;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// How long it may take until all metadata is local.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// Nothing came for so long: nothing is under way.
+/// If nothing came for this long, nothing is under way.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Who reads.
+/// The side that reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Holdall,
@@ -26,7 +26,7 @@ impl Side {
     pub const ALL: [Side; 3] = [Side::Holdall, Side::Rclone, Side::S3fs];
     pub const PEERS: [Side; 2] = [Side::Rclone, Side::S3fs];
 
-    /// What it is called in the keys of rows.
+    /// Its name in the keys of rows.
     pub fn name(self) -> &'static str {
         match self {
             Side::Holdall => "holdall",
@@ -42,16 +42,16 @@ enum Mount {
     S3fs(S3fs),
 }
 
-/// One of them, mounted.
+/// One side, mounted.
 pub struct Cold {
-    // Goes before the link that it uses.
+    // Dropped before the link that it uses.
     mount: Mount,
     delay: Delay,
     dir: PathBuf,
 }
 
 impl Cold {
-    /// Mounts it in a directory of its own; the metadata of a drive is here then.
+    /// Mounts it in a directory of its own. When this returns, the metadata of a drive is here.
     pub fn mount(world: &World, side: Side, name: &str, link: Link) -> Result<Self, Failure> {
         let delay = Delay::start(world.address(), link);
         let dir = world.place(&format!("{name}-{}", side.name()));
@@ -78,19 +78,19 @@ impl Cold {
         }
     }
 
-    /// Bytes that came over the link.
+    /// Bytes received over the link.
     pub fn received_bytes(&self) -> u64 {
         self.delay.received_bytes()
     }
 
-    /// Bytes of objects that came, and how many requests asked for them; none where nobody tells.
+    /// Bytes of objects received, and the number of requests for them; `None` for a peer, which does not report them.
     pub fn fetched(&self) -> Result<Option<(u64, u64)>, Failure> {
         let Mount::Holdall(computer) = &self.mount else { return Ok(None) };
         let status = computer.status()?;
         Ok(status["received_bytes"].as_u64().zip(status["requests"]["get"].as_u64()))
     }
 
-    /// Waits until all metadata is here, and nothing is under way.
+    /// Waits until all metadata is here and nothing is under way.
     pub fn settle(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + READY_LIMIT;
         let (mut last, mut since) = (self.received_bytes(), Instant::now());
@@ -116,7 +116,7 @@ impl Cold {
         }
     }
 
-    /// Ends it, and forgets what it kept.
+    /// Unmounts it, and deletes its directory.
     pub fn end(self) -> Result<(), Failure> {
         match self.mount {
             Mount::Holdall(computer) => computer.close()?,
@@ -127,7 +127,7 @@ impl Cold {
     }
 }
 
-/// What a peer has measured, unless it failed: then it has no figures in this run, which is said.
+/// The figure, or `None` for a peer that failed: it has no figures in this run, which is printed.
 pub fn unless_failed<T>(side: Side, figure: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match figure {
         Ok(figure) => Ok(Some(figure)),

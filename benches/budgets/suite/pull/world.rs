@@ -1,5 +1,5 @@
-//! The S3 server, and what is stored there before anything is measured: a tree of small files, a film, and a database on the
-//! drive; the film and the database in the bucket that the peers mount.
+//! The S3 server and its content before anything is measured: a tree of small files, a film and a database on the drive;
+//! the film and the database in the bucket that the peers mount.
 
 use super::super::holdall::{Computer, Store};
 use super::super::peers::s3fs::S3fs;
@@ -14,11 +14,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const DRIVE_BYTES: u64 = 8 << 30;
 const PREFIX: &str = "pull";
-/// Files of the tree have so many bytes and more ...
+/// Files of the tree have at least this many bytes ...
 const FILE_BYTES_MIN: usize = 16 << 10;
-/// ... and fewer than so many.
+/// ... and fewer than this.
 const FILE_BYTES_MAX: usize = 32 << 10;
-/// As many bytes of data for each of metadata, at least: with less, all of it might as well be pulled.
+/// Least number of bytes of data per byte of metadata: with less, all of it might as well be pulled.
 const LEAST_DATA: u64 = 20;
 /// The size of an inode on the drive.
 const INODE_BYTES: u64 = 256;
@@ -61,7 +61,7 @@ impl World {
         }
         computer.close()?;
         drop(computer);
-        // It takes as much room as the drive, and is of no more use.
+        // It takes as much space as the drive, and is no longer needed.
         std::fs::remove_dir_all(world.place("maker"))?;
         let bucket = S3fs::mount(world.address(), &world.place("maker-s3fs"))?;
         world.copy_files(bucket.mountpoint())?;
@@ -74,7 +74,7 @@ impl World {
         self.server.address()
     }
 
-    /// A directory for whoever comes.
+    /// A directory for a computer or a peer.
     pub fn place(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -84,12 +84,12 @@ impl World {
         self.place("local")
     }
 
-    /// A computer that knows the drive and has never had it, with a daemon that runs.
+    /// A computer that knows the drive but never had it, with a running daemon.
     pub fn stranger(&self, dir: &Path, address: SocketAddr) -> Result<Computer, Failure> {
         self.introduced(self.computer(dir)?, address)
     }
 
-    /// The same, where metadata does not come first.
+    /// The same, without pulling metadata first.
     pub fn stranger_without_priorities(&self, dir: &Path, address: SocketAddr) -> Result<Computer, Failure> {
         self.introduced(self.computer(dir)?.with("HOLDALL_NO_SURVEY", "1"), address)
     }
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-/// Files of random bytes in directories of equal size; gives the bytes of the directories.
+/// Writes files of random bytes into directories of equal size; returns the bytes of the directories.
 fn make_tree(root: &Path, plan: &Plan) -> Result<u64, Failure> {
     let mut noise = vec![0; FILE_BYTES_MAX * 2];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut noise)?;
@@ -129,7 +129,7 @@ fn make_tree(root: &Path, plan: &Plan) -> Result<u64, Failure> {
         std::fs::create_dir(&directory)?;
         for file in 0..plan.tree_files / plan.tree_directories {
             number += 1;
-            // Sizes, names, times and contents that look like chance: what is alike is stored as less than it is.
+            // Sizes, names, times and contents look random: similar ones would be stored as less than they are.
             let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             let name = format!("{:016x} {file:03}.jpg", mixed.wrapping_mul(0xd6e8_feb8_6659_fd93));
             let (len, from) =
@@ -144,7 +144,7 @@ fn make_tree(root: &Path, plan: &Plan) -> Result<u64, Failure> {
     Ok(directories_bytes + root.metadata()?.blocks() * 512)
 }
 
-/// A film with sound, of 13 Mbit/s, whose index is at its end, as ffmpeg writes it by itself.
+/// A film with sound, of 13 Mbit/s, with its index at the end, as ffmpeg writes it by default.
 fn make_film(path: &Path, seconds: u64) -> Result<(), Failure> {
     let picture = format!("testsrc=duration={seconds}:size=1280x720:rate=25,noise=alls=24:allf=t");
     let sound = format!("sine=duration={seconds}:frequency=440");
@@ -155,8 +155,8 @@ fn make_film(path: &Path, seconds: u64) -> Result<(), Failure> {
     run(command.arg(path)).map(drop)
 }
 
-/// One table with random keys, an index of them, and 400 characters for each, of four bits each: text of people's has hardly
-/// less in it.
+/// One table with random keys, an index of them, and 400 characters for each, of four bits each: people's text hardly has
+/// less.
 fn make_database(path: &Path, rows: u64) -> Result<(), Failure> {
     let sql = format!(
         "pragma page_size = 4096; pragma journal_mode = off; pragma synchronous = off;
@@ -168,7 +168,7 @@ fn make_database(path: &Path, rows: u64) -> Result<(), Failure> {
     run(Command::new("sqlite3").arg(path).arg(sql)).map(drop)
 }
 
-/// Runs a program, and gives what it says.
+/// Runs a program, and returns its output.
 pub fn run(command: &mut Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{name}: {error}; it is in the package {name}"))?;
