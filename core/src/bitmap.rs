@@ -418,7 +418,7 @@ mod tests {
                     scope.spawn(move || bitmap.clear(BlockRange::new(own * 64 + 1, 1)));
                 }
             });
-            // A thread's own block is clear, or was set after; all others are set.
+            // A block that a thread clears is clear, or was set after; all others are set.
             assert!(bitmap.count_all() >= PAGE_BLOCKS - 3);
             (0..3).for_each(|own| assert!(bitmap.get(own * 64) && bitmap.get(own * 64 + 2)));
         }

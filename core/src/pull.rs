@@ -236,7 +236,8 @@ impl<S: Source> Puller<S> {
     ///
     /// Some blocks could not be pulled, but all others were; or there is no space, and the rest is not waited for.
     pub async fn pull_all(self: &Arc<Self>, class: Class, ranges: &[BlockRange]) -> Result<(), PullError> {
-        /// The part of the cache's limit that is wanted at once: one in this many. More might push its own beginning out.
+        /// The share of the cache's limit that is wanted at once: one part in this many. More might push its own beginning
+        /// out.
         const SHARE: u64 = 8;
         let most = (self.room.limit() / SHARE / crate::units::BLOCK_BYTES).max(1);
         let mut outcome = Ok(());

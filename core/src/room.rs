@@ -300,7 +300,7 @@ impl Shared {
     }
 }
 
-/// Whether chunks should go.
+/// Whether chunks should be evicted.
 fn is_high(full: u64, limit: u64) -> bool {
     full >= limit / 1000 * HIGH
 }

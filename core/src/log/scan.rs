@@ -37,7 +37,7 @@ struct Span {
     group: Option<Group>,
 }
 
-/// The record to look for. A recycled file may hold others with the same LSN that a truncation removed from the log: those
+/// The record to look for. A recycled file may hold others with the same LSN that a power cut removed from the log: those
 /// follow another record, or were written by an earlier process than the one that began the file.
 pub(super) struct Wanted {
     pub lsn: Lsn,

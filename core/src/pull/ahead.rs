@@ -83,7 +83,7 @@ impl<S: Source> Puller<S> {
 
     /// How many blocks ahead of a stream are useful and do not push other readers' blocks out of a small cache.
     fn blocks_ahead(&self) -> u64 {
-        /// The part of the cache's limit: one in this many.
+        /// The share of the cache's limit that may be wanted ahead: one part in this many.
         const AHEAD_SHARE: u64 = 16;
         let room = self.room.limit() / AHEAD_SHARE / crate::units::BLOCK_BYTES;
         self.queue.lock().blocks_ahead().min(room)

@@ -1,4 +1,4 @@
-//! One pull: blocks are looked up in the source, and the parts that hold them are fetched, each once for all who want it.
+//! One pull: it looks blocks up in the source and fetches the parts that hold them, each once for all who want it.
 
 use super::flights::landed;
 use super::sink::{Fetched, Sink};

@@ -116,7 +116,7 @@ async fn pull<L: LocalBlocks>(
     layout: &Layout,
     wants: &[Range<u64>],
 ) -> Result<(), PullError> {
-    /// The part of the cache's limit: one in this many.
+    /// The share of the cache's limit that may be wanted ahead: one part in this many.
     const SHARE: u64 = 16;
     let Some(opened) = here.upgrade() else { return Ok(()) };
     let (puller, mut left) = (opened.puller().clone(), opened.limit_bytes() / BLOCK_BYTES / SHARE);

@@ -417,7 +417,7 @@ impl Task {
 
     async fn put(&self, packed: Packed) -> Put {
         let lanes = self.lanes.lock().at_once();
-        // Only refusals count: a store that was away says nothing about the link.
+        // A store that was away says nothing about the link: only a busy store counts as a refusal.
         let mut refused_at = lanes;
         let busy = || refused_at = self.lanes.lock().refused(refused_at);
         let (packed, took) = self.committer.put_segment(packed, busy).await;

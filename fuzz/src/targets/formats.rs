@@ -73,7 +73,7 @@ fn unsigned(head: &Head) -> Vec<u8> {
 pub fn root(input: &[u8]) {
     let _ = Root::open(&sealer(), "root/x", input);
     if let Ok(root) = Root::decode(input) {
-        // What opening a drive of this shape asks.
+        // The questions that opening a drive of this shape asks.
         let whole = BlockRange { start: 0, end: root.geometry.size_blocks };
         assert!(root.pages.keys().all(|index| u64::from(*index) < root.geometry.pages()), "{root:?}");
         for index in root.pages.keys() {

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const DRIVE_BYTES: u64 = 4 << 30;
-/// Whatever metadata and pins leave of this is for all other data.
+/// Metadata and pins come first; the rest of it is for all other data.
 const CACHE_BYTES: u64 = 256 << 20;
 /// Files of the folder that is always kept ...
 const PINNED_FILES: u64 = 32;
