@@ -3,8 +3,8 @@
 //!     just bench               measures, and writes benches/results/<date>.json
 //!     just bench-report        makes BENCHMARKS.md from these files: each section from the newest that has it
 //!
-//! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3; `packaging/setup
-//! tests` installs them.
+//! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3, which
+//! `packaging/setup tests` installs.
 
 mod suite;
 

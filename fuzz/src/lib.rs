@@ -5,8 +5,8 @@
 //! The target corrects checksums and seals, so that the code behind them is reached; the tests beside the decoders show
 //! that they guard against damage.
 //!
-//! `tests/corpus.rs` runs each target for a moment, from the inputs under `corpus/` and with a seeded mutator. `just fuzz
-//! TARGET` runs one under libFuzzer for as long as wanted.
+//! `tests/corpus.rs` runs each target for a moment, from the inputs under `corpus/` and with a seeded mutator. With
+//! libFuzzer, `just fuzz TARGET` runs one for as long as wanted.
 
 mod sealed;
 mod targets;
@@ -66,7 +66,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "drive_json", run: local::drive_json, seeds: local::drive_json_seeds, memory_bytes: MIB },
     // A buffer of 1 MiB, and what the limits allow.
     Target { name: "ext4", run: ext4::ext4, seeds: ext4::ext4_seeds, memory_bytes: 4 * MIB },
-    // The bytes that it looks at at once, and the input itself.
+    // The bytes that it examines at once, and the input itself.
     Target { name: "files", run: files::files, seeds: files::file_seeds, memory_bytes: MIB },
     Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },
     Target { name: "claim_names", run: claims::names, seeds: claims::name_seeds, memory_bytes: MIB },

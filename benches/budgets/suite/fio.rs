@@ -16,9 +16,9 @@ pub enum Target<'a> {
 /// The part of a job's result that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Requests for each second.
+    /// Requests per second.
     Iops,
-    /// MiB for each second.
+    /// MiB per second.
     MebibytesPerSecond,
 }
 

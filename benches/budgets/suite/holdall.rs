@@ -70,7 +70,7 @@ impl Computer {
         self.run(&arguments).map(drop)
     }
 
-    /// Opens and mounts the drive; gives the result of the command.
+    /// Opens and mounts the drive; returns the output of the command.
     pub fn open(&self) -> Result<Value, Failure> {
         let at = self.mountpoint().display().to_string();
         self.run(&["open", "d", "--attach", "loop", "--at", &at])

@@ -42,7 +42,7 @@ fn first_bytes_ms(root: &Path, plan: &Plan) -> Result<Vec<f64>, Failure> {
     for number in 0..count {
         opened(root, number).metadata()?;
     }
-    // In random order and at unequal distances: a pattern would be recognised and fetched ahead.
+    // In an irregular order and at unequal distances: a pattern would be recognised and fetched ahead.
     let mut order: Vec<_> = (0..count).collect();
     order.sort_by_key(|number| (number * number * 31 + number * 17) % 101);
     let mut times = Vec::new();
