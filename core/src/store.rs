@@ -1,7 +1,6 @@
 //! The seam to the store: where a drive's data lives remotely.
 //!
-//! Names are relative to the prefix, with `/` between parts. Nothing here retries: who calls knows what a lost
-//! answer means.
+//! Names are relative to the prefix, with `/` between parts. Nothing here retries: only the caller knows what a lost answer means.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -47,7 +46,7 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError>;
     /// Deletes the object; one that is not there is no error.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
-    /// Makes `name` as one's own. Of all who ever try only one succeeds, and it succeeds again under the same nonce.
+    /// Makes `name` the caller's own. Of all callers, ever, only one succeeds; under the same nonce it succeeds again.
     async fn claim(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         let body = Bytes::copy_from_slice(format!("{nonce:032x}").as_bytes());
         match self.put(name, body.clone(), When::Absent).await {
@@ -55,21 +54,21 @@ pub trait Store: Send + Sync + 'static {
             put => put.map(|_| true),
         }
     }
-    /// Whether conditions of puts are the server's to decide, as far as is known. Where they are not, a put looks before it writes,
-    /// which decides nothing between two computers.
+    /// Whether the server decides the conditions of puts, as far as is known. Where it does not, a put looks before it writes, which
+    /// decides nothing between two computers.
     fn heeds_conditions(&self) -> bool {
         true
     }
-    /// What is known of the store and the way to it. May ask the server once.
+    /// What is known about the store and the way to it. May ask the server once.
     async fn facts(&self) -> Result<Facts, StoreError> {
         Ok(Facts::default())
     }
-    /// Names of some of what lies at the top, a directory's with a `/` at its end: enough to tell whether others use the place, and never
-    /// what lies deeper. Empty where the store is not there yet, or where it cannot be told.
+    /// Names of some entries at the top, a directory's with a `/` at its end: enough to see whether others use the place. Never names from
+    /// deeper down. Empty where the store does not exist yet, or where the store cannot say.
     async fn top(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
     }
-    /// Foreign names that the last listings showed, in order and bounded: nobody reads these objects, and people are told of them.
+    /// Foreign names that the last listings showed, in order and bounded. Holdall never reads these objects; people are shown their names.
     fn foreign(&self) -> Vec<String> {
         Vec::new()
     }
@@ -88,10 +87,10 @@ pub struct Fetched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etag(pub String);
 
-/// Under which condition a put takes effect.
+/// The condition under which a put takes effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// In any case.
+    /// In every case.
     Always,
     /// If nothing has the name.
     Absent,
@@ -108,8 +107,8 @@ pub struct Listed {
     pub len: u64,
 }
 
-/// Why a store did not do as asked. After a put, everything but `UnknownCredentials` and `Denied` leaves open whether it took effect; so
-/// does `Precondition`, which may be the answer to somebody's second try of that very put.
+/// Why a store did not do as asked. After a put, every error but `UnknownCredentials` and `Denied` leaves open whether the put took effect.
+/// That includes `Precondition`: a retry further down may have met its own first try.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Nothing has that name.
@@ -130,13 +129,14 @@ pub enum StoreError {
         /// What happened.
         reason: String,
     },
-    /// What should hold the store's objects is not there. It may come back; before there is a drive in it, the address is wrong.
+    /// The bucket or directory that should hold the store's objects is not there. It may come back; before a drive is in it, the address is
+    /// wrong.
     #[error("the store cannot be reached: there is no {place}")]
     NoPlace {
         /// What it is, its name, and where that should be, as a person knows it: `bucket photos at s3.example.org`.
         place: String,
     },
-    /// What should hold the store's objects is elsewhere: the address is wrong.
+    /// The bucket or directory is somewhere else: the address is wrong.
     #[error("the store cannot be reached: {reason}")]
     Elsewhere {
         /// Where it is, and what the address lacks.
@@ -148,7 +148,7 @@ pub enum StoreError {
         /// What is lacking, and where.
         reason: String,
     },
-    /// The store asks for patience.
+    /// The store asks to be left alone for a while.
     #[error("the store is busy: {reason}")]
     Busy {
         /// What it said.
@@ -156,7 +156,7 @@ pub enum StoreError {
         /// When to try again, if it said so.
         retry_after: Option<Duration>,
     },
-    /// The store does not know the credentials, or takes them no more: nothing that is asked with them is answered.
+    /// The store does not know the credentials, or no longer accepts them: it answers no request made with them.
     #[error("the store refused the credentials: {reason}")]
     UnknownCredentials {
         /// What it said.
@@ -168,7 +168,7 @@ pub enum StoreError {
         /// What it said.
         reason: String,
     },
-    /// There is no room.
+    /// The store has no space left.
     #[error("the store is full: {reason}")]
     Full {
         /// What it said.
@@ -185,13 +185,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Of a put: whether it took no effect, and never will.
+    /// After a put: whether it took no effect, and never will.
     pub fn was_refused(&self) -> bool {
         matches!(self, StoreError::UnknownCredentials { .. } | StoreError::Denied { .. })
     }
 
-    /// Whether it says nothing about the object itself, so that the same request may succeed later: once the network
-    /// is back, there is room, or a person has given new credentials.
+    /// Whether the error says nothing about the object itself, so that the same request may succeed later: once the network is back, there
+    /// is space, or a person has entered new credentials.
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Unreachable { .. }

@@ -1,15 +1,15 @@
 //! The embedded store: a directory. It has true compare-and-swap between processes, and its puts survive a crash.
 //!
-//! Names never lead out of the directory (`beneath`), and links in it are not followed. Where other computers may reach it over a network
-//! file system, locks and renames decide nothing there (`kinds`): such a store changes HEADs by claims, which mkdir makes exclusive.
+//! Names never lead out of the directory (`beneath`), and links in it are not followed. Where other computers may reach the directory over
+//! a network file system, locks and renames decide nothing (`kinds`): such a store changes HEADs by claims, which mkdir makes exclusive.
 //!
-//! A put writes a temporary file, syncs it, gives it its name and syncs the directory: a reader sees the old object
-//! or the new one, whole, and an acknowledged put is on the disk. "Absent" is decided by the file system itself
-//! (rename without replacing). "Matches" is read, compared and renamed under an flock that every process takes.
+//! A put writes a temporary file, syncs it, renames it and syncs the directory. So a reader sees the old object or the new one, whole, and
+//! an acknowledged put is on the disk. "Absent" is decided by the file system itself (rename without replacing). "Matches" reads, compares
+//! and renames under an flock that every process takes.
 //!
-//! A directory that is gone (an unplugged disk) is unreachable, never empty: nothing is created in its place, and
-//! where a disk was unmounted under us the bare mount point is told from the store by its family.json. One that hangs, as a
-//! network file system does whose server is gone, is unreachable too.
+//! A directory that is gone (an unplugged disk) is unreachable, never empty, and nothing is created in its place. Its family.json tells the
+//! store from the bare mount point that an unmounted disk leaves behind. A directory that hangs, as on a network file system whose server
+//! is gone, is unreachable too.
 
 mod beneath;
 mod claim;
@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const TEMPORARY: &str = ".tmp";
-/// A temporary file of this age was left behind by a process that was killed.
+/// A temporary file of this age was left behind by a killed process.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A directory of objects.
@@ -55,30 +55,30 @@ pub struct FileStore {
 /// What this process knows of the store's directories.
 #[derive(Default)]
 struct Directories {
-    /// Their names are durable.
+    /// Directories whose names are durable.
     known: BTreeSet<String>,
-    /// A sync of them failed: a name that is seen in them may be gone after a power cut.
+    /// Directories whose last sync failed: a name seen in them may be gone after a power cut.
     unsynced: BTreeSet<String>,
 }
 
 impl FileStore {
-    /// The store in the directory `root`, which need not be there yet.
+    /// The store in the directory `root`, which need not exist yet.
     pub fn new(root: PathBuf) -> Self {
         Self::with_limits(root, Limits::default())
     }
 
-    /// The same, with time-outs of its own.
+    /// The same, with its own time-outs.
     pub fn with_limits(root: PathBuf, limits: Limits) -> Self {
         let patience = Patience::new(&root, limits);
         Self { root, patience, pacer: Pacer::new(), directories: Arc::default() }
     }
 
-    /// The same, whose objects go and come as `pacer` lets them: the directory may be at the other end of a network.
+    /// The same, with its transfers paced by `pacer`: the directory may be at the other end of a network.
     pub fn paced(self, pacer: &Pacer) -> Self {
         Self { pacer: pacer.clone(), ..self }
     }
 
-    /// Waits until so many bytes may have gone that way.
+    /// Waits until `bytes` bytes may have gone that way.
     async fn pass(&self, way: Way, bytes: usize) {
         let (mut gate, mut left) = (self.pacer.gate(way), bytes);
         while left > 0 {
@@ -88,20 +88,20 @@ impl FileStore {
         }
     }
 
-    /// Makes the directory, for a store that is about to be created. What it lies in has to be there: where that is not, the
-    /// address is wrong or a disk is not mounted.
+    /// Makes the directory, for a store that is about to be created. Its parent must exist: if it does not, the address is wrong or a disk
+    /// is not mounted.
     pub async fn prepare(&self) -> io::Result<()> {
         let made = self.run(probe::AREA, 0, |store, _, _| Ok(make_new(&store.root))).await;
         made.unwrap_or_else(|error| Err(io::Error::new(ErrorKind::TimedOut, error)))
     }
 
-    /// An error unless the directory is there.
+    /// An error unless the directory exists.
     pub async fn find(&self) -> io::Result<()> {
         let found = self.run(probe::AREA, 0, |store, _, _| Ok(std::fs::read_dir(&store.root).map(drop)));
         found.await.unwrap_or_else(|error| Err(io::Error::new(ErrorKind::TimedOut, error)))
     }
 
-    /// Runs `work`, which moves so many bytes at most between two signs of life.
+    /// Runs `work`, which moves at most `bytes` bytes between two signs of life.
     async fn run<T: Send + 'static>(
         &self,
         name: &str,
@@ -119,19 +119,19 @@ impl FileStore {
         })
     }
 
-    /// Whether only this computer changes the directory; an error where that cannot be told.
+    /// Whether only this computer changes the directory; an error where this cannot be found out.
     pub async fn is_local(&self) -> Result<bool, StoreError> {
         self.file_system().await.map(kinds::is_local)
     }
 
-    /// The magic number of the file system that it is on.
+    /// The magic number of the file system that holds the directory.
     pub async fn file_system(&self) -> Result<u64, StoreError> {
         let magic =
             |store: &Self, name: &str, _: &Pulse| store.magic().map_err(|error| store.explain(name, &error));
         self.run(probe::AREA, 0, magic).await
     }
 
-    /// The tool that keeps the directory in sync with other computers, as its own files in it or above it show.
+    /// The tool that keeps the directory in sync with other computers, recognised by its own files in the directory or above it.
     pub async fn sync_tool(&self) -> Result<Option<&'static str>, StoreError> {
         self.run(probe::AREA, 0, |store, _, _| Ok(store.sync_tool_now())).await
     }
@@ -140,14 +140,14 @@ impl FileStore {
         let root = std::path::absolute(&self.root).ok()?;
         let root = std::fs::canonicalize(&root).unwrap_or(root);
         root.ancestors().find_map(|directory| {
-            // One that may not be listed shows nothing.
+            // A directory that may not be listed shows nothing.
             let mut entries = std::fs::read_dir(directory).ok()?.filter_map(Result::ok);
             entries.find_map(|entry| kinds::sync_tool(entry.file_name().to_str()?))
         })
     }
 
     fn magic(&self) -> io::Result<u64> {
-        // The number has 32 bits; some architectures have it signed.
+        // The number has 32 bits, signed on some architectures.
         Ok(u64::from(rustix::fs::statfs(&self.root)?.f_type as u32))
     }
 
@@ -159,7 +159,7 @@ impl FileStore {
         beneath::directory(&self.root, name)
     }
 
-    /// What an I/O error on `name` means: nothing is "not found" while the store itself is not there.
+    /// What an I/O error on `name` means. Nothing is "not found" while the store itself is not there.
     fn explain(&self, name: &str, error: &io::Error) -> StoreError {
         let reason = format!("{}: {error}", self.root.display());
         if beneath::leaves_the_store(error) {
@@ -181,7 +181,7 @@ impl FileStore {
         }
     }
 
-    /// An error where nothing can be put.
+    /// An error if nothing can be put.
     fn check_writable(&self, name: &str) -> Result<(), StoreError> {
         if !self.may_have(name) {
             return Err(self.explain(name, &ErrorKind::NotFound.into()));
@@ -189,12 +189,13 @@ impl FileStore {
         rustix::fs::access(&self.root, Access::WRITE_OK).map_err(|errno| self.explain(name, &errno.into()))
     }
 
-    /// Whether the store is there: the family's own object answers for all others.
+    /// Whether the store is there: the family's own object stands for all others.
     fn is_here(&self) -> bool {
         self.root.join(family::NAME).exists()
     }
 
-    /// Whether `name` can be there: before there is a family, its own object, a probe's, and what settles who makes it.
+    /// Whether `name` can be there. Before there is a family, only its own object, a probe's objects, and the claims on making the family
+    /// can be.
     fn may_have(&self, name: &str) -> bool {
         let comes_first =
             name == family::NAME || name.starts_with(probe::AREA) || name.starts_with(claim::FAMILY);
@@ -225,7 +226,7 @@ impl FileStore {
         Ok(Fetched { bytes: bytes.into(), etag })
     }
 
-    /// Sees to it that what is read of a directory is durable, where a sync of it has failed.
+    /// Makes what is read from a directory durable where an earlier sync of that directory failed.
     fn settle(&self, name: &str) -> io::Result<()> {
         let parent = parent_of(name);
         if self.directories.lock().unsynced.contains(parent) {
@@ -235,8 +236,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Makes `directory` below the root, which itself must be there. One that is there may have been made a moment
-    /// ago by another process, so its name is made durable once by each.
+    /// Makes `directory` below the root, which itself must exist. Another process may have made the directory a moment ago without a sync
+    /// yet, so each process syncs its name once.
     fn make_directory(&self, directory: &str) -> io::Result<()> {
         let is_known = || self.directories.lock().known.contains(directory);
         if directory.is_empty() || is_known() && self.directory(directory).is_ok() {
@@ -275,7 +276,7 @@ impl Store for FileStore {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         let bytes = match &range {
             Some(range) => range.end - range.start,
-            // How long it may take goes by that.
+            // The length decides how long this may take.
             None => self.head(name).await?,
         };
         let fetched =
@@ -286,7 +287,7 @@ impl Store for FileStore {
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         if self.pacer.rate(Way::Up).is_some() {
-            // The rate is others' too: none of it is spent on what cannot be put.
+            // The rate is shared: spend none of it on an object that cannot be put.
             self.run(name, 0, |store, name, _| store.check_writable(name)).await?;
             self.pass(Way::Up, body.len()).await;
         }
@@ -326,20 +327,20 @@ impl Store for FileStore {
             let stat =
                 rustix::fs::statvfs(&store.root).map_err(|errno| store.explain(name, &errno.into()))?;
             let free_bytes = Some(stat.f_bavail * stat.f_frsize);
-            // Also not on a local disk: what is there may be moved to a network file system, where locks may not hold.
+            // A local disk never swaps either: its files may be moved to a network file system, where locks may not hold.
             Ok(Facts { free_bytes, never_swaps: true, lists_whole: true, ..Facts::default() })
         };
         self.run(probe::AREA, 0, space).await
     }
 }
 
-/// The content's own hash: a version that was there before can come back only with the very same bytes, which for
-/// HEAD (it carries a random nonce) is never.
+/// The hash of the content: an old version can come back only with the very same bytes. For HEAD this never happens, because HEAD carries a
+/// random nonce.
 fn etag(bytes: &[u8]) -> Etag {
     Etag(HEXLOWER.encode(&blake3::hash(bytes).as_bytes()[..16]))
 }
 
-/// Makes a directory in one that is there.
+/// Makes a directory in an existing one.
 fn make_new(path: &Path) -> io::Result<()> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),

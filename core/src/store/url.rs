@@ -4,7 +4,7 @@
 //! * `s3://bucket/prefix?endpoint=https://host:port&region=eu-central-1&path_style=true&ca=/path/to/ca.pem`.
 //! * `https://host/path?ca=...`, `http://`, `davs://`, `dav://`: a collection on a WebDAV server.
 //!
-//! No URL holds a user or a password: those are [`super::credentials::Credentials`].
+//! No URL holds a user or a password: those are in [`super::credentials::Credentials`].
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::fmt;
@@ -14,7 +14,7 @@ use url::Url;
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// A directory of this computer.
+    /// A directory on this computer.
     File(PathBuf),
     /// A bucket, or part of it.
     S3(S3Url),
@@ -29,13 +29,13 @@ pub struct S3Url {
     pub bucket: String,
     /// What all names begin with, without `/` at either end; may be empty.
     pub prefix: String,
-    /// The server, where it is not Amazon's.
+    /// The server, if it is not Amazon's.
     pub endpoint: Option<Url>,
     /// The region to sign for.
     pub region: Option<String>,
-    /// Whether the bucket is in the path instead of the host name. By default it is where an endpoint is given.
+    /// Whether the bucket is in the path instead of the host name. The default is true if an endpoint is given.
     pub path_style: bool,
-    /// Certificates (PEM) to trust beside the system's.
+    /// Certificates (PEM) to trust in addition to the system's.
     pub ca: Option<PathBuf>,
 }
 
@@ -44,11 +44,11 @@ pub struct S3Url {
 pub struct DavUrl {
     /// Its address, `http` or `https`, with a `/` at its end.
     pub base: Url,
-    /// Certificates (PEM) to trust beside the system's.
+    /// Certificates (PEM) to trust in addition to the system's.
     pub ca: Option<PathBuf>,
 }
 
-/// Why an address is none.
+/// Why a text is not a store's address.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// The scheme is unknown.
@@ -60,7 +60,7 @@ pub enum UrlError {
         /// What was given.
         url: String,
     },
-    /// No absolute path of this computer.
+    /// Not an absolute path on this computer.
     #[error(
         "{} is no directory of this computer: write its whole path, such as /mnt/disk/drive or ~/drive",
         subject(url)
@@ -69,7 +69,7 @@ pub enum UrlError {
         /// What was given.
         url: String,
     },
-    /// It cannot be read as a URL.
+    /// Not readable as a URL.
     #[error("{url} is no address: {reason}")]
     Malformed {
         /// What was given, without secrets.
@@ -77,7 +77,7 @@ pub enum UrlError {
         /// What is wrong with it.
         reason: String,
     },
-    /// It has a user or a password in it.
+    /// It contains a user or a password.
     #[error("an address holds no user and no password: give them with holdall store login")]
     Secret,
 }
@@ -88,9 +88,9 @@ fn subject(url: &str) -> String {
 }
 
 impl StoreUrl {
-    /// Reads what a person gave: an address, or a directory's path as shells and file managers write it. `home` is what `~` stands for.
+    /// Reads what a person typed: an address, or a directory's path as shells and file managers write it. `~` stands for `home`.
     ///
-    /// What is remembered is read by [`Self::parse`], where a file's address means what it says letter by letter, as it always has.
+    /// Remembered addresses are read by [`Self::parse`] instead, which takes a file's address letter by letter, as it always has.
     pub fn read(text: &str, home: Option<&Path>) -> Result<Self, UrlError> {
         let text = text.trim();
         let relative = || UrlError::Relative { url: without_secrets(text) };
@@ -111,7 +111,7 @@ impl StoreUrl {
         }
     }
 
-    /// As people read it: the bucket, the path or the directory, and the server where it is not Amazon's.
+    /// For people: the bucket, the path or the directory, and the server if it is not Amazon's.
     pub fn readable(&self) -> String {
         match self {
             StoreUrl::File(path) => path.display().to_string(),
@@ -153,7 +153,7 @@ impl StoreUrl {
         }
     }
 
-    /// As a person gives it, so that [`Self::read`] reads the same: in a file's address per cent signs would be taken for more.
+    /// As a person would type it, so that [`Self::read`] gives the same: in a file's address `read` would decode per cent signs.
     pub fn given(&self) -> String {
         match self {
             StoreUrl::File(path) => path.display().to_string(),
@@ -161,7 +161,7 @@ impl StoreUrl {
         }
     }
 
-    /// The place `name`, one part of a path, in this one.
+    /// The place `name`, one part of a path, inside this one.
     pub fn below(&self, name: &str) -> Self {
         match self {
             StoreUrl::File(path) => StoreUrl::File(path.join(name)),
@@ -189,7 +189,7 @@ impl StoreUrl {
         }
     }
 
-    /// Whether it says to ask a server in clear (HTTP without TLS).
+    /// Whether requests to the server are unencrypted (HTTP without TLS).
     pub fn is_plain_http(&self) -> bool {
         match self {
             StoreUrl::File(_) => false,
@@ -199,7 +199,7 @@ impl StoreUrl {
     }
 }
 
-/// What follows `file:`; none where it is no absolute path of this computer (RFC 8089).
+/// Reads what follows `file:`; `None` if it is not an absolute path on this computer (RFC 8089).
 fn file(rest: &str) -> Option<Result<StoreUrl, UrlError>> {
     let path = match rest.strip_prefix("//") {
         Some(rest) => {
@@ -216,14 +216,14 @@ fn file(rest: &str) -> Option<Result<StoreUrl, UrlError>> {
     })
 }
 
-/// A directory, of which the same is always written in the same way.
+/// A directory, always written in the same way.
 fn directory(path: &Path) -> Result<StoreUrl, UrlError> {
     let named: PathBuf = path.components().collect();
     let is_strange = path.as_os_str().as_encoded_bytes().contains(&0)
         || path.components().any(|part| part == Component::ParentDir);
     match (is_strange, named.parent()) {
         (false, Some(_)) => Ok(StoreUrl::File(named)),
-        // The root of all is nobody's store, and where a way up leads depends on links.
+        // `/` is nobody's store, and where `..` leads depends on links.
         _ => Err(UrlError::Relative { url: String::new() }),
     }
 }
@@ -284,7 +284,7 @@ fn dav(text: &str, url: &Url) -> Result<DavUrl, String> {
     }
     base.set_query(None);
     base.set_fragment(None);
-    // Servers take slashes in a row for one, and answer with names that have one.
+    // Servers treat several slashes in a row as one, and answer with names that have one.
     let collections: Vec<_> = base.path().split('/').filter(|name| !name.is_empty()).collect();
     let path = collections.iter().map(|name| format!("/{name}")).collect::<String>() + "/";
     base.set_path(&path);
@@ -301,11 +301,12 @@ fn percent_decoded(path: &str) -> Result<String, String> {
     decoded.map(Into::into).map_err(|_| "its path is not UTF-8".to_owned())
 }
 
-/// What [`Url::set_path`] leaves as it is, leaves out or ends at, in a name.
+/// Characters to encode in a name before [`Url::set_path`], which would keep `%` as it is, drop some control characters, and end the path
+/// at `?` and `#`.
 const NOT_ENCODED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
 
-/// A prefix as the path of an address, so that [`percent_decoded`] gives it back whatever characters are in it. A slash that an
-/// address would lose, at either end and beside the names `.` and `..`, is encoded too.
+/// A prefix as the path of an address, so that [`percent_decoded`] returns it unchanged, whatever its characters. Slashes that an address
+/// would lose, at either end and beside the names `.` and `..`, are encoded too.
 fn path_of(prefix: &str) -> String {
     let mut path = String::new();
     let is_dots = |name: &str| matches!(name, "." | "..");
@@ -320,14 +321,14 @@ fn path_of(prefix: &str) -> String {
     path
 }
 
-/// What is told of an address that is none: at most its scheme and its host. A user, a password or a secret key may be anywhere else in
-/// it, also where a typo has put it.
+/// What an error may repeat of a bad address: at most its scheme and its host. A user, a password or a secret key may be anywhere else in
+/// it, even where a typo has put it.
 fn without_secrets(text: &str) -> String {
     let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     let separator = text.find([':', '/']).unwrap_or(0);
     let (scheme, rest) = text.split_at(separator);
     let separated = rest.len() - rest.trim_start_matches([':', '/']).len();
-    // Else what comes first may be a user.
+    // Otherwise the first part may be a user.
     let is_known = ["s3", "http", "https", "dav", "davs", "file"].contains(&scheme);
     let is_scheme = is_scheme(scheme) && (rest.starts_with("://") || is_known && separated > 0);
     let (scheme, rest) = text.split_at(if is_scheme { separator + separated } else { 0 });
@@ -338,7 +339,7 @@ fn without_secrets(text: &str) -> String {
 }
 
 impl fmt::Display for StoreUrl {
-    /// As it is written and remembered: the same store is the same text.
+    /// As it is remembered: the same store is always the same text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::File(path) => write!(f, "file://{}", path.display()),
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_what_is_a_place() {
+    fn people_read_a_place_by_its_parts() {
         for (text, readable) in [
             ("file:///media/disk/photos", "/media/disk/photos"),
             ("s3://bucket", "s3://bucket"),
@@ -420,7 +421,7 @@ mod tests {
         }
     }
 
-    /// Names with all that addresses treat in a way of their own.
+    /// Names with all characters that addresses treat specially.
     fn any_name(rng: &mut StdRng) -> String {
         const PARTS: [&str; 24] = [
             "a",
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_read_back_whatever_the_names() {
+    fn remembered_addresses_are_read_back_with_any_name() {
         for seed in 0..20_000 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut some = |name: String| rng.random_bool(0.5).then_some(name);
@@ -463,7 +464,7 @@ mod tests {
             let url = StoreUrl::S3(S3Url {
                 bucket: "b-1.x".into(),
                 path_style: rng.random_bool(0.5),
-                // An address cannot say these.
+                // An address cannot express these.
                 prefix: if matches!(&*prefix, "." | "..") { String::new() } else { prefix },
                 endpoint: endpoint.map(|endpoint| super::endpoint(&endpoint).unwrap()),
                 region,
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_remembered_before_means_what_it_meant() {
+    fn remembered_addresses_keep_their_meaning() {
         let prefix = |text: &str| match StoreUrl::parse(text).unwrap() {
             StoreUrl::S3(url) => url.prefix,
             other => panic!("{other}"),
@@ -518,7 +519,7 @@ mod tests {
             ("file:///x/%C3%BC", "/x/ü"),
             ("/p", "/p"),
             ("/x/New Folder/", "/x/New Folder"),
-            // As it stands, where it is no address.
+            // Not an address, so taken as it stands.
             ("/x/New%20Folder", "/x/New%20Folder"),
             ("//x//./y", "/x/y"),
             ("~/x", "/home/ann/x"),
@@ -527,7 +528,7 @@ mod tests {
         ] {
             let read = StoreUrl::read(text, Some(home));
             assert_eq!(read, Ok(StoreUrl::File(path.into())), "{text}");
-            // It is remembered as one, and means the same then.
+            // It is remembered as an address, and means the same when read back.
             let remembered = read.unwrap().to_string();
             assert_eq!(StoreUrl::parse(&remembered), Ok(StoreUrl::File(path.into())), "{remembered}");
         }
@@ -564,13 +565,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_remembered_of_a_directory_is_taken_letter_by_letter() {
+    fn remembered_directories_are_taken_letter_by_letter() {
         let path = |text: &str| StoreUrl::parse(text).unwrap();
         assert_eq!(path("file:///x/New%20Folder"), StoreUrl::File("/x/New%20Folder".into()));
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn errors_name_the_mistake() {
         assert!(malformed("s3:///prefix").contains("no bucket"));
         assert!(malformed("s3://b?endpoit=https://h").contains("endpoit is no option"));
         assert!(malformed("s3://b?endpoint=h").contains("endpoint is no address"));
@@ -603,7 +604,7 @@ mod tests {
             let Err(error) = StoreUrl::parse(text) else { panic!("{text}") };
             let told = error.to_string();
             assert!(!told.contains("hunter2") && !told.contains("er2/"), "{told}");
-            // Nothing of an address is said that has them where they are looked for.
+            // `Secret` is for passwords in their usual place, and repeats nothing of the address.
             assert!(error == UrlError::Secret || told.contains(shown), "{told}");
         }
     }

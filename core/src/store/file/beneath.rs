@@ -1,8 +1,8 @@
 //! Paths that never leave the store's directory.
 //!
-//! A name may come from a hostile store, and the directory may be writable by others. So every object is reached through a descriptor
-//! of the directory that holds it, which the kernel resolves beneath the root without following links (openat2). Where the kernel lacks
-//! openat2 the same walk is made one component at a time.
+//! A name may come from a hostile store, and others may be able to write to the directory. So every object is reached through a descriptor
+//! of its directory, which the kernel resolves beneath the root without following links (openat2). Where the kernel lacks openat2, the same
+//! walk goes one component at a time.
 
 use crate::store::names;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
@@ -14,22 +14,22 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Tries of a resolution that a rename disturbed (EAGAIN, openat2(2)).
+/// Tries of a resolution that a rename disturbs (EAGAIN, openat2(2)).
 const TRIES: u32 = 16;
 
-/// Where an object lies: the directory that holds it, and its own name there.
+/// Where an object is: its directory, and its own name there.
 pub struct Spot {
     pub directory: OwnedFd,
     pub leaf: String,
 }
 
-/// What lies in a directory.
+/// One entry of a directory.
 pub struct Entry {
     pub name: String,
     pub is_directory: bool,
 }
 
-/// The spot of `name` below `root`. The directory that holds it must be there.
+/// The spot of `name` below `root`. Its directory must exist.
 pub fn spot(root: &Path, name: &str) -> io::Result<Spot> {
     let (parent, leaf) = name.rsplit_once('/').unwrap_or(("", name));
     if !names::stays_below(leaf) {
@@ -38,7 +38,7 @@ pub fn spot(root: &Path, name: &str) -> io::Result<Spot> {
     Ok(Spot { directory: directory(root, parent)?, leaf: leaf.to_owned() })
 }
 
-/// The directory `name` below `root`; "" is the root itself, which alone may be reached over links.
+/// The directory `name` below `root`; "" is the root itself. Only the root may be reached over links.
 pub fn directory(root: &Path, name: &str) -> io::Result<OwnedFd> {
     let root = rustix::fs::open(root, DIRECTORY, Mode::empty())?;
     if name.is_empty() {
@@ -64,12 +64,12 @@ fn step_by_step(root: OwnedFd, name: &str) -> io::Result<OwnedFd> {
     name.split('/').try_fold(root, |at, part| step(at, part).map_err(io::Error::from))
 }
 
-/// Whether an error says that a link stands where the store follows none, or that a name leaves it.
+/// Whether an error says that a link stands where the store follows none, or that a name leaves the store.
 pub fn leaves_the_store(error: &io::Error) -> bool {
     [Errno::LOOP, Errno::XDEV].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Whether an error says that the file system cannot do what was asked of it, now or later.
+/// Whether an error says that the file system will never be able to do what was asked.
 pub fn lacks(error: &io::Error) -> bool {
     let lacking = [Errno::INVAL, Errno::NOTSUP, Errno::NOSYS, Errno::NOLCK, Errno::NAMETOOLONG, Errno::MLINK];
     error.kind() == io::ErrorKind::Unsupported
@@ -82,12 +82,12 @@ impl Spot {
         self.open_as(OFlags::RDONLY)
     }
 
-    /// Opens it for appending, and makes it where it is not there.
+    /// Opens the object for appending, and creates it if it does not exist.
     pub fn open_lock(&self) -> io::Result<File> {
         self.open_as(OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND)
     }
 
-    /// Makes it. An error where something has the name.
+    /// Creates the object. An error if something has the name.
     pub fn create(&self) -> io::Result<File> {
         self.open_as(OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY)
     }
@@ -98,12 +98,12 @@ impl Spot {
         Ok(rustix::fs::openat(&self.directory, &*self.leaf, flags, mode)?.into())
     }
 
-    /// Its length in bytes.
+    /// The object's length in bytes.
     pub fn len(&self) -> io::Result<u64> {
         len(&self.directory, &self.leaf)
     }
 
-    /// Makes a directory of that name.
+    /// Makes a directory with that name.
     pub fn make_directory(&self) -> io::Result<()> {
         Ok(rustix::fs::mkdirat(&self.directory, &*self.leaf, Mode::from_raw_mode(0o777))?)
     }
@@ -113,16 +113,16 @@ impl Spot {
         Ok(rustix::fs::unlinkat(&self.directory, &*self.leaf, AtFlags::empty())?)
     }
 
-    /// Gives it another name, also over what has that.
+    /// Renames the object, replacing what has the new name.
     pub fn rename(&self, to: &Spot) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.directory, &*self.leaf, &to.directory, &*to.leaf)?)
     }
 
-    /// The same, only if nothing has the name yet. `Unsupported` where the file system can neither do that nor make hard links.
+    /// Renames the object only if nothing has the new name. `Unsupported` where the file system can neither do that nor make hard links.
     pub fn rename_new(&self, to: &Spot) -> io::Result<()> {
         let (from, new) = ((&self.directory, &*self.leaf), (&to.directory, &*to.leaf));
         match rustix::fs::renameat_with(from.0, from.1, new.0, new.1, RenameFlags::NOREPLACE) {
-            // Some file systems cannot; a hard link is as exclusive.
+            // Some file systems cannot; a hard link is just as exclusive.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 match rustix::fs::linkat(from.0, from.1, new.0, new.1, AtFlags::empty()) {
                     Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => {
@@ -145,14 +145,13 @@ pub fn len(directory: &OwnedFd, leaf: &str) -> io::Result<u64> {
 /// Makes the names in a directory durable.
 pub fn sync(directory: &OwnedFd) -> io::Result<()> {
     match rustix::fs::fsync(directory) {
-        // It cannot sync one directory; all of it is more than that.
+        // This file system cannot sync one directory, so sync all of it, which includes the directory.
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(rustix::fs::syncfs(directory)?),
         synced => Ok(synced?),
     }
 }
 
-/// Directories and plain files in a directory, but for what is hidden. Links and other things are no objects.
-/// `beat` is called for each.
+/// Directories and plain files in a directory, without hidden ones. Links and other kinds are no objects. Calls `beat` for each entry.
 pub fn entries(directory: &OwnedFd, beat: impl Fn()) -> io::Result<Vec<Entry>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -177,7 +176,7 @@ pub fn entries(directory: &OwnedFd, beat: impl Fn()) -> io::Result<Vec<Entry>> {
     Ok(found)
 }
 
-/// Removes files older than `age_max` from a directory: killed processes left them behind.
+/// Removes files older than `age_max` from a directory: left behind by killed processes.
 pub fn remove_old_files(directory: &OwnedFd, age_max: Duration) -> io::Result<()> {
     for Entry { name, .. } in entries(directory, || ())? {
         let Ok(stat) = rustix::fs::statat(directory, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };

@@ -1,8 +1,8 @@
-//! Claims in a directory: a claim is a directory of that name, and in it lies one file whose name is the nonce.
+//! Claims in a directory: a claim is a directory of that name, holding one file whose name is the nonce.
 //!
-//! mkdir is exclusive wherever the directory is stored: a network file system has its server decide, while renames without replacing and
-//! locks may be the client's own affair. A crash between the two steps leaves a claim that is nobody's; whoever made it takes the next
-//! turn, as on a WebDAV server.
+//! mkdir is exclusive wherever the directory is stored: on a network file system the server decides it, while the client may decide renames
+//! without replacing and locks on its own. A crash between mkdir and the file leaves a claim without an owner; its maker then takes the
+//! next turn, as on a WebDAV server.
 
 use super::FileStore;
 use super::beneath::{self, Spot};
@@ -11,15 +11,15 @@ use rustix::fs::{AtFlags, Mode};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 
-/// Claims and records of who makes the family: they come before it (`store/claims/family.rs`).
+/// Claims and records of who makes the family. They come before the family (`store/claims/family.rs`).
 pub const FAMILY: &str = "claim/family/";
 
-/// Whether a directory of this name is a claim, which is listed and not looked into.
+/// Whether a directory of this name is a claim. Listings show a claim and do not look into it.
 pub fn is_claim(name: &str) -> bool {
     name.starts_with("claim/") && name.split('/').count() == 3 || probe::is_claim(name)
 }
 
-/// Whether others' changes decide under this prefix, so that a listing must not come from a client's cache.
+/// Whether other computers' changes under this prefix decide something, so that a listing must not come from a client's cache.
 pub fn decides(prefix: &str) -> bool {
     prefix.starts_with("claim/") || prefix.starts_with("head/") || prefix.starts_with(probe::AREA)
 }
@@ -50,11 +50,11 @@ impl FileStore {
         }
     }
 
-    /// Whether a claim that is there was made under this nonce.
+    /// Whether an existing claim was made under this nonce.
     fn holds(&self, name: &str, spot: &Spot, nonce: &str) -> io::Result<bool> {
         match self.directory(name) {
             Ok(claim) => Ok(beneath::entries(&claim, || ())?.iter().any(|entry| entry.name == nonce)),
-            // A file, as earlier versions made claims.
+            // A file: earlier versions made claims like this.
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 Ok(io::read_to_string(spot.open()?)? == nonce)
             }
@@ -62,7 +62,7 @@ impl FileStore {
         }
     }
 
-    /// Removes a claim with what lies in it.
+    /// Removes a claim and the files in it.
     pub(super) fn remove_claim(&self, name: &str, spot: &Spot) -> io::Result<()> {
         let claim = self.directory(name)?;
         for entry in beneath::entries(&claim, || ())? {
@@ -71,7 +71,7 @@ impl FileStore {
         Ok(rustix::fs::unlinkat(&spot.directory, &*spot.leaf, AtFlags::REMOVEDIR)?)
     }
 
-    /// Has a network file system's client read the directory anew: a change of one's own tells it that what it remembers is old.
+    /// Makes a network file system's client read the directory again: a change from this computer invalidates the client's cache.
     pub(super) fn refresh(directory: &OwnedFd) -> io::Result<()> {
         let name = format!(".look-{:032x}", crate::entropy::u128());
         rustix::fs::mkdirat(directory, &*name, Mode::from_raw_mode(0o700))?;

@@ -1,8 +1,8 @@
 //! Kinds of file systems, and whether locks there reach every computer. Pure.
 //!
-//! On a file system of this computer flock and rename exclude every other process. On a network file system they may be local to the
-//! client (sshfs, NFS with `nolock`, CIFS with `nobrl`), and a client may read HEAD from a cache (CIFS, a second old under a lock). So
-//! only the file systems named here are trusted; anything else, FUSE included, has claims instead.
+//! On a local file system, flock and rename exclude every other process. On a network file system they may be local to the client (sshfs,
+//! NFS with `nolock`, CIFS with `nobrl`), and a client may read HEAD from a cache (CIFS, a second old under a lock). So only the file
+//! systems named here are trusted; all others, FUSE included, use claims instead.
 
 /// Magic numbers of local file systems (linux/magic.h, and the file systems' own sources).
 const LOCAL: &[(u64, &str)] = &[
@@ -24,7 +24,7 @@ const LOCAL: &[(u64, &str)] = &[
     (0x794c_7630, "overlayfs"),
 ];
 
-/// The same of file systems that other computers may change.
+/// Magic numbers of file systems that other computers may change.
 const SHARED: &[(u64, &str)] = &[
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -38,18 +38,18 @@ const SHARED: &[(u64, &str)] = &[
     (0x7461_636f, "OCFS2"),
 ];
 
-/// Whether only this computer changes a file system of this magic number.
+/// Whether only this computer changes a file system with this magic number.
 pub fn is_local(magic: u64) -> bool {
     LOCAL.iter().any(|(known, _)| *known == magic)
 }
 
-/// What it is called, for people.
+/// The file system's name, for people.
 pub fn name(magic: u64) -> &'static str {
     let known = LOCAL.iter().chain(SHARED).find(|(known, _)| *known == magic);
     known.map_or("an unknown file system", |(_, name)| name)
 }
 
-/// The tool that keeps a directory in sync with other computers, if one of these names lies in it.
+/// The tool that keeps a directory in sync with other computers, if `name` is one of the files that such tools leave there.
 pub fn sync_tool(name: &str) -> Option<&'static str> {
     let is_database = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.ends_with(".db"));
     match name {

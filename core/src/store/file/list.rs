@@ -1,4 +1,4 @@
-//! Listings: a walk below the directory of a prefix. One that decides is made fresh first.
+//! Listings: a walk below the directory of a prefix. A listing that decides something is refreshed first.
 
 use super::beneath::{self, Entry};
 use super::patience::Pulse;
@@ -8,7 +8,7 @@ use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Names of some of what lies in a directory, a directory's with a `/` at its end.
+/// Names of some entries of a directory, with a `/` at the end of a directory's name.
 pub(super) fn top(root: &Path) -> io::Result<Vec<String>> {
     let name = |entry: io::Result<DirEntry>| {
         let entry = entry?;
@@ -34,7 +34,7 @@ impl FileStore {
         Ok(found)
     }
 
-    /// Sees to it that a listing that decides shows what other computers have done before.
+    /// Makes sure that a listing that decides something shows what other computers did before.
     fn refresh_listing(&self, prefix: &str, directory: &str) -> io::Result<()> {
         if !claim::decides(prefix) || kinds::is_local(self.magic()?) {
             return Ok(());
@@ -43,7 +43,7 @@ impl FileStore {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
             Ok(directory) => match Self::refresh(&directory) {
-                // Who may not write takes no turn, and decides nothing.
+                // A reader without the right to write takes no turn, and decides nothing.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -52,7 +52,7 @@ impl FileStore {
                 {
                     Ok(())
                 }
-                // A full store can still be read; a turn is taken only behind a fresh listing of the claims.
+                // A full store can still be read. Claims need the fresh listing: a turn is taken only behind one.
                 Err(_) if !prefix.starts_with("claim/") => Ok(()),
                 refreshed => refreshed,
             },
@@ -72,7 +72,7 @@ impl FileStore {
             } else if is_directory {
                 self.walk(&name, pulse, found)?;
             } else {
-                // An object that was deleted since is simply not there.
+                // An object deleted since then is simply not there.
                 match beneath::len(&at, &leaf) {
                     Ok(len) => found.push(Listed { name, len }),
                     Err(error) if error.kind() == ErrorKind::NotFound => {}

@@ -1,10 +1,10 @@
-//! Calls that may never be answered: on a network file system whose server is gone they hang in the kernel, from where no
-//! thread can be called back.
+//! Calls that may never be answered: on a network file system whose server is gone they hang in the kernel, and no thread can be called
+//! back from there.
 //!
-//! Such a call is left behind on its thread, and whoever waits for it is told. So that a directory that hangs cannot take thread
-//! after thread, as many as [`AT_ONCE`] are let in, over all that this process does there: while all of those hang, nobody else
-//! goes in, and who waits for a place is told as well. Once the directory answers, those that were left behind end by themselves,
-//! and their places are free. What they did then is what a request whose answer was lost has done.
+//! Such a call is left behind on its thread, and its caller gets an error. So that a directory that hangs cannot take one thread after
+//! another, only [`AT_ONCE`] calls of this process are let in at a time. While all of those hang, no further call goes in, and a caller
+//! that waits for a place gets an error as well. Once the directory answers, the calls left behind end by themselves and free their places.
+//! Their effect is that of a request whose answer was lost.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,19 +15,19 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
-/// Calls at once, of which each has a thread: as many as a busy drive asks at once (`map::READS_AT_ONCE`), and an eighth of what the
-/// runtime has for all.
+/// Calls at once, each with a thread: as many as a busy drive makes at once (`map::READS_AT_ONCE`), and an eighth of the threads that the
+/// runtime has for everything.
 const AT_ONCE: usize = 64;
 
 /// The directories that this process uses. Held for a look-up.
 static ROOMS: Mutex<BTreeMap<PathBuf, Weak<Room>>> = Mutex::new(BTreeMap::new());
 
-/// How long a call may take, as with the stores that are reached over a network.
+/// How long a call may take, as with stores reached over a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Without a sign of life, beside what its bytes take.
+    /// Time without a sign of life, beyond the time that the bytes take.
     pub silence: Duration,
-    /// Bytes in a second below which a disk counts as one that hangs.
+    /// Bytes per second below which a disk counts as hanging.
     pub slowest_bytes: u64,
 }
 
@@ -50,20 +50,20 @@ pub enum NoAnswer {
 pub struct Pulse(Arc<AtomicU64>);
 
 impl Pulse {
-    /// It goes on.
+    /// The call makes progress.
     pub fn beat(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 }
 
-/// All calls to one directory, whoever asks.
+/// All calls of this process to one directory.
 struct Room {
     places: Arc<Semaphore>,
     /// Beats when a call ends.
     ended: Pulse,
 }
 
-/// How one directory is waited for.
+/// The limits on waiting for one directory.
 #[derive(Clone)]
 pub struct Patience {
     limits: Limits,
@@ -71,7 +71,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// With calls to `root`.
+    /// For calls to `root`.
     pub fn new(root: &Path, limits: Limits) -> Self {
         let mut rooms = ROOMS.lock();
         rooms.retain(|_, room| room.strong_count() > 0);
@@ -84,7 +84,7 @@ impl Patience {
         Self { limits, room }
     }
 
-    /// Runs `work`, which may move so many bytes between two signs of life, on a thread of its own.
+    /// Runs `work`, which may move `bytes` bytes between two signs of life, on its own thread.
     pub async fn run<T: Send + 'static>(
         &self,
         bytes: u64,
@@ -106,7 +106,7 @@ impl Patience {
     }
 }
 
-/// Waits for as long as there is a sign of life in each `limit`.
+/// Waits as long as each `limit` brings a sign of life.
 async fn while_alive<T>(
     limit: Duration,
     pulse: &Pulse,
@@ -131,7 +131,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn what_goes_on_may_take_long_and_what_is_silent_may_not() {
+    async fn progress_may_take_long_and_silence_may_not() {
         let pulse = Pulse::default();
         let listing = async {
             for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Puts: a temporary file, its name, and a sync of what holds both.
+//! Puts: write a temporary file, rename it, and sync its directory.
 
 use super::beneath::{self, Spot};
 use super::{FileStore, TEMPORARY, etag, kinds, parent_of};
@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use std::io::{self, ErrorKind, Read, Write};
 
 const LOCK: &str = ".lock";
-/// Why a local file system is no place for a store.
+/// Why a store cannot be on a local file system that cannot name a file exclusively.
 const NOT_EXCLUSIVE: &str =
     "its file system can neither rename without replacing nor make hard links, and a store needs one of them";
-/// The same, where flock fails.
+/// The same, for one where flock fails.
 const NO_LOCKS: &str = "its file system has no locks, and a store on a local disk needs them";
 
 impl FileStore {
@@ -34,10 +34,10 @@ impl FileStore {
             When::Matches(expected) => self.swap(name, &temporary, &target, expected),
         };
         if named.is_err() {
-            // It may be gone with the whole store; then there is nothing to tidy up.
+            // The temporary file may be gone with the whole store; then there is nothing to tidy up.
             let _ = temporary.remove();
         }
-        // Also where the name was taken: it may have been by an earlier try of this very put.
+        // Sync also if the name was taken: an earlier try of this very put may have taken it.
         let synced = beneath::sync(&target.directory);
         if synced.is_err() {
             self.directories.lock().unsynced.insert(parent);
@@ -47,8 +47,8 @@ impl FileStore {
         Ok(etag(body))
     }
 
-    /// Gives a name to what was written, if nothing has it. Where the file system cannot decide that, it is looked at first. Two may
-    /// then both have the name in turn: claims decide there, and no two writers draw the same name for different bytes.
+    /// Gives the written file its name, if nothing has the name. Where the file system cannot decide that, this looks first, and two puts
+    /// may then both succeed in turn. That does no harm: claims decide there, and no two writers draw the same name for different bytes.
     fn name_new(&self, temporary: &Spot, target: &Spot) -> io::Result<()> {
         match temporary.rename_new(target) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {}
@@ -66,8 +66,8 @@ impl FileStore {
 
     fn swap(&self, name: &str, temporary: &Spot, target: &Spot, expected: &Etag) -> Result<(), StoreError> {
         let explain = |error| self.explain(name, &error);
-        // Opened anew for each swap: an flock belongs to the open file, so threads of one process exclude each
-        // other too. It is never removed, or two processes could lock two files of the same name.
+        // Opened again for each swap: an flock belongs to the open file, so threads of one process exclude each other too. The lock file is
+        // never removed, or two processes could lock two files of the same name.
         let lock = self.spot(LOCK).and_then(|spot| spot.open_lock()).map_err(explain)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|errno| match errno {
             Errno::NOLCK | Errno::NOSYS | Errno::NOTSUP | Errno::INVAL => {
