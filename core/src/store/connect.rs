@@ -1,4 +1,4 @@
-//! From an address to a store.
+//! Makes a store from an address.
 
 use super::Store;
 use super::claims::Claims;
@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// Why a store cannot be asked at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The address is none.
+    /// The text is not a store's address.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The credentials are of another kind than the store takes, or its certificates cannot be read.
+    /// The store takes another kind of credentials, or its certificates cannot be read.
     #[error("{reason}")]
     Setup {
         /// What is wrong.
@@ -27,8 +27,8 @@ pub enum ConnectError {
     },
 }
 
-/// The store at `url`, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Only Holdall's own names are seen in it.
-/// Nothing is contacted yet.
+/// The store at `url`. `pacer` paces its bodies, `meter` counts its requests, and only Holdall's own names are seen in it. Nothing is
+/// contacted yet.
 pub fn connect(
     url: &StoreUrl,
     credentials: &Credentials,
@@ -38,7 +38,7 @@ pub fn connect(
     Ok(Arc::new(Ours::new(raw(url, credentials, pacer, meter)?)))
 }
 
-/// The same store with whatever names it lists: for tests of what a server does.
+/// The same store with every name that it lists: for tests of what a server does.
 pub fn raw(
     url: &StoreUrl,
     credentials: &Credentials,
@@ -67,7 +67,7 @@ pub fn raw(
     }
 }
 
-/// The store with HEADs that change as its family says: swapped by itself, or by claims.
+/// The store with HEADs changed as its family says: swapped by the store itself, or by claims.
 pub fn with_heads(store: Arc<dyn Store>, mode: Mode) -> Arc<dyn Store> {
     match mode {
         Mode::Swap => store,
@@ -85,7 +85,7 @@ fn unknown(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, 
 mod tests {
     use super::*;
 
-    /// As a console, a sync tool or a person may have left them.
+    /// As a console, a sync tool or a person may leave them.
     const FOREIGN: [&str; 3] = ["keys/notes (conflicted copy)", "head/desktop.ini", "ref/readme.txt"];
 
     #[tokio::test]

@@ -1,14 +1,14 @@
-//! What a store is told about who asks. Never printed: [`std::fmt::Debug`] leaves every secret out.
+//! How Holdall identifies itself to a store. Never printed: [`std::fmt::Debug`] leaves every secret out.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// What is known of one store's user. Written as JSON: `{"kind": "s3", "access_key": ..., "secret_key": ...}`.
+/// The credentials for one store. Written as JSON: `{"kind": "s3", "access_key": ..., "secret_key": ...}`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Credentials {
-    /// Nobody in particular: directories, and servers that ask for nothing.
+    /// No login: directories, and servers that ask for none.
     #[default]
     None,
     /// A static pair for S3.
@@ -17,16 +17,16 @@ pub enum Credentials {
         access_key: String,
         /// The secret half.
         secret_key: Zeroizing<String>,
-        /// Of temporary credentials.
+        /// Only for temporary credentials.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session_token: Option<Zeroizing<String>>,
     },
-    /// A profile in the user's own `~/.aws` files, read again whenever these have changed.
+    /// A profile in the user's own `~/.aws` files, read again whenever they change.
     S3Profile {
         /// Its name.
         profile: String,
     },
-    /// A user and a password, for Basic and Digest: whichever the server asks for.
+    /// A user and a password, for Basic or Digest, as the server asks.
     Password {
         /// The user's name.
         user: String,

@@ -1,23 +1,23 @@
-//! What a store tells about itself beside its objects. For people and for the probe: nothing is safe because of it.
+//! What a store says about itself, apart from its objects. For people and for the probe: no data is safe because of it.
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of TLS where there is some: no client here takes an older one.
+/// What is known about TLS if a connection uses it: no client here accepts an older version.
 pub const TLS: &str = "at least TLS 1.2";
 
-/// What is known of a store and the way to it. All of it is best effort.
+/// What is known about a store and the way to it. All of it is best effort.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// The protocol that protects the connection, as in "at least TLS 1.2"; none where nothing does or there is no connection.
+    /// The protocol that protects the connection, as in "at least TLS 1.2"; `None` if none does, or if there is no connection.
     pub tls: Option<String>,
-    /// The server's clock when it answered this question, Unix time in ms; whole seconds by HTTP's `Date`.
+    /// The server's clock when it answered this question, Unix time in ms; HTTP's `Date` gives whole seconds.
     pub date_ms: Option<u64>,
-    /// Bytes that may still be stored, where the store says so.
+    /// Bytes that can still be stored, if the store says so.
     pub free_bytes: Option<u64>,
-    /// Conditional puts are never relied upon, however a race ends: the protocol lets a server check and write in two
-    /// steps. So it is with WebDAV.
+    /// Conditional puts are never relied on, however a race ends: WebDAV lets a server check and write in two steps, and a directory may be
+    /// on a file system without locks, or move to one.
     pub never_swaps: bool,
-    /// Listings come from this computer's own kernel, which leaves out nothing.
+    /// Listings come from this computer's own kernel, which leaves nothing out.
     #[serde(default)]
     pub lists_whole: bool,
 }

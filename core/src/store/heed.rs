@@ -1,4 +1,4 @@
-//! A store that asks to be left alone for a while is left alone, by everything that goes on there.
+//! Leaves a store alone while it asks for that, whichever work wants to use it.
 
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
@@ -9,23 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A store that is asked nothing while it wants that: whoever would, is told at once what it told the first.
+/// Sends no requests to a store that asked to be left alone. Each caller gets at once the answer that the first one got.
 ///
-/// What is on its way when it says so goes on.
+/// Requests that are already on their way continue.
 pub struct Heeding {
     store: Arc<dyn Store>,
-    // Held for looking and noting.
+    // Held to read or note it.
     told: Mutex<Option<Told>>,
 }
 
-/// What it said, and until when.
+/// The store's answer, and how long it holds.
 struct Told {
     until: Instant,
     reason: String,
 }
 
 impl Heeding {
-    /// That store.
+    /// Wraps `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, told: Mutex::default() }
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    /// Says to the first to come back, and counts who asks.
+    /// Asks the first caller to come back later, and counts requests.
     #[derive(Default)]
     struct Busy {
         asked: AtomicU32,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_one_was_told_is_told_to_all_until_then() {
+    async fn all_callers_hear_that_the_store_is_busy() {
         let busy = Arc::new(Busy::default());
         let store = Heeding::new(busy.clone());
         assert!(store.put("x", Bytes::new(), When::Always).await.is_err());
@@ -169,7 +169,7 @@ mod tests {
         }
         assert_eq!(busy.asked.load(Relaxed), 1);
         tokio::time::sleep(Duration::from_secs(40)).await;
-        // Who is not told how long asks when it wants to.
+        // A store that names no time is asked whenever the caller likes.
         assert!(store.get("x", None).await.is_err());
         assert!(store.get("x", None).await.is_ok());
         assert_eq!(busy.asked.load(Relaxed), 3);

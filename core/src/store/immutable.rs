@@ -1,12 +1,12 @@
-//! Putting objects whose names stand for these bytes only.
+//! Putting objects whose names stand for exactly these bytes.
 //!
-//! That the name is taken may be the answer to one's own put: somebody on the way has tried again, or an earlier try was
-//! done and its answer lost. It may also be wrong. So what is there is looked at, whatever the answer says.
+//! "The name is taken" may be the answer to the caller's own put: something on the way tried again, or an earlier try took effect and its
+//! answer was lost. The answer may also be wrong. So the object is read, whatever the answer says.
 
 use super::{Store, StoreError, When};
 use bytes::Bytes;
 
-/// What is damaged on its way is not damaged in the same way twice.
+/// Damage on the way does not happen twice in the same form.
 const LOOKS: u32 = 2;
 
 /// Puts the object. Putting it again is no error.
@@ -21,8 +21,8 @@ pub async fn put(store: &(impl Store + ?Sized), name: &str, body: Bytes) -> Resu
     }
 }
 
-/// The same, for a copy, which has no other name to go to: what has the name and does not open is what is left of a put that
-/// broke, and is put over. Who else puts there puts these bytes too, so it does not matter who is last.
+/// The same for a copy, which has no other name to use. An object that has the name and does not open is the rest of a broken put, and is
+/// overwritten. Every other writer puts these same bytes, so it does not matter which put is last.
 pub async fn put_over_damage(
     store: &(impl Store + ?Sized),
     name: &str,
@@ -40,7 +40,7 @@ pub async fn put_over_damage(
     }
 }
 
-/// What the name stands for, where that is not `body`.
+/// The object's bytes, if they are not `body`.
 async fn other_bytes(
     store: &(impl Store + ?Sized),
     name: &str,
@@ -60,12 +60,12 @@ fn taken(name: &str) -> StoreError {
     StoreError::Damaged { name: name.to_owned(), reason: "it holds other bytes".into() }
 }
 
-/// Whether a name that is taken, as the store says, stands for `body`.
+/// Whether a name that the store calls taken stands for `body`.
 pub async fn holds(store: &(impl Store + ?Sized), name: &str, body: &[u8]) -> Result<bool, StoreError> {
     Ok(there(store, name).await? == body)
 }
 
-/// What a name that is taken, as the store says, stands for.
+/// The object under a name that the store calls taken.
 async fn there(store: &(impl Store + ?Sized), name: &str) -> Result<Bytes, StoreError> {
     match store.get(name, None).await {
         Err(StoreError::NotFound { .. }) => {
@@ -82,7 +82,7 @@ mod tests {
     use crate::sim::store::{SimStore, StoreFaults};
 
     #[tokio::test]
-    async fn a_name_that_is_said_to_be_taken_is_looked_at() {
+    async fn a_name_said_to_be_taken_is_checked() {
         let wrong = StoreFaults { failed: 1000, ..StoreFaults::default() };
         let (mut done, mut not) = (0, 0);
         for seed in 0..50 {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_bytes_under_the_name_are_damage_and_the_same_are_not() {
+    async fn only_other_bytes_under_the_name_are_damage() {
         let store = SimStore::new(1, StoreFaults::default());
         put(&store, "seg/a", Bytes::from_static(b"a")).await.unwrap();
         put(&store, "seg/a", Bytes::from_static(b"a")).await.unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_is_put_over_what_does_not_open_and_over_nothing_else() {
+    async fn a_copy_replaces_only_damaged_objects() {
         let store = SimStore::new(1, StoreFaults::default());
         let copy = async |body: &'static [u8]| {
             put_over_damage(&store, "seg/a", Bytes::from_static(body), |body| body.starts_with(b"whole"))

@@ -1,7 +1,7 @@
-//! Counts what is asked of a store: requests by kind, and bytes of bodies by kind and each way, as they go over the wire.
+//! Counts the requests to a store by kind, and the bytes of bodies by kind and direction, as they go over the wire.
 //!
-//! Stores that speak HTTP count each request that they send, since one put may be several, and so may a listing be. Of all
-//! others, what is asked of them is counted ([`Meter::on`]).
+//! Stores that speak HTTP count each request that they send, since one put or one listing may take several. For all other stores the calls
+//! are counted ([`Meter::on`]).
 
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use async_trait::async_trait;
@@ -11,18 +11,18 @@ use std::ops::{Range, Sub};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What has been asked of one or several stores. Clones count together.
+/// The requests to one or several stores. Clones count together.
 #[derive(Clone, Default)]
 pub struct Meter(Arc<Counts>);
 
-/// What a request is counted as: what providers charge alike is alike.
+/// What a request counts as: requests that providers charge alike are one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
     Get,
-    /// Makes or replaces something.
+    /// Creates or replaces an object.
     Put,
-    /// Asks for what is known of an object.
+    /// Asks for an object's metadata.
     Head,
     /// Lists: one page of a bucket, or one collection.
     List,
@@ -30,7 +30,7 @@ pub enum Kind {
     Delete,
 }
 
-/// A request that is on its way. It has counted once this goes, unless it was never sent.
+/// A request on its way. It counts once this is dropped, unless it was never sent.
 #[must_use]
 pub struct OnItsWay {
     meter: Meter,
@@ -39,7 +39,7 @@ pub struct OnItsWay {
 }
 
 impl OnItsWay {
-    /// There was no connection to send it on: it has cost nothing.
+    /// There was no connection to send it on, so it cost nothing.
     pub fn was_not_sent(mut self) {
         self.unsent = true;
     }
@@ -53,7 +53,7 @@ impl Drop for OnItsWay {
     }
 }
 
-/// A store that is counted: as requests reach it, so below whatever makes several of one.
+/// A store whose calls are counted. It is below every layer that turns one call into several.
 struct Metered {
     inner: Arc<dyn Store>,
     meter: Meter,
@@ -85,7 +85,7 @@ pub struct ByKind {
 }
 
 impl ByKind {
-    /// Of all kinds.
+    /// The sum over all kinds.
     pub fn total(&self) -> u64 {
         self.get + self.put + self.head + self.list + self.delete
     }
@@ -96,7 +96,7 @@ impl ByKind {
     }
 }
 
-/// What has come since.
+/// What came since `before`.
 impl Sub for ByKind {
     type Output = Self;
 
@@ -112,7 +112,7 @@ impl Sub for ByKind {
 }
 
 impl Meter {
-    /// Counts what is asked of `store`, one that does not count by itself.
+    /// Counts the calls of `store`, which does not count by itself.
     pub fn on(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         Arc::new(Metered { inner: store, meter: self.clone() })
     }
@@ -122,12 +122,12 @@ impl Meter {
         OnItsWay { meter: self.clone(), kind, unsent: false }
     }
 
-    /// So many bytes of such a request's body were sent.
+    /// `bytes` bytes of such a request's body were sent.
     pub fn sent(&self, kind: Kind, bytes: usize) {
         self.0.sent[kind as usize].fetch_add(bytes as u64, Relaxed);
     }
 
-    /// So many bytes of its answer's body have come.
+    /// `bytes` bytes of the answer's body have arrived.
     pub fn received(&self, kind: Kind, bytes: usize) {
         self.0.received[kind as usize].fetch_add(bytes as u64, Relaxed);
     }
@@ -218,7 +218,7 @@ mod tests {
     use uuid::Uuid;
 
     #[tokio::test]
-    async fn a_head_that_is_claimed_costs_what_the_store_was_asked_for() {
+    async fn a_claimed_head_counts_every_request_to_the_store() {
         let sealer = Sealer::new(Cipher::None, &DataKey([7; 32].into()));
         let device = Device { id: Uuid::from_u128(1), name: "here".to_owned() };
         let mut asked = Vec::new();

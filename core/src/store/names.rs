@@ -1,7 +1,7 @@
 //! The grammar of names: the one place that decides which names in a store are Holdall's. Pure.
 //!
-//! A name counts only if it is byte for byte one that Holdall writes (`core/FORMAT.md`, section 1). Everything else is foreign: a
-//! console's folder marker, a sync tool's conflicted copy, or a name that a hostile store lists to be used as a path.
+//! A name counts only if it is byte for byte one that Holdall writes (`core/FORMAT.md`, section 1). Every other name is foreign: a
+//! console's folder marker, a sync tool's conflicted copy, or a name that a hostile store lists so that it gets used as a path.
 
 use super::claims::{self, Place};
 use super::probe;
@@ -15,17 +15,17 @@ pub enum Kind {
     Family,
     /// A wrapped key.
     Key,
-    /// The HEAD of a drive, where the store swaps it.
+    /// The HEAD of a drive, if the store swaps it.
     Head,
-    /// A record of a HEAD or of a family, where claims decide.
+    /// A record of a HEAD or of a family, if claims decide.
     Record,
-    /// A claim, or the nonce that lies in one.
+    /// A claim, or the nonce inside one.
     Claim,
     /// A root or a segment.
     Object,
     /// A ref.
     Reference,
-    /// A record of what a replica has.
+    /// A record of a replica's version.
     Replica,
     /// An object or a claim of a probe.
     Probe,
@@ -51,13 +51,13 @@ pub fn kind(name: &str) -> Option<Kind> {
     }
 }
 
-/// What Holdall puts at the top of a store, beside the description of its family.
+/// What Holdall puts at the top of a store, besides the description of its family.
 const AREAS: [&str; 8] = ["keys/", "head/", "claim/", "root/", "seg/", "ref/", "replica/", "probe/"];
 /// What file systems put at the top of a disk.
 const OF_DISKS: [&str; 3] = ["lost+found/", "System Volume Information/", "$RECYCLE.BIN/"];
 
-/// Of names at the top of a place those that show that others keep something there: neither Holdall's, nor hidden, nor what every disk
-/// has. Control characters are written out.
+/// The names at the top of a place that show that others use it: not Holdall's, not hidden, and not what every disk has. Control characters
+/// are escaped.
 pub fn others(top: &[String]) -> Vec<String> {
     let is_ours = |name: &str| name == family::NAME || AREAS.contains(&name) || name == "tmp/";
     let is_other = |name: &&String| !is_ours(name) && !name.starts_with('.') && !OF_DISKS.contains(&&***name);
@@ -67,19 +67,19 @@ pub fn others(top: &[String]) -> Vec<String> {
     others
 }
 
-/// A directory of a store's own in a place that others use: the first name of `holdall`, `holdall-2` and so on that is not at its `top`.
+/// A free directory for a store in a place that others use: the first of `holdall`, `holdall-2` and so on that is not at its `top`.
 pub fn own_directory(top: &[String]) -> String {
     let numbered = (2..).map(|number| format!("holdall-{number}"));
     let is_free = |name: &String| !top.iter().any(|taken| taken.trim_end_matches('/') == name);
     std::iter::once("holdall".to_owned()).chain(numbered).find(is_free).expect("there is no end of numbers")
 }
 
-/// Whether `name` is that of a claim itself, not of what lies in one.
+/// Whether `name` is a claim itself, not a nonce inside one.
 pub fn is_claim(name: &str) -> bool {
     kind(name) == Some(Kind::Claim) && name.split('/').count() == 3
 }
 
-/// Whether a path made of `name` stays below the root that it is joined to, on any kind of store.
+/// Whether a path made of `name` stays below the root it is joined to, on every kind of store.
 pub fn stays_below(name: &str) -> bool {
     name.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']))
 }
@@ -91,14 +91,14 @@ fn record(name: &str) -> bool {
     })
 }
 
-/// `<drive>/<turn>`, perhaps with the nonce that lies in it.
+/// `<drive>/<turn>`, perhaps followed by the nonce inside.
 fn claim(rest: &str) -> bool {
     let Some((owner, turn)) = rest.split_once('/') else { return false };
     let is_whole = turn.split_once('/').is_none_or(|(_, nonce)| is_id(nonce));
     (is_id(owner) || owner == "family") && is_whole && claims::claimed(owner, rest).is_some()
 }
 
-/// Of a reader or a clone: `<id>`. Of a fork: `<drive>-<id>`.
+/// For a reader or a clone: `<id>`. For a fork: `<drive>-<id>`.
 fn reference(rest: &str) -> bool {
     is_id(rest) || rest.split_once('-').is_some_and(|(fork, id)| is_id(fork) && is_id(id))
 }
@@ -111,7 +111,7 @@ fn replica(rest: &str) -> bool {
     is_id(drive) && part(16) && part(16) && part(32) && parts.next().is_none()
 }
 
-/// `<id>-<what>-<number>`, perhaps with the nonce that lies in a claim.
+/// `<id>-<what>-<number>`, perhaps followed by the nonce inside a claim.
 fn is_probe(rest: &str) -> bool {
     let (own, nonce) = rest.split_once('/').map_or((rest, None), |(own, nonce)| (own, Some(nonce)));
     let mut parts = own.split('-');
@@ -130,7 +130,7 @@ fn is_id(text: &str) -> bool {
     is_hex(text, 32)
 }
 
-/// So many digits, in lower case.
+/// Exactly `digits` digits, in lower case.
 fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_nothing_else_for_its_own() {
+    fn rejects_every_other_name() {
         for (name, _) in ours() {
             for foreign in [
                 format!("{name}/"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_what_is_neither_ours_nor_of_every_disk() {
+    fn others_are_neither_ours_nor_what_every_disk_has() {
         let top = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let none = ["family.json", "keys/", "seg/", "tmp/", ".tmp/", ".Trash-1000/", "lost+found/"];
         assert_eq!(others(&top(&none)), [""; 0]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_anywhere_is_no_others() {
+    fn our_own_names_are_not_others() {
         for (name, _) in ours() {
             let top = name.split_once('/').map_or(name.clone(), |(area, _)| format!("{area}/"));
             assert_eq!(others(&[top]), [""; 0], "{name}");

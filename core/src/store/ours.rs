@@ -1,4 +1,4 @@
-//! A store of which only Holdall's own names are seen.
+//! A store that shows only Holdall's own names.
 //!
 //! [`connect`](super::connect::connect) puts this around every store, so nothing above it meets a foreign name: a listing leaves such names
 //! out and notes them, and a request for a name that climbs out of the store's root is refused before it is sent.
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Foreign names that are remembered, in all; more would only fill memory at a store's word.
+/// Foreign names to remember, in all; more would only fill memory on the store's word.
 const NAMES_MAX: usize = 100;
 /// The longest foreign name that is remembered whole (S3's own limit is 1,024 bytes).
 const NAME_CHARS_MAX: usize = 1024;
@@ -20,17 +20,17 @@ const NAME_CHARS_MAX: usize = 1024;
 /// The store behind the grammar of names.
 pub struct Ours {
     inner: Arc<dyn Store>,
-    // Held to note names or to copy them.
+    // Held to note or copy names.
     foreign: Mutex<BTreeSet<String>>,
 }
 
 impl Ours {
-    /// That store.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, foreign: Mutex::default() }
     }
 
-    /// Keeps what is ours. What else lies under `prefix` replaces what was known of it.
+    /// Keeps our own names. The foreign ones under `prefix` replace those known there before.
     fn sift(&self, prefix: &str, listed: Vec<Listed>) -> Vec<Listed> {
         let (ours, others): (Vec<_>, Vec<_>) =
             listed.into_iter().partition(|listed| kind(&listed.name).is_some());
@@ -40,7 +40,7 @@ impl Ours {
             if foreign.len() == NAMES_MAX {
                 break;
             }
-            // It may go to a terminal, so control characters are written out.
+            // The name may be shown in a terminal, so control characters are escaped.
             let name: String = name.chars().take(NAME_CHARS_MAX).flat_map(char::escape_debug).collect();
             if !foreign.contains(&name) {
                 tracing::warn!(name, "skipping a foreign object in the store");
@@ -112,7 +112,7 @@ mod tests {
 
     const KEY: &str = "keys/00112233445566778899aabbccddeeff";
 
-    /// Lists whatever it likes, and counts every other request.
+    /// Lists any names, and counts every other request.
     #[derive(Default)]
     struct Hostile {
         lists: Mutex<Vec<&'static str>>,

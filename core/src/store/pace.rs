@@ -1,7 +1,7 @@
-//! Bandwidth limits: how fast bytes may go to stores and come from them, over all drives of one service.
+//! Bandwidth limits: how fast bytes may go to and from stores, over all drives of one service.
 //!
-//! A body goes in small pieces, each of which waits for its turn here, so that a limit is a steady rate and not a burst
-//! with a rest behind it. What a reader waits for goes first: work that was begun [`in_background`] gets what is left.
+//! A body goes in small pieces, and each piece waits for its turn here, so a limit is a steady rate and not a burst followed by a rest.
+//! Readers go first: work begun [`in_background`] gets the bandwidth that they leave.
 
 use super::proxy::Proxy;
 use parking_lot::Mutex;
@@ -14,15 +14,15 @@ use tokio::time::Instant;
 
 /// Bytes of one piece.
 pub const PIECE_BYTES: usize = 16 << 10;
-/// The least rate that can be set, in bytes per second: below it requests would run into their time-outs.
+/// The lowest rate that can be set, in bytes per second: below it requests would run into their time-outs.
 pub const RATE_MIN: u64 = 16 << 10;
-/// A turn comes at some time, by our own clock.
+/// The longest wait for a turn, which depends on no other computer.
 pub const TURN_MAX: Duration = Duration::from_secs(3600);
-/// How much of its rate a direction may save up while nothing goes.
+/// How much of its rate a direction may save up while nothing moves.
 const BURST: Duration = Duration::from_millis(50);
-/// How often work in the background looks whether it is its turn while readers want more than there is.
+/// How often background work checks for its turn while readers want more than there is.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// For how long at most readers go first, so that the background is never held up for ever.
+/// How long readers may go first at most, so that background work never waits forever.
 const HELD_UP_MAX: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
@@ -30,19 +30,19 @@ tokio::task_local! {
     static HELD_UP: HeldUp;
 }
 
-/// Work that readers go before, until one of them waits for it. Cloned, it is the same.
+/// Work that yields to readers until one of them waits for it. Clones are the same work.
 #[derive(Clone, Debug, Default)]
 pub struct Background {
     is_awaited: Arc<AtomicBool>,
 }
 
 impl Background {
-    /// A reader waits for what the work does: from now on it goes as what readers wait for does.
+    /// A reader waits for this work: from now on it has a reader's priority.
     pub fn is_awaited_now(&self) {
         self.is_awaited.store(true, Relaxed);
     }
 
-    /// Runs `work` as that.
+    /// Runs `work` as this background work.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         BACKGROUND.scope(self.clone(), work).await
     }
@@ -52,17 +52,17 @@ impl Background {
     }
 }
 
-/// Runs `work` in the background: what readers wait for goes first.
+/// Runs `work` in the background: readers go first.
 pub async fn in_background<T>(work: impl Future<Output = T>) -> T {
     Background::default().run(work).await
 }
 
-/// Whether the work that runs here was begun [`in_background`], and no reader waits for it.
+/// Whether the current work was begun [`in_background`] and no reader waits for it.
 pub fn is_background() -> bool {
     BACKGROUND.try_with(Background::gives_way).unwrap_or(false)
 }
 
-/// For how long the bodies of one request have waited for their turns: no network is to blame for that. Cloned, it is the same.
+/// How long the bodies of one request have waited for their turns: such waits are not the network's fault. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct HeldUp {
     // Held for arithmetic.
@@ -75,17 +75,17 @@ struct Spans {
     since: Option<Instant>,
 }
 
-/// A body waits, until this is dropped.
+/// A body waits until this is dropped.
 struct Waits(HeldUp);
 
 impl HeldUp {
-    /// So far.
+    /// The total so far.
     pub fn so_far(&self) -> Duration {
         let spans = self.spans.lock();
         spans.over + spans.since.map_or_else(Duration::default, |since| since.elapsed())
     }
 
-    /// Waits for `deadline`, and as much longer as bodies are held up.
+    /// Waits for `deadline`, extended by the time that bodies are held up.
     pub async fn until(&self, deadline: Instant) {
         loop {
             let until = deadline + self.so_far();
@@ -96,7 +96,7 @@ impl HeldUp {
         }
     }
 
-    /// Does a part of the request, and ends it when it takes longer than `limit`, not counted for how long bodies are held up.
+    /// Does a part of the request, and ends it after `limit`, not counting the time that bodies are held up.
     pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         let deadline = Instant::now() + limit;
         tokio::select! { biased;
@@ -120,7 +120,7 @@ impl Drop for Waits {
     }
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To a store.
@@ -129,7 +129,7 @@ pub enum Way {
     Down,
 }
 
-/// The limits of both ways, and the proxy on the way, if there is one. Cloned, it is the same.
+/// The limits of both directions, and the proxy, if there is one. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Pacer {
     // Held for a clone or an assignment.
@@ -144,17 +144,17 @@ impl Pacer {
         Self::default()
     }
 
-    /// Sets a limit in bytes per second, at least [`RATE_MIN`]; `None` is none. It holds for what is under way too.
+    /// Sets a limit in bytes per second, at least [`RATE_MIN`]; `None` is no limit. It also holds for transfers under way.
     pub fn set(&self, way: Way, rate: Option<u64>) {
         self.lane(way).lock().rate = rate.map(|rate| rate.max(RATE_MIN));
     }
 
-    /// Has stores that are connected from now on asked through this proxy.
+    /// Makes stores that are connected from now on use this proxy.
     pub fn set_proxy(&self, proxy: Option<Proxy>) {
         *self.proxy.lock() = proxy;
     }
 
-    /// The proxy that stores are asked through.
+    /// The proxy that stores are reached through.
     pub fn proxy(&self) -> Option<Proxy> {
         self.proxy.lock().clone()
     }
@@ -164,12 +164,12 @@ impl Pacer {
         self.lane(way).lock().rate
     }
 
-    /// The way that a body of the work that runs here is to take.
+    /// The gate for a body of the current work.
     pub fn gate(&self, way: Way) -> Gate {
         self.gate_of(way, HELD_UP.try_with(HeldUp::clone).unwrap_or_default())
     }
 
-    /// The same, of a request whose bodies' waits are noted in `held_up`.
+    /// The same for a request that notes its bodies' waits in `held_up`.
     pub fn gate_of(&self, way: Way, held_up: HeldUp) -> Gate {
         let background = BACKGROUND.try_with(Background::clone).ok();
         Gate { pacer: self.clone(), way, background, held_up, waiting: None }
@@ -202,8 +202,8 @@ impl Pacer {
     }
 }
 
-/// Where the pieces of one body wait for their turns. Bodies are sent by tasks that serve a connection, so what the body is
-/// for is noted here when its request begins.
+/// Where the pieces of one body wait for their turns. Bodies are sent by tasks that serve a connection, so the purpose of a body is noted
+/// here when its request begins.
 pub struct Gate {
     pacer: Pacer,
     way: Way,
@@ -218,7 +218,7 @@ impl Gate {
         if self.pacer.rate(self.way).is_some() { left.min(PIECE_BYTES) } else { left }
     }
 
-    /// Ready once `bytes` may go. Asked again for the same bytes until it is.
+    /// Ready once `bytes` may go. Call again for the same bytes until then.
     pub fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
         if self.waiting.is_none() && self.pacer.rate(self.way).is_some() {
             let (pacer, way, background) = (self.pacer.clone(), self.way, self.background.clone());
@@ -241,18 +241,18 @@ impl Gate {
     }
 }
 
-/// One way's account. Pure: it is told the time.
+/// One direction's account. Pure: the time is an argument.
 #[derive(Debug, Default)]
 struct Lane {
     rate: Option<u64>,
-    /// When everything that was let go so far will have gone at that rate.
+    /// When all reserved bytes will have gone at that rate.
     busy_until: Option<Instant>,
-    /// When what readers were let go last will have gone.
+    /// When the last bytes reserved for readers will have gone.
     readers_until: Option<Instant>,
 }
 
 impl Lane {
-    /// Lets `bytes` go, and says how long from now.
+    /// Reserves `bytes`, and returns how long they must wait from now.
     fn reserve(&mut self, bytes: usize, now: Instant, reader: bool) -> Duration {
         let Some(rate) = self.rate else { return Duration::ZERO };
         let free = self.busy_until.map_or(now, |until| until.max(now - BURST));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_reader_waits_for_goes_first() {
+    async fn readers_go_first() {
         let pacer = Pacer::new();
         pacer.set(Way::Up, Some(MIB));
         let background = in_background(send(&pacer, 4 * MIB));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_a_reader_begins_to_wait_for_gives_way_no_more() {
+    async fn awaited_background_work_stops_yielding() {
         let pacer = Pacer::new();
         pacer.set(Way::Up, Some(MIB));
         let work = Background::default();
@@ -339,13 +339,13 @@ mod tests {
         let done = async { tokio::join!(work.run(send(&pacer, MIB)), awaited).0 };
         tokio::select! {
             _ = reader => panic!("the work starved"),
-            // It shares the rate from the end of its first wait on; without, each of its 64 pieces waits for two seconds.
+            // The work shares the rate after its first wait; otherwise each of its 64 pieces would wait for two seconds.
             took = done => assert!(took.as_secs_f64() < 5.0, "{took:?}"),
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_for_its_turn_is_not_late() {
+    async fn waiting_for_a_turn_is_not_late() {
         let pacer = Pacer::new();
         pacer.set(Way::Up, Some(MIB));
         let limit = Duration::from_secs(3);
@@ -360,7 +360,7 @@ mod tests {
         let begun = Instant::now();
         assert!(HeldUp::default().within(limit, dripping).await.is_none());
         assert!((5.5..=6.5).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
-        // A body that is dropped in the middle of a wait waits no more.
+        // A body that is dropped in the middle of a wait no longer waits.
         let cut_off = async {
             drop(tokio::time::timeout(Duration::from_secs(1), send(&pacer, 60 * MIB)).await);
             std::future::pending::<()>().await;
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn readers_do_not_hold_up_the_background_for_ever() {
+    async fn readers_do_not_hold_up_the_background_forever() {
         let pacer = Pacer::new();
         pacer.set(Way::Up, Some(MIB));
         let reader = send(&pacer, 60 * MIB);

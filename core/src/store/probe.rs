@@ -1,11 +1,11 @@
-//! What can this store do? Found out by doing it, over two connections, before any data is written.
+//! What can this store do? The probe finds out by doing it, over two connections, before any data is written.
 //!
-//! Everything happens under fresh names, `probe/<id>-...`, which are deleted afterwards as well as it can be. The verdict
-//! follows from what the store did and never from what it says it is. A race proves nothing by being fair: a store
-//! starts as [`Mode::Swap`], and everything that is seen can only demote it.
+//! Everything happens under fresh names, `probe/<id>-...`, which are deleted afterwards if possible. The verdict follows from what the
+//! store did, never from what it claims to be. A fair race proves nothing: a store starts as [`Mode::Swap`], and everything seen can only
+//! demote it.
 //!
-//! What it costs, with `r` for a round trip: [`Effort::FULL`] about 820 requests of up to 20 kB in about 50 r (5 s at
-//! 100 ms), [`Effort::QUICK`] about 75 in about 14 r, where claims have to be raced too 100 in about 17 r. `core/tests/engine/probe.rs` counts both.
+//! The cost, with `r` for a round trip: [`Effort::FULL`] about 820 requests of up to 20 kB in about 50 r (5 s at 100 ms), [`Effort::QUICK`]
+//! about 75 in about 14 r, or 100 in about 17 r if claims must race too. `core/tests/engine/probe.rs` counts both.
 
 use super::{Etag, Facts, Fetched, Store, StoreError, When};
 use crate::retry::{self, Backoff};
@@ -28,37 +28,37 @@ pub use verdict::{Findings, judge};
 
 /// What the names of all probes begin with.
 pub const AREA: &str = "probe/";
-/// What the names of claims have behind the probe's own.
+/// Stands in the names of claims after the probe's own part.
 const CLAIM: &str = "-claim-";
-/// Tries of a request that can be repeated.
+/// Tries of a request that may be repeated.
 const TRIES: u32 = 4;
 /// Deletes at once at the end.
 const DELETES_AT_ONCE: usize = 32;
 
-/// How much is asked.
+/// How thorough a probe is.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Round trips that are timed.
+    /// Round trips to time.
     latency_tries: u32,
-    /// Times that one connection looks for what the other did.
+    /// How often one connection looks for what the other did.
     looks: u32,
     course: Course,
-    /// Whether all is done at once, and what a swap needs no more is left out.
+    /// Whether everything happens at once, without the steps that a working swap makes unnecessary.
     hurry: bool,
 }
 
 impl Effort {
-    /// When a store is made or tested.
+    /// For a store that is created or tested.
     pub const FULL: Self =
         Self { latency_tries: 5, looks: 4, course: Course { rounds: 5, ways: 12 }, hurry: false };
-    /// Each time a drive is opened.
+    /// For each opening of a drive.
     pub const QUICK: Self =
         Self { latency_tries: 3, looks: 1, course: Course { rounds: 2, ways: 6 }, hurry: true };
 }
 
-/// Finds out what a store can do, over two connections that share nothing. `now_ms` is this computer's Unix time in ms.
+/// Finds out what a store can do, over two connections that share nothing. `now_ms` returns this computer's Unix time in ms.
 ///
-/// An error says that no verdict was possible, as when the store cannot be reached: nothing is known then.
+/// An error means that no verdict was possible, as when the store cannot be reached: nothing is known then.
 pub async fn probe(
     connections: [&dyn Store; 2],
     effort: Effort,
@@ -71,17 +71,16 @@ pub async fn probe(
     report
 }
 
-/// Whether it is the name of a claim that a probe has made: on some stores those are no objects.
+/// Whether `name` is a claim made by a probe: on some stores claims are no objects.
 pub fn is_claim(name: &str) -> bool {
     let own = name.strip_prefix(AREA).filter(|own| !own.contains('/'));
     own.is_some_and(|own| own.contains(CLAIM))
 }
 
-/// What probes have in a store now: of those that are under way, and of those that were cut off. Whatever else somebody has put
-/// there is none of theirs.
+/// What probes have in a store now, both those under way and those that were cut off. Objects that others put there are not included.
 pub async fn left_behind(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
     let listed = store.list(AREA).await?;
-    // Of a claim that is a collection, what lies in it is listed.
+    // A claim that is a collection is listed by its contents.
     let own = |name: &str| {
         let own = name.strip_prefix(AREA)?.split('/').next()?;
         let (id, _) = own.split_once('-')?;
@@ -95,7 +94,7 @@ pub async fn left_behind(store: &dyn Store) -> Result<BTreeSet<String>, StoreErr
 struct Area<'a> {
     connections: [&'a dyn Store; 2],
     id: String,
-    /// What may be there. Held to add a name.
+    /// Names that may exist. Held to add a name.
     made: Mutex<Vec<String>>,
 }
 
@@ -126,7 +125,7 @@ impl Area<'_> {
         let Rights { read, write, list, delete } = report.rights;
         if read && write && list {
             self.look(effort, &facts, &mut report).await?;
-            // Not where they would stay for ever.
+            // Skip this if the names could never be deleted.
             if delete && !effort.hurry && !facts.lists_whole {
                 report.names = Some(self.names().await?);
             }
@@ -167,7 +166,7 @@ impl Area<'_> {
         if swaps || !effort.hurry {
             races.absent = Some(self.race_absent(course).await?);
         }
-        // It has just said that it knows none.
+        // The server has just said that it supports no conditions.
         if !self.are_conditions_heeded() {
             return Ok(races);
         }
@@ -187,7 +186,7 @@ impl Area<'_> {
     async fn rights(&self) -> Result<Rights, StoreError> {
         let name = self.name("rights", 0);
         let body = Bytes::from_static(b"may I?");
-        // Some servers say so too of credentials that they know, and that do not allow it.
+        // Some servers say this also about credentials that they know and that lack the right.
         let mut unknown = None;
         let mut allowed = |done: Result<(), StoreError>| match done {
             Err(error @ StoreError::UnknownCredentials { .. }) => {
@@ -198,7 +197,7 @@ impl Area<'_> {
         };
         let write = allowed(self.put(0, &name, &body).await.map(drop))?;
         let read = match self.get(1, &name, None).await {
-            // Nothing was stored, or it is seen late: what matters is that one may look.
+            // Nothing was stored, or it shows up late. What matters here is the right to read.
             Err(StoreError::NotFound { .. }) => true,
             got => allowed(got.map(drop))?,
         };
@@ -227,7 +226,7 @@ impl Area<'_> {
         Ok(shortest)
     }
 
-    /// A name that nothing has yet.
+    /// A fresh name.
     fn name(&self, what: &str, number: u32) -> String {
         let name = format!("{}-{what}-{number}", self.id);
         self.made.lock().push(name.clone());
@@ -247,12 +246,12 @@ impl Area<'_> {
         self.patiently(|| self.connections[connection].get(name, range.clone())).await
     }
 
-    /// Whether it was allowed.
+    /// Whether the delete was allowed.
     async fn delete(&self, connection: usize, name: &str) -> Result<bool, StoreError> {
         allowed(self.patiently(|| self.connections[connection].delete(name)).await)
     }
 
-    /// Asks again where the store was busy or an answer was lost. For requests that may be repeated.
+    /// Asks again if the store was busy or an answer was lost. For requests that may be repeated.
     async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -268,7 +267,7 @@ impl Area<'_> {
         }
     }
 
-    /// Deletes what the probe made. What cannot be deleted stays: it is small, and nothing reads it.
+    /// Deletes the probe's objects. Those that cannot be deleted stay: they are small, and nothing reads them.
     async fn clean_up(&self) {
         let made = std::mem::take(&mut *self.made.lock());
         let delete = |name: String| async move { drop(self.connections[0].delete(&name).await) };
@@ -276,7 +275,7 @@ impl Area<'_> {
     }
 }
 
-/// In microseconds. Credentials that do not allow to look have none.
+/// In microseconds; 0 for credentials that may not look.
 fn latency_us(latency: Result<Duration, StoreError>) -> Result<u64, StoreError> {
     match latency {
         Err(StoreError::Denied { .. }) => Ok(0),
@@ -284,7 +283,7 @@ fn latency_us(latency: Result<Duration, StoreError>) -> Result<u64, StoreError> 
     }
 }
 
-/// Whether it was allowed.
+/// Whether the request was allowed.
 fn allowed(done: Result<(), StoreError>) -> Result<bool, StoreError> {
     match done {
         Err(StoreError::Denied { .. }) => Ok(false),

@@ -1,7 +1,7 @@
 //! An HTTP proxy on the way to stores.
 //!
-//! Nothing is taken from the environment unless a person has said so: a daemon's is an accident of how it was started. Requests
-//! by TLS go through a tunnel (CONNECT), so that the proxy sees a name, a port, and no more. This computer itself is never asked
+//! The environment is ignored unless a person has said otherwise: a daemon's environment depends on how it happened to be started. TLS
+//! requests go through a tunnel (CONNECT), so the proxy sees a name and a port, and nothing else. This computer itself is never reached
 //! through a proxy.
 
 use data_encoding::BASE64;
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-/// Where it is, who asks it, and for which stores it is not.
+/// The proxy's address, its login, and the hosts that are reached without it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     host: String,
@@ -19,22 +19,22 @@ pub struct Proxy {
     except: Vec<String>,
 }
 
-/// Why it is none.
+/// Why a text is not a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// It cannot be read.
+    /// Not readable as an address.
     #[error("the address of a proxy is http://HOST:PORT")]
     Address,
-    /// Only HTTP proxies are known.
+    /// Only HTTP proxies are supported.
     #[error("a proxy of the kind {0} is not supported: http:// is")]
     Kind(String),
-    /// A login is in the address, where processes and logs see it.
+    /// The address contains a login, which other processes and logs would see.
     #[error("the address of a proxy holds no user and no password")]
     Secret,
 }
 
 impl Proxy {
-    /// Reads an address: `http://host:port`, or without the scheme. It holds no login.
+    /// Reads an address: `http://host:port`, or without the scheme. It may contain no login.
     pub fn parse(text: &str) -> Result<Self, ProxyError> {
         let proxy = Self::with_any_login(text)?;
         if proxy.login.is_some() { Err(ProxyError::Secret) } else { Ok(proxy) }
@@ -59,18 +59,18 @@ impl Proxy {
         Ok(Self { host, port: url.port().unwrap_or(80), login, except: Vec::new() })
     }
 
-    /// The same for whoever is known to it.
+    /// The same with a login.
     pub fn with_login(self, user: String, password: Zeroizing<String>) -> Self {
         Self { login: Some((user, password)), ..self }
     }
 
-    /// The same, but for these hosts: names with all that is below them, addresses, `10.0.0.0/8`, or `*` for all, separated by commas.
+    /// The same except for these hosts, separated by commas: names with everything below them, addresses, `10.0.0.0/8`, or `*` for all.
     pub fn except(self, hosts: &str) -> Self {
         let hosts = hosts.split([',', ' ']).map(|host| host.trim().to_ascii_lowercase());
         Self { except: hosts.filter(|host| !host.is_empty()).collect(), ..self }
     }
 
-    /// As an environment says it: `HTTPS_PROXY` or `ALL_PROXY`, and `NO_PROXY`, in capitals or not.
+    /// Reads the environment: `HTTPS_PROXY` or `ALL_PROXY`, and `NO_PROXY`, in upper or lower case.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, ProxyError> {
         let either = |name: &str| {
             let found = get(name).or_else(|| get(&name.to_ascii_lowercase()));
@@ -81,7 +81,7 @@ impl Proxy {
         Ok(Some(proxy.except(&either("NO_PROXY").unwrap_or_default())))
     }
 
-    /// Where it is, for people. Never who asks it.
+    /// The proxy's host and port, for people. Never the login.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -98,7 +98,7 @@ impl Proxy {
         Some(Zeroizing::new(format!("Basic {}", BASE64.encode(pair.as_bytes()))))
     }
 
-    /// Whether a server is asked through it.
+    /// Whether a server is reached through the proxy.
     pub fn serves(&self, host: &str) -> bool {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         let address = host.parse::<IpAddr>().ok();
@@ -106,7 +106,7 @@ impl Proxy {
         !is_here && !self.except.iter().any(|except| covers(except, &host, address))
     }
 
-    /// The same of an address.
+    /// The same for a server's address.
     pub fn serves_url(&self, url: &Url) -> bool {
         url.host().is_some_and(|host| match host {
             Host::Domain(name) => self.serves(name),
@@ -116,7 +116,7 @@ impl Proxy {
     }
 }
 
-/// What it means that the proxy at an address made no tunnel, which `why` says in a library's words.
+/// Explains why the proxy at an address made no tunnel; `why` is a library's words.
 pub fn through_proxy(address: &str, why: &str) -> String {
     match why.contains("authorization") || why.contains("407") {
         true => format!(
@@ -126,7 +126,7 @@ pub fn through_proxy(address: &str, why: &str) -> String {
     }
 }
 
-/// Whether an exception is meant for a host.
+/// Whether an exception covers a host.
 fn covers(except: &str, host: &str, address: Option<IpAddr>) -> bool {
     if except == "*" || except == host {
         return true;
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_read_where_it_says_something() {
+    fn an_environment_is_read_where_it_names_a_proxy() {
         let of = |pairs: &'static [(&str, &str)]| {
             Proxy::from_environment(|name| {
                 pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())

@@ -1,7 +1,7 @@
 //! Stores that speak S3.
 //!
-//! Nothing is retried, and nothing is believed that the server has not said: a put without an answer is unreachable, an
-//! object is missing only if the server says so in S3's own words, and a body has the length that was asked for.
+//! Nothing is retried, and only what the server says counts: a put without an answer is unreachable, an object is missing only if the
+//! server says so in S3's own words, and a body has the length that was asked for.
 
 mod body;
 mod http;
@@ -41,17 +41,17 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
-/// Of one page of a listing: 1,000 names of at most 1 KiB, in XML.
+/// For one page of a listing: 1,000 names of at most 1 KiB, in XML.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// Memory that is taken at a server's word alone: for a whole segment.
+/// Memory that is reserved on the server's word alone: enough for a whole segment.
 const RESERVED_BYTES_MAX: u64 = 8 << 20;
 
 /// A bucket, or part of it.
 pub struct S3Store {
     client: Client,
     clock: ServerClock,
-    /// How puts are asked for. Held to look or to note.
+    /// How puts are sent. Held to read or note it.
     way: Mutex<Way>,
     bucket: String,
     /// With a `/` at its end, or empty.
@@ -63,8 +63,8 @@ pub struct S3Store {
 }
 
 impl S3Store {
-    /// The store at `url`, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Nothing is contacted yet.
-    /// The error says what is wrong with the credentials or certificates.
+    /// The store at `url`. `pacer` paces its bodies and `meter` counts its requests. Nothing is contacted yet. The error says what is wrong
+    /// with the credentials or certificates.
     pub fn new(
         url: &S3Url,
         credentials: &Credentials,
@@ -94,7 +94,7 @@ impl S3Store {
         format!("{}{name}", self.prefix)
     }
 
-    /// Whether nothing is to be said of TLS: it is asked with it, or has answered without.
+    /// Whether errors need no hint about TLS: the store uses TLS, or has answered without.
     fn is_right_scheme(&self) -> bool {
         self.tls || self.clock.load(Relaxed) > 0
     }
@@ -103,12 +103,12 @@ impl S3Store {
         StoreError::Unreachable { reason: format!("{} {what}", self.host) }
     }
 
-    /// Ends what takes longer than the slowest connection needs for so many bytes.
+    /// Ends a request that takes longer than the slowest connection needs for `bytes` bytes.
     async fn within<T>(&self, bytes: u64, request: impl Future<Output = T>) -> Result<T, StoreError> {
         self.part_within(&HeldUp::default(), bytes, request).await
     }
 
-    /// The same for a part of a request.
+    /// The same for one part of a request.
     async fn part_within<T>(
         &self,
         held_up: &HeldUp,
@@ -120,7 +120,7 @@ impl S3Store {
         held_up.within(limit, part).await.ok_or_else(late)
     }
 
-    /// What an error of the SDK means. Its own words, which may hold anything, are not repeated.
+    /// What an error of the SDK means. The SDK's own words may contain anything and are not repeated.
     fn explain<E>(&self, verb: Verb, name: &str, error: &SdkError<E, HttpResponse>) -> StoreError
     where
         E: ProvideErrorMetadata + Error + 'static,
@@ -149,7 +149,7 @@ impl S3Store {
         let html = header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
         Refusal {
             status: answer.status().as_u16(),
-            // The SDK's own word for a 404 without one.
+            // The SDK's own word for a 404 without a code.
             code: code.filter(|code| *code != "NotFound"),
             retry_after: header("retry-after").and_then(|after| retry_after(after, header("date"))),
             region: header("x-amz-bucket-region").or_else(|| meaning::region(body)),
@@ -195,7 +195,7 @@ impl S3Store {
         }
     }
 
-    /// One put in one way. The inner error is of this server, which may take it in another.
+    /// One put in one way. The inner error is this server's refusal, and the server may accept another way.
     async fn put_once(
         &self,
         name: &str,
@@ -231,7 +231,7 @@ impl S3Store {
         Ok(Err(NotTaken { next, error: self.explain(verb, name, &error) }))
     }
 
-    /// Stands in for a condition where the server knows none. It decides nothing between two who put at once.
+    /// Stands in for a condition where the server supports none. It decides nothing between two computers that put at the same time.
     async fn look_before(&self, name: &str, when: &When) -> Result<(), StoreError> {
         match when {
             When::Always => Ok(()),
@@ -248,7 +248,7 @@ impl S3Store {
         StoreError::Denied { reason: format!("{} does not support conditional writes", self.host) }
     }
 
-    /// The answer to a HEAD says nothing but a status: asks again in a way that lets the server say more.
+    /// The answer to a HEAD has only a status: asks again in a way that lets the server say more.
     async fn look(&self, name: &str) -> Result<u64, StoreError> {
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).range("bytes=0-0");
         match self.within(0, request.send()).await? {
@@ -261,9 +261,9 @@ impl S3Store {
     }
 }
 
-/// A put that the server did not take.
+/// A put that the server refused.
 struct NotTaken {
-    /// How it may take it.
+    /// The way that it may accept instead.
     next: Option<Way>,
     error: StoreError,
 }
@@ -274,7 +274,7 @@ impl Store for S3Store {
         let damaged = |reason| StoreError::Damaged { name: name.to_owned(), reason };
         let header = match &range {
             Some(range) if range.is_empty() => {
-                // There is no way to ask for nothing.
+                // A range header cannot ask for nothing.
                 let len = self.head(name).await?;
                 return if range.end <= len {
                     Ok(Fetched { bytes: Bytes::new(), etag: Etag(String::new()) })
@@ -285,7 +285,7 @@ impl Store for S3Store {
             range => range.as_ref().map(|range| format!("bytes={}-{}", range.start, range.end - 1)),
         };
         let request = self.client.get_object().bucket(&self.bucket).key(self.key(name)).set_range(header);
-        // Its body is held up as what came with its head is.
+        // The body shares the pauses of the request that brought its head.
         let held_up = HeldUp::default();
         let answer = self.part_within(&held_up, 0, request.send()).await?;
         let answer = answer.map_err(|error| self.explain(Verb::Read, name, &error))?;
@@ -307,7 +307,7 @@ impl Store for S3Store {
             if !way.condition
                 && let Err(error) = self.look_before(name, &when).await
             {
-                // A server that knows conditions would have said that the name is taken.
+                // A server that supports conditions would have said that the name is taken.
                 if matches!(error, StoreError::Precondition { .. }) {
                     self.way.lock().learn(way);
                 }
@@ -320,7 +320,7 @@ impl Store for S3Store {
                 }
                 Err(refused) => refused,
             };
-            // A version that was to be replaced may be another one by the time that it is put over.
+            // Without a condition, the put may replace another version than the one that was compared.
             let is_version = matches!(when, When::Matches(_)) || put::is_swapped(name);
             match refused.next {
                 Some(next) if next.condition || !is_version => way = next,
@@ -342,7 +342,7 @@ impl Store for S3Store {
                 let length = answer.content_length.and_then(|length| u64::try_from(length).ok());
                 length.ok_or_else(|| self.unreachable("does not say how long the object is"))
             }
-            // Who asks for patience, or fails, has nothing more to say.
+            // A server that asks to wait, or fails, has nothing more to say.
             Err(SdkError::ServiceError(context)) if !has_said_all(context.raw().status().as_u16()) => {
                 self.look(name).await
             }
@@ -361,7 +361,7 @@ impl Store for S3Store {
             let page = page.map_err(|error| self.explain(Verb::Other, prefix, &error))?;
             for object in page.contents() {
                 let name = object.key().and_then(|key| key.strip_prefix(&self.prefix));
-                // Some tools put an empty object in the place of a directory.
+                // Some tools put an empty object in place of a directory.
                 if let Some(name) = name.filter(|name| !name.is_empty() && name.starts_with(prefix)) {
                     let len = object.size().and_then(|size| u64::try_from(size).ok()).ok_or_else(strange)?;
                     listed.push(Listed { name: name.to_owned(), len });
@@ -394,7 +394,7 @@ impl Store for S3Store {
     }
 
     async fn facts(&self) -> Result<Facts, StoreError> {
-        // Any answer has the clock; whether this is allowed is another question.
+        // Every answer carries the clock, even a refusal.
         let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(&self.prefix).max_keys(1);
         if let Err(error) = self.within(0, request.send()).await? {
             match self.explain(Verb::Other, "", &error) {
@@ -404,17 +404,17 @@ impl Store for S3Store {
         }
         let date_ms = Some(self.clock.load(Relaxed)).filter(|date_ms| *date_ms > 0);
         let tls = self.tls.then(|| facts::TLS.to_owned());
-        // S3 knows no quota.
+        // S3 has no quota.
         Ok(Facts { tls, date_ms, free_bytes: None, never_swaps: false, lists_whole: false })
     }
 }
 
-/// Whether the status of an answer to a HEAD says all that there is to know.
+/// Whether the status of an answer to a HEAD says everything.
 fn has_said_all(status: u16) -> bool {
     status == 429 || status >= 500
 }
 
-/// Seconds, or a date, by the server's own clock where it says the time.
+/// Seconds, or a date by the server's own clock if the answer has it.
 fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));
@@ -435,7 +435,7 @@ mod tests {
     fn retry_after_is_seconds_or_a_date_by_the_servers_clock() {
         let (date, later) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT");
         assert_eq!(retry_after("7", None), Some(Duration::from_secs(7)));
-        // This computer's clock is decades ahead of that server's.
+        // This computer's clock is decades ahead of the server's.
         assert_eq!(retry_after(later, Some(date)), Some(Duration::from_secs(60)));
         assert_eq!(retry_after(date, Some(later)), Some(Duration::ZERO));
         assert_eq!(retry_after(later, None), Some(Duration::ZERO));

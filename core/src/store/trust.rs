@@ -1,9 +1,8 @@
-//! Whom to believe: the system's certificates, and those of the address's `ca`.
+//! Which certificates to trust: the system's, and those of the address's `ca`.
 //!
-//! Whoever makes a certificate for a server at home (`openssl req -x509`) gets one that signs itself and says that it is an
-//! authority. By the book such a certificate is no server's. Where the address names that very certificate the server is
-//! believed all the same, as by curl: it has the key to what was given here, byte for byte. Its dates and its names count as
-//! those of any other.
+//! People who make a certificate for a server at home (`openssl req -x509`) get one that signs itself and claims to be an authority. By the
+//! book no server may present it. If the address names that very certificate, Holdall trusts the server all the same, as curl does: the
+//! server has the key to the certificate that was given here, byte for byte. Its dates and names are checked like those of any other.
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -15,10 +14,10 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 use std::path::Path;
 use std::sync::Arc;
 
-/// TLS with those certificates. The error says what is wrong with the file.
+/// TLS with these certificates. The error says what is wrong with the file.
 pub fn config(ca: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    // What the system has and cannot be read is left out: another may do.
+    // Skip system certificates that cannot be read: another one may do.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let given = match ca {
         Some(path) => read(path)?,
@@ -44,7 +43,7 @@ pub fn config(ca: Option<&Path>) -> Result<ClientConfig, String> {
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-/// Believes those who are usually believed, and the servers whose own certificates were given.
+/// Trusts everything that is usually trusted, and servers whose own certificates were given.
 #[derive(Debug)]
 struct Pinned {
     usual: Arc<WebPkiServerVerifier>,
@@ -62,7 +61,7 @@ impl ServerCertVerifier for Pinned {
     ) -> Result<ServerCertVerified, Error> {
         let usual = self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match usual {
-            // That it is an authority, or that nobody else has signed it. Dates are looked at before that.
+            // The certificate is an authority's, or nobody else has signed it. Dates are checked before these two.
             Err(Error::InvalidCertificate(CertificateError::Other(_) | CertificateError::UnknownIssuer))
                 if self.given.iter().any(|given| given == end_entity) =>
             {
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_no_certificates_are_refused() {
+    fn files_without_certificates_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.pem");
         assert!(config(Some(&path)).unwrap_err().contains("No such file"));

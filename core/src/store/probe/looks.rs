@@ -1,4 +1,4 @@
-//! What one connection sees of what the other did, one thing after another.
+//! What one connection sees of the other's changes, one after another.
 
 use super::{Area, Names, Refusals, Seen};
 use crate::store::{Etag, StoreError, When};
@@ -7,12 +7,12 @@ use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::BTreeSet;
 
-/// More than the fewest that a server is known to stop at (200), and far more than a drive ever has of one kind (`claims/collect.rs`). A limit
-/// that is higher does no harm there.
+/// More than the smallest number at which a server is known to stop (200), and far more names of one kind than a drive ever has
+/// (`claims/collect.rs`). A server that stops at a higher number does no harm there.
 const NAMES_PUT: u32 = 240;
-/// They are so small that all the time goes into the way.
+/// The objects are so small that all the time goes into round trips.
 const PUTS_AT_ONCE: usize = 32;
-/// Long enough that a server which sends round figures is found out.
+/// Long enough to find out a server that sends round lengths.
 const RANGED_BYTES: usize = 20_000;
 
 impl Area<'_> {
@@ -52,7 +52,7 @@ impl Area<'_> {
         Ok(listed.iter().any(|listed| is_it(&listed.name)))
     }
 
-    /// Is refused what must be refused, and is what should be done?
+    /// Does the store refuse what it must refuse, and do what it should do?
     pub(super) async fn refuse(&self, swaps: bool) -> Result<Refusals, StoreError> {
         let ((absent, matches), claim) = tokio::try_join!(self.refuse_put(swaps), self.refuse_claim())?;
         Ok(Refusals { absent, matches, claim })
@@ -92,7 +92,7 @@ impl Area<'_> {
         Ok(own && !others && again && self.lists(1, &name).await?)
     }
 
-    /// Does a listing show all that is there? Some servers stop at 750 or 200 names and do not say so.
+    /// Does a listing show everything? Some servers stop at 750 or 200 names and do not say so.
     pub(super) async fn names(&self) -> Result<Names, StoreError> {
         let names: Vec<_> = (0..NAMES_PUT).map(|number| self.name("listed", number)).collect();
         let body = Bytes::from_static(b"x");
@@ -109,7 +109,7 @@ impl Area<'_> {
         Ok(Names { put: NAMES_PUT, shown: shown as u32 })
     }
 
-    /// Are parts of an object what was asked for?
+    /// Are parts of an object exactly the ones asked for?
     pub(super) async fn ranges(&self) -> Result<bool, StoreError> {
         let name = self.name("ranged", 0);
         // No two places look alike.

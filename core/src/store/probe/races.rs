@@ -1,8 +1,8 @@
-//! Many who want the same thing at once, over and over under fresh names.
+//! Many racers want the same thing at once, again and again under fresh names.
 //!
-//! All of a round ask at the same moment, half of them over each connection. What is counted is who was told that
-//! it won; who got no clear answer counts for nothing. Afterwards the object must hold the winner's own bytes: a
-//! store that says "no" and writes all the same is found out.
+//! All racers of a round ask at the same moment, half of them over each connection. The probe counts the racers that are told they won; a
+//! racer without a clear answer counts for nothing. Afterwards the object must hold the winner's own bytes: this exposes a store that says
+//! "no" and writes all the same.
 
 use super::{Area, Race};
 use crate::store::{Store, StoreError, When};
@@ -14,16 +14,16 @@ use futures_util::future::{join_all, try_join_all};
 pub struct Course {
     /// Rounds.
     pub rounds: u32,
-    /// How many ask at once in each.
+    /// How many racers ask at once in each round.
     pub ways: u32,
 }
 
-/// Rounds that are run in place of those where nobody was told that it won. The winner's answer may have been lost: where two rounds
-/// are all, one lost answer is not to say that a store cannot be relied upon.
+/// Rounds added for those without a winner. The winner's answer may have been lost: with only two rounds, one lost answer must not make a
+/// store look unreliable.
 const SPARE_ROUNDS: u32 = 2;
 
 impl Course {
-    /// The next round after those with so many winners each, if there is one.
+    /// The next round, if there is one, after rounds with these numbers of winners.
     fn next(self, winners: &[u32]) -> Option<u32> {
         let round = winners.len() as u32;
         let unclear = winners.iter().filter(|winners| **winners == 0).count() as u32;
@@ -32,12 +32,12 @@ impl Course {
 }
 
 impl Area<'_> {
-    /// Who creates an object that is not there?
+    /// Which racer creates a new object?
     pub(super) async fn race_absent(&self, course: Course) -> Result<Race, StoreError> {
         self.race_puts(course, |round| async move { Ok((self.name("new", round), When::Absent)) }).await
     }
 
-    /// Who replaces one version of an object?
+    /// Which racer replaces one version of an object?
     pub(super) async fn race_matches(&self, course: Course) -> Result<Race, StoreError> {
         let begin = |round| async move {
             let name = self.name("old", round);
@@ -47,7 +47,7 @@ impl Area<'_> {
         self.race_puts(course, begin).await
     }
 
-    /// `begin` makes what a round races for.
+    /// `begin` prepares the object of a round.
     async fn race_puts<F>(&self, course: Course, begin: impl Fn(u32) -> F) -> Result<Race, StoreError>
     where
         F: Future<Output = Result<(String, When), StoreError>>,
@@ -63,7 +63,7 @@ impl Area<'_> {
             let answers = join_all(racers).await;
             let won: Vec<u32> =
                 (0..).zip(&answers).filter(|(_, answer)| answer.is_ok()).map(|(way, _)| way).collect();
-            // Access that is refused or is not there says nothing about races.
+            // Refused or missing access says nothing about races.
             if let Some(error) = all_failed(&answers) {
                 return Err(error);
             }
@@ -79,7 +79,7 @@ impl Area<'_> {
         Ok(Race { ways: course.ways, winners, overwritten })
     }
 
-    /// Who gets a claim?
+    /// Which racer gets a claim?
     pub(super) async fn race_claims(&self, course: Course) -> Result<Race, StoreError> {
         let mut winners = Vec::new();
         while let Some(round) = course.next(&winners) {
@@ -107,13 +107,13 @@ impl Area<'_> {
     }
 }
 
-/// What a racer puts.
+/// The body of a racer's put.
 fn body(way: u32) -> Bytes {
-    // As long as a HEAD: a server that writes it in pieces is to be caught at it.
+    // As long as a HEAD, to catch a server that writes it in pieces.
     format!("{way:08x}").repeat(40).into()
 }
 
-/// The error, where nobody was answered at all.
+/// The error, if no racer got an answer at all.
 fn all_failed<T>(answers: &[Result<T, StoreError>]) -> Option<StoreError> {
     let failed = |answer: &Result<T, StoreError>| match answer {
         Err(StoreError::Precondition { .. } | StoreError::Busy { .. }) | Ok(_) => None,

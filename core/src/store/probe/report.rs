@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How several devices keep apart on this store.
+/// How several devices are kept apart on this store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Nothing keeps them apart but the people who use them: one device at a time.
+    /// Only the people who use them keep devices apart: one device at a time.
     None,
-    /// By claims: one of all who create the same name wins, and everyone sees it at once.
+    /// By claims: of all devices that create the same name one wins, and every device sees it at once.
     Claim,
     /// By compare-and-swap on one object.
     Swap,
 }
 
 impl Mode {
-    /// What it means for who has a drive there.
+    /// What the mode means for people who have a drive there.
     pub fn meaning(self) -> &'static str {
         match self {
             Mode::Swap => "several computers may try to open a drive at once: exactly one gets it",
@@ -29,41 +29,41 @@ impl Mode {
     }
 }
 
-/// What a store can do, and how that was seen.
+/// What a store can do, and what showed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// How several devices keep apart.
+    /// How several devices are kept apart.
     pub mode: Mode,
-    /// Why it is not a better mode, and what else a person should know.
+    /// Why the mode is not a better one, and what else a person should know.
     pub reasons: Vec<String>,
     /// The shortest round trip, in microseconds.
     pub latency_us: u64,
     /// The protocol that protects the connection.
     pub tls: Option<String>,
-    /// How far the server's clock is ahead of this computer's, in ms; to a second by HTTP.
+    /// How far the server's clock is ahead of this computer's, in ms; HTTP gives whole seconds.
     pub clock_ahead_ms: Option<i64>,
-    /// Bytes that may still be stored, where the store says so.
+    /// Bytes that can still be stored, if the store says so.
     pub free_bytes: Option<u64>,
-    /// What the credentials allow. Where they may not write, nothing else was tried.
+    /// What the credentials allow. Unless they may read, write and list, little else was tried.
     pub rights: Rights,
-    /// Whether parts of objects are what was asked for.
+    /// Whether parts of objects are exactly the ones asked for.
     pub ranges_exact: bool,
-    /// What one connection sees of what another did.
+    /// What one connection saw of another one's changes.
     pub seen: Seen,
-    /// Whether what must be refused is.
+    /// Whether the store refuses what it must refuse.
     pub refused: Refusals,
-    /// Who won.
+    /// The winners of the races.
     pub races: Races,
-    /// How many names a listing shows, where that was tried.
+    /// How many names a listing shows, if that was tried.
     #[serde(default)]
     pub names: Option<Names>,
 }
 
 impl Report {
-    /// Whether a drive can live there at all.
+    /// Whether a drive can use the store at all.
     pub fn is_usable(&self) -> bool {
         let Rights { read, write, list, delete: _ } = self.rights;
-        // All protocols rest on what is there being seen, and listed, by others at once, and all of it.
+        // All protocols need other devices to see objects at once, and listings to show at once all that exist.
         read && write
             && list
             && self.ranges_exact
@@ -72,18 +72,18 @@ impl Report {
             && self.lists_whole()
     }
 
-    /// Whether a listing has shown all that was there, as far as that was tried.
+    /// Whether a listing showed every name, as far as that was tried.
     pub fn lists_whole(&self) -> bool {
         self.names.is_none_or(|names| names.shown == names.put)
     }
 }
 
-/// How many names a listing shows of many.
+/// How many of the existing names a listing shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
-    /// How many there were.
+    /// How many names there were.
     pub put: u32,
-    /// How many of them it showed.
+    /// How many of them the listing showed.
     pub shown: u32,
 }
 
@@ -100,21 +100,21 @@ pub struct Rights {
     pub delete: bool,
 }
 
-/// What was seen at once over the second connection.
+/// What the second connection saw at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// A new object.
     pub created: bool,
     /// A new version of one.
     pub replaced: bool,
-    /// Both ways: what is there is listed, and what is not is not.
+    /// Existing objects are listed, and deleted ones are not.
     pub listed: bool,
-    /// That one is gone.
+    /// That an object is gone.
     pub deleted: bool,
 }
 
 impl Seen {
-    /// What was seen each time.
+    /// What was seen in every look.
     pub(super) fn always(looks: &[Seen]) -> Self {
         let all = |seen: fn(&Seen) -> bool| !looks.is_empty() && looks.iter().all(seen);
         Self {
@@ -126,14 +126,14 @@ impl Seen {
     }
 }
 
-/// Whether what must be refused is, and what must not be is not.
+/// Whether the store refuses what it must refuse, and nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
-    /// To create what is there.
+    /// To create an object that exists.
     pub absent: bool,
     /// To replace a version that is not the current one.
     pub matches: bool,
-    /// To claim what another has claimed.
+    /// To claim what another device has claimed.
     pub claim: bool,
 }
 
@@ -151,10 +151,10 @@ pub struct Races {
 /// A race.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Race {
-    /// How many took part in each round.
+    /// How many racers took part in each round.
     pub ways: u32,
-    /// How many were told in each round that they had won.
+    /// How many racers per round got the answer that they had won.
     pub winners: Vec<u32>,
-    /// Whether an object held other bytes than the only winner's.
+    /// Whether an object held other bytes than those of its only winner.
     pub overwritten: bool,
 }

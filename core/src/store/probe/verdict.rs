@@ -1,26 +1,26 @@
-//! What the findings of a probe mean. Pure: the same findings, the same verdict, whoever the server says it is.
+//! What the findings of a probe mean. Pure: the same findings give the same verdict, whatever the server claims to be.
 
 use super::{Mode, Names, Race, Races, Refusals, Rights, Seen};
 use crate::store::Facts;
 
-/// What was found.
+/// What the probe found.
 #[derive(Clone, Copy, Debug)]
 pub struct Findings<'a> {
     /// What the credentials allow.
     pub rights: Rights,
-    /// What the store says of itself.
+    /// What the store says about itself.
     pub facts: &'a Facts,
-    /// Whether the server decides about conditions of puts.
+    /// Whether the server decides the conditions of puts.
     pub conditions: bool,
-    /// Whether parts of objects are what was asked for.
+    /// Whether parts of objects are exactly the ones asked for.
     pub ranges_exact: bool,
-    /// What the second connection saw of what the first one did.
+    /// What the second connection saw of the first one's changes.
     pub seen: Seen,
-    /// Whether what must be refused is.
+    /// Whether the store refuses what it must refuse.
     pub refused: Refusals,
-    /// Who won.
+    /// The winners of the races.
     pub races: &'a Races,
-    /// How many names a listing shows, where that was tried.
+    /// How many names a listing shows, if that was tried.
     pub names: Option<Names>,
 }
 
@@ -37,7 +37,7 @@ pub fn judge(found: &Findings) -> (Mode, Vec<String>) {
     let usable = must(read, "these credentials may not read")
         & must(write, "these credentials may not write")
         & must(list, "these credentials may not list");
-    // Worth knowing, and harmless: what is deleted stays and costs space.
+    // Worth knowing, and harmless: deleted objects stay and cost space.
     must(delete, "these credentials may not delete: what is not needed any more stays and takes up space");
     if !usable {
         return (Mode::None, reasons);
@@ -69,7 +69,7 @@ pub fn judge(found: &Findings) -> (Mode, Vec<String>) {
     (if claims { Mode::Claim } else { Mode::None }, reasons)
 }
 
-/// Whether one won in each round, as far as could be told, and it could be told in most of them.
+/// Whether no round had two winners and most rounds had one. A round may have none: its answers were not clear.
 fn holds(race: &Option<Race>) -> bool {
     race.as_ref().is_some_and(|race| {
         let clear = race.winners.iter().filter(|winners| **winners == 1).count();
@@ -173,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_leaves_out_names_is_no_basis() {
+    fn a_listing_that_omits_names_is_no_basis() {
         let listed = |shown| verdict(|found, _, _| found.names = Some(Names { put: 240, shown }));
         assert_eq!((listed(240), listed(200), listed(0)), (Mode::Swap, Mode::None, Mode::None));
     }
 
     #[test]
-    fn what_is_seen_late_or_may_not_be_done_is_no_basis() {
+    fn late_sights_and_missing_rights_are_no_basis() {
         assert_eq!(verdict(|found, _, _| found.seen.listed = false), Mode::None);
         assert_eq!(verdict(|found, _, _| found.seen.replaced = false), Mode::None);
         assert_eq!(verdict(|found, _, _| found.ranges_exact = false), Mode::None);

@@ -1,29 +1,29 @@
-//! Which bytes of an answer are those that were asked for.
+//! Which bytes of an answer were asked for.
 
 use super::limits::OBJECT_BYTES_MAX;
 use std::ops::Range;
 
-/// What to take of a body.
+/// The part of a body to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Bytes in front of it.
+    /// Bytes to skip before it.
     pub skip: u64,
-    /// Its length, where that is known.
+    /// Its length, if known.
     pub take: Option<u64>,
-    /// Whether more follows, which is not read.
+    /// Whether more bytes follow, which are not read.
     pub cut: bool,
 }
 
-/// Why a body is not that.
+/// Why a body is not what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// The object is another than was expected.
+    /// The object is not the one that was expected.
     Damaged(String),
-    /// The server does not do as asked.
+    /// The server did not do as asked.
     Strange(String),
 }
 
-/// What to take of the answer to a request for `range`, or for the whole, where its head says so much.
+/// The part to take of the answer to a request for `range`, or for the whole object, judged by the answer's head.
 pub(super) fn part(
     range: Option<&Range<u64>>,
     content_range: Option<&str>,
@@ -39,7 +39,7 @@ pub(super) fn part(
     let short =
         |len: u64| Err(Unfit::Damaged(format!("it has {len} bytes, where {} were expected", range.end)));
     let Some(sent) = content_range else {
-        // It knows no ranges, and sends the whole.
+        // The server supports no ranges and sends the whole object.
         return match content_length {
             Some(len) if len < range.end => short(len),
             _ => Ok(Part { skip: range.start, take: Some(take), cut: true }),

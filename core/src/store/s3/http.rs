@@ -1,7 +1,7 @@
 //! The HTTP client under the SDK: hyper and rustls, one pool of connections, and an end to silence.
 //!
-//! HTTP/1.1 alone: it is what S3 servers speak, and one slow body on a connection of its own holds up no other. Nothing
-//! here reads the environment, not even for a proxy.
+//! Only HTTP/1.1: it is what S3 servers speak, and a slow body on its own connection holds up no other. Nothing here reads the environment,
+//! not even for a proxy.
 
 use super::limits::Limits;
 use super::road::Road;
@@ -30,12 +30,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Connections that nobody uses and that are kept: as many as a drive asks at once when it is busy.
+/// Idle connections to keep.
 const IDLE_CONNECTIONS: usize = 32;
-/// For how long. Many servers close after a minute or less; a request on such a connection is lost.
+/// How long to keep them. Many servers close after a minute or less; a request on such a connection is lost.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
-/// It answered with a web page where no web page can be.
+/// The server answered with a web page where none can be.
 #[derive(Debug, thiserror::Error)]
 #[error("a web page came back")]
 pub(super) struct WebPage;
@@ -54,7 +54,7 @@ pub(super) struct Http {
     clock: ServerClock,
     trust: ClientConfig,
     road: Road,
-    /// Replaced when a connection fell silent. Held for a clone or an assignment.
+    /// Replaced when a connection has fallen silent. Held for a clone or an assignment.
     pool: Arc<RwLock<Pool>>,
 }
 
@@ -71,16 +71,16 @@ impl Http {
         Self { limits, pacer, meter, clock, trust, road, pool }
     }
 
-    /// Asks, and once more where the server closed a connection that it had promised to keep while the request was on its way, so that no
-    /// byte of an answer came. Should the first one have been done after all, then a put under a condition is refused now, and whoever
-    /// asked looks at what is there; anything else has the same effect twice.
+    /// Asks, and asks once more if the server closed a kept connection while the request was on its way, before a byte of an answer came.
+    /// If the server carried out the first request after all, a put under a condition is now refused, and its caller looks at what is
+    /// there; every other request has the same effect twice.
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let again = request.try_clone();
         let pool_now = self.pool.read().clone();
         match (self.ask_over(&pool_now, request).await, again) {
             (Err(Unanswered { was_closed: true, .. }), Some(again)) => {
                 *self.pool.write() = pool(&self.trust, self.road.clone());
-                // Over a connection of its own: others may have used the next one already.
+                // Over a new connection of its own: other requests may already have used the next one in the pool.
                 let own = pool(&self.trust, self.road.clone());
                 self.ask_over(&own, again).await.map_err(|unanswered| unanswered.error)
             }
@@ -108,7 +108,7 @@ impl Http {
                 }
             },
             silent = pulse.stopped() => {
-                // After a suspend or a change of network its idle siblings are as dead: none of them is used again.
+                // After a suspend or a change of network, the idle connections are just as dead: use none of them again.
                 *self.pool.write() = pool(&self.trust, self.road.clone());
                 return Err(ConnectorError::timeout(silent.into()).into());
             }
@@ -126,9 +126,9 @@ impl Http {
     }
 }
 
-/// A request that got no answer.
+/// A request without an answer.
 struct Unanswered {
-    /// The server closed the connection before a byte of it came.
+    /// The server closed the connection before a byte of the answer came.
     was_closed: bool,
     error: ConnectorError,
 }
@@ -153,7 +153,7 @@ fn was_closed(error: &hyper_util::client::legacy::Error) -> bool {
     })
 }
 
-/// What a request counts as.
+/// The kind that the meter counts a request as.
 fn kind(method: &Method, query: &str) -> Kind {
     match *method {
         Method::GET if query.split('&').any(|part| part.starts_with("list-type=")) => Kind::List,
@@ -182,8 +182,7 @@ fn date_ms(headers: &HeaderMap) -> Option<u64> {
     u64::try_from(date.to_millis().ok()?).ok()
 }
 
-/// Whether success is claimed by a page for people, as the login pages of hotels do. Some servers call an empty body
-/// that too.
+/// Whether a page for people claims success, as the login pages of hotels do. Some servers label an empty body as HTML too.
 fn is_web_page(answer: &hyper::Response<Incoming>) -> bool {
     let header = |name| answer.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let html = header(CONTENT_TYPE)

@@ -1,4 +1,4 @@
-//! The keys of a profile as its files have them now: whatever gets temporary ones for a person writes the next there.
+//! The keys of a profile, as its files contain them now: a tool that gets temporary keys for a person writes the next ones there.
 
 use super::profile::{self, FILES, Profile};
 use aws_credential_types::provider::future::ProvideCredentials as Provided;
@@ -9,19 +9,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Keys that are read again when their files have changed.
+/// Keys that are read again once their files change.
 pub(super) struct ProfileKeys {
     aws: PathBuf,
     name: String,
-    // Held for looking at the files, and for reading them when they have changed.
+    // Held while looking at the files, and while reading them after a change.
     known: Mutex<(Stamps, Keys)>,
 }
 
-/// What of each file tells that it is another one. None where there is none.
+/// What shows that a file has changed. `None` for a missing file.
 type Stamps = [Option<(SystemTime, u64, u64)>; 2];
 
 impl ProfileKeys {
-    /// Those of the profile `name` in the directory `aws` (`~/.aws`), and its region. The error says what is missing.
+    /// The keys of the profile `name` in the directory `aws` (`~/.aws`), and its region. The error says what is missing.
     pub fn new(aws: PathBuf, name: &str) -> Result<(Self, Option<String>), String> {
         let stamps = stamps(&aws);
         let profile = profile::read(&aws, name)?;
@@ -36,7 +36,7 @@ impl ProfileKeys {
             known.0 = stamps;
             match profile::read(&self.aws, &self.name) {
                 Ok(profile) => known.1 = keys(&profile),
-                // Somebody is writing them, or they are gone. The store knows whether the former ones still do.
+                // The files are being written, or are gone. The store decides whether the former keys still work.
                 Err(reason) => tracing::warn!(reason, "the former keys of the profile are used"),
             }
         }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_written_there_later_count_from_then_on() {
+    fn new_keys_in_the_files_are_used_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let credentials = directory.path().join("credentials");
         std::fs::write(&credentials, profile("hunter2", "aws_session_token = token==\n")).unwrap();

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-/// What a body may cost in memory. Nothing that Holdall stores comes near.
+/// What a body may cost in memory. No object that Holdall stores comes near.
 pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 30;
-/// How much of a body the kernel may hold for the network when all of it is handed over: its usual limit.
+/// How much of a fully handed-over body the kernel may still hold back for the network: its usual limit.
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// The longest wait that a server may ask for.
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// Time-outs. Slow is not dead: what moves may take its time, in proportion to its length.
+/// Time-outs. Slow is not dead: a body that moves may take time in proportion to its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For a TCP connection to be made.
+    /// For making a TCP connection.
     pub connect: Duration,
-    /// How long nothing at all may be sent or received.
+    /// How long no byte at all may move.
     pub silence: Duration,
     /// For a request without its body.
     pub request: Duration,
-    /// Bytes in a second below which a body is a drip, and ended.
+    /// Bytes per second below which a body counts as a drip and is ended.
     pub slowest_bytes: u64,
 }
 
@@ -35,12 +35,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For a request with a body of so many bytes, whichever way it goes.
+    /// For a request with a body of `bytes` bytes, in either direction.
     pub(super) fn whole(&self, bytes: u64) -> Duration {
         self.request + self.at_slowest(bytes)
     }
 
-    /// For the answer after a body of so many bytes was handed to the kernel, which may not have sent all of it.
+    /// For the answer, after the kernel has got a body of `bytes` bytes and may not have sent all of it.
     pub(super) fn answer(&self, bytes: u64) -> Duration {
         self.silence + self.at_slowest(bytes.min(SEND_BUFFER_BYTES))
     }

@@ -1,9 +1,9 @@
-//! What an S3 server's refusal means. Pure: status and code in, words for a person out.
+//! What an S3 server's refusal means. Pure: takes a status and a code, returns words for a person.
 //!
-//! Only what the server says in its own terms counts as news of an object. A bare 404 may come from anything that stands
-//! in between, and unreachable is never deleted.
+//! Only what the server says in S3's own terms counts as news of an object. A bare 404 may come from anything in between, and an
+//! unreachable object is never treated as a deleted one.
 //!
-//! Of the server's words only the code is repeated: its messages may hold parts of what it was sent.
+//! Only the code of the server's answer is repeated: its messages may contain parts of the request.
 
 use super::limits::RETRY_AFTER_MAX;
 use crate::store::StoreError;
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Read,
-    /// A put, and whether it had a condition.
+    /// A put, with or without a condition.
     Put {
         conditional: bool,
     },
@@ -24,21 +24,21 @@ pub(super) enum Verb {
 /// A refusal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refusal<'a> {
-    /// HTTP's.
+    /// The HTTP status.
     pub status: u16,
-    /// S3's, where the answer is S3's.
+    /// The S3 code, if the answer has one.
     pub code: Option<&'a str>,
-    /// When to come back.
+    /// When to try again.
     pub retry_after: Option<Duration>,
-    /// Where the bucket is instead.
+    /// The region that the bucket is really in.
     pub region: Option<&'a str>,
-    /// It is a page for people.
+    /// The answer is a page for people.
     pub web_page: bool,
-    /// The request went without TLS to a port that wants it.
+    /// The request went without TLS to a port that expects TLS.
     pub wants_tls: bool,
 }
 
-/// Whom and what was asked.
+/// The server and the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub verb: Verb,
@@ -108,12 +108,12 @@ impl Asked<'_> {
         }
     }
 
-    /// Of objects that are, or are not, as the request supposed.
+    /// Refusals because an object is, or is not, as the request assumed.
     fn conditions(&self, code: &str, status: u16) -> Option<StoreError> {
         let name = self.name.to_owned();
         match (code, self.verb) {
             ("NoSuchKey", Verb::Read) => Some(StoreError::NotFound { name }),
-            // What was to be replaced is gone.
+            // The object that was to be replaced is gone.
             ("NoSuchKey", Verb::Put { conditional: true }) => Some(StoreError::Precondition { name }),
             ("PreconditionFailed", Verb::Put { conditional: true }) if status == 412 => {
                 Some(StoreError::Precondition { name })
@@ -122,7 +122,7 @@ impl Asked<'_> {
                 "PreconditionFailed",
                 Verb::Read | Verb::Put { conditional: false } | Verb::Delete | Verb::Other,
             ) => Some(unreachable(format!("{} refuses a condition that nobody made ({code})", self.host))),
-            // Someone else is at it: whether the condition holds will be seen when they are done.
+            // Another writer is busy with the object: whether the condition holds shows once it is done.
             ("ConditionalRequestConflict" | "OperationAborted", _) => Some(StoreError::Busy {
                 reason: "another computer is writing the same object".into(),
                 retry_after: None,
@@ -131,11 +131,11 @@ impl Asked<'_> {
         }
     }
 
-    /// Why the credentials are none to the server, whatever is asked with them.
+    /// Why the server does not accept the credentials for any request.
     fn unknown(&self, code: &str) -> Option<String> {
         let host = self.host;
         Some(match code {
-            // The last is versitygw's, with a 404.
+            // The last one is versitygw's, with a 404.
             "InvalidAccessKeyId" | "InvalidAccessKey" | "XAdminUserNotFound" => {
                 format!("{host} does not know the access key")
             }
@@ -150,7 +150,7 @@ impl Asked<'_> {
         })
     }
 
-    /// Why what was asked is not for these credentials.
+    /// Why these credentials do not allow the request.
     fn refused(&self, code: &str) -> Option<StoreError> {
         let Asked { bucket, host, .. } = self;
         let reason = match code {
@@ -164,14 +164,14 @@ impl Asked<'_> {
         Some(StoreError::Denied { reason })
     }
 
-    /// A server that wants to know who asks, whatever the request has told it.
+    /// The server still asks for credentials, whatever the request carried.
     fn unnamed(&self, code: &str) -> StoreError {
         StoreError::UnknownCredentials {
             reason: format!("{} does not take these credentials ({code})", self.host),
         }
     }
 
-    /// Of answers that are not in S3's terms, or have no room for them.
+    /// Answers that are not in S3's terms, or whose form leaves no space for them.
     fn bare(&self, refusal: &Refusal<'_>) -> StoreError {
         let Asked { host, bucket, .. } = self;
         let status = refusal.status;
@@ -219,7 +219,7 @@ pub(super) fn region(body: &str) -> Option<&str> {
     body.split_once("<Region>")?.1.split_once("</Region>").map(|(region, _)| region)
 }
 
-/// What a page for people means that came from `host`.
+/// What a page for people that came from `host` means.
 pub(super) fn web_page(host: &str) -> String {
     format!("a web page came back instead of data from {host}: {}", wrong(host))
 }
@@ -244,7 +244,7 @@ fn is_busy(code: &str, status: u16) -> bool {
     matches!(status, 429 | 503) || BUSY.iter().any(|busy| code.starts_with(busy))
 }
 
-/// Whether an object is kept by Object Lock, or what other servers call that.
+/// Whether Object Lock, or another server's name for it, keeps an object.
 fn is_kept(code: &str) -> bool {
     ["Lock", "Retention", "Immutable", "Worm", "WORM", "LegalHold"].iter().any(|word| code.contains(word))
 }
@@ -254,7 +254,7 @@ fn is_full(code: &str, status: u16) -> bool {
         || ["QuotaExceeded", "StorageFull", "InsufficientStorage"].iter().any(|full| code.contains(full))
 }
 
-/// What a server sent, as far as it is a plain word.
+/// A word that a server sent, reduced to plain characters.
 fn shown(word: &str) -> String {
     const LONGEST: usize = 64;
     word.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(LONGEST).collect()
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_asked_for_and_bounded() {
+    fn busy_servers_are_recognised_and_their_waits_bounded() {
         for (status, code) in [(503, "SlowDown"), (429, ""), (503, ""), (400, "ThrottlingException")] {
             assert!(matches!(said(PUT, status, code), StoreError::Busy { .. }), "{status} {code}");
         }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_can_do_is_told() {
+    fn errors_say_what_a_person_can_do() {
         for (status, code, words) in [
             (403, "AccessDenied", "do not allow this in the bucket photos"),
             (403, "", "does not allow this in photos (403)"),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_are_none_are_told_from_those_that_may_too_little() {
+    fn unknown_credentials_differ_from_denied_access() {
         for verb in [Verb::Read, PUT, Verb::Other] {
             for (status, code, words) in [
                 (403, "InvalidAccessKeyId", "does not know the access key"),

@@ -1,24 +1,24 @@
-//! Keys from a profile in `~/.aws/credentials` and `~/.aws/config`, as the tools of Amazon write them.
+//! Keys from a profile in `~/.aws/credentials` and `~/.aws/config`, as Amazon's tools write them.
 //!
-//! Profiles with keys of their own alone: others need a browser, a program or another account's leave, which a service
-//! in the background has not.
+//! Only profiles that contain keys: others need a browser, a program or another account's permission, which a background service does not
+//! have.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// Its files, of which the credentials' counts where a setting is in both.
+/// The files. The later one wins where both have a setting.
 pub(super) const FILES: [&str; 2] = ["config", "credentials"];
 
-/// What a profile says.
+/// The settings of a profile.
 pub(super) struct Profile {
     /// The public half.
     pub access_key: String,
     /// The secret half.
     pub secret_key: Zeroizing<String>,
-    /// Of temporary credentials.
+    /// Only for temporary credentials.
     pub session_token: Option<Zeroizing<String>>,
-    /// Where the address names none.
+    /// Used if the address names none.
     pub region: Option<String>,
 }
 
@@ -66,7 +66,7 @@ fn profile(mut settings: Settings) -> Result<Profile, String> {
     })
 }
 
-/// What stands under `[section]`, if that is there.
+/// The settings under `[section]`, if that exists.
 fn settings(text: &str, section: &str) -> Option<Settings> {
     let mut found: Option<Settings> = None;
     let mut inside = false;
@@ -88,7 +88,7 @@ fn settings(text: &str, section: &str) -> Option<Settings> {
     found
 }
 
-/// A comment begins the line, or stands behind white space.
+/// A comment starts at the beginning of the line or after white space.
 fn without_comment(line: &str) -> &str {
     let comment = |(at, _): &(usize, char)| *at == 0 || line[..*at].ends_with(char::is_whitespace);
     let start = line.char_indices().filter(|(_, c)| matches!(c, '#' | ';')).find(comment);
@@ -152,7 +152,7 @@ aws_access_key_id = AKHALF
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn errors_name_what_a_profile_lacks() {
         assert!(wrong("home").contains("there is no profile home"));
         assert!(wrong("half").contains("has no aws_access_key_id with"));
         assert!(wrong("sso").contains("sso_session, which Holdall does not do"));

@@ -1,30 +1,30 @@
-//! How a put is asked for, and how else where a server does not take it so. Pure.
+//! How a put is sent, and how else if the server refuses it. Pure.
 //!
-//! Two habits of servers are in the way of the usual put. Some know no conditions and say so (Backblaze B2, Aliyun OSS): a
-//! new name is looked at and then put there, and a version is never replaced under a condition. Some buckets want a digest of
-//! their own in a header (Object Lock with a default retention): they get Content-MD5, which every server has known for
-//! longest. Each is tried only once the server has refused the usual way, and is remembered once it was taken.
+//! Two kinds of servers refuse the usual put. Some support no conditions and say so (Backblaze B2, Aliyun OSS): the store then looks before
+//! it puts a new name, and never replaces a version. Some buckets require a digest in a header (Object Lock with a default retention): they
+//! get Content-MD5, which servers have supported for longest. The store tries another way only after the server has refused the usual one,
+//! and remembers it once the server accepts it.
 
-/// How a put is asked for.
+/// How a put is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// With the condition that it has, if it has one.
+    /// With the put's condition, if it has one.
     pub condition: bool,
     /// With Content-MD5.
     pub digest: bool,
 }
 
 impl Way {
-    /// As most servers take it.
+    /// The way that most servers accept.
     pub(super) const USUAL: Self = Self { condition: true, digest: false };
 
-    /// Notes a way that was taken. One that began before something was learned takes nothing of it back.
+    /// Notes an accepted way. A put that began before an earlier lesson takes nothing of that back.
     pub(super) fn learn(&mut self, taken: Self) {
         self.condition &= taken.condition;
         self.digest |= taken.digest;
     }
 
-    /// What to try where a put with a condition, or without one, was refused with this status and code.
+    /// What to try after the server refused a put, with or without a condition, with this status and code.
     pub(super) fn next(self, conditional: bool, status: u16, code: Option<&str>) -> Option<Self> {
         let conditional = conditional && self.condition;
         let without_condition = || conditional.then_some(Self { condition: false, ..self });
@@ -34,7 +34,7 @@ impl Way {
                 without_condition()
             }
             (400, "MissingContentMD5" | "MissingDigest" | "MissingChecksum") => with_digest(),
-            // Said of both.
+            // Servers say this for either reason.
             (400, "InvalidRequest" | "InvalidArgument") => with_digest().or_else(without_condition),
             (400, "" | "BadRequest" | "InvalidHeader" | "UnsupportedHeader") => without_condition(),
             _ => None,
@@ -42,7 +42,7 @@ impl Way {
     }
 }
 
-/// Whether it is the name of a HEAD that is swapped: the one object whose name is put more than once.
+/// Whether `name` is a HEAD: the only object whose name is put more than once.
 pub(super) fn is_swapped(name: &str) -> bool {
     name.strip_prefix("head/").is_some_and(|rest| !rest.contains('/'))
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_put_is_asked_for_in_the_way_that_may_be_taken() {
+    fn a_refused_put_is_tried_in_another_way() {
         const PLAIN: Way = Way { condition: false, digest: false };
         const DIGEST: Way = Way { condition: true, digest: true };
         const BOTH: Way = Way { condition: false, digest: true };
@@ -70,7 +70,7 @@ mod tests {
             (BOTH, true, 400, "InvalidRequest", None),
             (Way::USUAL, false, 400, "InvalidRequest", Some(DIGEST)),
             (PLAIN, true, 400, "MissingContentMD5", Some(BOTH)),
-            // Nothing else can be tried, or it says something else.
+            // No other way is left, or the refusal has another reason.
             (Way::USUAL, false, 501, "NotImplemented", None),
             (PLAIN, true, 501, "NotImplemented", None),
             (Way::USUAL, true, 412, "PreconditionFailed", None),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_not_taken_back_by_a_put_that_began_before() {
+    fn a_put_that_began_before_unlearns_nothing() {
         let mut way = Way::USUAL;
         for taken in [
             Way { condition: false, digest: false },

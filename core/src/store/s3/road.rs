@@ -1,4 +1,4 @@
-//! Connections to a server: straight, or through a tunnel that a proxy makes.
+//! Connections to a server: direct, or through a proxy's tunnel.
 
 use super::limits::Limits;
 use crate::store::proxy::Proxy;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// When an unused connection is looked after, so that a dead one is not used again.
+/// Idle time after which a connection is probed, so that a dead one is not used again.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// A proxy did not make a tunnel.
+/// A proxy refused or failed to make a tunnel.
 #[derive(Debug, thiserror::Error)]
 #[error("the proxy {proxy} did not get through: {why}")]
 pub(super) struct NoTunnel {
-    /// Where it is.
+    /// The proxy's address.
     pub(super) proxy: String,
-    /// What it said.
+    /// The proxy's answer.
     pub(super) why: String,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Road {
 }
 
 impl Road {
-    /// Through `proxy`, where it is for that server.
+    /// Through `proxy`, for the servers that it serves.
     pub(super) fn new(limits: Limits, proxy: Option<Proxy>) -> Self {
         let mut tcp = TcpConnector::new();
         tcp.enforce_http(false);
@@ -63,7 +63,7 @@ impl Service<Uri> for Road {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The tunnel's own is that of the connector that it has.
+        // The tunnel is ready when the connector inside it is.
         self.tcp.poll_ready(cx).map_err(Into::into)
     }
 

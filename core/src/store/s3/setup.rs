@@ -1,5 +1,5 @@
-//! From an address and credentials to the SDK's client. The environment has no say: neither its variables nor the
-//! addresses that only Amazon's own computers have.
+//! Makes the SDK's client from an address and credentials. The environment has no influence: neither its variables nor the addresses that
+//! exist only on Amazon's own computers.
 
 use super::http::{Http, ServerClock};
 use super::keys::ProfileKeys;
@@ -17,7 +17,7 @@ use aws_sdk_s3::config::{
     ResponseChecksumValidation, SharedCredentialsProvider, StalledStreamProtectionConfig,
 };
 
-/// What is signed for where nothing else is said: all servers that are not Amazon's take it.
+/// The default region to sign for: all servers that are not Amazon's accept it.
 const REGION: &str = "us-east-1";
 
 /// The client. The error says what is wrong with the credentials or the certificates.
@@ -35,14 +35,14 @@ pub(super) fn client(
         .http_client(Http::new(trust, limits, (pacer.clone(), meter.clone()), clock))
         .region(Region::new(region))
         .force_path_style(url.path_style)
-        // A profile's keys may be others at the next request.
+        // A profile's keys may have changed by the next request.
         .identity_cache(IdentityCache::no_cache())
-        // Who calls retries: it knows what a lost answer means.
+        // The caller retries: it knows what a lost answer means.
         .retry_config(RetryConfig::disabled())
         .timeout_config(TimeoutConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        // Many servers know none of the newer checksums. Requests are signed over their bodies' hashes, and what is
-        // read has hashes of its own.
+        // Many servers do not support the newer checksums. Requests are signed over the hashes of their bodies, and objects carry hashes
+        // that are checked after reading.
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
     if let Some(endpoint) = &url.endpoint {

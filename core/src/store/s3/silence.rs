@@ -1,4 +1,4 @@
-//! Ends what has fallen silent: bodies that note when bytes of theirs move.
+//! Ends requests that have fallen silent: their bodies note each time that bytes move.
 
 use super::limits::Limits;
 use crate::store::meter::{Kind, Meter};
@@ -14,10 +14,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// The most that is handed over as one: small enough that a slow connection takes one well within a silence.
+/// The most bytes handed over at a time: few enough that a slow connection moves them well within the silence limit.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// No byte has moved for so long.
+/// No byte has moved for this long.
 #[derive(Debug, thiserror::Error)]
 #[error("no byte for {0:?}")]
 pub(super) struct Silent(pub(super) Duration);
@@ -26,12 +26,12 @@ pub(super) struct Silent(pub(super) Duration);
 #[derive(Clone)]
 pub(super) struct Pulse {
     limits: Limits,
-    /// Moved on by the body, looked at by who waits. Held for one assignment.
+    /// Moved forward by the body, read by the waiter. Held for one assignment.
     until: Arc<Mutex<Instant>>,
 }
 
 impl Pulse {
-    /// A request that begins now.
+    /// For a request that begins now.
     pub(super) fn new(limits: Limits) -> Self {
         Self { limits, until: Arc::new(Mutex::new(Instant::now() + limits.silence)) }
     }
@@ -40,7 +40,7 @@ impl Pulse {
         *self.until.lock() = Instant::now() + allowed;
     }
 
-    /// Returns once it is silent.
+    /// Returns once the request is silent.
     pub(super) async fn stopped(&self) -> Silent {
         loop {
             let until = *self.until.lock();
@@ -52,7 +52,7 @@ impl Pulse {
     }
 }
 
-/// A request's body, in pieces that are each a sign of life.
+/// A request's body, in pieces, each of them a sign of life.
 pub(super) struct Sending {
     body: SdkBody,
     piece: Bytes,
@@ -90,7 +90,7 @@ impl Body for Sending {
             }
         }
         let bytes = self.gate.piece(self.piece.len().min(PIECE_BYTES));
-        // A body that waits for its turn is not silent, however long that takes.
+        // A body that waits for its turn is not silent, however long it waits.
         let limits = self.pulse.limits;
         self.pulse.beat(TURN_MAX);
         ready!(self.gate.poll_turn(cx, bytes));
@@ -110,7 +110,7 @@ impl Body for Sending {
     }
 }
 
-/// An answer's body, which fails once it is silent.
+/// An answer's body. It fails once it is silent.
 pub(super) struct Receiving {
     body: Incoming,
     limit: Duration,
@@ -118,7 +118,7 @@ pub(super) struct Receiving {
     gate: Gate,
     meter: Meter,
     kind: Kind,
-    /// Bytes that came and whose turn is not over.
+    /// Bytes that arrived and still wait for their turn.
     came: usize,
 }
 

@@ -9,7 +9,7 @@ use rustls::CertificateError;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// What went wrong on the way to `host`, whose address may lack the s of https unless its scheme is known to be right.
+/// What went wrong on the way to `host`. Unless the scheme is known to be right, the address may lack the s of https.
 pub(super) fn reason(error: &(dyn Error + 'static), host: &str, is_right_scheme: bool) -> String {
     known(error, host, is_right_scheme).unwrap_or_else(|| match chain(error).last() {
         Some(cause) => format!("the request to {host} did not get through ({cause})"),
@@ -17,7 +17,7 @@ pub(super) fn reason(error: &(dyn Error + 'static), host: &str, is_right_scheme:
     })
 }
 
-/// The same, if it is something that has a name.
+/// The same, if the failure has a name.
 pub(super) fn known(error: &(dyn Error + 'static), host: &str, is_right_scheme: bool) -> Option<String> {
     let links: Vec<_> = chain(error).collect();
     let known = links.iter().find_map(|link| {
@@ -50,8 +50,7 @@ fn tls(error: &rustls::Error, host: &str) -> String {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 format!("the certificate of {host} is not valid yet: the clock of this computer may be wrong")
             }
-            // One of the same name, with another key, may be trusted.
-            // Or it signs itself, and says that it is an authority.
+            // A trusted certificate may have the same name and another key. Or the certificate signs itself, and claims to be an authority.
             CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
                 format!(
                     "nobody whom this computer trusts has signed the certificate of {host}: if it is your own \
@@ -89,7 +88,7 @@ fn network(error: &io::Error, host: &str, is_right_scheme: bool) -> Option<Strin
             format!("there is no way to {host} from this network")
         }
         ErrorKind::TimedOut => format!("{host} does not answer"),
-        // What the resolver says has no kind.
+        // The resolver's error has no kind.
         _ if error.to_string().starts_with("failed to lookup address") => {
             format!("the name {host} cannot be found: this computer may be offline")
         }
@@ -97,12 +96,12 @@ fn network(error: &io::Error, host: &str, is_right_scheme: bool) -> Option<Strin
     })
 }
 
-/// Some servers that want TLS say nothing to who speaks without.
+/// Some servers that expect TLS do not answer a request without it.
 fn hint(is_right_scheme: bool) -> &'static str {
     if is_right_scheme { "" } else { "; if it wants TLS, its endpoint begins with https://" }
 }
 
-/// An error and its causes. What an [`io::Error`] holds is one of them, which `source` would skip.
+/// An error and its causes, including the error inside an [`io::Error`], which `source` would skip.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| {
         match error.downcast_ref::<io::Error>().map(io::Error::get_ref) {
