@@ -1,23 +1,22 @@
 //! The store on a WebDAV server.
 //!
-//! What servers have in common is little. A conditional PUT is atomic nowhere (it is ignored, or checked and then done),
-//! and on some servers a PUT that breaks off leaves half an object under its name. MOVE within a server is a rename.
-//! MKCOL makes a collection for one only, on nearly all. So:
+//! Servers have little in common. A conditional PUT is atomic nowhere (servers ignore the condition, or check it and then write), and on
+//! some servers a PUT that breaks off leaves half an object under its name. MOVE within a server is a rename. On nearly all servers, MKCOL
+//! makes a collection for one client only. So:
 //!
-//! * **Objects** are put to a name of their own in the collection `tmp` and moved: two requests, of which one is small. A PUT
-//!   that broke off, and that its server notices only minutes later, so never touches what another try has put since (some
-//!   servers delete the object of a PUT that broke off). Where a server cannot MOVE, an object is put and its length is
-//!   asked for.
-//! * **HEAD** cannot be swapped here; [`super::claims`] does it with claims. A *claim* is the collection of that name. Who has
-//!   made it, by MKCOL, puts its nonce into it and looks: only if no other's is there the claim is its own. Since each puts
-//!   first and looks then, of two that a careless server has both told "made" at most one sees itself alone. Who did not
-//!   get the answer to its MKCOL owns the claim only if its nonce is there. A claim without a nonce is nobody's, and stays.
-//! * LOCK is not used: it is missing as often as it is held for ever by somebody who died.
+//! * **Objects** are put under a fresh name in the collection `tmp` and moved: two requests, one of them small. A PUT that breaks off, and
+//!   that its server notices only minutes later, therefore never touches what another try has put since (some servers delete the object of
+//!   a PUT that broke off). If a server cannot MOVE, the store puts the object directly and then asks for its length.
+//! * **HEAD** cannot be swapped here; [`super::claims`] does it with claims. A *claim* is the collection of that name. Its maker, after the
+//!   MKCOL, puts its nonce into the collection and lists it: the claim is its own only if no other nonce is there. Each maker puts first
+//!   and looks then, so if a careless server told two of them "made", at most one sees itself alone. A maker that got no answer to its
+//!   MKCOL owns the claim only if its nonce is there. A claim without a nonce belongs to nobody, and stays.
+//! * LOCK is not used: as often as not it is missing, or a dead client holds it forever.
 //!
-//! Collections are made when they are first needed, and remembered. The base itself is made only for a new family: in place
-//! of one that is gone nothing may begin anew, and where it is gone nothing is "not found".
+//! Collections are made when they are first needed, and remembered. The base itself is made only for a new family: no new store may start
+//! in place of one that is gone, and while the store is gone nothing is "not found".
 //!
-//! Lengths are checked on every read; the content is checked by who reads it, since everything is sealed.
+//! Lengths are checked on every read. The reader checks the content, since everything is sealed.
 
 mod answer;
 mod auth;
@@ -56,12 +55,12 @@ use std::sync::atomic::AtomicBool;
 pub struct DavStore {
     http: Http,
     collections: Collections,
-    /// The server has answered a MOVE as one that does not know it.
+    /// The server answered a MOVE as if it did not know the method.
     cannot_move: AtomicBool,
 }
 
 impl DavStore {
-    /// The store at `url`, whose bodies go as `pacer` lets them, and whose requests `meter` counts. Nothing is contacted yet.
+    /// The store at `url`. `pacer` paces its bodies and `meter` counts its requests. Nothing is contacted yet.
     pub fn new(
         url: &DavUrl,
         credentials: &Credentials,
@@ -73,7 +72,7 @@ impl DavStore {
         Ok(Self { http, collections: Collections::default(), cannot_move: AtomicBool::new(false) })
     }
 
-    /// What a 404 for `name` means: nothing is "not found" where the store itself is not.
+    /// What a 404 for `name` means: nothing is "not found" while the store itself is not there.
     async fn not_found(&self, name: &str) -> StoreError {
         match self.expect_here(name).await {
             Ok(()) => StoreError::NotFound { name: name.to_owned() },
@@ -81,8 +80,8 @@ impl DavStore {
         }
     }
 
-    /// The error if the store is not there: the family's own object answers for all others. What comes before there
-    /// is a family may simply be missing.
+    /// An error if the store is not there: the family's own object stands for all others. Objects that come before a family may simply be
+    /// missing.
     async fn expect_here(&self, name: &str) -> Result<(), StoreError> {
         if collections::begins(name) {
             return Ok(());
@@ -93,7 +92,7 @@ impl DavStore {
         }
     }
 
-    /// The error where neither an object nor the family's own is there.
+    /// The error if neither an object nor the family's own is there.
     fn no_store(&self) -> StoreError {
         StoreError::NoPlace { place: format!("store at {}", self.http.base()) }
     }

@@ -1,14 +1,14 @@
-//! What an answer means that is not the one hoped for. Pure.
+//! What an unexpected answer means. Pure.
 
 use crate::store::StoreError;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 use std::time::{Duration, SystemTime};
 
-/// A server that asks for more patience than this is asked again all the same.
+/// The longest wait that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// The error that a status stands for, on a request about `name` that had no condition. `host` is who answered.
+/// The error for a status, on a request about `name` without a condition. `host` is the server that answered.
 pub fn refusal(status: StatusCode, headers: &HeaderMap, host: &str, name: &str) -> StoreError {
     let unreachable = |reason: String| StoreError::Unreachable { reason };
     let denied = |reason: String| StoreError::Denied { reason };
@@ -50,7 +50,7 @@ pub fn refusal(status: StatusCode, headers: &HeaderMap, host: &str, name: &str) 
     }
 }
 
-/// When to try again: in seconds, or a date, by the server's own clock where it says the time.
+/// When to try again: in seconds, or a date by the server's own clock if the answer has it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let value = text(RETRY_AFTER)?;
@@ -65,13 +65,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(after.min(RETRY_AFTER_MAX))
 }
 
-/// Whether it is a web page: no server's objects are, so somebody else answered.
+/// Whether the answer is a web page. No object in a store is one, so something else answered.
 pub fn is_page(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     ["text/html", "application/xhtml"].iter().any(|page| kind.to_ascii_lowercase().starts_with(page))
 }
 
-/// A web page came in place of what was asked for.
+/// A web page came instead of the answer.
 pub fn page(host: &str) -> StoreError {
     let reason = format!(
         "a web page came in place of {host}'s answer; this network may ask to sign in first, or the address is not that of WebDAV"
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_for_people_is_told_as_one_whatever_was_asked() {
+    fn a_web_page_is_reported_as_a_web_page() {
         let told = refused(200, &[("content-type", "text/html")]).to_string();
         assert!(told.contains("a web page came"), "{told}");
         assert!(refused(200, &[]).to_string().contains("makes no sense"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_by_their_kind() {
+    fn pages_are_recognised_by_their_content_type() {
         let kind = |kind| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
         assert!(is_page(&kind("Text/HTML; charset=utf-8")));
         assert!(!is_page(&kind("application/octet-stream")) && !is_page(&HeaderMap::new()));

@@ -1,11 +1,11 @@
-//! How requests say who asks: a bearer token, Basic, or Digest, whichever the server wants.
+//! How requests authenticate: with a bearer token, Basic or Digest, as the server wants.
 //!
-//! Over https a password is sent at once (Basic); a server that wants Digest instead says so, once. Over http nothing is
-//! sent before the server has asked, Digest is preferred, and what everybody on the way could read (Basic, a token)
-//! goes to this very computer only. Redirects never carry credentials to another server: see [`super::http`].
+//! Over https the password goes with the first request (Basic); a server that wants Digest says so once. Over http nothing is sent before
+//! the server asks, Digest is preferred, and credentials that others on the way could read (Basic, a token) go only to this very computer.
+//! Redirects never carry credentials to another server: see [`super::http`].
 //!
-//! A Digest nonce serves all requests, each with the next count, until the server replaces it (`stale`, `nextnonce`). A
-//! refusal means a wrong password only where the nonce was fresh: servers that restart forget theirs without saying so.
+//! A Digest nonce serves all requests, each with the next count, until the server replaces it (`stale`, `nextnonce`). A refusal means a
+//! wrong password only if the nonce was fresh: a restarted server forgets its nonces without saying so.
 
 use super::challenge::{self, Challenge};
 use super::digest::{Ask, Request};
@@ -20,22 +20,22 @@ use tokio::time::Instant;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-/// How long a Digest nonce is taken for good without having been tried. Servers give them minutes.
+/// How long after its last use a Digest nonce counts as good. Servers keep nonces for minutes.
 const NONCE_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Who asks.
+/// The credentials, and how they are sent.
 pub struct Auth {
     who: Who,
     /// The server, for errors.
     host: String,
-    /// Whether nobody on the way can read what is sent.
+    /// Whether nobody on the way can read the requests.
     private: bool,
 }
 
 enum Who {
     Nobody,
     Bearer(HeaderValue),
-    /// The mutex is held for the choice of a header only.
+    /// The mutex is held only while a header is chosen.
     User {
         user: String,
         password: Zeroizing<String>,
@@ -52,7 +52,7 @@ enum Way {
 struct Session {
     ask: Ask,
     count: u32,
-    /// When the server last took it.
+    /// When the server last accepted it.
     taken: Option<Instant>,
 }
 
@@ -62,11 +62,11 @@ pub enum Sent {
     Nothing,
     /// A token, or Basic.
     Plain,
-    /// Digest with this nonce; whether it had been taken before.
+    /// Digest with this nonce.
     Digest {
         /// The server's nonce.
         nonce: String,
-        /// Whether the server had taken it before.
+        /// Whether the server had accepted it before.
         proven: bool,
     },
 }
@@ -105,7 +105,7 @@ impl Auth {
         Ok(Self { who, host: base.host_str().unwrap_or_default().to_owned(), private })
     }
 
-    /// The value of `Authorization` for a request, and what it is.
+    /// The value of `Authorization` for a request, and its kind.
     pub fn header(&self, method: &str, url: &Url) -> (Option<HeaderValue>, Sent) {
         match &self.who {
             Who::Nobody => (None, Sent::Nothing),
@@ -131,7 +131,7 @@ impl Auth {
         }
     }
 
-    /// Whether a request is likely to be taken without being asked back, so that a large body is not sent in vain.
+    /// Whether the server is likely to accept a request at once, so that a large body is not sent in vain.
     pub fn is_settled(&self) -> bool {
         match &self.who {
             Who::Nobody | Who::Bearer(_) => true,
@@ -143,7 +143,7 @@ impl Auth {
         }
     }
 
-    /// The server took what was sent.
+    /// The server accepted the credentials.
     pub fn taken(&self, sent: &Sent, headers: &HeaderMap) {
         let (Who::User { way, .. }, Sent::Digest { nonce, .. }) = (&self.who, sent) else { return };
         if let Way::Digest(session) = &mut *way.lock()
@@ -160,7 +160,7 @@ impl Auth {
         }
     }
 
-    /// The server refused what was sent (401). No error: the same again, with what [`Self::header`] says now.
+    /// The server refused the credentials (401). `Ok` means: send the request again with what [`Self::header`] returns now.
     pub fn refused(&self, sent: &Sent, headers: &HeaderMap) -> Result<(), StoreError> {
         let denied = |reason: String| Err(StoreError::Denied { reason });
         let unknown = |reason: String| Err(StoreError::UnknownCredentials { reason });
@@ -175,7 +175,7 @@ impl Auth {
         let wrong = || unknown(format!("{host} does not take this user with this password"));
         if let Some(ask) = offered.iter().filter_map(Ask::new).max_by_key(Ask::hash) {
             match (sent, &*way) {
-                // A fresh nonce, and not a matter of age.
+                // The nonce was fresh, and its age is not the reason.
                 (Sent::Digest { nonce, proven: false }, Way::Digest(session))
                     if session.ask.nonce == *nonce && !ask.stale =>
                 {
@@ -210,7 +210,7 @@ fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
     values.flat_map(|value| challenge::parse_bytes(value.as_bytes())).collect()
 }
 
-/// A header that is never printed.
+/// A header value that is never printed.
 fn secret(value: &str) -> Option<HeaderValue> {
     secret_bytes(value.as_bytes())
 }
@@ -221,7 +221,7 @@ fn secret_bytes(value: &[u8]) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Whether it is this very computer.
+/// Whether the server is this very computer.
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn over_http_nothing_that_can_be_read_goes_elsewhere() {
+    fn over_http_nothing_readable_leaves_this_computer() {
         let far = auth("http://h/", &me()).unwrap();
         let (value, sent) = header(&far);
         assert_eq!(value, "");
@@ -310,13 +310,13 @@ mod tests {
         let (_, fresh) = header(&auth);
         auth.taken(&fresh, &HeaderMap::new());
         let (_, used) = header(&auth);
-        // Not stale, but it was good a moment ago: the server was restarted.
+        // Not stale, but the nonce worked a moment ago: the server was restarted.
         auth.refused(&used, &ask("Digest realm=\"x\", nonce=\"b\", qop=\"auth\"")).unwrap();
         let (_, sent) = header(&auth);
         auth.refused(&sent, &ask("Digest realm=\"x\", nonce=\"c\", qop=\"auth\", stale=true")).unwrap();
         let (_, sent) = header(&auth);
         assert!(auth.refused(&sent, &ask("Digest realm=\"x\", nonce=\"d\", qop=\"auth\"")).is_err());
-        // Another request has got a new nonce meanwhile.
+        // Another request has got a new nonce in the meantime.
         auth.refused(&used, &ask("Digest realm=\"x\", nonce=\"d\", qop=\"auth\"")).unwrap();
     }
 
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_of_another_kind_are_told() {
+    fn wrong_kinds_of_credentials_are_reported() {
         let s3 = Credentials::S3Profile { profile: "p".into() };
         assert!(auth("https://h/", &s3).is_err_and(|error| error.contains("for S3")));
         let nobody = auth("https://h/", &Credentials::None).unwrap();

@@ -1,11 +1,11 @@
-//! What a server asks for in `WWW-Authenticate` (RFC 9110, section 11.6.1). Pure.
+//! A server's challenges in `WWW-Authenticate` (RFC 9110, section 11.6.1). Pure.
 
-/// One way in that a server offers.
+/// One way to authenticate that a server offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// In lower case: `basic`, `digest` ...
     pub scheme: String,
-    /// Whether it came in Latin-1, in which the server then also wants to be answered.
+    /// Whether it came in Latin-1; then the server expects answers in Latin-1 too.
     pub latin1: bool,
     /// Names in lower case, values without their quotes.
     parameters: Vec<(String, String)>,
@@ -18,7 +18,7 @@ impl Challenge {
     }
 }
 
-/// The challenges of one header as it came. A realm may be in any language: in UTF-8, or as servers of old write it.
+/// The challenges of one header, as bytes. A realm may be in any language: in UTF-8, or in Latin-1 from old servers.
 pub fn parse_bytes(header: &[u8]) -> Vec<Challenge> {
     match std::str::from_utf8(header) {
         Ok(text) => parse(text),
@@ -29,7 +29,7 @@ pub fn parse_bytes(header: &[u8]) -> Vec<Challenge> {
     }
 }
 
-/// The challenges of one header. What cannot be read is left out.
+/// The challenges of one header, without those that cannot be read.
 pub fn parse(header: &str) -> Vec<Challenge> {
     let mut challenges: Vec<Challenge> = Vec::new();
     let mut rest = Rest(header);
@@ -45,7 +45,7 @@ pub fn parse(header: &str) -> Vec<Challenge> {
     challenges
 }
 
-/// The parameters of a header that has no schemes, as `Authentication-Info`.
+/// The parameters of a header without schemes, such as `Authentication-Info`.
 pub fn parameters(header: &str) -> Challenge {
     let parsed = parse(&format!("info {header}")).into_iter().next();
     parsed.unwrap_or(Challenge { scheme: String::new(), latin1: false, parameters: Vec::new() })
@@ -63,7 +63,7 @@ impl Rest<'_> {
         (!token.is_empty()).then(|| token.to_ascii_lowercase())
     }
 
-    /// The value behind a token, if it is a parameter's name.
+    /// The value after a token, if the token is a parameter's name.
     fn value(&mut self) -> Option<String> {
         let text = self.0.trim_start().strip_prefix('=')?.trim_start();
         if let Some(quoted) = text.strip_prefix('"') {
@@ -78,7 +78,7 @@ impl Rest<'_> {
     }
 }
 
-/// The text up to the closing quote, and what comes behind it.
+/// The text up to the closing quote, and the text after it.
 fn unquote(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();

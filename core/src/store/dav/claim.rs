@@ -1,4 +1,4 @@
-//! Claims: a collection that one makes, with its nonce in it. [`super`] argues why that has one owner.
+//! Claims: a collection made by one client, with its nonce in it. [`super`] argues why a claim has one owner.
 
 use super::DavStore;
 use super::collections::Made;

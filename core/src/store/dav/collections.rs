@@ -10,15 +10,15 @@ use reqwest::{Method, StatusCode};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Names have four parts at most; a server that goes on asking for more is given up.
+/// Names have four parts at most; a server that keeps asking for more collections gets an error.
 const STEPS_MAX: usize = 12;
 
-/// The collections that are known to be there.
+/// The collections that are known to exist.
 #[derive(Default)]
 pub struct Collections {
-    /// Shared by all requests; held for a look-up only.
+    /// Shared by all requests; held only for a look-up.
     known: Mutex<BTreeSet<String>>,
-    /// Whether what others left behind has been looked for.
+    /// Whether leftovers of other processes have been swept.
     swept: AtomicBool,
 }
 
@@ -32,12 +32,12 @@ impl Collections {
         self.swept.swap(true, Relaxed)
     }
 
-    /// It is there.
+    /// Notes that the collection exists.
     pub fn remember(&self, name: &str) {
         self.known.lock().insert(name.to_owned());
     }
 
-    /// Forgets what holds `name`: somebody has removed some of it.
+    /// Forgets the collections that hold `name`: one of them was removed.
     pub fn forget(&self, name: &str) {
         let mut known = self.known.lock();
         let mut name = name;
@@ -48,31 +48,31 @@ impl Collections {
     }
 }
 
-/// How a MKCOL went.
+/// The result of a MKCOL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// By this very request.
+    /// This very request made it.
     New,
-    /// It was there.
+    /// It existed.
     Before,
-    /// What should hold it is not there.
+    /// Its parent does not exist.
     NoParent,
 }
 
 impl DavStore {
-    /// Sees to it that the collection that holds `name` is there; the base itself only if a family is to be made.
+    /// Makes sure that the collection that holds `name` exists. Makes the base itself only for a new family.
     pub(super) async fn make_parent(&self, name: &str) -> Result<Made, StoreError> {
         let parent = names::parent(name).unwrap_or_default();
         self.make(parent, begins(name)).await
     }
 
-    /// Makes a collection and what it lies in. Says how it found it; `Before` where it is known already.
+    /// Makes a collection and its parents. Returns how it found the collection; `Before` if it was known already.
     pub(super) async fn make(&self, collection: &str, may_begin: bool) -> Result<Made, StoreError> {
-        // The base counts as there, unless the server says that something cannot be made in it.
+        // The base counts as existing, unless the server says that nothing can be made in it.
         if collection.is_empty() || self.collections.knows(collection) {
             return Ok(Made::Before);
         }
-        // The last is what is asked for next.
+        // The last one is requested next.
         let mut open = vec![collection];
         let mut made = Made::Before;
         let mut has_parent = false;
@@ -82,7 +82,7 @@ impl DavStore {
             has_parent = made != Made::NoParent;
             if made == Made::NoParent {
                 match names::parent(next) {
-                    // Said of what is there, too.
+                    // Some servers say this about an existing collection too.
                     Some("") if !may_begin && self.there(next).await == There::Collection => {
                         (made, has_parent) = (Made::Before, true);
                         self.collections.remember(next);
@@ -106,8 +106,8 @@ impl DavStore {
         }
     }
 
-    /// One MKCOL. Where its status leaves open what is there, that is looked at before anything is refused; that what should hold it is
-    /// missing is believed, unless it is known to be there.
+    /// One MKCOL. If the status leaves open what exists, this looks before it returns a refusal. It believes that the parent is missing,
+    /// unless the parent is known to exist.
     pub(super) async fn mkcol(&self, collection: &str, has_parent: bool) -> Result<Made, StoreError> {
         let url = names::collection(self.http.base(), collection);
         let method = Method::from_bytes(b"MKCOL").expect("it is a token");
@@ -127,7 +127,7 @@ impl DavStore {
         Ok(made)
     }
 
-    /// What is at a collection's address, as far as the server says it in one way or the other.
+    /// What exists at a collection's address, as far as the server says.
     async fn there(&self, collection: &str) -> There {
         match self.children(collection).await {
             Ok(Some(_)) => return There::Collection,
@@ -143,7 +143,7 @@ impl DavStore {
     }
 }
 
-/// Whether a store begins with it: its family, the claims to make that, or what finds out about the server before.
+/// Whether `name` comes before a family: the family's own object, the claims to make it, or a probe's object.
 pub fn begins(name: &str) -> bool {
     name == family::NAME
         || name.starts_with(probe::AREA)

@@ -1,7 +1,7 @@
-//! Digest authentication, the client's half (RFC 7616; RFC 2069 where a server offers no `qop`). Pure.
+//! Digest authentication, the client's half (RFC 7616; RFC 2069 if a server offers no `qop`). Pure.
 //!
-//! Its own code since the crates that do it are no longer kept up. `auth-int`, which would hash each body, is not
-//! offered by servers that do not offer `auth`.
+//! Our own code, because the crates for it are no longer maintained. `auth-int`, which would hash each body, is left out: servers that
+//! offer it offer `auth` too.
 
 use super::challenge::Challenge;
 use data_encoding::HEXLOWER;
@@ -19,20 +19,20 @@ pub struct Ask {
     hash: Hash,
     /// The algorithm's name as the server wrote it, if it did.
     algorithm: Option<String>,
-    /// Whether the user's hash is made anew for each nonce.
+    /// Whether the user's hash is made again for each nonce.
     session: bool,
     qop: bool,
     latin1: bool,
-    /// Whether only the nonce was too old.
+    /// Whether the refusal means only that the nonce was too old.
     pub stale: bool,
 }
 
-/// The better one is the greater.
+/// The better hash is the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hash {
-    /// Where there is nothing else.
+    /// Used if the server offers nothing better.
     Md5,
-    /// RFC 7616's.
+    /// From RFC 7616.
     Sha256,
 }
 
@@ -45,7 +45,7 @@ impl Hash {
     }
 }
 
-/// Who asks, and for what.
+/// The user and the request.
 pub struct Request<'a> {
     /// The user.
     pub user: &'a str,
@@ -58,7 +58,7 @@ pub struct Request<'a> {
 }
 
 impl Ask {
-    /// Reads a challenge; none where it is not Digest, or asks for what is not known here.
+    /// Reads a challenge; `None` if it is not Digest, or needs something that this client does not support.
     pub fn new(challenge: &Challenge) -> Option<Self> {
         if challenge.scheme != "digest" {
             return None;
@@ -91,12 +91,12 @@ impl Ask {
         })
     }
 
-    /// How good its hash is.
+    /// The challenge's hash, to compare it with others.
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// A text as it goes over the wire to this server, and into hashes.
+    /// A text in this server's encoding, for the wire and for hashes.
     pub fn wire(&self, text: &str) -> Vec<u8> {
         let byte = |c: char| u8::try_from(u32::from(c)).ok();
         match self.latin1 {
@@ -108,7 +108,7 @@ impl Ask {
         }
     }
 
-    /// The value of `Authorization`. `count` is how often the nonce was used with this request, from 1 on.
+    /// The value of `Authorization`. `count` is how often the nonce was used, including this request.
     pub fn answer(&self, request: &Request<'_>, count: u32, client_nonce: &str) -> String {
         let Request { user, password, method, target } = request;
         let hex = |text: String| self.hash.hex(&self.wire(&text));
@@ -183,9 +183,9 @@ mod tests {
         }
     }
 
-    /// RFC 2617, section 3.5, whose answer without `qop` is that of RFC 2069.
+    /// RFC 2617, section 3.5. Without `qop` the answer is that of RFC 2069.
     #[test]
-    fn without_qop_it_is_the_older_one() {
+    fn without_qop_the_older_digest_is_used() {
         let ask = ask(
             r#"Digest realm="testrealm@host.com", nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093", stale=true"#,
         );
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_answered() {
+    fn unknown_challenges_are_not_answered() {
         for header in [
             r#"Basic realm="x""#,
             r#"Digest realm="x", nonce="n", algorithm=SHA-512-256"#,

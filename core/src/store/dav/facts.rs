@@ -1,4 +1,4 @@
-//! What a WebDAV server tells about itself.
+//! What a WebDAV server says about itself.
 
 use super::http::Request;
 use super::list::DEPTH;
@@ -10,12 +10,12 @@ use reqwest::{Method, StatusCode};
 use std::time::UNIX_EPOCH;
 use url::Url;
 
-/// One resource takes some hundred bytes.
+/// One resource takes a few hundred bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 impl DavStore {
-    /// Asks once; where the collection is yet to be made, with the family, its parent is asked for the room that there will be. A server
-    /// that does not say what it is asked leaves it open.
+    /// Asks once. If the collection is yet to be made, along with its family, this asks its parent for the free space. A server that does
+    /// not answer the question leaves the fact unknown.
     pub(super) async fn ask_facts(&self) -> Result<Facts, StoreError> {
         let url = names::collection(self.http.base(), "");
         let above = url.join("..").ok().filter(|above| *above != url);
@@ -29,7 +29,7 @@ impl DavStore {
         Ok(facts)
     }
 
-    /// What is told of the collection at `url`, and whether it is there.
+    /// What the server says about the collection at `url`, and whether that exists.
     async fn ask_facts_at(&self, url: Url) -> Result<(Facts, bool), StoreError> {
         let method = Method::from_bytes(b"PROPFIND").expect("it is a token");
         let request = Request { body: QUOTA_QUERY.into(), ..Request::new(method, url) };

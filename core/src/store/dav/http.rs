@@ -1,13 +1,13 @@
-//! Requests to one server: credentials, time limits, redirects. Nothing is tried twice, but for a server that asks who
-//! it is, and one that closed a connection which it had promised to keep.
+//! Requests to one server: credentials, time limits, redirects. No request is tried twice, except for a server that asks for credentials,
+//! and for one that closed a connection that it had promised to keep.
 //!
-//! Such a server has closed the connection while the request was on its way, so that no byte of an answer came. The request is
-//! sent once more over a new one. That is safe even if the first had been done: nothing here has another effect the second time.
-//! A PUT writes the same bytes to a name that nobody else writes; a MKCOL, a MOVE without overwriting and a PUT under a
-//! condition are refused then, and whoever asked looks at what is there, as after any refusal.
+//! Such a server closed the connection while the request was on its way, before a byte of an answer came. The request goes once more over a
+//! new connection. That is safe even if the server carried out the first one: no request here has another effect the second time. A PUT
+//! writes the same bytes to a name that nobody else writes. A MKCOL, a MOVE without overwriting and a PUT under a condition are then
+//! refused, and their callers look at what is there, as after any refusal.
 //!
-//! A redirect is followed on the same server only. One to elsewhere is what a network does that wants its guests to sign
-//! in; it would get neither data nor credentials.
+//! A redirect is followed only on the same server. A redirect elsewhere comes from a network that wants its guests to sign in; it gets
+//! neither data nor credentials.
 
 use super::answer;
 use super::auth::Auth;
@@ -30,25 +30,25 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-/// A body that is not sent before the server is known to take the credentials.
+/// A larger body is not sent before the server is known to accept the credentials.
 const LARGE_BYTES: usize = 64 << 10;
-/// What is read of an answer's body that nobody wants, to keep the connection.
+/// How much of an unwanted body to read, to keep the connection.
 const UNWANTED_BYTES: u64 = 64 << 10;
-/// A server that asks for credentials again and again, or redirects in a circle, is given up.
+/// A server that asks for credentials again and again, or redirects in a circle, gets an error after this many rounds.
 const ROUNDS_MAX: usize = 5;
-/// Servers close idle connections after some seconds; ours go first.
+/// Servers close idle connections after some time; ours close first.
 const IDLE_CONNECTION_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// How long requests may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Until there is a connection.
+    /// Time until there is a connection.
     pub connect: Duration,
-    /// Without a byte in either direction.
+    /// Time without a byte in either direction.
     pub idle: Duration,
-    /// In all, beside what the body takes.
+    /// Time in all, apart from the body's.
     pub total: Duration,
-    /// The slowest that a body may be, in bytes per second: a modem's 128 kbit/s.
+    /// The slowest allowed body, in bytes per second: a modem's 128 kbit/s.
     pub slowest: u64,
 }
 
@@ -59,10 +59,10 @@ impl Default for Limits {
     }
 }
 
-/// One server, and who asks it.
+/// One server, and the credentials for it.
 pub struct Http {
     setup: Setup,
-    /// Replaced when a connection fell silent. Held for a clone or an assignment.
+    /// Replaced when a connection has fallen silent. Held for a clone or an assignment.
     client: RwLock<Client>,
     auth: Auth,
     limits: Limits,
@@ -72,19 +72,19 @@ pub struct Http {
     host: String,
 }
 
-/// What its clients are made of.
+/// The settings of its clients.
 struct Setup {
     connect: Duration,
     idle: Duration,
-    /// Who is trusted, where that is not the system's alone.
+    /// The trusted certificates, if they are not just the system's.
     trusted: Option<ClientConfig>,
     is_plain: bool,
-    /// On the way to this server.
+    /// The proxy on the way to this server.
     proxy: Option<Proxy>,
 }
 
 impl Setup {
-    /// A client without any connection yet.
+    /// A client without connections.
     fn client(&self) -> Result<Client, reqwest::Error> {
         let mut client = Client::builder()
             .user_agent(concat!("holdall/", env!("CARGO_PKG_VERSION")))
@@ -92,7 +92,7 @@ impl Setup {
             .connect_timeout(self.connect)
             .tcp_user_timeout(self.idle)
             .pool_idle_timeout(IDLE_CONNECTION_AGE_MAX)
-            // Nothing is taken from this process's environment by itself.
+            // The environment of this process is ignored.
             .no_proxy();
         if let Some(proxy) = &self.proxy {
             let mut through = reqwest::Proxy::all(proxy.url())?;
@@ -113,25 +113,25 @@ impl Setup {
     }
 }
 
-/// What is asked.
+/// A request.
 pub struct Request {
     /// The verb.
     pub method: Method,
     /// The address.
     pub url: Url,
-    /// Beside those that every request has.
+    /// Headers besides those that every request has.
     pub headers: HeaderMap,
     /// May be empty.
     pub body: Bytes,
 }
 
 impl Request {
-    /// One without a body.
+    /// A request without a body.
     pub fn new(method: Method, url: Url) -> Self {
         Self { method, url, headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    /// The same with a header; the value is one that can be sent.
+    /// The same with a header. A value that cannot be sent is left out.
     pub fn with(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
@@ -140,13 +140,13 @@ impl Request {
     }
 }
 
-/// What came back; the body is still to be read.
+/// An answer whose body is still to be read.
 pub struct Answer {
-    /// How it went.
+    /// The status.
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    /// Where it came from, behind redirects.
+    /// Its address, after redirects.
     pub url: Url,
     response: reqwest::Response,
     begun: Instant,
@@ -159,7 +159,7 @@ pub struct Answer {
 }
 
 impl Http {
-    /// For the server of `url`; `meter` counts what goes to it and comes from it. Nothing is contacted yet.
+    /// For the server of `url`; `meter` counts the bytes to and from it. Nothing is contacted yet.
     pub fn new(
         url: &DavUrl,
         credentials: &Credentials,
@@ -168,7 +168,7 @@ impl Http {
         meter: &Meter,
     ) -> Result<Self, ConnectError> {
         let setup = |reason: String| ConnectError::Setup { reason };
-        // Another part of the program may have been first: it is the same one.
+        // Another part of the program may have installed it first: it is the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let trusted = url.ca.as_deref().map(|ca| trust::config(Some(ca))).transpose().map_err(setup)?;
         let is_plain = url.base.scheme() == "http";
@@ -186,7 +186,7 @@ impl Http {
         Ok(Self { setup: made_of, client: RwLock::new(client), auth, limits, pacer, meter, base, host })
     }
 
-    /// The collection that everything lies in.
+    /// The collection that contains everything.
     pub fn base(&self) -> &Url {
         &self.base
     }
@@ -196,11 +196,11 @@ impl Http {
         &self.host
     }
 
-    /// Sends a request. An error means that there is no answer of this server, or none but for who it knows.
+    /// Sends a request. An error means that this server gave no answer, or refused the credentials.
     pub async fn send(&self, request: &Request) -> Result<Answer, StoreError> {
         if request.body.len() > LARGE_BYTES && !self.auth.is_settled() {
             let answer = self.rounds(&Request::new(Method::HEAD, self.base.clone())).await?;
-            // Who asks for patience gets no body to refuse as well.
+            // A server that asks to wait is not sent the body.
             if let busy @ StoreError::Busy { .. } = answer.refusal("") {
                 return Err(busy);
             }
@@ -229,7 +229,7 @@ impl Http {
             let location = answer.headers.get(LOCATION).filter(|_| answer.status.is_redirection());
             let Some(location) = location else { return Ok(answer) };
             let to = self.follow(&url, location)?;
-            // That it is there already, as some servers say it.
+            // Some servers say in this way that the collection exists already.
             if to == url && request.method.as_str() == "MKCOL" {
                 return Ok(answer);
             }
@@ -240,8 +240,8 @@ impl Http {
         Err(StoreError::Unreachable { reason })
     }
 
-    /// What it means that credentials are refused for `request`. Some servers (Apache, unless told otherwise) say the same to those whom
-    /// they do not know and to those who may do less than that: these may still look.
+    /// What refused credentials mean for `request`. Some servers (Apache by default) give the same answer to unknown users and to users who
+    /// lack the right. The latter may still look, so this tries a look.
     async fn who_may_not(&self, request: &Request, refused: StoreError) -> StoreError {
         if matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PROPFIND") {
             return refused;
@@ -251,7 +251,7 @@ impl Http {
         match self.once(&look, &look.url, header).await {
             Ok(answer) if answer.status != StatusCode::UNAUTHORIZED => {
                 answer.drain().await;
-                // Where anybody may look, so may who gives a wrong password.
+                // If anybody may look, a wrong password may look too, so the reason names both.
                 let reason =
                     format!("{} does not allow that to this user with this password (401)", self.host);
                 StoreError::Denied { reason }
@@ -260,7 +260,7 @@ impl Http {
         }
     }
 
-    /// Where a redirect leads, if that is the same server.
+    /// Where a redirect leads, if it stays on the same server.
     fn follow(&self, from: &Url, location: &HeaderValue) -> Result<Url, StoreError> {
         let unreachable = |reason: String| Err(StoreError::Unreachable { reason });
         let Some(to) = location.to_str().ok().and_then(|to| from.join(to).ok()) else {
@@ -278,10 +278,9 @@ impl Http {
         }
     }
 
-    /// After a suspend or a change of network the idle siblings of a connection that fell silent are as dead: none of them is used
-    /// again.
+    /// After a suspend or a change of network, the idle connections are just as dead as the one that fell silent: use none of them again.
     fn leave_connections(&self) {
-        // It could be made before.
+        // Making a client has worked before.
         if let Ok(client) = self.setup.client() {
             *self.client.write() = client;
         }
@@ -297,7 +296,7 @@ impl Http {
         match self.once_by(&client, request, url, auth.clone()).await {
             Err(Unanswered { was_closed: true, error }) => {
                 self.leave_connections();
-                // Over a connection of its own: others may have used the next one already.
+                // Over a new connection of its own: other requests may already have used the next one in the pool.
                 let Ok(own) = self.setup.client() else { return Err(error) };
                 self.once_by(&own, request, url, auth).await.map_err(|unanswered| unanswered.error)
             }
@@ -374,14 +373,14 @@ impl Http {
     }
 }
 
-/// A request that got no answer.
+/// A request without an answer.
 struct Unanswered {
-    /// The server closed the connection before a byte of it came.
+    /// The server closed the connection before a byte of the answer came.
     was_closed: bool,
     error: StoreError,
 }
 
-/// What a request counts as.
+/// The kind that the meter counts a request as.
 fn kind(method: &Method) -> Kind {
     match method.as_str() {
         "GET" => Kind::Get,
@@ -400,7 +399,7 @@ impl Limits {
 }
 
 impl Answer {
-    /// The body's length, where the server says it.
+    /// The body's length, if the server says it.
     pub fn content_length(&self) -> Option<u64> {
         self.headers.get(reqwest::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
@@ -410,12 +409,12 @@ impl Answer {
         answer::refusal(self.status, &self.headers, &self.host, name)
     }
 
-    /// The error if it is a web page, which nothing in a store is.
+    /// An error if the answer is a web page: no object in a store is one.
     pub fn no_page(self) -> Result<Self, StoreError> {
         if answer::is_page(&self.headers) { Err(answer::page(&self.host)) } else { Ok(self) }
     }
 
-    /// At most `most` bytes of the body, from byte `skip` on. Fewer where it ends before.
+    /// At most `most` bytes of the body, starting at byte `skip`. Fewer if it ends before.
     pub async fn read(mut self, skip: u64, most: u64) -> Result<Bytes, StoreError> {
         let expected = self.content_length().unwrap_or(0).min(skip + most);
         let mut bytes = BytesMut::with_capacity(expected.saturating_sub(skip).min(16 << 20) as usize);
@@ -429,13 +428,13 @@ impl Answer {
         }
         let is_all = self.content_length() == Some(place);
         if is_all {
-            // Its end is here as well: the connection serves the next request.
+            // The body has ended, so read its end too: then the connection serves the next request.
             let _ = self.piece(place).await;
         }
         Ok(bytes.freeze())
     }
 
-    /// Reads a body that nobody wants, unless it is long: then the connection is closed.
+    /// Reads a body that nobody needs, to keep the connection. A long body is not read to its end, which closes the connection.
     pub async fn drain(mut self) {
         let mut place = 0;
         while place <= UNWANTED_BYTES

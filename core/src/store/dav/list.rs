@@ -10,17 +10,17 @@ use reqwest::header::{CONTENT_TYPE, DATE, HeaderName};
 use reqwest::{Method, StatusCode};
 use std::time::SystemTime;
 
-/// Collections that are listed at the same time: enough to hide the way to the server, few enough for small ones.
+/// Collections listed at the same time: enough to hide the round trips, few enough for small servers.
 const AT_ONCE: usize = 8;
-/// The longest answer that is read: some hundred thousand objects in one collection.
+/// The longest answer to read: a few hundred thousand objects in one collection.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 pub(super) const DEPTH: HeaderName = HeaderName::from_static("depth");
 
-/// What lies in one collection.
+/// The contents of one collection.
 pub struct Listing {
     pub children: Vec<Child>,
-    /// What time it is by the server's clock.
+    /// The time by the server's clock.
     pub now: Option<SystemTime>,
 }
 
@@ -47,8 +47,8 @@ impl DavStore {
             }
             let Some((listing, collection)) = running.next().await else { break };
             let Some(listing) = listing? else {
-                // It is empty as long as the store is there. Collections are never removed: one that was shown a moment ago and
-                // is not there would leave out all that lies in it.
+                // A missing collection is empty as long as the store is there. But collections are never removed: if one that was shown a
+                // moment ago is missing, the listing would leave out everything in it.
                 if collection != top {
                     let reason = format!(
                         "{} shows the collection {collection}, and then does not have it",
@@ -78,7 +78,7 @@ impl DavStore {
         Ok(found)
     }
 
-    /// What lies in a collection; none where it is not there.
+    /// The contents of a collection; `None` if it does not exist.
     pub(super) async fn children(&self, collection: &str) -> Result<Option<Listing>, StoreError> {
         let url = names::collection(self.http.base(), collection);
         let method = Method::from_bytes(b"PROPFIND").expect("it is a token");
@@ -122,7 +122,7 @@ impl DavStore {
     }
 }
 
-/// Whether a collection is a claim, which is listed and not looked into: `claim/<drive>/<turn>`, or a probe's.
+/// Whether a collection is a claim: `claim/<drive>/<turn>`, or a probe's. Listings show a claim and do not look into it.
 fn is_claim(collection: &str) -> bool {
     collection.starts_with("claim/") && collection.split('/').count() == 3 || probe::is_claim(collection)
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_match_is_looked_into() {
+    fn only_collections_that_can_match_are_listed() {
         for (collection, prefix) in
             [("seg", ""), ("seg", "se"), ("seg", "seg/"), ("seg/0f", "seg/"), ("seg", "seg/0f/a")]
         {

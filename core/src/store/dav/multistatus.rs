@@ -5,10 +5,10 @@ use quick_xml::name::{Namespace, ResolveResult};
 use quick_xml::reader::NsReader;
 use std::time::SystemTime;
 
-/// What is asked for of each resource.
+/// The properties to ask for each resource.
 pub const QUERY: &str = r#"<?xml version="1.0" encoding="utf-8"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/><getlastmodified/></prop></propfind>"#;
 
-/// What is asked for of the place itself (RFC 4331).
+/// The property to ask for the place itself (RFC 4331).
 pub const QUOTA_QUERY: &str = r#"<?xml version="1.0" encoding="utf-8"?><propfind xmlns="DAV:"><prop><quota-available-bytes/></prop></propfind>"#;
 
 /// One resource.
@@ -16,17 +16,17 @@ pub const QUOTA_QUERY: &str = r#"<?xml version="1.0" encoding="utf-8"?><propfind
 pub struct Resource {
     /// Its address, as the server wrote it.
     pub href: String,
-    /// Whether it holds others.
+    /// Whether it is a collection.
     pub is_collection: bool,
     /// Its length in bytes.
     pub len: Option<u64>,
-    /// When it was changed last, by the server's clock.
+    /// When it was last changed, by the server's clock.
     pub modified: Option<SystemTime>,
-    /// Bytes that may still be stored in it.
+    /// Bytes that can still be stored in it.
     pub free_bytes: Option<u64>,
 }
 
-/// The resources of an answer; those that the server reports as gone are left out. An error says why it cannot be read.
+/// The resources of an answer, without those that the server reports as gone. The error says why the answer cannot be read.
 pub fn parse(text: &str) -> Result<Vec<Resource>, String> {
     let mut reader = NsReader::from_str(text);
     let mut state = State::default();
@@ -70,11 +70,11 @@ pub fn parse(text: &str) -> Result<Vec<Resource>, String> {
 
 #[derive(Default)]
 struct State {
-    /// The elements around; "" for those of other namespaces.
+    /// The enclosing elements; "" for those of other namespaces.
     path: Vec<String>,
     text: String,
     response: Resource,
-    /// What the propstat says that is open.
+    /// The properties from the propstat that is being read.
     properties: Resource,
     failed: bool,
     incomplete: bool,
@@ -108,13 +108,13 @@ impl State {
             ("response", "href") => self.response.href = text.to_owned(),
             ("response", "status") => {
                 self.failed = !is_success(text);
-                // What is gone is none; whatever else is not told would be missed in a listing.
+                // A resource that is gone can be skipped. One that the server fails to describe would be missing from a listing.
                 self.incomplete |= self.failed && !is_gone(text);
             }
             ("propstat", "status") => self.properties_failed = !is_success(text),
             ("resourcetype", "collection") => self.properties.is_collection = true,
             ("prop", "getcontentlength") => self.properties.len = text.parse().ok(),
-            // Some servers say -1 and the like where there is no limit.
+            // Without a limit some servers say -1 or the like.
             ("prop", "quota-available-bytes") => self.properties.free_bytes = text.parse().ok(),
             ("prop", "getlastmodified") => self.properties.modified = httpdate::parse_http_date(text).ok(),
             ("response", "propstat") if !self.properties_failed => {
@@ -131,12 +131,12 @@ impl State {
     }
 }
 
-/// Of a status line: `HTTP/1.1 200 OK`.
+/// Takes a status line: `HTTP/1.1 200 OK`.
 fn is_success(line: &str) -> bool {
     line.split_whitespace().nth(1).is_some_and(|code| code.starts_with('2'))
 }
 
-/// Of a status line: `HTTP/1.1 404 Not Found`.
+/// Takes a status line: `HTTP/1.1 404 Not Found`.
 fn is_gone(line: &str) -> bool {
     line.split_whitespace().nth(1).is_some_and(|code| matches!(code, "404" | "410"))
 }
@@ -169,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn free_room_is_a_number_or_not_known() {
-        // RFC 4331; Nextcloud says -3 where there is no limit.
+    fn free_space_is_a_number_or_unknown() {
+        // RFC 4331; Nextcloud says -3 if there is no limit.
         for (told, free) in [("1073741824", Some(1 << 30)), ("0", Some(0)), ("-3", None), ("", None)] {
             let text = format!(
                 r#"<d:multistatus xmlns:d="DAV:"><d:response><d:href>/files/ann/</d:href><d:propstat><d:prop>
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_multistatus_is_told() {
+    fn other_answers_than_multistatus_are_errors() {
         for text in ["", "<html><body>Log in</body></html>", "<multistatus/>", "<!DOCTYPE html><p>x"] {
             assert!(parse(text).is_err(), "{text}");
         }

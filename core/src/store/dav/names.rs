@@ -1,9 +1,9 @@
-//! Between names and addresses. Pure.
+//! Conversion between names and addresses. Pure.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
 
-/// What stands for itself in a path (RFC 3986, section 2.3).
+/// Everything but the characters that stand for themselves in a path (RFC 3986, section 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The address of an object below `base`, which ends with `/`.
@@ -25,18 +25,18 @@ pub fn collection(base: &Url, name: &str) -> Url {
     if name.is_empty() { base.clone() } else { object(base, &format!("{name}/")) }
 }
 
-/// Where a resource of a listing stands.
+/// The place of a resource in a listing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It is the listed collection.
+    /// The listed collection itself.
     Itself,
-    /// It lies in it under this name.
+    /// A child of that collection, with this name.
     Child(String),
-    /// It is neither: the server says something else than it was asked.
+    /// Neither: the server answered another question.
     Elsewhere,
 }
 
-/// What `href` is, in a listing of the collection at `listed`.
+/// The place of `href` in a listing of the collection at `listed`.
 pub fn place(listed: &Url, href: &str) -> Place {
     let Ok(url) = listed.join(href) else { return Place::Elsewhere };
     let (Some(listed), Some(path)) = (decoded(listed.path()), decoded(url.path())) else {
@@ -57,12 +57,12 @@ fn decoded(path: &str) -> Option<String> {
     percent_decode_str(path).decode_utf8().ok().map(Into::into)
 }
 
-/// The collection that holds `name`; none for the base itself.
+/// The collection that holds `name`; `None` for the base itself.
 pub fn parent(name: &str) -> Option<&str> {
     if name.is_empty() { None } else { Some(name.rsplit_once('/').map_or("", |(parent, _)| parent)) }
 }
 
-/// A child's own name, from the base on.
+/// A child's full name, from the base on.
 pub fn join(collection: &str, child: &str) -> String {
     if collection.is_empty() { child.to_owned() } else { format!("{collection}/{child}") }
 }

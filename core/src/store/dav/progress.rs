@@ -1,4 +1,4 @@
-//! A request's body that can be watched: silence is told from slowness.
+//! A request's body whose progress can be watched, which tells silence from slowness.
 
 use crate::store::meter::{Kind, Meter};
 use crate::store::pace::{Gate, TURN_MAX};
@@ -12,27 +12,26 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is handed to the connection at a time.
+/// Bytes handed to the connection at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// What may be on its way in the socket's buffer when the last piece is handed over.
+/// Bytes that may still be in the socket's buffer when the last piece is handed over.
 const UNDERWAY_BYTES: u64 = 1 << 20;
 
-/// How far a body is.
+/// How far a body has got.
 #[derive(Clone)]
 pub struct Progress {
-    // Written where a piece is handed over, read by who waits.
+    // Written when a piece is handed over, read by the waiter.
     at: Arc<Mutex<(u64, Instant)>>,
 }
 
 impl Progress {
-    /// A body of `bytes`, which `meter` counts as they go as those of such a request, and how far it is.
+    /// A body of `bytes` and its progress. `meter` counts its bytes as they go, as those of a request of this kind.
     pub fn watch(bytes: Bytes, gate: Gate, (meter, kind): (Meter, Kind)) -> (Watched, Self) {
         let progress = Self { at: Arc::new(Mutex::new((0, Instant::now()))) };
         (Watched { rest: bytes, progress: progress.clone(), gate, meter, kind }, progress)
     }
 
-    /// Comes back when nothing has moved for `idle`, and what was handed over has had time to leave at `slowest`
-    /// bytes per second.
+    /// Returns once nothing has moved for `idle`, plus the time that the handed-over bytes need to leave at `slowest` bytes per second.
     pub async fn silence(&self, idle: Duration, slowest: u64) {
         loop {
             let (sent, at) = *self.at.lock();
@@ -67,7 +66,7 @@ impl Body for Watched {
             return Poll::Ready(None);
         }
         let len = self.gate.piece(self.rest.len().min(PIECE_BYTES));
-        // A body that waits for its turn is not silent, however long that takes.
+        // A body that waits for its turn is not silent, however long it waits.
         self.progress.at.lock().1 = Instant::now() + TURN_MAX;
         ready!(self.gate.poll_turn(cx, len));
         let piece = self.rest.split_to(len);

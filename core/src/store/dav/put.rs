@@ -1,4 +1,4 @@
-//! Putting objects: straight to their name, or aside and moved. [`super`] says which and why.
+//! Putting objects: straight to their name, or under a temporary name and moved. [`super`] says which and why.
 
 use super::collections::Made;
 use super::http::{Answer, Request};
@@ -16,14 +16,14 @@ const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 /// How a MOVE went.
 enum Moved {
     Done,
-    /// The server cannot.
+    /// The server cannot MOVE.
     Unknown,
-    /// Perhaps since the collection to move to is not there.
+    /// Perhaps because the target's collection does not exist.
     NoParent(StoreError),
 }
 
 impl DavStore {
-    /// A PUT aside, and a MOVE to the name.
+    /// A PUT to a temporary name, and a MOVE to the real one.
     pub(super) async fn put_aside(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
         self.make_parent(name).await?;
         if self.cannot_move.load(Relaxed) {
@@ -40,7 +40,7 @@ impl DavStore {
             }
             moved => moved,
         };
-        // One that stays is swept some day: a server that asks for patience is not asked to delete it.
+        // A temporary object that stays is swept one day, so do not ask a server that asks to wait to delete it.
         if !matches!(moved, Ok(Moved::Done) | Err(StoreError::Busy { .. })) {
             let _ = self
                 .http
@@ -57,7 +57,7 @@ impl DavStore {
         }
     }
 
-    /// A PUT over a known version. No server does that atomically; whoever needs it takes claims.
+    /// A PUT over a known version. No server does that atomically; claims serve where it matters.
     pub(super) async fn put_over(
         &self,
         name: &str,
@@ -82,11 +82,11 @@ impl DavStore {
         Err(StoreError::Unreachable { reason })
     }
 
-    /// A PUT to `name`, whose collection is made where it is missing.
+    /// A PUT to `name`. Makes the object's collection if it is missing.
     pub(super) async fn put_once(&self, name: &str, body: Bytes, when: &When) -> Result<Etag, StoreError> {
         self.make_parent(name).await?;
         let answer = self.send_put(name, body.clone(), when).await?;
-        // What nginx says where the collection is missing is that it has an error of its own.
+        // For a missing collection, nginx reports an internal error.
         let answer = match answer.status {
             StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::INTERNAL_SERVER_ERROR => {
                 self.collections.forget(name);
@@ -99,7 +99,7 @@ impl DavStore {
         };
         match answer.status {
             StatusCode::CREATED | StatusCode::NO_CONTENT => {}
-            // Who answers in place of the server says that, too.
+            // A proxy or login page that answers for the server says OK too.
             StatusCode::OK if !super::answer::is_page(&answer.headers) => {}
             StatusCode::OK => return Err(super::answer::page(self.http.host())),
             StatusCode::NOT_FOUND => return Err(no_parent(self.http.host(), name)),
@@ -129,8 +129,8 @@ impl DavStore {
         let (from, to) = (names::object(base, temporary), names::object(base, name));
         let overwrite = if *when == When::Absent { "F" } else { "T" };
         let method = Method::from_bytes(b"MOVE").expect("it is a token");
-        // Apache wants the whole address. A server behind another does not know by which it was asked, and may do with
-        // the path.
+        // Apache needs the whole address. A server behind another one does not know under which address it was asked, and may need the path
+        // alone.
         for destination in [to.as_str(), to.path()] {
             let request = Request::new(method.clone(), from.clone());
             let request = request.with(DESTINATION, destination).with(OVERWRITE, overwrite);
@@ -147,7 +147,7 @@ impl DavStore {
                 StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
                     return Ok(Moved::NoParent(no_parent(self.http.host(), name)));
                 }
-                // Apache's word for it.
+                // Apache's status for a missing collection.
                 StatusCode::INTERNAL_SERVER_ERROR => return Ok(Moved::NoParent(answer.refusal(name))),
                 _ => return Err(answer.refusal(name)),
             }

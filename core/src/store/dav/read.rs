@@ -7,7 +7,7 @@ use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, RANGE};
 use reqwest::{Method, StatusCode};
 use std::ops::Range;
 
-/// The largest object that is read as a whole. Roots, the largest of them, have 32 MiB at most.
+/// The largest object to read as a whole. Roots, the largest of these, have 32 MiB at most.
 const WHOLE_BYTES_MAX: u64 = 256 << 20;
 
 impl DavStore {
@@ -54,7 +54,7 @@ impl DavStore {
                 Some((_, Some(len))) if len < range.end => return Err(short(name, len, range.end)),
                 _ => return Err(damaged(name, "other bytes came than were asked for".into())),
             },
-            // The server knows no ranges: what was asked for is in the middle.
+            // The server supports no ranges: the wanted bytes are in the middle.
             StatusCode::OK => range.start,
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let reason = format!("it has fewer than the {} bytes that were expected", range.end);
@@ -74,7 +74,7 @@ impl DavStore {
         Ok(Fetched { bytes, etag })
     }
 
-    /// Its length, without asking whether the store is there.
+    /// The object's length, without asking whether the store is there.
     pub(super) async fn len_of(&self, name: &str) -> Result<u64, StoreError> {
         let url = names::object(self.http.base(), name);
         let answer = self.http.send(&Request::new(Method::HEAD, url)).await?;
@@ -87,7 +87,7 @@ impl DavStore {
         })
     }
 
-    /// Its version, without its body; none where it is not there.
+    /// The object's version, without its body; `None` if it is not there.
     pub(super) async fn version_of(&self, name: &str) -> Result<Option<Etag>, StoreError> {
         let url = names::object(self.http.base(), name);
         let answer = self.http.send(&Request::new(Method::HEAD, url)).await?;
@@ -99,10 +99,10 @@ impl DavStore {
     }
 }
 
-/// The version that an answer names; empty where it names none.
+/// The version that an answer names; empty if it names none.
 pub(super) fn etag(headers: &HeaderMap) -> Etag {
     let value = headers.get(ETAG).and_then(|value| value.to_str().ok());
-    // The same version may be called weak now and strong in a second.
+    // A server may call the same version weak now and strong a second later.
     Etag(value.map_or(String::new(), |value| value.trim_start_matches("W/").to_owned()))
 }
 

@@ -1,7 +1,7 @@
-//! Names for objects that are still on their way to theirs.
+//! Temporary names for objects on the way to their real ones.
 //!
-//! They lie in a collection of their own, which no listing shows. What a program that died has left there is removed by
-//! one that comes later, once it is a day old: no put takes that long. Both times are the server's.
+//! They lie in their own collection, which no listing shows. Objects that a dead program left there are removed by a later one once they
+//! are a day old: no put takes that long. Both times are the server's.
 
 use super::collections::{Made, begins};
 use super::{DavStore, list::Child, names};
@@ -11,20 +11,20 @@ use std::time::Duration;
 
 /// The collection.
 pub const COLLECTION: &str = "tmp";
-/// What is older was left behind.
+/// Older objects were left behind.
 const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How many are removed at once: the rest another time.
+/// How many to remove at once; the rest is for another time.
 const SWEPT_AT_ONCE: usize = 16;
 
 impl DavStore {
-    /// Puts what is to become `target` under a name that nobody else uses, and says which.
+    /// Puts the future `target` under a fresh name, and returns that name.
     pub(super) async fn put_temporary(&self, target: &str, body: Bytes) -> Result<String, StoreError> {
         let made = self.make(COLLECTION, begins(target)).await?;
         if !self.collections.has_swept()
             && made == Made::Before
             && let Err(busy @ StoreError::Busy { .. }) = self.sweep().await
         {
-            // It does not matter here whether that goes well, but that the server asks for patience does.
+            // The sweep itself may fail, but a server that asks to wait must be left alone.
             return Err(busy);
         }
         let name = names::join(COLLECTION, &format!("{:032x}", crate::entropy::u128()));

@@ -1,44 +1,43 @@
-//! What the answer to a MKCOL means together with what is there. Pure.
+//! What the answer to a MKCOL means, given what exists. Pure.
 //!
-//! RFC 4918 has 201 for a collection that was made and 405 for one that is there. Servers in use say 409, 301, 403, 400, 423, 406, 500
-//! or 200 of one that is there, each of which means something else on another server. So only what says all by itself is
-//! believed, and before anything else is refused the collection is looked for. One that is found was made before, never by this
-//! request: a claim must have one owner at most, and may have none.
+//! RFC 4918 has 201 for a collection that was made and 405 for one that exists. Servers in use say 409, 301, 403, 400, 423, 406, 500 or 200
+//! about an existing collection, and each of these means something else on another server. So only an unambiguous status is believed, and
+//! before any other refusal the collection is looked for. A collection that is found was made before, never by this request: a claim must
+//! have at most one owner, and may have none.
 
 /// What is at a collection's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum There {
     /// A collection.
     Collection,
-    /// Nothing, says the server.
+    /// Nothing, according to the server.
     Nothing,
     /// The server does not say.
     Unknown,
 }
 
-/// How a MKCOL went.
+/// The result of a MKCOL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The collection was made by it.
+    /// The request made the collection.
     New,
-    /// The collection was there.
+    /// The collection existed.
     Before,
-    /// What should hold it is not there.
+    /// The collection's parent does not exist.
     NoParent,
     /// The server refuses, in the words of its status.
     Refused,
-    /// What is there says more.
+    /// A look at what exists will decide.
     Look,
 }
 
-/// The verdict on a status. `has_parent`: what should hold the collection was seen a moment ago. `there` is what a look has found, if there was
-/// one.
+/// The verdict on a status. `has_parent`: the collection's parent was seen a moment ago. `there` is the result of a look, if there was one.
 pub fn verdict(status: u16, has_parent: bool, there: Option<There>) -> Verdict {
     match (status, there) {
         (201, _) => Verdict::New,
         (405, _) => Verdict::Before,
         (404 | 409, None) if !has_parent => Verdict::NoParent,
-        // Who asks for patience, for credentials, or has no room, would only say it again; nor does it say what is there.
+        // A server that asks to wait, asks for credentials or is full would only repeat that, and does not say what exists.
         (401 | 408 | 429 | 502..=504 | 507 | 511, _) => Verdict::Refused,
         (_, None) => Verdict::Look,
         (_, Some(There::Collection)) => Verdict::Before,
@@ -53,7 +52,7 @@ mod tests {
     use There::{Collection, Nothing, Unknown};
 
     #[test]
-    fn what_is_there_is_looked_at_before_a_refusal() {
+    fn a_look_comes_before_a_refusal() {
         for status in [200, 204, 301, 302, 400, 403, 406, 423, 500, 501] {
             assert_eq!(verdict(status, false, None), Verdict::Look, "{status}");
             assert_eq!(verdict(status, false, Some(Collection)), Verdict::Before, "{status}");
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_parent_is_believed_until_it_is_known_to_be_there() {
+    fn a_missing_parent_is_believed_unless_it_was_seen() {
         for status in [404, 409] {
             assert_eq!(verdict(status, false, None), Verdict::NoParent);
             assert_eq!(verdict(status, true, None), Verdict::Look);

@@ -1,11 +1,11 @@
-//! Why no answer came, in words for a person: the cause, without a secret and without a debug dump.
+//! Why no answer came, in words for a person: the cause, without secrets or debug output.
 
 use crate::store::proxy::through_proxy;
 use rustls::{CertificateError, Error as Tls};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// What kept a request to `host` from being answered, through a proxy where there is one. `https` is whether TLS was spoken.
+/// Why a request to `host` got no answer; `proxy` is the one on the way, if any. `https` is whether TLS was used.
 pub fn reason(error: &reqwest::Error, host: &str, proxy: Option<&str>, https: bool) -> String {
     let causes = || std::iter::successors(Some(error as &dyn Error), |error| inner(*error));
     if let Some(error) = causes().find_map(|error| error.downcast_ref::<Tls>()) {
@@ -50,7 +50,7 @@ pub fn was_closed(error: &reqwest::Error) -> bool {
     })
 }
 
-/// The next error inside, also where an I/O error wraps another.
+/// The next inner error, including one inside an I/O error.
 fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match wrapped {
@@ -85,8 +85,7 @@ fn tls(error: &Tls, host: &str) -> String {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 format!("the certificate of {host} is not valid yet, or this computer's clock is wrong")
             }
-            // One of the same name, with another key, may be trusted.
-            // Or it signs itself, and says that it is an authority.
+            // A trusted certificate may have the same name and another key. Or the certificate signs itself, and claims to be an authority.
             CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
                 format!(
                     "the certificate of {host} is from an authority that this computer does not trust; add ?ca=/path/to/its.pem to the address"
