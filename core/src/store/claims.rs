@@ -1,31 +1,32 @@
-//! HEAD on stores without compare-and-swap: exclusive creation and listings that are current do as well.
+//! HEAD on stores without compare-and-swap: exclusive creation and listings that are current are enough.
 //!
-//! What others see as the object `head/<drive>` is here a row of *records*, `head/<drive>/<turn>-<seq>-<epoch>-<nonce>`,
-//! none of which is ever overwritten. The current one is the last of the highest turn. Who wants to write from now on (an
-//! open, a rollback) makes the *claim* of a turn above all others, `claim/<drive>/<turn>`, which only one can make. Claims and records that
-//! are long past are deleted (`collect`).
+//! The object `head/<drive>` that callers see is here a series of *records*, `head/<drive>/<turn>-<seq>-<epoch>-<nonce>`, none of which is
+//! ever overwritten. The current record is the last one of the highest turn. A device that wants to write from now on (an open, a rollback)
+//! makes the *claim* of a turn above all others, `claim/<drive>/<turn>`, which only one device can make. Claims and records that are long
+//! past are deleted (`collect`).
 //!
 //! * To take a turn: make the claim, list the records, put a record of that turn that follows the last one.
-//! * To commit: put the next record of one's turn. Then list the claims, and the records. Only if there is no higher one it counts, and only
-//!   if the record that it follows is still there: the store may have been restored from a backup in between.
+//! * To commit: put the next record of your own turn. Then list the claims, and the records. The record counts only if no higher claim or
+//!   record exists, and only if the record that it follows is still there: the store may have been restored from a backup in between.
 //!
-//! Writer and claimant each put first and look then, so at least one of them sees the other. A writer that sees a
-//! higher claim does not know whether the claimant has seen its record. It waits for the claimant's own; if none comes,
-//! the claimant is taken for dead, and the writer takes the next turn itself, which the claimant will see should it live.
-//! How long that takes is a matter of patience: no clock decides who wins. A claimant that
-//! finds itself too late puts the current version once more under its turn, so that nobody waits for it at all. That is still the
-//! same version, which is its epoch and its nonce: whoever has committed it goes on from there.
+//! The writer and the claimant each put first and look then, so at least one of them sees the other. A writer that sees a higher claim does
+//! not know whether the claimant has seen its record. It waits for the claimant's own record. If none comes, the writer takes the claimant
+//! for dead and takes the next turn itself; a claimant that lives after all will see that turn. How long this takes is a matter of
+//! patience: no clock decides who wins. A claimant that finds itself too late puts the current version again under its own turn, so that
+//! nobody has to wait for it. The version stays the same, because epoch and nonce make the version: the device that committed it continues
+//! from there.
 //!
-//! Where somebody has deleted the claims, records tell which turns were taken. A record counts only while the claim of its turn
-//! is listed, and that of the turn which it follows: who misses one takes another turn with the same version, as after a claimant that
-//! has died. That turn is far above all that are known, and so above any whose claim was deleted before its record was put: what is still put
-//! under those is not the last record. A record whose own claim is gone yields to one that lies between it and the one that it follows.
+//! If somebody has deleted the claims, the records still show which turns were taken. A record counts only while the claim of its turn is
+//! listed, and the claim of the turn that it follows. A device that misses one of them takes another turn with the same version, as after a
+//! claimant that has died. That turn is far above all known ones, and so above every turn whose claim was deleted before its record was
+//! put: a record that is still put under such a turn is not the last one. A record whose own claim is gone yields to one that lies between
+//! it and the one that it follows.
 //!
-//! Two things are taken for granted. The owner of a turn is one process: two copies of a running one (a virtual machine that
-//! was resumed twice) would both put the next record of the same turn, and both count it. And a record is there whole or not at
-//! all: where a server has no MOVE (`dav/put.rs`), a writer that dies in the middle of one leaves a HEAD that does not decode.
+//! Two things are taken for granted. The owner of a turn is one process: two copies of a running one (a virtual machine that was resumed
+//! twice) would both put the next record of the same turn, and both would count it. And a record exists whole or not at all: on a server
+//! without MOVE (`dav/put.rs`), a writer that dies in the middle of a put leaves a HEAD that does not decode.
 //!
-//! Who makes a family is settled in the same way, by claims and records of what `family.json` is to be (`family`).
+//! The maker of a family is settled in the same way, by claims and by records of the future `family.json` (`family`).
 
 use super::{Etag, Facts, Fetched, Listed, Store, StoreError, When, immutable};
 use crate::format::head;
@@ -45,37 +46,37 @@ mod collect;
 mod family;
 mod names;
 
-/// How long a claimant may take to put its record before it is taken for dead.
+/// How long a claimant may take to put its record before it counts as dead.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked for meanwhile.
+/// How often to look for that record in the meantime.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Claims of the next turn that others may be seen to have made first, before it is tried again later.
+/// How often other devices may be first to claim the next turn before the caller has to try again later.
 const CLAIM_TRIES: u32 = 16;
 /// As many names as every usable server lists: the probe puts more (`probe/looks.rs`).
 const LISTED_SURELY: usize = 200;
-/// How often claims may be missing in one swap before the store's listings are taken to be late: then it is tried again later.
+/// How often claims may be missing in one swap before the store's listings count as late. Then the caller tries again later.
 const MISSED_MAX: u32 = 4;
-/// Among so many turns the next one is drawn.
+/// The next turn is drawn from this many.
 const TURNS_DRAWN: u64 = 1 << 20;
-/// The turn behind one whose claim was deleted is so much higher: more than all turns that may be claimed and not known of.
+/// After a turn whose claim was deleted, the next one is this much higher: more than all turns that may be claimed without being known.
 const TURNS_LEFT_OUT: u64 = 1 << 32;
 
-/// A store whose HEADs can be swapped, on one whose objects cannot.
+/// A store whose HEADs can be swapped, on top of one whose objects cannot.
 pub struct Claims {
     inner: Arc<dyn Store>,
-    /// Records that this process has put without knowing yet whether they count, by their nonces, each with the record that it
-    /// follows. Held for map operations only.
+    /// Records that this process has put and that may not count yet, by their nonces, each with the record that it follows. Held only for
+    /// map operations.
     unconfirmed: Mutex<BTreeMap<u128, Followed>>,
     patience: Duration,
-    /// When a delete was refused. Held for a moment only.
+    /// When a delete was last refused. Held for a moment only.
     refused_at: Mutex<Option<Instant>>,
 }
 
-/// What a record follows that does not count yet.
+/// The record that a record follows which does not count yet.
 #[derive(Clone, Copy)]
 struct Followed {
     record: Place,
-    /// Whether it was seen below the record once that was put.
+    /// Whether a listing after the put has shown it below the new record.
     is_seen: bool,
 }
 
@@ -103,7 +104,7 @@ impl Claims {
         Ok(self.records(drive).await?.pop())
     }
 
-    /// The turns that are claimed. The first one needs no claim: nobody else knows the drive.
+    /// The claimed turns. The first one needs no claim: nobody else knows the drive then.
     async fn claimed(&self, drive: &str) -> Result<BTreeSet<u64>, StoreError> {
         let claims = claims_of(drive);
         let listed = self.inner.list(&format!("{claims}/")).await?;
@@ -111,16 +112,16 @@ impl Claims {
         Ok(turns.chain([0]).collect())
     }
 
-    /// Claims a turn above all; far above if claims `are_missing`.
+    /// Claims a turn above all others; far above if claims `are_missing`.
     async fn claim_next(&self, drive: &str, nonce: u128, are_missing: bool) -> Result<u64, StoreError> {
         for tried in 1..=CLAIM_TRIES {
-            // In this order: a record is there after its claim.
+            // In this order: a record appears only after its claim.
             let recorded = self.current(drive).await?.map_or(0, |current| current.turn);
             let claimed = self.claimed_with(drive, recorded, (recorded, recorded)).await?;
             let highest = claimed.last().map_or(recorded, |claimed| recorded.max(*claimed));
             let are_missing = are_missing || !claimed.contains(&recorded);
             let left_out = if are_missing { TURNS_LEFT_OUT } else { 0 };
-            // Drawn, since a claim that was deleted is given once more: two devices do not have the same turn even then.
+            // Drawn at random: a deleted claim can be made again, and even then two devices do not get the same turn.
             let step = 1 + crate::entropy::u128() as u64 % TURNS_DRAWN;
             let turn = highest + left_out + step;
             if turn > NUMBER_MAX {
@@ -129,7 +130,7 @@ impl Claims {
             if self.inner.claim(&names::claim(&claims_of(drive), turn), nonce).await? {
                 return Ok(turn);
             }
-            // Others are as quick; a listing that is late may take a moment.
+            // First, other devices may just be quicker. Then the listing may be late: give it a moment.
             if tried >= CLAIM_TRIES / 2 {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -144,7 +145,7 @@ impl Claims {
             let missing = || StoreError::NotFound { name: drive.to_owned() };
             let place = self.latest(drive).await?.ok_or_else(missing)?;
             let bytes = match self.inner.get(&place.name(drive), None).await {
-                // It was followed by so many others since the listing that it is gone.
+                // So many records have followed it since the listing that it was deleted.
                 Err(StoreError::NotFound { .. }) if gone != Some(place) => {
                     gone = Some(place);
                     continue;
@@ -158,8 +159,8 @@ impl Claims {
             if !self.unconfirmed.lock().contains_key(&place.nonce) {
                 return Ok(Fetched { bytes, etag: etag(drive, place) });
             }
-            // Ours, and its put or what follows it got no answer. To confirm it may put it once more: what was damaged on its way must
-            // not become the current version.
+            // This record is our own, and its put or a later request got no answer. To confirm it may put it again: bytes damaged on their
+            // way must not become the current version.
             let again = self.inner.get(&place.name(drive), None).await?.bytes;
             if again != bytes {
                 continue;
@@ -178,7 +179,7 @@ impl Claims {
         let before = Place::parse(drive, &expected.0).ok_or_else(lost)?;
         let mut current = self.latest(drive).await?;
         if current < Some(before) {
-            // The store was restored, or its listing leaves out what is there.
+            // The store was restored, or its listing leaves out records.
             let Shown { records, is_whole, .. } = self.records_with(drive, before).await?;
             if !is_whole {
                 return Err(leaves_out(drive));
@@ -198,7 +199,7 @@ impl Claims {
         } else {
             let turn = self.claim_next(drive, nonce, false).await?;
             let current = self.latest(drive).await?;
-            // What stands above this turn already would hide what is put under it.
+            // A record above this turn would hide the one put under it.
             let followed = current.filter(|current| current.has_version_of(&before) && current.turn < turn);
             let Some(followed) = followed else {
                 self.hand_on(drive, turn, current).await;
@@ -211,8 +212,8 @@ impl Claims {
         self.confirm(drive, place, &body).await.map_err(unsure)
     }
 
-    /// The last record, after one that was put. Sees, where that is not known yet, that it follows the one that it was to follow. Where its
-    /// turn is not claimed any more, nobody has been kept from putting one between the two: that one counts.
+    /// The last record, once `place` was put. Checks, unless this is known already, that `place` follows the record that it was to follow.
+    /// If the claim of its turn is gone, nothing kept others from putting a record between the two, and that one counts.
     async fn last_after(
         &self,
         drive: &str,
@@ -231,12 +232,12 @@ impl Claims {
             return Err(leaves_out(drive));
         }
         let is_followed_one = |record: &Place| *record < place && record.has_version_of(&followed);
-        // Another copy of this very version is no other record: it may have been handed on to this turn.
+        // A copy of this very version is not another record: it may have been handed on to another turn.
         let is_other = |record: &Place| *record < place && record.nonce != place.nonce;
         let beneath = records.iter().rfind(|record| is_followed_one(record) || is_other(record));
         let is_next = beneath.is_some_and(is_followed_one);
         let is_followed = if left_out || !is_claimed {
-            // By now it is seen whether another one lies between.
+            // By now the listing shows whether another record lies between the two.
             is_next
         } else if is_seen {
             true
@@ -251,20 +252,20 @@ impl Claims {
         Ok(records.last().copied())
     }
 
-    /// Deletes a record that was put a moment ago, and that follows one which is not there any more, or is not the last: the store was
-    /// restored from a backup in between, and has nothing of what the record names; or its listing had left out what others have put.
+    /// Deletes a record that was put a moment ago, because the record that it follows is gone or is not the last one. Either the store was
+    /// restored from a backup in between, and has nothing of what the record names; or its listing had left out records of others.
     async fn take_back(&self, drive: &str, place: Place) -> Result<(), StoreError> {
         self.inner.delete(&place.name(drive)).await?;
         self.unconfirmed.lock().remove(&place.nonce);
         Ok(())
     }
 
-    /// Gives a turn that is of no use here to the current version, as its next record: whoever put that would wait for
-    /// ours. If this fails, it waits.
+    /// Puts the current version again, as the next record, under a turn that is of no other use here: the writer of that version would wait
+    /// for a record of this turn. If this fails, that writer waits.
     async fn hand_on(&self, drive: &str, turn: u64, current: Option<Place>) {
         let Some(current) = current.filter(|current| current.turn < turn) else { return };
         let name = current.name(drive);
-        // Twice: what is damaged on its way must not become the current version, and what is in it only a family's key checks.
+        // Read twice: bytes damaged on their way must not become the current version, and only a family's key can check the content.
         let (first, second) = (self.inner.get(&name, None).await, self.inner.get(&name, None).await);
         let (Ok(first), Ok(second)) = (first, second) else { return };
         if first.bytes == second.bytes {
@@ -276,7 +277,7 @@ impl Claims {
         immutable::put(&*self.inner, &place.name(drive), body.clone()).await
     }
 
-    /// Finds out whether a record counts that is there.
+    /// Finds out whether an existing record counts.
     async fn confirm(&self, drive: &str, mut place: Place, body: &Bytes) -> Result<Etag, StoreError> {
         let deadline = Instant::now() + self.patience;
         let mut missed = 0;
@@ -288,7 +289,7 @@ impl Claims {
             let is_claimed = async |turn| Ok(claimed.contains(&turn) || self.is_claimed(drive, turn).await?);
             let is_own_there = claimed.contains(&place.turn);
             let are_there = is_own_there && (is_left_out || is_claimed(follows).await?);
-            // In this order: a record of a turn that nobody has claimed any more is seen, or its writer sees this one.
+            // In this order: either this sees a record whose claim was deleted, or that record's writer sees this one.
             match self.last_after(drive, place, is_own_there).await? {
                 Some(last) if last == place => {}
                 // It was handed on to a higher turn.
@@ -315,7 +316,7 @@ impl Claims {
                 let reason = format!("claims of {drive} that were just made are not listed");
                 return Err(StoreError::Busy { reason, retry_after: None });
             }
-            // Whoever made that claim has died before it put a record; or somebody has deleted claims.
+            // The maker of that claim died before it put a record; or somebody has deleted claims.
             let turn = self.claim_next(drive, crate::entropy::u128(), !are_there).await?;
             if self.current(drive).await? == Some(place) {
                 let followed = Followed { record: place, is_seen: false };
@@ -326,7 +327,7 @@ impl Claims {
         }
     }
 
-    /// The first record of a drive, whose name nobody else knows.
+    /// The first record of a drive, whose name nobody else knows yet.
     async fn create(&self, drive: &str, body: &Bytes) -> Result<Etag, StoreError> {
         let (epoch, nonce) = peek(drive, body)?;
         let place = Place { turn: 0, seq: 0, epoch, nonce };
@@ -352,12 +353,12 @@ fn claims_of(drive: &str) -> String {
     drive.replacen("head/", "claim/", 1)
 }
 
-/// Whether names of several drives may begin with this.
+/// Whether the names of several drives may begin with `prefix`.
 fn is_part_of_drive(prefix: &str) -> bool {
     prefix.strip_prefix("head/").is_some_and(|part| part.len() < 32 && !part.contains('/'))
 }
 
-/// An error of what follows a put: that is there, whatever is refused now.
+/// An error of a request after the put: the record is there, whatever the store refuses now.
 fn unsure(error: StoreError) -> StoreError {
     match error.was_refused() {
         true => StoreError::Unreachable { reason: error.to_string() },
@@ -365,7 +366,7 @@ fn unsure(error: StoreError) -> StoreError {
     }
 }
 
-/// Whether it is the name of a HEAD.
+/// Whether `name` is a HEAD.
 fn is_head(name: &str) -> bool {
     name.strip_prefix("head/").is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
 }
@@ -402,13 +403,13 @@ impl Store for Claims {
         if !prefix.starts_with("head/") {
             return self.inner.list(prefix).await;
         }
-        // One line for each drive, whatever records it has.
+        // One line for each drive, however many records it has.
         let mut drives: BTreeMap<String, u64> = BTreeMap::new();
         let mut waiting = vec![prefix.to_owned()];
         while let Some(prefix) = waiting.pop() {
             let listed = self.inner.list(&prefix).await?;
             if listed.len() >= LISTED_SURELY && is_part_of_drive(&prefix) {
-                // A server may leave out some of so many, and a drive that nobody sees would be garbage.
+                // A server may leave out some of this many, and a drive that no listing shows would be deleted as garbage.
                 waiting.extend("0123456789abcdef".chars().map(|digit| format!("{prefix}{digit}")));
             }
             for listed in listed {

@@ -1,14 +1,12 @@
-//! Who makes a family: `family.json` is the one immutable object whose name all know.
+//! The maker of a family: `family.json` is the one immutable object whose name everybody knows.
 //!
-//! Where exclusive creation is only for claims, two who put it at the same time might both believe that they have made it, and
-//! go on with different keys. So it is settled before, as a HEAD is: who wants to make a family claims the next turn, and puts
-//! a record of what `family.json` is to be, unless there is one already. Only a record behind which nobody has claimed
-//! counts, and whoever claims later finds it. So one body at most is ever put as `family.json`, by its maker, however late, and
-//! however often.
+//! If only claims are exclusive, two devices that put `family.json` at the same time might both believe that they made it, and continue
+//! with different keys. So this is settled first, as for a HEAD: a device that wants to make a family claims the next turn, and puts a
+//! record of the future `family.json`, unless there is one already. A record counts only if nobody has claimed a later turn, and every
+//! later claimant finds it. So at most one body is ever put as `family.json`, by its maker, however late and however often.
 //!
-//! A maker that dies before its record holds up nobody: the next one claims the next turn, and should the first one
-//! live after all, it sees that claim and loses. A maker that dies behind its record leaves a family that was never finished,
-//! since nobody else has its key.
+//! A maker that dies before its record holds up nobody: the next one claims the next turn, and if the first one lives after all, it sees
+//! that claim and loses. A maker that dies after its record leaves a family that is never finished, since nobody else has its key.
 
 use super::Claims;
 use super::names::Place;
@@ -16,7 +14,7 @@ use crate::format::family::NAME;
 use crate::store::{Etag, StoreError, When};
 use bytes::Bytes;
 
-/// Claims and records lie under it, as those of a HEAD under `claim/<drive>/` and `head/<drive>/`.
+/// Claims and records of the family lie here, like those of a HEAD under `claim/<drive>/` and `head/<drive>/`.
 const AREA: &str = "claim/family";
 
 impl Claims {
@@ -38,14 +36,14 @@ impl Claims {
             Ok(_) | Err(StoreError::Precondition { .. }) => {}
             Err(error) => return Err(error),
         }
-        // Where claims are not exclusive either, another one may have been faster.
+        // If claims are not exclusive either, another maker may have been faster.
         let found = self.inner.get(NAME, None).await?;
         if found.bytes == body { Ok(found.etag) } else { Err(lost()) }
     }
 
-    /// Has the body be what the family is to be, or finds that another one is.
+    /// Makes this body the family's, or finds that another body is.
     async fn settle_family(&self, body: &Bytes) -> Result<(), StoreError> {
-        // Every body has a random identity in it, so this tells whose it is, and its maker goes on with what it has begun.
+        // Every body contains a random identity, so this shows whose body it is, and its maker can continue what it began.
         let hash = *blake3::hash(body).as_bytes();
         let nonce = u128::from_be_bytes(*hash.first_chunk().expect("a hash is longer"));
         let lost = || StoreError::Precondition { name: NAME.to_owned() };
@@ -59,7 +57,7 @@ impl Claims {
                         self.hand_on(AREA, turn, Some(current)).await;
                         return Err(lost());
                     }
-                    // Of an earlier try.
+                    // The record of an earlier try.
                     Some(current) => current,
                     None => {
                         let place = Place { turn, seq: 0, epoch: 0, nonce };
@@ -86,7 +84,7 @@ mod tests {
         SimStore::new(seed, faults).without_swap()
     }
 
-    /// One process that makes a family of this body.
+    /// One process that makes a family with this body.
     async fn make(store: &SimStore, body: &'static str) -> Result<Etag, StoreError> {
         let process = Claims::new(Arc::new(store.clone()));
         process.put(NAME, Bytes::from_static(body.as_bytes()), When::Absent).await
@@ -101,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_two_who_make_a_family_at_once_one_does() {
+    async fn one_of_two_simultaneous_family_makers_wins() {
         for seed in 0..200 {
             let store = store(seed);
             let (a, b) = tokio::join!(make(&store, "a"), make(&store, "b"));
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_maker_that_comes_back_goes_on_or_has_lost() {
+    async fn a_returning_maker_continues_or_has_lost() {
         let (mut held_up, mut overtaken, mut done) = (0, 0, 0);
         for seed in 0..300 {
             let store = store(seed);
@@ -143,9 +141,9 @@ mod tests {
         assert!(held_up > 0 && overtaken > 0 && done > 0, "{held_up} {overtaken} {done}");
     }
 
-    /// It claims, and finds no record; then it sleeps until another one has made the family.
+    /// The late maker claims, and finds no record; then it sleeps until another one has made the family.
     #[tokio::test(start_paused = true)]
-    async fn a_maker_that_was_taken_for_dead_changes_nothing_when_it_wakes_up() {
+    async fn a_maker_taken_for_dead_changes_nothing_on_waking() {
         let store = store(1);
         let late = Claims::new(Arc::new(store.clone()));
         let turn = late.claim_next(AREA, 9, false).await.unwrap();

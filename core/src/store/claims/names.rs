@@ -1,18 +1,18 @@
 //! The names of claims and records. Pure.
 //!
-//! A name counts only if it is the very one that a device would give. Whatever else lies there is nobody's: what a tool has
-//! left behind, or what somebody has put there to be taken for one.
+//! A name counts only if a device would write exactly that name. Every other name is ignored: a tool left it behind, or somebody put it
+//! there to be mistaken for one.
 
-/// No turn and no record has a higher number: an opening takes half a million turns on the average, so that one in each second
-/// would come to it after four thousand years.
+/// The highest number of a turn or record. An opening takes half a million turns on average, so one opening each second would reach it
+/// after four thousand years.
 pub const NUMBER_MAX: u64 = 1 << 56;
 
-/// Where a record stands.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub turn: u64,
     pub seq: u64,
-    /// That of the HEAD.
+    /// The epoch of the HEAD.
     pub epoch: u64,
     pub nonce: u128,
 }
@@ -24,7 +24,7 @@ impl Place {
         format!("{drive}/{turn:016x}-{seq:016x}-{epoch:016x}-{nonce:032x}")
     }
 
-    /// The record that has this name.
+    /// The record with this name.
     pub fn parse(drive: &str, name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(drive)?.strip_prefix('/')?.split('-');
         let mut part = |digits| parts.next().and_then(|part| number(part, digits));
@@ -40,18 +40,18 @@ impl Place {
     }
 }
 
-/// The name of the claim of a turn, where `claims` is what the claims of the drive lie in.
+/// The name of a turn's claim, if the drive's claims are in `claims`.
 pub fn claim(claims: &str, turn: u64) -> String {
     format!("{claims}/{turn:016x}")
 }
 
-/// The turn that this name claims, or the name of something in a claim.
+/// The turn that is claimed by this name, or by the claim that contains it.
 pub fn claimed(claims: &str, name: &str) -> Option<u64> {
     let turn = name.strip_prefix(claims)?.strip_prefix('/')?.split('/').next()?;
     number(turn, 16).map(|turn| turn as u64).filter(|turn| *turn <= NUMBER_MAX)
 }
 
-/// So many digits as they are written here: no signs, and no capitals.
+/// Exactly `digits` digits in the form written here: no signs, and no capitals.
 fn number(text: &str, digits: usize) -> Option<u128> {
     let is_plain = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_plain.then(|| u128::from_str_radix(text, 16).ok()).flatten()
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_claim_is_none() {
+    fn lookalikes_of_claims_are_rejected() {
         for rest in [
             "000000000000000A",
             "+00000000000000a",
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_record_is_none() {
+    fn lookalikes_of_records_are_rejected() {
         for name in [
             RECORD.to_uppercase().replace("HEAD/D", "head/d"),
             RECORD.replacen("0000", "+000", 1),

@@ -44,7 +44,7 @@ async fn nonce(store: &SimStore) -> u128 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_who_take_a_drive_at_once_one_wins() {
+async fn one_of_two_simultaneous_takers_wins_the_drive() {
     let (store, name) = (store(), head::name(DRIVE));
     process(&store).put(&name, body(0, 1), When::Absent).await.unwrap();
     let (a, b) = (process(&store), process(&store));
@@ -60,7 +60,7 @@ async fn of_two_who_take_a_drive_at_once_one_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_does_not_hold_up_who_wins() {
+async fn the_loser_does_not_hold_up_the_winner() {
     for seed in 0..200 {
         let faults = StoreFaults { time: Duration::from_millis(20), ..StoreFaults::default() };
         let (store, name) = (SimStore::new(seed, faults).without_swap(), head::name(DRIVE));
@@ -74,7 +74,7 @@ async fn who_loses_does_not_hold_up_who_wins() {
         assert!(a.is_ok() != b.is_ok(), "seed {seed}: {a:?} {b:?}");
         assert_eq!(nonce(&store).await, winner, "seed {seed}");
         assert!(begun.elapsed() < 4 * LOOK_EVERY, "seed {seed}: {:?}", begun.elapsed());
-        // The winner goes on, whatever turn it has ended up with: who lost may have handed it on since.
+        // The winner continues, whatever turn it has ended up with: the loser may have handed the version on since.
         let held = a.or(b).unwrap();
         process(&store).put(&name, body(1, 4), When::Matches(held)).await.unwrap();
         assert_eq!(nonce(&store).await, 4, "seed {seed}");
@@ -82,7 +82,7 @@ async fn who_loses_does_not_hold_up_who_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_was_overtaken_commits_no_more() {
+async fn an_overtaken_writer_no_longer_commits() {
     let (store, name) = (store(), head::name(DRIVE));
     let old = process(&store);
     old.put(&name, body(0, 1), When::Absent).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_writer_that_was_overtaken_commits_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claimant_that_died_holds_nobody_up_for_long() {
+async fn a_dead_claimant_delays_a_writer_only_once() {
     let (store, name) = (store(), head::name(DRIVE));
     let writer = process(&store);
     writer.put(&name, body(0, 1), When::Absent).await.unwrap();
@@ -119,18 +119,18 @@ async fn a_claimant_that_died_holds_nobody_up_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_lost_is_not_taken_for_a_commit_that_was_overtaken() {
+async fn a_writer_without_an_answer_sees_that_it_was_fenced() {
     let (store, name) = (store(), head::name(DRIVE));
     let old = process(&store);
     old.put(&name, body(0, 1), When::Absent).await.unwrap();
     let seen = old.get(&name, None).await.unwrap().etag;
     let held = old.put(&name, body(1, 2), When::Matches(seen)).await.unwrap();
-    // The record is put, and what should follow is not.
+    // The record is put, and the requests after it are not sent.
     let place = Place::parse(&name, &held.0).unwrap();
     let next = Place { seq: place.seq + 1, nonce: 3, ..place };
     old.unconfirmed.lock().insert(3, Followed { record: place, is_seen: false });
     old.put_record(&name, next, &body(1, 3)).await.unwrap();
-    // Meanwhile another device takes the drive, from the version before: it has listed the records earlier.
+    // Meanwhile another device takes the drive from the version before, because it listed the records earlier.
     let turn = process(&store).claim_next(&name, 9, false).await.unwrap();
     let other = Place { turn, seq: 0, epoch: 2, nonce: 9 };
     process(&store).put_record(&name, other, &body(2, 9)).await.unwrap();
@@ -139,7 +139,7 @@ async fn an_answer_that_was_lost_is_not_taken_for_a_commit_that_was_overtaken() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_shows_one_head_for_each_drive_and_old_records_go() {
+async fn listings_show_one_head_per_drive_and_old_records_go() {
     let (store, name) = (store(), head::name(DRIVE));
     let writer = process(&store);
     let mut held = writer.put(&name, body(0, 1), When::Absent).await.unwrap();
@@ -151,13 +151,13 @@ async fn a_listing_shows_one_head_for_each_drive_and_old_records_go() {
     assert!(store.names().len() < 3 * RECORDS_KEPT, "{} objects", store.names().len());
 }
 
-/// Somebody tidies up what no program has written a name on.
+/// Somebody deletes files that carry no program's name.
 fn delete_claims(store: &SimStore) {
     store.names().iter().filter(|name| name.starts_with("claim/")).for_each(|name| store.lose(name));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drive_whose_claims_were_deleted_can_be_taken_and_fences_who_had_it() {
+async fn deleted_claims_prevent_neither_opening_nor_fencing() {
     let (store, name) = (store(), head::name(DRIVE));
     let old = process(&store);
     let mut held = old.put(&name, body(0, 1), When::Absent).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_drive_whose_claims_were_deleted_can_be_taken_and_fences_who_had_it() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_whose_claim_was_deleted_goes_on_under_another_turn() {
+async fn a_writer_with_a_deleted_claim_continues_under_another_turn() {
     let (store, name) = (store(), head::name(DRIVE));
     let writer = process(&store);
     let held = writer.put(&name, body(0, 1), When::Absent).await.unwrap();
@@ -190,9 +190,9 @@ async fn a_writer_whose_claim_was_deleted_goes_on_under_another_turn() {
     assert_eq!(nonce(&store).await, 3);
 }
 
-/// A writer commits, two others take the drive from it, and at some moment of that all claims are deleted.
+/// A writer commits, two others take the drive from it, and somewhere in between all claims are deleted.
 #[tokio::test(start_paused = true)]
-async fn claims_that_are_deleted_in_mid_race_never_let_two_win() {
+async fn claims_deleted_in_mid_race_never_let_two_win() {
     let (mut committed, mut taken) = (0, 0);
     for seed in 0..12_000 {
         let faults = StoreFaults { time: Duration::from_millis(20), ..StoreFaults::default() };
@@ -226,7 +226,7 @@ async fn claims_that_are_deleted_in_mid_race_never_let_two_win() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_looks_like_a_claim_or_a_record_changes_nothing() {
+async fn lookalikes_of_claims_and_records_change_nothing() {
     let (store, name) = (store(), head::name(DRIVE));
     let writer = process(&store);
     let held = writer.put(&name, body(0, 1), When::Absent).await.unwrap();
@@ -252,7 +252,7 @@ async fn what_only_looks_like_a_claim_or_a_record_changes_nothing() {
     assert_eq!(writer.list("head/").await.unwrap().len(), 1);
 }
 
-/// Its listings of one drive's claims and records show so many names, the oldest, and say nothing of the rest.
+/// Its listings of one drive's claims and records show only the oldest `names` names, and do not mention the rest.
 fn cut_off(seed: u64, names: usize) -> SimStore {
     let faults = StoreFaults { time: Duration::from_millis(20), ..StoreFaults::default() };
     SimStore::new(seed, faults).with_habits(Habits {
@@ -262,7 +262,7 @@ fn cut_off(seed: u64, names: usize) -> SimStore {
     })
 }
 
-/// Opens the drive and commits under these nonces, as an engine does: it reads, and swaps what it has read.
+/// Opens the drive and commits under these nonces, as an engine does: reads, and swaps what it has read.
 async fn open(store: &SimStore, epoch: u64, nonces: Range<u128>) -> Result<(), StoreError> {
     let (process, name) = (process(store), head::name(DRIVE));
     let mut held = process.get(&name, None).await?.etag;
@@ -273,7 +273,7 @@ async fn open(store: &SimStore, epoch: u64, nonces: Range<u128>) -> Result<(), S
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_openings_leave_few_names_and_a_short_listing_hides_none() {
+async fn a_thousand_openings_leave_few_names_and_stay_current() {
     let (store, name) = (cut_off(1, 3 * RECORDS_KEPT), head::name(DRIVE));
     process(&store).put(&name, body(0, 0), When::Absent).await.unwrap();
     for opening in 1..=1000_u64 {
@@ -286,9 +286,9 @@ async fn a_thousand_openings_leave_few_names_and_a_short_listing_hides_none() {
     }
 }
 
-/// As a version left them that collected no claims, or a key that may not delete.
+/// Like the leftovers of a version that collected no claims, or of a key that may not delete.
 #[tokio::test(start_paused = true)]
-async fn a_drive_with_more_claims_and_records_than_are_listed_opens_at_its_last_version() {
+async fn a_cut_off_listing_never_opens_an_older_version() {
     for (names, left) in [(42, 50), (42, 300), (60, 1000), (200, 201), (200, 1000), (750, 2000)] {
         let (store, name) = (cut_off(1, names), head::name(DRIVE));
         let writer = process(&store);
@@ -316,13 +316,13 @@ async fn a_drive_with_more_claims_and_records_than_are_listed_opens_at_its_last_
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_a_drive_is_not_told_of_another_by_a_listing_that_is_cut_off() {
+async fn a_cut_off_listing_never_fences_the_holder() {
     let (store, name) = (cut_off(1, 1000), head::name(DRIVE));
     let writer = process(&store);
     let held = writer.put(&name, body(0, 1), When::Absent).await.unwrap();
     let held = writer.put(&name, body(1, 2), When::Matches(held)).await.unwrap();
     let place = Place::parse(&name, &held.0).unwrap();
-    // Claims that came to nothing and records of lower turns, more than are listed from now on.
+    // Claims without a result and records of lower turns, more than will be listed from now on.
     for turn in 1..100.min(place.turn) {
         let claim = names::claim(&claims_of(&name), turn);
         store.put(&claim, Bytes::from_static(b"x"), When::Always).await.unwrap();
@@ -333,7 +333,7 @@ async fn who_holds_a_drive_is_not_told_of_another_by_a_listing_that_is_cut_off()
     let held = writer.put(&name, body(1, 3), When::Matches(held)).await.unwrap();
     let mut held = writer.put(&name, body(1, 4), When::Matches(held)).await.unwrap();
     assert_eq!(nonce(&store).await, 4);
-    // Where nothing can make way, nobody is told that another one has the drive.
+    // If nothing can be deleted, no error says that another device has the drive.
     let useless = Habits { swaps: false, may_delete: false, lists_at_most: Some(3), ..Habits::GOOD };
     let _ = store.with_habits(useless);
     for nonce in 5..9 {
@@ -345,9 +345,9 @@ async fn who_holds_a_drive_is_not_told_of_another_by_a_listing_that_is_cut_off()
     }
 }
 
-/// A device stops for an hour at one of its requests, and meanwhile others open the drive so often that all is collected which it has listed.
+/// A device stops for an hour at one of its requests. Meanwhile others open the drive so often that everything it has listed is collected.
 #[tokio::test(start_paused = true)]
-async fn who_wakes_up_after_an_hour_has_lost_whatever_was_collected_since() {
+async fn a_sleeper_loses_even_if_its_claims_were_collected() {
     const OPENINGS: u64 = 40;
     let (mut won, mut lost) = (0, 0);
     for seed in 0..60_u32 {
@@ -394,10 +394,10 @@ async fn who_wakes_up_after_an_hour_has_lost_whatever_was_collected_since() {
     assert!(won > 3 && lost > 20, "{won} {lost}");
 }
 
-/// A store is restored to a state without the record that a commit follows, and the commit is cut off at a request after that. Whoever
-/// tries it again does not count it: what it goes on from is gone.
+/// A store is restored to a state without the record that a commit follows, and the commit is cut off at a later request. Trying the commit
+/// again must not make it count: the record that it follows is gone.
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_is_tried_again_after_a_restore_does_not_count() {
+async fn a_commit_retried_after_a_restore_does_not_count() {
     let mut cut_off = 0;
     for (first, second) in (0..12).flat_map(|first| (first + 1..first + 8).map(move |second| (first, second)))
     {
@@ -414,7 +414,7 @@ async fn a_commit_that_is_tried_again_after_a_restore_does_not_count() {
             tokio::time::sleep(Duration::from_secs(3600)).await;
         };
         tokio::select! { biased;
-            // It had counted before, or has lost.
+            // The commit counted before, or has lost.
             _ = write() => {}
             () = restore => {
                 let again = write().await;
@@ -427,9 +427,9 @@ async fn a_commit_that_is_tried_again_after_a_restore_does_not_count() {
     assert!(cut_off > 20, "{cut_off}");
 }
 
-/// The same where nothing is cut off, and where the claims are gone too, so that the record is put once more under another turn.
+/// The same without a cut, and with the claims deleted too, so that the record is put again under another turn.
 #[tokio::test(start_paused = true)]
-async fn a_commit_in_whose_middle_the_store_is_restored_does_not_count() {
+async fn a_commit_during_a_restore_does_not_count() {
     let mut in_the_middle = [0, 0];
     for (are_deleted, stop) in
         [false, true].into_iter().flat_map(|deleted| (0..24).map(move |stop| (deleted, stop)))
@@ -458,7 +458,7 @@ async fn a_commit_in_whose_middle_the_store_is_restored_does_not_count() {
 struct Stops {
     store: SimStore,
     asked: AtomicU32,
-    /// The numbers of those requests.
+    /// The numbers of the requests that take an hour.
     at: Vec<u32>,
 }
 
@@ -503,7 +503,7 @@ impl Store for Stops {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_damaged_on_its_way_never_becomes_the_head() {
+async fn an_answer_damaged_on_its_way_never_becomes_the_head() {
     for damaged in 0..3 {
         let (store, name) = (store(), head::name(DRIVE));
         process(&store).put(&name, body(0, 1), When::Absent).await.unwrap();
@@ -530,7 +530,7 @@ async fn an_answer_that_was_damaged_on_its_way_never_becomes_the_head() {
 /// Damages the answer to one get.
 struct Garbles {
     store: SimStore,
-    /// Gets before that one.
+    /// Gets before the damaged one.
     left: AtomicU32,
 }
 
@@ -564,7 +564,7 @@ impl Store for Garbles {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_drive_is_left_out_where_all_have_more_records_than_a_server_lists() {
+async fn a_cut_off_listing_leaves_out_no_drive() {
     let faults = StoreFaults::default();
     let store = SimStore::new(1, faults).without_swap();
     let drives = [1_u128, 1 << 124, 2 << 124, 0xf << 124].map(|drive| head::name(Uuid::from_u128(drive)));
