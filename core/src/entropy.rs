@@ -1,7 +1,7 @@
-//! Randomness: the operating system's, except inside a simulation, which must replay from its seed.
+//! Randomness: the operating system's, except in a simulation, which must replay from its seed.
 //!
-//! Nothing is kept between two calls. A virtual machine that is resumed twice from one snapshot would draw the same again
-//! from whatever was kept, and seal different data under the same nonce. The kernel hears of a resume, and draws afresh.
+//! Nothing is kept between two calls. A virtual machine that is resumed twice from one snapshot would draw the same bits again from a kept
+//! state, and seal different data under the same nonce. The kernel notices a resume, and draws fresh bits.
 
 use rand::rngs::{OsRng, StdRng};
 use rand::{RngCore, SeedableRng, TryRngCore};
@@ -31,8 +31,7 @@ pub fn uuid() -> uuid::Uuid {
     uuid::Builder::from_random_bytes(u128().to_le_bytes()).into_uuid()
 }
 
-/// From here on everything that this thread draws follows from `seed`. For simulations only: keys drawn so are
-/// no secret.
+/// Makes everything that this thread draws from now on follow from `seed`. For simulations only: keys drawn like this are not secret.
 pub fn seed_this_thread(seed: u64) {
     SEEDED.set(Some(StdRng::seed_from_u64(seed)));
 }

@@ -1,4 +1,4 @@
-//! Families: what one store prefix holds, and what unlocks it.
+//! Families: the contents of one store prefix, and the keys that unlock them.
 
 use crate::format::FormatError;
 use crate::format::family::{Difference, Family, Mode, NAME};
@@ -16,14 +16,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-/// Tries of a put that gets no answer: about four seconds.
+/// Tries of a put without an answer: about four seconds.
 const TRIES: u32 = 5;
-/// How long whoever has begun to make a family may take until there is something in it: a key takes a moment to wrap, and
-/// each put may have to be repeated.
+/// How long the maker of a family may take until there is something in it: a key takes a moment to wrap, and each put may have to be
+/// repeated.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Wrapped keys that are tried. A family has two, and for a moment more while they are replaced; each costs time and memory.
+/// The most wrapped keys to try. A family has two, and for a moment more while they are replaced; each costs time and memory.
 const KEYS_TRIED_MAX: usize = 32;
-/// How often it is looked for meanwhile.
+/// How often to look while waiting for a maker.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A family whose keys are known.
@@ -40,28 +40,28 @@ pub struct Unlocked {
 /// Why a family cannot be made or unlocked.
 #[derive(Debug, thiserror::Error)]
 pub enum FamilyError {
-    /// There is one already.
+    /// The store already has one.
     #[error("the store holds a drive already")]
     Exists,
-    /// All its drives were removed, and what was given does not fit what is left of it.
+    /// All its drives were removed, and the given secret or mode does not fit what is left.
     #[error("the store holds what is left of a drive that was removed")]
     Left,
-    /// There is the beginning of one: making it was interrupted.
+    /// The store has an unfinished family: making it was interrupted.
     #[error("the store holds the beginning of a drive that was never finished")]
     Unfinished,
-    /// There is none.
+    /// The store has no family.
     #[error("the store holds no drive")]
     None,
-    /// It is encrypted, and nothing to unlock it was given.
+    /// The family is encrypted, and no secret was given.
     #[error("the drive is encrypted: its passphrase or its recovery key is needed")]
     SecretNeeded,
-    /// What was given unlocks nothing.
+    /// The given secret opens no key.
     #[error("the passphrase or recovery key is wrong")]
     WrongSecret,
     /// A passphrase or recovery key was given, and the store says that nothing is encrypted.
     #[error("the store says that the drive is not encrypted, and something to unlock it was given")]
     SecretUnused,
-    /// The store says something else of the family than is known of it.
+    /// The store's description of the family differs from the known one.
     #[error("the store has changed what it says of the drive: {0}")]
     Changed(Difference),
     /// There is no passphrase or recovery key to change.
@@ -79,8 +79,8 @@ impl From<StoreError> for FamilyError {
 }
 
 impl Unlocked {
-    /// A family whose data key is remembered. The key says whether the family is encrypted, whatever the store says: an encrypted
-    /// one's is random, and that of any other follows from its identity.
+    /// A family with a remembered data key. The key proves whether the family is encrypted, whatever the store says: the key of an
+    /// encrypted family is random, and that of any other follows from the family's identity.
     pub fn with_key(family: Family, key: DataKey) -> Result<Self, FamilyError> {
         let is_public = *key.0 == *keys::public_data_key(family.family).0;
         match is_public == (family.cipher == Cipher::None) {
@@ -95,10 +95,10 @@ impl Unlocked {
     }
 }
 
-/// Makes a family. With a passphrase it is encrypted, and a recovery key is made too. The family's object comes
-/// first: its name decides who makes it. A crash right behind it leaves a family that nobody can use, and says so; an
-/// answer that is lost does not. Once its keys are there, the same passphrase goes on with what was begun.
-/// `store` is what changes HEADs as `mode` says.
+/// Makes a family. With a passphrase it is encrypted, and gets a recovery key too. The family's object comes first: its name decides who
+/// makes the family. A crash right after that leaves an encrypted family without keys, which nobody can use and which reports itself as
+/// unfinished. A lost answer does not: the put is repeated. Once the keys are there, the same passphrase continues an unfinished family.
+/// `store` must change HEADs as `mode` says.
 pub async fn create(
     store: &dyn Store,
     passphrase: Option<Zeroizing<String>>,
@@ -126,8 +126,8 @@ pub async fn create(
     Ok((Unlocked::new(family, key), Some(recovery)))
 }
 
-/// Goes on with a family that somebody has begun, and that has no drive after a while. Should its maker live after all, the
-/// family has two drives; the recovery key that it made stays good, since it may have been told to somebody.
+/// Continues a family that somebody began and that still has no drive after a while. If its maker lives after all, the family has two
+/// drives. The maker's recovery key stays valid, since a person may have seen it.
 async fn go_on(
     store: &dyn Store,
     passphrase: Option<Zeroizing<String>>,
@@ -150,9 +150,9 @@ async fn go_on(
     Ok((unlocked, Some(recovery)))
 }
 
-/// Takes a family whose drives were all removed. Their tombstones stay, so that other computers hear what became of them. The family's
-/// keys stay too: whoever makes a drive there needs the passphrase. Another one is refused, as nobody could tell whose keys they are.
-/// Nothing is deleted, so a crash or a second maker at the same moment does no harm: the family has two drives then.
+/// Uses a family again whose drives were all removed. Their tombstones stay, so that other computers see what happened to them. The
+/// family's keys stay too: a new drive there needs the old passphrase. Another passphrase is refused, because nobody could say whose keys
+/// the family has. Nothing is deleted, so a crash or a second maker at the same moment does no harm: the family then has two drives.
 async fn use_again(
     store: &dyn Store,
     passphrase: Option<Zeroizing<String>>,
@@ -163,12 +163,12 @@ async fn use_again(
             return Err(FamilyError::Exists);
         }
     }
-    // Somebody may have begun to make a drive there, and not put its HEAD.
+    // Somebody may have begun to make a drive there without putting its HEAD yet.
     let roots = store.list("root/").await?;
     if !roots.iter().all(is_first_root) {
         return Err(FamilyError::Exists);
     }
-    // A drive that is here has a root. Where there is any, only the HEADs tell, and without keys nobody can look at them.
+    // Every drive has a root. If there are roots, only the HEADs say what became of their drives, and without keys nobody can read those.
     let unfit = || if roots.is_empty() { FamilyError::Left } else { FamilyError::Exists };
     let family = describe(store).await?;
     let is_encrypted = family.cipher != Cipher::None;
@@ -179,7 +179,7 @@ async fn use_again(
         Err(FamilyError::WrongSecret | FamilyError::Unfinished) => return Err(unfit()),
         unlocked => unlocked?,
     };
-    // A drive that has moved tells others where to, and one that is here has no objects: neither was removed.
+    // A drive that has moved shows others where to, and one that is here may have no data yet: neither was removed.
     let heads = crate::drive::all_heads(store, &unlocked.sealer).await?;
     if heads.iter().any(|head| head.state != HeadState::Removed) {
         return Err(FamilyError::Exists);
@@ -191,12 +191,12 @@ async fn use_again(
     Ok((unlocked, Some(recovery)))
 }
 
-/// Puts an object that is this caller's alone, or whose name decides who wins; again where no answer came.
+/// Puts an object that only this caller writes, or whose name decides who wins. Tries again if no answer came.
 async fn put_patiently(store: &dyn Store, name: &str, body: Bytes) -> Result<(), StoreError> {
     let mut backoff = Backoff::new();
     loop {
         let put = match store.put(name, body.clone(), When::Absent).await {
-            // Perhaps an earlier try has won.
+            // Perhaps an earlier try of this put has won.
             Err(taken @ StoreError::Precondition { .. }) => immutable::holds(store, name, &body)
                 .await
                 .and_then(|ours| if ours { Ok(()) } else { Err(taken) }),
@@ -210,12 +210,12 @@ async fn put_patiently(store: &dyn Store, name: &str, body: Bytes) -> Result<(),
     }
 }
 
-/// The family that somebody has begun, and in which there is still nothing after a while.
+/// The family that somebody began, if there is still nothing in it after a while.
 async fn begun(store: &dyn Store) -> Result<Family, FamilyError> {
     let looked_since = Instant::now();
     loop {
         let found = match describe(store).await {
-            // It is settled who makes it, and not done yet.
+            // Its maker is decided and has not finished yet.
             Err(FamilyError::None) => None,
             found => Some(found?),
         };
@@ -229,8 +229,8 @@ async fn begun(store: &dyn Store) -> Result<Family, FamilyError> {
     }
 }
 
-/// Whether anything is there that a drive may have, or may have had: all but the very first version of one, which whoever
-/// makes a drive puts before its HEAD.
+/// Whether the store contains objects of an existing or former drive. The very first version does not count, since a maker puts it before
+/// the HEAD.
 async fn has_drives(store: &dyn Store) -> Result<bool, StoreError> {
     for prefix in ["head/", "replica/", "seg/"] {
         if !store.list(prefix).await?.is_empty() {
@@ -259,11 +259,11 @@ pub async fn unlock(store: &dyn Store, secret: Option<Secret>) -> Result<Unlocke
     unlock_described(store, describe(store).await?, secret).await
 }
 
-/// Unlocks a family whose description was read before. It is not read again: a store that answers otherwise the second time decides
+/// Unlocks a family whose description was read before. Does not read it again, so a store that gives another answer the second time decides
 /// nothing.
 ///
-/// What opens a wrapped key proves that the family is encrypted, and which one it is. So a secret that is given must be used: else the
-/// store alone decides that everything is written in the clear.
+/// A secret that opens a wrapped key proves that the family is encrypted, and which family it is. So a given secret must be used: otherwise
+/// the store alone could decide that everything is written in the clear.
 pub async fn unlock_described(
     store: &dyn Store,
     family: Family,
@@ -281,7 +281,7 @@ pub async fn unlock_described(
     if listed.is_empty() {
         return Err(FamilyError::Unfinished);
     }
-    // One key that cannot be read keeps no other from opening the family.
+    // One unreadable key does not keep another from opening the family.
     let (mut wrapped, mut odd) = (Vec::new(), None);
     for listed in listed.into_iter().take(KEYS_TRIED_MAX) {
         match read_key(store, &listed.name).await {
@@ -302,7 +302,7 @@ pub async fn unlock_described(
     Err(odd.map_or(FamilyError::WrongSecret, FamilyError::Read))
 }
 
-/// Replaces the passphrase: the new one is there before the old ones go.
+/// Replaces the passphrase. The new one is in the store before the old ones are deleted.
 pub async fn change_passphrase(
     store: &dyn Store,
     unlocked: &Unlocked,
@@ -313,8 +313,8 @@ pub async fn change_passphrase(
     Ok(delete_keys(store, &former).await?)
 }
 
-/// Makes another recovery key, which is there before the former ones go, and is told whatever becomes of those. Should a crash or a lost answer
-/// keep it from being told, the passphrase still opens the family, and another one can be made.
+/// Makes another recovery key. The new one is in the store before the former ones are deleted, and is returned even if deleting them fails.
+/// If a crash or a lost answer loses it, the passphrase still opens the family, and another one can be made.
 pub async fn new_recovery_key(
     store: &dyn Store,
     unlocked: &Unlocked,
@@ -325,7 +325,7 @@ pub async fn new_recovery_key(
     Ok((recovery, delete_keys(store, &former).await))
 }
 
-/// The objects of the wrapped keys of one kind.
+/// The names of the wrapped keys of one kind.
 async fn former_keys(
     store: &dyn Store,
     unlocked: &Unlocked,

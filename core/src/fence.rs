@@ -1,7 +1,7 @@
-//! Who may write. Pure: what a HEAD that was read means for the one who read it.
+//! Who may write. Pure: says what a HEAD means for the device that read it.
 //!
-//! A compare-and-swap whose answer was lost has been applied, or not, or someone else was faster. The HEAD itself
-//! tells: every write of it carries a random nonce.
+//! After a compare-and-swap without an answer, the swap was applied, or it was not, or another device was faster. The HEAD itself shows
+//! which: every write of it carries a random nonce.
 
 use crate::format::head::{Head, HeadState};
 use crate::format::root::{Lineage, Root};
@@ -9,29 +9,29 @@ use crate::planted::{self, Bug};
 use crate::units::{Epoch, Lsn};
 use uuid::Uuid;
 
-/// What has become of a swap from `before` to `after`.
+/// The result of a swap from `before` to `after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
     /// It was applied.
     Applied,
-    /// It was not: the HEAD is still the one before. It may be tried again.
+    /// It was not applied: the HEAD is still `before`. The swap may be tried again.
     NotApplied,
     /// Another device has the drive now.
     Fenced(Fence),
 }
 
-/// Who took the drive.
+/// The device that took the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// Its name.
     pub device_name: String,
-    /// Its generation.
+    /// Its epoch.
     pub epoch: Epoch,
-    /// Whether the drive was removed altogether.
+    /// Whether the drive was removed.
     pub removed: bool,
 }
 
-/// Judges a swap by the HEAD that is there now.
+/// Judges a swap by the current HEAD.
 pub fn judge(now: &Head, before: &Head, after: &Head) -> Swap {
     if now.nonce == after.nonce {
         Swap::Applied
@@ -43,16 +43,16 @@ pub fn judge(now: &Head, before: &Head, after: &Head) -> Swap {
     }
 }
 
-/// What the records of a journal are to the history of a version.
+/// How a journal's records relate to the history of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descent {
-    /// Records up to here are in the version. What lies beyond continues it: nobody else wrote since.
+    /// Records up to here are in the version. Later ones continue it: nobody else has written since.
     Continues(Lsn),
-    /// Records up to here are in the version, but others wrote since: what lies beyond is a fork.
+    /// Records up to here are in the version, but others have written since: later ones are a fork.
     Forked(Lsn),
 }
 
-/// How the journal stands to `root`.
+/// How the journal relates to `root`.
 pub fn descent(root: &Root, journal: Uuid) -> Descent {
     let own = root.lineage.iter().find(|lineage| lineage.journal == journal);
     let last = root.lineage.iter().max_by_key(|lineage| lineage.epoch);
@@ -65,24 +65,24 @@ pub fn descent(root: &Root, journal: Uuid) -> Descent {
     }
 }
 
-/// How a version stands to one that a device knows.
+/// How a version relates to one that a device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Only this device's journal has written since, if anybody has.
+    /// Only this device's journal has written since, if any has.
     Own,
-    /// It contains what the others had written by then, and others have written since.
+    /// It contains all that the known version has of other journals, and others have written since.
     Foreign,
-    /// It lacks something that the known version contains: it is older, or both come from a third one.
+    /// It lacks something that the known version contains: it is older, or both come from a third version.
     Diverged,
 }
 
-/// How `root` stands to the version whose lineage is `known`, for the device that writes `journal`.
+/// How `root` relates to the version whose lineage is `known`, for the device that writes `journal`.
 ///
-/// Epochs alone tell nothing: after a store was restored from a backup, or two copies of it were merged, two versions may
-/// have the same epoch. A version contains another one if it contains as much of every journal.
+/// Epochs alone do not show this: after a store was restored from a backup, or two copies of it were merged, two versions may have the same
+/// epoch. A version contains another one if it contains as much of every journal.
 ///
-/// Of the device's own journal `root` may contain *less*: that is for the device to judge, which may still have those
-/// records ([`lacks_own`]).
+/// Of the device's own journal `root` may contain *less*. The device has to judge that, since it may still have those records
+/// ([`lacks_own`]).
 pub fn relation(root: &Root, known: &[Lineage], journal: Uuid) -> Relation {
     if planted::has(Bug::EqualEpochsNotToldApart) {
         let highest = known.iter().map(|known| known.epoch).max().unwrap_or(Epoch(0));
@@ -93,7 +93,7 @@ pub fn relation(root: &Root, known: &[Lineage], journal: Uuid) -> Relation {
     let is_lacking = |known: &Lineage| match find(&root.lineage, known.journal) {
         None => known.journal != journal,
         Some(found) if found.cut == known.cut => found.crc != known.crc,
-        // More of a journal that was committed earlier is another history of it.
+        // More of a journal that was committed earlier is another history of that journal.
         Some(found) => known.journal != journal && (found.cut < known.cut || found.epoch < known.epoch),
     };
     if known.iter().any(is_lacking) {
@@ -115,8 +115,8 @@ pub fn lacks_own(root: &Root, known: &[Lineage], journal: Uuid) -> bool {
     cut(&root.lineage) < cut(known)
 }
 
-/// The lineage of a version that adds the records that `entry` tells of. One entry for each journal
-/// says all there is to know: the last of it that is contained, and who wrote last.
+/// The lineage of a version that adds the records of `entry`. One entry for each journal is enough: it names the last record that is
+/// contained, and the highest epoch shows who wrote last.
 pub fn extend(lineage: &[Lineage], entry: Lineage) -> Vec<Lineage> {
     let others = lineage.iter().filter(|lineage| lineage.journal != entry.journal).copied();
     others.chain([entry]).collect()
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ones_own_nonce_counts() {
+    fn only_the_own_nonce_counts() {
         let (before, after) = (head(1, 10), head(1, 11));
         assert_eq!(judge(&after, &before, &after), Swap::Applied);
         assert_eq!(judge(&before, &before, &after), Swap::NotApplied);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_told_from_another_by_its_lineage() {
+    fn versions_are_compared_by_their_lineage() {
         use Relation::{Diverged, Foreign, Own};
         let other_crc = |entry: Lineage| Lineage { crc: 77, ..entry };
         let known = [entry(OTHER, 2, 5), entry(MINE, 3, 10)];

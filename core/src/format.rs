@@ -1,7 +1,7 @@
 //! The bytes of the store, as documented in `core/FORMAT.md`: pure functions between structures and slices.
 //!
-//! Every decoder takes hostile bytes: lengths are checked against what is there and against a cap before anything
-//! is allocated, and what is newer than this program says so.
+//! Every decoder takes hostile bytes: it checks lengths against the bytes that are there and against a cap before it allocates, and bytes
+//! newer than this program give an error that says so.
 
 pub mod family;
 pub mod head;
@@ -18,7 +18,7 @@ pub enum FormatError {
     /// The bytes end in the middle of a field.
     #[error("it ends too early")]
     Truncated,
-    /// Another kind of object, or none of ours.
+    /// Another kind of object, or none of Holdall's.
     #[error("it does not begin as {expected} does")]
     Magic {
         /// What should have been there.
@@ -32,13 +32,13 @@ pub enum FormatError {
         /// The latest version that this program reads.
         known: u64,
     },
-    /// It says something that only a later version can have meant.
+    /// It contains a value that only a later version can have written.
     #[error("it says something that this program does not know")]
     Unknown,
-    /// The seal does not open: damaged, moved, or sealed with another key.
+    /// The seal does not open: the bytes are damaged, moved, or sealed with another key.
     #[error("its seal does not check")]
     Seal,
-    /// A field has a value that cannot be.
+    /// A field has an impossible value.
     #[error("{0}")]
     Invalid(&'static str),
 }

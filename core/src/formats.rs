@@ -1,9 +1,9 @@
-//! Readers of file formats: what of a file a program asks for next, once it has opened it. Pure.
+//! Readers of file formats: which parts of a file a program needs next, once it has opened the file. Pure.
 //!
-//! A film wants its index, which may lie at its end; an archive its directory; a database the roots of its trees. Each
-//! reader looks at what is local of a file and says what else to pull. When that is local it is asked again, until it wants
-//! nothing that is missing. All bytes may be hostile: a file can cost at most [`RANGES_MAX`] ranges of
-//! [`RANGE_BYTES_MAX`], and [`BYTES_MAX`] of all of them, that are of no use.
+//! A film player needs the index, which may be at the end; an archive program the directory; a database the roots of its trees. Each reader
+//! looks at the local parts of a file and says which others to pull. Once those are local the reader runs again, until everything that it
+//! wants is local. All bytes may be hostile: a bad file costs at most [`RANGES_MAX`] useless ranges of [`RANGE_BYTES_MAX`] each, and
+//! [`BYTES_MAX`] in all.
 
 mod matroska;
 mod mp4;
@@ -13,23 +13,23 @@ mod zip;
 
 use std::ops::Range;
 
-/// At most so many ranges of one file: the roots of a large database, and what lies below some of them.
+/// The most ranges of one file: the roots of a large database, and pages below some of them.
 pub const RANGES_MAX: usize = 512;
-/// Each of at most so many bytes: the index of a film of several hours.
+/// The most bytes of a range: the index of a film of several hours.
 pub const RANGE_BYTES_MAX: u64 = 16 << 20;
-/// All of them of at most so many bytes.
+/// The most bytes of all ranges of a file.
 pub const BYTES_MAX: u64 = 64 << 20;
 /// Bytes at the beginning of a file by which its format is recognised.
 pub const HEAD_BYTES: u64 = 4096;
-/// Where a structure begins whose length is not known yet, so much is pulled.
+/// Bytes to pull at the start of a structure whose length is not known yet.
 const GUESS_BYTES: u64 = 64 << 10;
 
-/// What is local of a file.
+/// The local parts of a file.
 pub trait Peek {
     /// Its length in bytes.
     fn len(&self) -> u64;
 
-    /// The bytes of `range`, which ends within the file; none where some are not local.
+    /// The bytes of `range`, which ends within the file; `None` if some are not local.
     fn bytes(&self, range: Range<u64>) -> Option<Vec<u8>>;
 
     /// Whether it is empty.
@@ -40,13 +40,13 @@ pub trait Peek {
 
 /// A format.
 pub struct Format {
-    /// What people call it.
+    /// Its name, for people.
     pub name: &'static str,
-    /// Whether a file that begins with these bytes is one.
+    /// Whether a file that begins with these bytes has this format.
     recognises: fn(&[u8]) -> bool,
-    /// What to pull of it.
+    /// What to pull.
     wants: fn(&dyn Peek, &mut Wants),
-    /// Whether programs play it: they jump, and read on from there.
+    /// Whether programs play it: they jump, and then read on from there.
     pub is_played: bool,
 }
 
@@ -59,14 +59,14 @@ const FORMATS: &[Format] = &[
     Format { name: "PDF", recognises: pdf::recognises, wants: pdf::wants, is_played: false },
 ];
 
-/// The format of a file whose first [`HEAD_BYTES`] are local; none where it is not known.
+/// The format of a file whose first [`HEAD_BYTES`] are local; `None` if it is unknown.
 pub fn recognise(file: &dyn Peek) -> Option<&'static Format> {
     let head = file.bytes(0..HEAD_BYTES.min(file.len()))?;
     FORMATS.iter().find(|format| (format.recognises)(&head))
 }
 
 impl Format {
-    /// What to pull, in bytes of the file. Some of it may be local.
+    /// What to pull, in bytes of the file. Some of it may already be local.
     pub fn wants(&self, file: &dyn Peek) -> Vec<Range<u64>> {
         let mut wants = Wants { len: file.len(), ranges: Vec::new(), bytes: 0 };
         (self.wants)(file, &mut wants);
@@ -74,16 +74,16 @@ impl Format {
     }
 }
 
-/// Ranges that are kept within their bounds.
+/// Wanted ranges, kept within the limits.
 struct Wants {
     len: u64,
     ranges: Vec<Range<u64>>,
-    /// Of all ranges.
+    /// The sum over all ranges.
     bytes: u64,
 }
 
 impl Wants {
-    /// Wants so many bytes from `start`, as far as the file goes. What follows what was wanted last is one with it.
+    /// Wants `bytes` bytes from `start`, as far as the file reaches. Extends the last range if this one follows it directly.
     fn push(&mut self, start: u64, bytes: u64) {
         let end = start.saturating_add(bytes.min(RANGE_BYTES_MAX)).min(self.len);
         let is_wanted = |range: &Range<u64>| range.start <= start && end <= range.end;
@@ -105,19 +105,19 @@ impl Wants {
     }
 }
 
-/// Up to `count` bytes from `start`, as far as the file goes; none where they are not local.
+/// Up to `count` bytes from `start`, as far as the file reaches; `None` if they are not local.
 fn peek(file: &dyn Peek, start: u64, count: u64) -> Option<Vec<u8>> {
     let end = start.saturating_add(count).min(file.len());
     if start < end { file.bytes(start..end) } else { None }
 }
 
-/// A big-endian number of the bytes at `at`.
+/// A big-endian number at `at`, of `count` bytes.
 fn be(bytes: &[u8], at: usize, count: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(count)?)?;
     Some(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-/// A little-endian number of the bytes at `at`.
+/// A little-endian number at `at`, of `count` bytes.
 fn le(bytes: &[u8], at: usize, count: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(count)?)?;
     Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))

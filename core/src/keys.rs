@@ -14,11 +14,11 @@ use std::sync::LazyLock;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// Argon2id's memory: what RFC 9106 recommends where memory is scarce (64 MiB, three passes).
+/// Argon2id's memory and passes: RFC 9106's recommendation for little memory (64 MiB, three passes).
 const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
-/// What a stored key may ask for. More would only serve to exhaust the machine, and nobody has ever wrapped a key with less: a store
-/// that says so has made it up. New keys are wrapped at [`MEMORY_KIB`] and [`PASSES`], whatever a store says.
+/// The costs that a stored key may ask for. Higher ones would only exhaust the machine, and no version ever wrapped a key with lower ones:
+/// a store that says so has invented them. New keys always use [`MEMORY_KIB`] and [`PASSES`], whatever a store says.
 const MEMORY_KIB_ALLOWED: RangeInclusive<u32> = 19 << 10..=256 << 10;
 const PASSES_ALLOWED: RangeInclusive<u32> = 2..=8;
 const LANES_MAX: u32 = 4;
@@ -50,21 +50,21 @@ enum Wrapping {
     Recovery,
 }
 
-/// What opens a wrapped key.
+/// A secret that opens a wrapped key.
 pub enum Secret {
-    /// What a person remembers.
+    /// A person remembers it.
     Passphrase(Zeroizing<String>),
-    /// What a person wrote down.
+    /// A person wrote it down.
     Recovery(RecoveryKey),
 }
 
-/// 32 random bytes that open the family when the passphrase is lost.
+/// 32 random bytes that open the family if the passphrase is lost.
 #[derive(Clone)]
 pub struct RecoveryKey(Zeroizing<[u8; 32]>);
 
 impl Secret {
-    /// In the form in which new keys are wrapped. What a person types is one passphrase, however a keyboard, a system or an editor spells its
-    /// letters: it is composed (NFC), as by almost all of them.
+    /// The form that wraps new keys. A typed passphrase is the same passphrase, however a keyboard, a system or an editor spells its
+    /// letters: here it is composed (NFC), as almost all of them do.
     pub fn normal(self) -> Self {
         match self {
             Secret::Passphrase(typed) => Secret::Passphrase(composed(&typed)),
@@ -72,10 +72,10 @@ impl Secret {
         }
     }
 
-    /// What it may have been when a key was wrapped, likeliest first: as it was typed, composed, decomposed (NFD), and behind the mark at the
-    /// beginning of a file that was once taken for a part of it. Keys that were wrapped before there was a normal form still open so.
+    /// The forms that may have wrapped a key, likeliest first: as typed, composed, decomposed (NFD), and after the mark at the beginning of
+    /// a file, which was once taken for a part of the passphrase. So keys that were wrapped before there was a normal form still open.
     ///
-    /// That makes nothing easier for who guesses: each spelling costs a try of its own.
+    /// This does not make guessing easier: each spelling costs its own try.
     pub fn spellings(self) -> Vec<Self> {
         let Secret::Passphrase(typed) = self else { return vec![self] };
         let decomposed = DecomposingNormalizerBorrowed::new_nfd().normalize(&typed).into_owned();
@@ -102,7 +102,7 @@ pub fn new_data_key() -> DataKey {
     DataKey(key)
 }
 
-/// The data key of a family without encryption: no secret, but its own for each family.
+/// The data key of a family without encryption: not secret, but different for each family.
 pub fn public_data_key(family: Uuid) -> DataKey {
     DataKey(Zeroizing::new(blake3::derive_key("holdall v1 no encryption", family.as_bytes())))
 }
@@ -127,7 +127,7 @@ impl WrappedKey {
         Self { version: VERSION, wrapping, nonce, wrapped }
     }
 
-    /// The data key, or `None` where the secret is not the one that wrapped it.
+    /// The data key, or `None` if another secret wrapped it.
     pub fn unwrap(&self, secret: &Secret, family: Uuid, id: &str) -> Result<Option<DataKey>, FormatError> {
         let Some(wrapping_key) = self.wrapping.key(secret)? else {
             return Ok(None);
@@ -145,7 +145,7 @@ impl WrappedKey {
         Ok(Some(DataKey(Zeroizing::new(key.map_err(|_| FormatError::Invalid("a data key has 32 bytes"))?))))
     }
 
-    /// Whether a passphrase (and not a recovery key) wraps it.
+    /// Whether a passphrase wraps it (and not a recovery key).
     pub fn is_passphrase(&self) -> bool {
         matches!(self.wrapping, Wrapping::Passphrase { .. })
     }
@@ -167,7 +167,7 @@ impl WrappedKey {
 }
 
 impl Wrapping {
-    /// `None` where the secret is of another kind. The costs are looked at before anything is computed.
+    /// `None` if the secret is of another kind. Checks the costs before it computes anything.
     fn key(&self, secret: &Secret) -> Result<Option<Zeroizing<[u8; 32]>>, FormatError> {
         const ODD: FormatError = FormatError::Invalid("it asks for more or less work than Holdall ever uses");
         match (self, secret) {
@@ -210,7 +210,7 @@ impl RecoveryKey {
         Self(new_data_key().0)
     }
 
-    /// As it is written down: groups of four, the last of them guarding against slips of the pen.
+    /// The form to write down: groups of four. The last characters detect slips of the pen.
     pub fn to_text(&self) -> String {
         let checked = [&self.0[..], &self.checksum()].concat();
         let text = CROCKFORD.encode(&checked);
@@ -219,7 +219,7 @@ impl RecoveryKey {
         groups.join("-")
     }
 
-    /// Reads what was written down: case, dashes and spaces do not matter, O is 0, I and L are 1.
+    /// Reads a key that was written down: case, dashes and spaces do not matter, O is 0, I and L are 1.
     pub fn from_text(text: &str) -> Option<Self> {
         let bytes = CROCKFORD.decode(text.trim().as_bytes()).ok()?;
         let (key, checksum) = bytes.split_first_chunk::<32>()?;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passphrase_opens_however_its_letters_are_spelled() {
+    fn a_passphrase_opens_in_every_spelling_of_its_letters() {
         const COMPOSED: &str = "Stra\u{df}e nach Ko\u{308}ln \u{e9}t\u{e9}";
         let typed = |text: &str| Secret::Passphrase(Zeroizing::new(text.to_owned()));
         let texts = |secret: Secret| -> Vec<String> {
@@ -295,13 +295,13 @@ mod tests {
             let again = texts(typed(&spelled));
             assert!(again.contains(&normal) || spelled.starts_with('\u{feff}'), "{spelled}");
         }
-        // What is written before there was a normal form is found, and plain letters have one spelling.
+        // Spellings from before the normal form are found, and plain letters have one spelling.
         assert!(texts(typed(COMPOSED)).contains(&COMPOSED.to_owned()));
         assert_eq!(texts(typed("plain")), ["plain", "\u{feff}plain"]);
     }
 
     #[test]
-    fn a_store_decides_neither_how_little_nor_how_much_work_a_key_is() {
+    fn a_store_cannot_choose_the_work_for_a_key() {
         let secret = Secret::Passphrase(Zeroizing::new("correct horse".to_owned()));
         let (key, family) = (new_data_key(), Uuid::from_u128(1));
         let wrapped: serde_json::Value =
@@ -312,7 +312,7 @@ mod tests {
             WrappedKey::decode(said.to_string().as_bytes()).unwrap().unwrap(&secret, family, "a")
         };
         assert!(with(("passes", PASSES)).unwrap().is_some());
-        // It authenticates what it was wrapped with: another amount of work opens nothing.
+        // The amount of work is authenticated: another amount opens nothing.
         assert!(with(("passes", PASSES + 1)).unwrap().is_none());
         for odd in [
             ("memory_kib", 8),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_key_reads_back_however_it_was_written_down() {
+    fn a_recovery_key_reads_back_from_any_handwritten_form() {
         let key = RecoveryKey::generate();
         let text = key.to_text();
         assert_eq!(text.len(), 14 * 5 - 1, "fourteen groups of four");

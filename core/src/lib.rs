@@ -3,7 +3,7 @@
 //!
 //! `ARCHITECTURE.md` is the map of this code; `core/FORMAT.md` documents every byte that it writes.
 
-// They panic where nobody can be told, such as a log on a disk that is full.
+// These macros panic if the output cannot be written, as with a log on a full disk.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod bitmap;

@@ -1,4 +1,4 @@
-//! Why something that a store holds could not be read.
+//! Why an object in a store could not be read.
 
 use crate::format::FormatError;
 use crate::store::StoreError;
@@ -6,10 +6,10 @@ use crate::store::StoreError;
 /// Why an object could not be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The store did not give it.
+    /// The store did not return it.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is not what it should be.
+    /// Its bytes are not what they should be.
     #[error("{name} is damaged: {error}")]
     Format {
         /// The object.
@@ -20,7 +20,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether it says nothing about the object itself: see [`StoreError::is_transient`].
+    /// Whether the error says nothing about the object itself: see [`StoreError::is_transient`].
     pub fn is_transient(&self) -> bool {
         match self {
             ReadError::Store(error) => error.is_transient(),
@@ -28,12 +28,12 @@ impl ReadError {
         }
     }
 
-    /// Whether the store could not be asked.
+    /// Whether the store could not be reached.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, ReadError::Store(StoreError::Unreachable { .. }))
     }
 
-    /// Whether the object is not there, perhaps because it was collected since its name was read.
+    /// Whether the object is missing, perhaps because it was deleted as garbage after its name was read.
     pub fn is_missing(&self) -> bool {
         matches!(self, ReadError::Store(StoreError::NotFound { .. }))
     }

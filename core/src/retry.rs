@@ -1,4 +1,4 @@
-//! When to try again. Pure but for the jitter, which is drawn from the engine's own entropy.
+//! When to try again. Pure except for the jitter, which comes from the engine's own entropy.
 
 use crate::read_error::ReadError;
 use crate::store::StoreError;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(60);
-/// How many devices that were told the same time are spread over: so much of that time again.
+/// Devices that got the same time from a store are spread over this additional share of it.
 const SPREAD: f64 = 0.25;
-/// Half of it is the least that is waited at last: one request in five minutes.
+/// At last the wait is at least half of this: one request in five minutes.
 const LONGEST_UNWATCHED: Duration = Duration::from_secs(600);
 
-/// Exponential back-off with full jitter: devices that lost the same store do not come back in step.
+/// Exponential back-off with full jitter: devices that lost the same store do not return in step.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     tries: u32,
@@ -25,12 +25,12 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Nothing has failed yet.
+    /// For a first failure.
     pub fn new() -> Self {
         Self { tries: 0, longest: LONGEST }
     }
 
-    /// The same, for what nobody waits for: what stays away is asked at last no more than once in five minutes.
+    /// The same for requests that nobody waits for: at last they are made at most once in five minutes.
     pub fn unwatched() -> Self {
         Self { tries: 0, longest: LONGEST_UNWATCHED }
     }
@@ -40,8 +40,8 @@ impl Backoff {
         self.tries
     }
 
-    /// How long to wait after one more failure; at least `hint`, where the store said when to come back, and then as well not
-    /// in step with all others whom it told so.
+    /// How long to wait after one more failure. At least `hint`, if the store named a time, with jitter so that not all devices which got
+    /// that time return at once.
     pub fn next(&mut self, hint: Option<Duration>) -> Duration {
         let longest = FIRST.saturating_mul(1 << self.tries.min(16)).min(self.longest);
         self.tries += 1;
@@ -54,10 +54,10 @@ impl Backoff {
     }
 }
 
-/// The longest that a store may want somebody to wait who waits for it: one that wants more has answered.
+/// The longest wait that a store may ask for while somebody waits for the answer. A longer one counts as the answer.
 pub const WAITED_FOR: Duration = Duration::from_secs(3);
 
-/// After how long a request that may be repeated is tried again while somebody waits for it, if it is: `tries` times at most.
+/// When to repeat a request that may be repeated, while somebody waits for its answer: at most `tries` tries in all.
 pub fn while_waited_for(backoff: &mut Backoff, tries: u32, error: &StoreError) -> Option<Duration> {
     let is_passing = matches!(error, StoreError::Busy { .. } | StoreError::Unreachable { .. });
     let hint = hint_of(error);
@@ -65,7 +65,7 @@ pub fn while_waited_for(backoff: &mut Backoff, tries: u32, error: &StoreError) -
     is_again.then(|| backoff.next(hint))
 }
 
-/// When the store asked to be tried again.
+/// How long the store asked to be left alone.
 pub fn hint(error: &ReadError) -> Option<Duration> {
     match error {
         ReadError::Store(error) => hint_of(error),
@@ -73,7 +73,7 @@ pub fn hint(error: &ReadError) -> Option<Duration> {
     }
 }
 
-/// The same of an error of the store itself.
+/// The same for an error of the store itself.
 pub fn hint_of(error: &StoreError) -> Option<Duration> {
     match error {
         StoreError::Busy { retry_after, .. } => *retry_after,
@@ -88,7 +88,7 @@ mod tests {
     const HINT: Duration = Duration::from_secs(120);
 
     #[test]
-    fn each_failure_is_waited_for_longer_up_to_a_limit() {
+    fn waits_grow_with_each_failure_up_to_a_limit() {
         for (mut backoff, limit) in [(Backoff::new(), LONGEST), (Backoff::unwatched(), LONGEST_UNWATCHED)] {
             for tries in 0..40 {
                 assert_eq!(backoff.tries(), tries);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_store_that_wants_much_patience() {
+    fn nobody_waits_for_a_store_that_names_a_long_time() {
         let busy = |seconds| {
             let retry_after = Some(Duration::from_secs(seconds));
             StoreError::Busy { reason: String::new(), retry_after }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_back_before_the_store_wants_them_nor_all_at_once() {
+    fn devices_return_neither_too_early_nor_all_at_once() {
         let waits: std::collections::BTreeSet<_> =
             (0..100).map(|_| Backoff::new().next(Some(HINT))).collect();
         assert!(waits.iter().all(|wait| (HINT..=HINT.mul_f64(1.0 + SPREAD)).contains(wait)), "{waits:?}");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fails_again_and_again_is_not_asked_as_often_as_it_would_have_it() {
+    fn repeated_failures_outweigh_a_short_hint() {
         let mut backoff = Backoff::new();
         for _ in 0..20 {
             backoff.next(Some(Duration::from_secs(1)));

@@ -1,7 +1,7 @@
 //! Sealing: compression where it pays, then authenticated encryption (`core/FORMAT.md`, "Sealed box").
 //!
-//! The associated data is the object's own name and the place inside it, so a provider (or a bug) that serves one
-//! box in another's place is noticed. Nonces are 192 random bits: no counter has to survive a crash.
+//! The associated data is the object's name and the place inside it, so a provider (or a bug) that returns another box is noticed. Nonces
+//! are 192 random bits: no counter has to survive a crash.
 
 use crate::format::FormatError;
 use chacha20poly1305::aead::{AeadInPlace, KeyInit};
@@ -21,18 +21,18 @@ const ZSTD_LEVEL: i32 = 1;
 #[derive(Clone)]
 pub struct DataKey(pub Zeroizing<[u8; 32]>);
 
-/// How boxes of a family are closed.
+/// How the boxes of a family are sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Cipher {
     /// XChaCha20-Poly1305.
     #[serde(rename = "xchacha20poly1305")]
     XChaCha20Poly1305,
-    /// Readable by whoever can read the store; guarded against accidents by a keyed hash.
+    /// Readable by anybody who can read the store; a keyed hash guards against accidents.
     #[serde(rename = "none")]
     None,
 }
 
-/// What a box holds. Each purpose has its own key.
+/// The contents of a box. Each purpose has its own key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Blocks of the drive.
@@ -45,11 +45,11 @@ pub enum Purpose {
     Root,
     /// A usage table.
     Usage,
-    /// Where a drive has moved to.
+    /// The address that a drive has moved to.
     Moved,
 }
 
-/// Opens and closes boxes with the keys of one family.
+/// Seals and opens boxes with the keys of one family.
 pub struct Sealer {
     cipher: Cipher,
     keys: [Zeroizing<[u8; 32]>; 6],
@@ -58,7 +58,7 @@ pub struct Sealer {
 }
 
 thread_local! {
-    // A zstd context is megabytes of tables; making one for each 16 KiB frame would cost more than compressing.
+    // A zstd context has megabytes of tables; making one for each 16 KiB frame would cost more than the compression.
     static ZSTD: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -73,7 +73,7 @@ impl Sealer {
         Self { cipher, keys, ciphers, head: derive("head") }
     }
 
-    /// Closes a box over `plain` for the place `(name, place)`.
+    /// Seals `plain` into a box for the place `(name, place)`.
     pub fn seal(&self, purpose: Purpose, name: &str, place: &[u8], plain: &[u8]) -> Vec<u8> {
         let nonce_bytes = self.nonce_bytes();
         let mut out = Vec::with_capacity(nonce_bytes + 5 + plain.len() + TAG_BYTES);
@@ -95,7 +95,7 @@ impl Sealer {
         out
     }
 
-    /// Opens a box; what comes out is at most `cap` bytes long.
+    /// Opens a box; its contents may have at most `cap` bytes.
     pub fn open(
         &self,
         purpose: Purpose,
@@ -164,7 +164,7 @@ fn compress_into(plain: &[u8], out: &mut Vec<u8>) {
             });
             compressor.compress_to_buffer(plain, &mut out[start + 5..])
         });
-        // An error means that it would not fit the budget, so that it does not pay.
+        // An error means that the result does not fit the budget, so compression does not pay.
         if let Ok(len) = compressed {
             out[start] = CODEC_ZSTD;
             out[start + 1..start + 5].copy_from_slice(&(plain.len() as u32).to_le_bytes());

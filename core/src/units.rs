@@ -1,4 +1,4 @@
-//! Units are types: a block index cannot be handed over where a byte offset is meant.
+//! Units are types: a block index cannot be passed where a byte offset is meant.
 
 use std::fmt;
 use std::ops::Range;
@@ -61,7 +61,7 @@ impl BlockIndex {
 }
 
 impl ChunkIndex {
-    /// The blocks of the chunk (of which the last chunk of a drive may have fewer).
+    /// The blocks of the chunk. The last chunk of a drive may have fewer.
     pub fn blocks(self) -> BlockRange {
         BlockRange { start: self.0 * CHUNK_BLOCKS, end: (self.0 + 1) * CHUNK_BLOCKS }
     }
@@ -99,7 +99,7 @@ impl BlockRange {
         Self { start: range.start / BLOCK_BYTES, end: range.end.div_ceil(BLOCK_BYTES) }
     }
 
-    /// The largest range of whole blocks inside the bytes `range`; empty where there is none.
+    /// The largest range of whole blocks inside the bytes `range`; empty if there is none.
     pub fn within(range: &Range<u64>) -> Self {
         let start = range.start.div_ceil(BLOCK_BYTES);
         Self { start, end: (range.end / BLOCK_BYTES).max(start) }
@@ -130,7 +130,7 @@ impl BlockRange {
         self.start.max(other.start) < self.end.min(other.end)
     }
 
-    /// What both ranges hold; empty where they do not meet.
+    /// The blocks that both ranges contain; empty if there are none.
     pub fn intersect(&self, other: &BlockRange) -> BlockRange {
         let start = self.start.max(other.start);
         Self { start, end: self.end.min(other.end).max(start) }
@@ -149,14 +149,14 @@ impl BlockRange {
         })
     }
 
-    /// The range cut into pieces of at most so many blocks, in order.
+    /// The range cut into pieces of at most `most` blocks, in order.
     pub fn pieces(self, most: u64) -> impl Iterator<Item = BlockRange> {
         (self.start..self.end)
             .step_by(most as usize)
             .map(move |start| BlockRange { start, end: (start + most).min(self.end) })
     }
 
-    /// What it holds and `other` does not: before it, and behind it.
+    /// The blocks of this range that are not in `other`: those before it, and those after it.
     pub fn without(self, other: &BlockRange) -> impl Iterator<Item = BlockRange> {
         let met = self.intersect(other);
         let parts = match met.is_empty() {
@@ -175,7 +175,7 @@ impl BlockRange {
     }
 }
 
-/// Ranges in order, in portions of at most so many blocks together.
+/// The ranges in order, grouped into portions of at most `most` blocks each.
 pub(crate) fn portions(ranges: &[BlockRange], most: u64) -> Vec<Vec<BlockRange>> {
     let mut portions: Vec<Vec<BlockRange>> = Vec::new();
     let mut blocks = most;
@@ -198,7 +198,7 @@ impl fmt::Display for BlockRange {
     }
 }
 
-/// The ranges in order, and as one where less than `gap` blocks lie between them.
+/// The ranges in order. Ranges with fewer than `gap` blocks between them are joined.
 pub fn coalesce(mut ranges: Vec<BlockRange>, gap: u64) -> Vec<BlockRange> {
     ranges.sort_unstable();
     let mut joined: Vec<BlockRange> = Vec::new();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_range_is_before_and_behind() {
+    fn the_rest_of_a_range_is_before_and_after() {
         let run = |start, end| BlockRange { start, end };
         let left = |other| run(10, 20).without(&other).collect::<Vec<_>>();
         assert_eq!(left(run(12, 15)), [run(10, 12), run(15, 20)]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn portions_hold_all_that_there_is_and_no_more_than_they_may() {
+    fn portions_hold_everything_within_their_limit() {
         let run = |start, end| BlockRange { start, end };
         let ranges = [run(0, 10), run(20, 22), run(30, 31)];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `family.json`: the first object that is read, and never changed.
+//! `family.json`: the first object that is read. It never changes.
 
 use super::FormatError;
 use crate::seal::Cipher;
@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 /// The format that this program writes.
 pub const FORMAT: u64 = 1;
-/// The format of a family whose HEADs are not swapped by the store. A program that knows nothing of claims must not touch
-/// it: it would swap HEADs that nobody else looks at.
+/// The format of a family whose store does not swap HEADs. A program that does not know claims must not touch it: it would swap HEADs that
+/// no other program reads.
 const FORMAT_CLAIMS: u64 = 2;
 /// The family's name in the store.
 pub const NAME: &str = "family.json";
 
-/// What one store prefix holds: drives that share objects and one data key.
+/// The contents of one store prefix: drives that share objects and one data key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Family {
@@ -22,31 +22,31 @@ pub struct Family {
     pub format: u64,
     /// Identity.
     pub family: Uuid,
-    /// How boxes are closed.
+    /// How boxes are sealed.
     pub cipher: Cipher,
-    /// How HEADs are changed, by all devices alike and for ever, and what that is worth.
+    /// How all devices change HEADs, for the family's whole life, and how far that keeps them apart.
     #[serde(default = "swap", skip_serializing_if = "is_swap")]
     pub mode: Mode,
 }
 
-/// What a store says of a family that is not what it was.
+/// How a store's description of a family differs from an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// It is another one.
+    /// It is another family.
     #[error("it holds another drive than before")]
     Family,
-    /// Its boxes are closed in another way.
+    /// Its boxes are sealed in another way.
     #[error("it says that the drive is {}", match now { Cipher::None => "not encrypted", Cipher::XChaCha20Poly1305 => "encrypted" })]
     Cipher {
-        /// How the store says they are.
+        /// The way that the store names now.
         now: Cipher,
     },
     /// Its HEADs change in another way.
     #[error("it says that computers take turns by {} instead of {}", turns(*now), turns(*before))]
     Mode {
-        /// How they did.
+        /// The way that they changed before.
         before: Mode,
-        /// How the store says they do.
+        /// The way that the store names now.
         now: Mode,
     },
 }
@@ -68,14 +68,14 @@ fn is_swap(mode: &Mode) -> bool {
 }
 
 impl Family {
-    /// One that is about to be made.
+    /// A new family.
     pub fn new(family: Uuid, cipher: Cipher, mode: Mode) -> Self {
         let format = if is_swap(&mode) { FORMAT } else { FORMAT_CLAIMS };
         Self { format, family, cipher, mode }
     }
 
-    /// In what `now`, said later of the same family, differs from this, for people. None of it ever changes, and a store that says
-    /// otherwise would have this computer write something else than before.
+    /// How `now`, a later description of the same family, differs from this one, for people. None of these fields ever changes: a store
+    /// that says otherwise would make this computer write in another way than before.
     pub fn differs_from(&self, now: &Self) -> Option<Difference> {
         if self.family != now.family {
             Some(Difference::Family)
@@ -115,7 +115,7 @@ impl Family {
                 Ok(_) => FormatError::Unknown,
                 Err(_) => EXPECTED,
             })?;
-        // A mode that came with a format that does not know of it was written by nobody.
+        // No program wrote a mode together with a format that does not know it.
         if is_swap(&family.mode) != (family.format == FORMAT) {
             return Err(FormatError::Invalid("its format and its mode do not fit"));
         }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_format_is_recognised_whatever_else_it_holds() {
+    fn a_later_format_is_recognised_by_its_number() {
         let later = br#"{"format": 3, "family": [1, 2], "cipher": "rot13"}"#;
         assert_eq!(Family::decode(later), Err(FormatError::Newer { found: 3, known: 2 }));
         assert!(matches!(Family::decode(b"<html>"), Err(FormatError::Magic { .. })));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_knows_only_swapping_refuses_what_is_not_swapped() {
+    fn older_programs_refuse_families_without_swapping() {
         let written = |mode| Family::new(Uuid::from_u128(1), Cipher::None, mode).encode();
         let text = |mode| String::from_utf8(written(mode)).expect("JSON is UTF-8");
         assert!(text(Mode::Swap).contains("\"format\": 1") && !text(Mode::Swap).contains("mode"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_or_a_field_that_is_not_known_is_refused() {
+    fn unknown_modes_and_fields_are_refused() {
         for (field, value) in [("mode", "handshake"), ("colour", "blue")] {
             let mut family: serde_json::Value =
                 serde_json::from_slice(&Family::new(Uuid::from_u128(1), Cipher::None, Mode::Claim).encode())

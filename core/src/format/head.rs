@@ -11,7 +11,7 @@ use uuid::Uuid;
 const MAGIC: &[u8; 8] = b"HLDHEAD\x01";
 /// The longest HEAD: fixed fields and a device name.
 pub const HEAD_BYTES_MAX: usize = 4096;
-/// The longest address that a HEAD tells: it has to fit beside a device name.
+/// The longest address that a HEAD contains: it has to fit beside a device name.
 const ADDRESS_BYTES_MAX: usize = 2048;
 
 /// Who may write a drive, and which version is current.
@@ -21,7 +21,7 @@ pub struct Head {
     pub drive: Uuid,
     /// The writer's generation.
     pub epoch: Epoch,
-    /// Random with every write: it tells whose write a read-back shows.
+    /// Random for every write: it shows whose write a read-back returns.
     pub nonce: u128,
     /// The device that wrote it.
     pub device: Uuid,
@@ -37,25 +37,25 @@ pub struct Head {
     pub root_hash: [u8; 32],
     /// The version before.
     pub parent: ObjectId,
-    /// Where it has [`HeadState::Moved`] to, sealed; empty where that was not said, and in any other state.
+    /// The sealed address that it has [`HeadState::Moved`] to; empty if that was not recorded, and in every other state.
     pub moved_to: Vec<u8>,
 }
 
-/// What has become of a drive.
+/// The state of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadState {
-    /// Nobody has it open.
+    /// No device has it open.
     Released,
     /// The device has it open for writing.
     Held,
-    /// It was removed. The name stays, so that it can never be created again behind a zombie's back.
+    /// The drive was removed. The name stays, so that no zombie's drive can be created again under it.
     Removed,
-    /// It lives in another store: nobody commits here any more.
+    /// The drive lives in another store: nobody commits here any longer.
     Moved,
 }
 
 impl HeadState {
-    /// Whether it is somebody's drive in this store: neither removed nor moved.
+    /// Whether the drive is in use in this store: neither removed nor moved.
     pub fn is_here(self) -> bool {
         match self {
             HeadState::Released | HeadState::Held => true,
@@ -64,7 +64,7 @@ impl HeadState {
     }
 }
 
-/// Where HEADs are.
+/// The prefix of all HEADs.
 pub const ALL: &str = "head/";
 
 /// The name of a drive's HEAD.
@@ -72,17 +72,17 @@ pub fn name(drive: Uuid) -> String {
     format!("{ALL}{}", drive.simple())
 }
 
-/// Whether it is exactly a name that [`name`] makes.
+/// Whether `text` is exactly a name that [`name`] makes.
 pub fn is_name_of_drive(text: &str) -> bool {
     names::kind(text) == Some(names::Kind::Head)
 }
 
-/// Whether [`name`] may have made it.
+/// Whether `name` lies where HEADs do.
 pub fn is_name(name: &str) -> bool {
     name.starts_with(ALL)
 }
 
-/// The epoch and the nonce of what seems to be a HEAD: all that is known of it without its family's key.
+/// The epoch and the nonce of an apparent HEAD: all that can be known without its family's key.
 pub fn peek(bytes: &[u8]) -> Option<(Epoch, u128)> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let epoch = u64::from_le_bytes(*rest.get(16..)?.first_chunk()?);
@@ -120,7 +120,7 @@ impl Head {
         if bytes.len() > HEAD_BYTES_MAX {
             return Err(FormatError::Invalid("it is longer than a HEAD can be"));
         }
-        // The magic first: a web page in its place is not "damaged".
+        // The magic first: a web page in place of the HEAD is not "damaged".
         Reader::new(bytes).magic(MAGIC, "a HEAD")?;
         let (signed, mac) = bytes.split_last_chunk::<32>().ok_or(FormatError::Truncated)?;
         if sealer.head_mac(signed) != *mac {
@@ -154,7 +154,7 @@ impl Head {
         Ok(head)
     }
 
-    /// The address `to`, for the `moved_to` of the HEAD that says so in this epoch. One that is too long is not said.
+    /// Seals the address `to` for the `moved_to` of a HEAD of this epoch. An address that is too long is left out.
     pub fn seal_address(sealer: &Sealer, drive: Uuid, epoch: Epoch, to: &str) -> Vec<u8> {
         match to.len() <= ADDRESS_BYTES_MAX {
             true => sealer.seal(Purpose::Moved, &name(drive), &epoch.0.to_le_bytes(), to.as_bytes()),
@@ -162,7 +162,7 @@ impl Head {
         }
     }
 
-    /// The address of the store that has the drive now, if it was said.
+    /// The address of the store that has the drive now, if it was recorded.
     pub fn address(&self, sealer: &Sealer) -> Option<String> {
         let place = self.epoch.0.to_le_bytes();
         let address =
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_tells_whoever_has_the_key_where_its_drive_has_gone() {
+    fn a_head_shows_key_holders_where_its_drive_moved() {
         let sealer = |key: u8| Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([key; 32].into()));
         let (drive, epoch, to) = (Uuid::from_u128(1), Epoch(2), "s3://backup/work");
         let head = Head {
@@ -223,7 +223,7 @@ mod tests {
         assert!(!bytes.windows(6).any(|window| window == b"backup"));
         let read = Head::decode(&sealer(1), &bytes).unwrap();
         assert_eq!((read.address(&sealer(1)).as_deref(), read.address(&sealer(2))), (Some(to), None));
-        // One that fits nothing is not said, and that is no damage.
+        // An address that is too long is left out, and that is no damage.
         let long = Head { moved_to: Head::seal_address(&sealer(1), drive, epoch, &"x".repeat(5000)), ..head };
         let read = Head::decode(&sealer(1), &long.encode(&sealer(1))).unwrap();
         assert_eq!((read.state, read.address(&sealer(1))), (HeadState::Moved, None));

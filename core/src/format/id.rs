@@ -1,4 +1,4 @@
-//! Names of immutable objects. A name is never used twice: its random part sees to that.
+//! Names of immutable objects. A name is never used twice: its random part ensures that.
 
 use super::FormatError;
 use super::wire::{Reader, Writer};
@@ -7,7 +7,7 @@ use data_encoding::HEXLOWER;
 use std::fmt;
 use uuid::Uuid;
 
-/// What names an immutable object (`core/FORMAT.md`, section 1).
+/// The parts of an immutable object's name (`core/FORMAT.md`, section 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// The drive that wrote it; its clones refer to it too.
@@ -23,7 +23,7 @@ pub struct ObjectId {
 /// Bytes of an encoded id.
 pub const ID_BYTES: usize = 48;
 
-/// The directory that an immutable object lives in.
+/// The directory of an immutable object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// One version of a drive.
@@ -32,11 +32,11 @@ pub enum ObjectKind {
     Segment,
 }
 
-/// Epochs, sequence numbers and record numbers are no higher. They count by one, and a promotion leaves out a million: nothing that a program
-/// wrote comes near. A higher one is junk, and would overflow where the next one is made.
+/// The highest epoch, sequence number or record number. They count by one, and a promotion skips a million: no number that a program wrote
+/// comes near this. A higher one is junk, and would overflow when the next one is made.
 pub const NUMBER_MAX: u64 = 1 << 56;
 
-/// Refuses a number that nothing can have counted to.
+/// Refuses a number that no counter can have reached.
 pub fn possible(number: u64) -> Result<u64, FormatError> {
     match number <= NUMBER_MAX {
         true => Ok(number),
@@ -59,7 +59,7 @@ impl ObjectId {
         format!("{directory}/{}/{drive}-{epoch:016x}-{seq:016x}-{unique}", &unique[..2])
     }
 
-    /// Parses a name that [`ObjectId::name`] made. `None` for anything else.
+    /// Parses a name that [`ObjectId::name`] made. `None` for any other text.
     pub fn parse(name: &str) -> Option<(ObjectKind, ObjectId)> {
         let mut path = name.split('/');
         let kind = match path.next()? {

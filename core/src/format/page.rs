@@ -1,4 +1,4 @@
-//! Map pages: which bytes of the store are a block, for one page of the drive (1 GiB by default).
+//! Map pages: where in the store each block is, for one page of the drive (1 GiB by default).
 
 use super::FormatError;
 use super::id::{ID_BYTES, ObjectId};
@@ -19,39 +19,38 @@ pub struct SegmentRef {
 /// The frame that holds a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FrameRef {
-    /// Where in the page's table its segment is.
+    /// Index of its segment in the page's table.
     pub segment: u32,
     /// Where its box begins in the object.
     pub offset: u32,
     /// Length of its box.
     pub stored_len: u32,
-    /// All the blocks of the frame, of which the run may be a part.
+    /// All blocks of the frame; the run may be only a part of them.
     pub blocks: BlockRange,
 }
 
-/// A run of blocks and where it is. What no run covers is zero.
+/// A run of blocks and its place. Blocks that no run covers are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRun {
     /// The blocks.
     pub blocks: BlockRange,
-    /// The frame that they are in.
+    /// The frame that contains them.
     pub frame: FrameRef,
 }
 
 /// One page of the map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Which page.
+    /// Its index.
     pub index: u32,
-    /// The segments that its runs are in.
+    /// The segments that its runs refer to.
     pub segments: Vec<SegmentRef>,
     /// Runs, ascending.
     pub runs: Vec<PageRun>,
 }
 
 impl Page {
-    /// Bytes of boxes that the page reaches in each segment of its table. A frame that is reached in several runs
-    /// counts once.
+    /// For each segment in the table, the bytes of boxes that the page refers to. A frame counts once, however many runs refer to it.
     pub fn reached_bytes(&self) -> Vec<u64> {
         let mut reached = vec![0; self.segments.len()];
         let mut seen = BTreeMap::new();

@@ -18,11 +18,11 @@ const ROOT_BYTES_MAX: usize = 32 << 20;
 pub struct Geometry {
     /// Size in blocks.
     pub size_blocks: u64,
-    /// Blocks in a frame at most.
+    /// The most blocks in a frame.
     pub frame_blocks: u64,
     /// Blocks that a map page covers, a multiple of a chunk.
     pub page_blocks: u64,
-    /// Bytes of boxes at which a segment is closed.
+    /// A segment is closed once it has this many bytes of boxes.
     pub segment_bytes: u64,
 }
 
@@ -49,17 +49,16 @@ impl Geometry {
     }
 }
 
-/// Whose writes a version contains, and up to where.
+/// The writes that a version contains of one journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lineage {
-    /// The epoch that committed.
+    /// The epoch that committed them.
     pub epoch: Epoch,
-    /// The journal that its writes came from.
+    /// The journal that they came from.
     pub journal: Uuid,
     /// The last record that is contained.
     pub cut: Lsn,
-    /// That record's own CRC, which stands for all records up to it: a copy of a device's files that went its own
-    /// way is told by it.
+    /// That record's own CRC, which stands for all records up to it. It exposes a copy of a device's files that has gone its own way.
     pub crc: u32,
 }
 
@@ -128,9 +127,9 @@ pub struct Root {
     pub epoch: Epoch,
     /// A counter of commits within the epoch.
     pub seq: u64,
-    /// The version before, or [`ObjectId::NONE`].
+    /// The parent version, or [`ObjectId::NONE`].
     pub parent: ObjectId,
-    /// When it was committed, Unix time in ms, for people.
+    /// The time of the commit, Unix time in ms, for people.
     pub committed_ms: u64,
     /// The device that wrote it.
     pub device: Uuid,
@@ -138,17 +137,17 @@ pub struct Root {
     pub device_name: String,
     /// Shape.
     pub geometry: Geometry,
-    /// Whose writes are contained, by epoch.
+    /// The writes that it contains, by journal.
     pub lineage: Vec<Lineage>,
     /// Map pages that are not all zero, by index.
     pub pages: BTreeMap<u32, BoxRef>,
-    /// Segments since the pages were written, oldest first.
+    /// Segments committed since the pages were written, oldest first.
     pub tail: Vec<TailSegment>,
     /// The usage table, once a checkpoint wrote one.
     pub usage: Option<BoxRef>,
-    /// What people keep.
+    /// Versions that people keep.
     pub snapshots: Vec<Snapshot>,
-    /// What will be deleted.
+    /// Objects that will be deleted.
     pub condemned: Vec<Condemned>,
 }
 
@@ -161,7 +160,7 @@ impl Root {
         w.finish()
     }
 
-    /// Opens the object that was got under `name`.
+    /// Opens the object that was read under `name`.
     pub fn open(sealer: &Sealer, name: &str, object: &[u8]) -> Result<Self, FormatError> {
         let mut r = Reader::new(object);
         r.magic(MAGIC, "a root")?;
@@ -172,7 +171,7 @@ impl Root {
         Self::decode(&sealer.open(Purpose::Root, name, &[], sealed, ROOT_BYTES_MAX)?)
     }
 
-    /// The root as it is sealed.
+    /// The plain bytes of the root.
     pub fn encode(&self) -> Vec<u8> {
         let mut objects = Objects::default();
         let pages: Vec<_> =
@@ -230,7 +229,7 @@ impl Root {
         w.finish()
     }
 
-    /// Decodes a root that was unsealed.
+    /// Decodes the plain bytes of a root.
     pub fn decode(plain: &[u8]) -> Result<Self, FormatError> {
         let mut r = Reader::new(plain);
         let version = r.varint()?;
@@ -322,7 +321,7 @@ fn read_pages(
     Ok(pages)
 }
 
-/// The table of objects that a root names, each once.
+/// The table of the objects that a root refers to, each once.
 #[derive(Default)]
 struct Objects {
     list: Vec<(ObjectId, u64)>,
@@ -420,7 +419,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_truncation_and_every_damaged_byte_is_an_error_or_another_root_never_a_panic() {
+    fn truncated_or_damaged_roots_never_panic() {
         let plain = root().encode();
         for len in 0..plain.len() {
             assert!(Root::decode(&plain[..len]).is_err(), "cut at {len}");

@@ -9,7 +9,7 @@ use bytes::Bytes;
 const MAGIC: &[u8; 8] = b"HLDSEG\0\x01";
 /// Bytes before the directory.
 pub const HEADER_BYTES: usize = 16;
-/// The largest directory, plain: 8 MiB of one-block frames need 24 KiB; the rest is room for zero runs.
+/// The largest directory, plain: 8 MiB of one-block frames need 24 KiB; the rest is space for zero runs.
 pub const DIRECTORY_BYTES_MAX: usize = 4 << 20;
 /// The largest page or usage table, plain.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
@@ -29,10 +29,10 @@ pub enum Directory {
     Map(Vec<PageEntry>),
 }
 
-/// A frame's place.
+/// The place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameEntry {
-    /// The blocks that it holds: a run inside one chunk.
+    /// Its blocks: a run inside one chunk.
     pub blocks: BlockRange,
     /// Where its box begins in the object.
     pub offset: u32,
@@ -40,7 +40,7 @@ pub struct FrameEntry {
     pub stored_len: u32,
 }
 
-/// A map page's place.
+/// The place of a map page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageEntry {
     /// Index of the page; `None` for the usage table.
@@ -51,7 +51,7 @@ pub struct PageEntry {
     pub stored_len: u32,
 }
 
-/// The associated place of a frame's box.
+/// The place that a frame's box is bound to.
 pub fn frame_place(blocks: BlockRange) -> [u8; 12] {
     let mut place = [0; 12];
     place[..8].copy_from_slice(&blocks.start.to_le_bytes());
@@ -88,7 +88,7 @@ impl<'a> SegmentBuilder<'a> {
         self.body.len()
     }
 
-    /// Whether it holds nothing at all.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         match &self.directory {
             Directory::Data { frames, zeros } => frames.is_empty() && zeros.is_empty(),
@@ -96,7 +96,7 @@ impl<'a> SegmentBuilder<'a> {
         }
     }
 
-    /// Adds the frame of `blocks`, which follow all that were added before.
+    /// Adds the frame of `blocks`, which come after all blocks added before.
     pub fn frame(&mut self, blocks: BlockRange, data: &[u8]) {
         assert_eq!(blocks.byte_len(), data.len() as u64, "a frame holds whole blocks");
         let sealed = self.sealer.seal(Purpose::Frame, &self.name, &frame_place(blocks), data);
@@ -109,7 +109,7 @@ impl<'a> SegmentBuilder<'a> {
         frames.push(FrameEntry { blocks, offset, stored_len });
     }
 
-    /// Adds a run of zeros, which follows all that were added before.
+    /// Adds a run of zeros, which comes after all runs added before.
     pub fn zeros(&mut self, blocks: BlockRange) {
         let Directory::Data { zeros, .. } = &mut self.directory else {
             panic!("zeros go into data segments")
@@ -152,7 +152,7 @@ impl<'a> SegmentBuilder<'a> {
     }
 }
 
-/// Reads the directory off the front of an object, of which at least the header and the directory are there.
+/// Reads the directory from the front of an object. `front` must contain at least the header and the directory.
 pub fn decode(sealer: &Sealer, name: &str, front: &[u8]) -> Result<Directory, FormatError> {
     let mut r = Reader::new(front);
     r.magic(MAGIC, "a segment")?;
@@ -167,7 +167,7 @@ pub fn decode(sealer: &Sealer, name: &str, front: &[u8]) -> Result<Directory, Fo
 }
 
 impl Directory {
-    /// Moves every box `start` bytes further into the object, and refuses one that would then end beyond what 32 bits reach.
+    /// Moves every box `start` bytes further into the object. An error if 32 bits cannot hold the end of one.
     fn move_boxes(&mut self, start: u32) -> Result<(), FormatError> {
         let move_box = |offset: &mut u32, stored_len: u32| {
             *offset = advance(*offset, start)?;
@@ -184,7 +184,7 @@ impl Directory {
     }
 }
 
-/// Checks a whole segment: every box that its directory names opens.
+/// Checks a whole segment: every box in its directory must open.
 pub fn verify(sealer: &Sealer, name: &str, body: &[u8]) -> Result<(), FormatError> {
     let open = |purpose, place: &[u8], offset: u32, stored_len: u32, len_max: usize| {
         let sealed = body.get(offset as usize..offset as usize + stored_len as usize);
@@ -204,7 +204,7 @@ pub fn verify(sealer: &Sealer, name: &str, body: &[u8]) -> Result<(), FormatErro
     }
 }
 
-/// The segment `object` as it is under another name. Every box knows its name, so each is opened and sealed anew.
+/// The segment `object` under another name. Every box is bound to the segment's name, so each is opened and sealed again.
 pub fn renamed(
     sealer: &Sealer,
     (from, to): (&str, &str),
@@ -243,7 +243,7 @@ pub fn renamed(
     Ok(builder.finish())
 }
 
-/// A directory as it is sealed.
+/// The plain bytes of a directory.
 pub fn encode_plain(directory: &Directory) -> Vec<u8> {
     let mut w = Writer::new();
     match directory {
@@ -273,7 +273,7 @@ pub fn encode_plain(directory: &Directory) -> Vec<u8> {
     w.finish()
 }
 
-/// Decodes a directory that was unsealed; offsets count from its end.
+/// Decodes the plain bytes of a directory; offsets count from the directory's end.
 pub fn decode_plain(plain: &[u8]) -> Result<Directory, FormatError> {
     let mut r = Reader::new(plain);
     let directory = match r.u8()? {
@@ -319,7 +319,7 @@ fn advance(offset: u32, len: u32) -> Result<u32, FormatError> {
     offset.checked_add(len).ok_or(FormatError::Invalid("a segment is too long"))
 }
 
-/// Reads a run that begins `varint` blocks behind `end`, and moves `end` to its end.
+/// Reads a run that begins `varint` blocks after `end`, and moves `end` to the end of the run.
 pub(super) fn read_run(r: &mut Reader<'_>, end: &mut u64) -> Result<BlockRange, FormatError> {
     let start = end.checked_add(r.varint()?);
     let range = start.zip(r.varint().ok()).and_then(|(start, count)| Some(start..start.checked_add(count)?));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_gets_another_name_holds_the_same() {
+    fn a_renamed_segment_holds_the_same() {
         let sealer = Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([1; 32].into()));
         let mut data = SegmentBuilder::data(&sealer, "seg/x".into());
         data.zeros(BlockRange::new(64, 1 << 20));

@@ -1,16 +1,16 @@
-//! The usage table: how much of each segment the map reaches. A hint for repacking; deletion never relies on it.
+//! The usage table: how much of each segment the map still refers to. A hint for repacking; deletion never relies on it.
 
 use super::FormatError;
 use super::id::{ID_BYTES, ObjectId};
 use super::wire::{Reader, Writer};
 use std::collections::BTreeMap;
 
-/// Bytes of a segment, and how many of them the map reaches.
+/// Bytes of a segment, and how many of them the map refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Length of the object.
     pub len: u64,
-    /// Bytes of boxes that pages reach.
+    /// Bytes of the boxes that pages refer to.
     pub reached: u64,
 }
 

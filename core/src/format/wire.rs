@@ -68,12 +68,12 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What was not read yet.
+    /// The bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// So many bytes as they are.
+    /// `len` bytes as they are.
     pub fn raw(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
         let (head, rest) = self.rest.split_at_checked(len).ok_or(FormatError::Truncated)?;
         self.rest = rest;
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A LEB128 integer in its shortest form, so that what decodes is encoded to the same bytes again.
+    /// A LEB128 integer in its shortest form, so that decoded bytes are always encoded the same way again.
     pub fn varint(&mut self) -> Result<u64, FormatError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.varint()?).map_err(|_| FormatError::Invalid("an integer does not fit 32 bits"))
     }
 
-    /// A number of items that follow, each of at least `item_bytes`, so that it cannot exceed what is there.
+    /// A number of items that follow, each of at least `item_bytes`, so that it cannot exceed the bytes that are there.
     pub fn count(&mut self, item_bytes: usize) -> Result<usize, FormatError> {
         let count = self.varint()?;
         if count > (self.rest.len() / item_bytes.max(1)) as u64 {
@@ -167,12 +167,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Four bytes that mean nothing yet.
+    /// Four bytes without a meaning yet.
     pub fn reserved(&mut self) -> Result<(), FormatError> {
         if self.u32()? == 0 { Ok(()) } else { Err(FormatError::Invalid("a reserved field is not zero")) }
     }
 
-    /// Nothing may follow.
+    /// An error if bytes follow.
     pub fn end(&self) -> Result<(), FormatError> {
         if self.rest.is_empty() { Ok(()) } else { Err(FormatError::Invalid("bytes follow the last field")) }
     }

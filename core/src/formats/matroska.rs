@@ -1,5 +1,5 @@
-//! Matroska and WebM (RFC 9559, EBML by RFC 8794): elements of an ID, a length and a body. The first element of the segment
-//! says where the others are (SeekHead), among them the index of the media (Cues).
+//! Matroska and WebM (RFC 9559, EBML by RFC 8794): elements of an ID, a length and a body. The first element of the segment (SeekHead) says
+//! where the others are, among them the index of the media (Cues).
 
 use super::{GUESS_BYTES, Peek, Wants, be, peek};
 
@@ -12,12 +12,12 @@ const SEEK_POSITION: u64 = 0x53ac;
 const CUES: u64 = 0x1c53_bb6b;
 const CLUSTER: u64 = 0x1f43_b675;
 
-/// Elements looked at on one level.
+/// The most elements to look at on one level.
 const ELEMENTS_MAX: usize = 64;
-/// The media that a player asks for first.
+/// The media that a player reads first.
 const MEDIA_BYTES: u64 = 256 << 10;
 const HEADER_BYTES: u64 = 12;
-/// The list of what is where is short.
+/// The most bytes of a SeekHead: such lists are short.
 const SEEK_HEAD_BYTES_MAX: u64 = 16 << 10;
 
 /// An element's header.
@@ -25,7 +25,7 @@ struct Element {
     id: u64,
     /// Where its body begins.
     body: u64,
-    /// None where it goes on until something ends it.
+    /// `None` if it continues until another element ends it.
     bytes: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn wants(file: &dyn Peek, wants: &mut Wants) {
         match element.id {
             SEEK_HEAD => seek_head(file, &segment, &element, wants),
             CUES => wants.push(at, element.body - at + element.bytes.unwrap_or(GUESS_BYTES)),
-            // From here on there is media.
+            // The media begins here.
             CLUSTER => return wants.push(at, MEDIA_BYTES),
             _ => {}
         }
@@ -90,7 +90,7 @@ fn element(file: &dyn Peek, at: u64) -> Option<Element> {
     Some(Element { id, body: at.checked_add((id_len + len_len) as u64)?, bytes: len })
 }
 
-/// The elements within a body that is local.
+/// The elements within a local body.
 fn children(body: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut rest = body;
     std::iter::from_fn(move || {
@@ -111,7 +111,7 @@ fn id(bytes: &[u8]) -> Option<(u64, usize)> {
     (len <= 4).then(|| be(bytes, 0, len)).flatten().map(|id| (id, len))
 }
 
-/// A length without its marker, none if it says that it is unknown; and its own.
+/// A length without its marker, and the number of its bytes. The length is `None` if it is marked as unknown.
 fn length(bytes: &[u8]) -> Option<(Option<u64>, usize)> {
     let len = bytes.first()?.leading_zeros() as usize + 1;
     if len > 8 {

@@ -1,11 +1,11 @@
-//! MP4 and QuickTime (ISO/IEC 14496-12): boxes, one after another. The index is `moov`, before or after the media
-//! (`mdat`). One that is cut into fragments may have an index of them at its end (`mfra`, whose length is its last word).
+//! MP4 and QuickTime (ISO/IEC 14496-12): boxes, one after another. The index is `moov`, before or after the media (`mdat`). A fragmented
+//! file may have an index of its fragments at the end (`mfra`, whose last word is its length).
 
 use super::{GUESS_BYTES, Peek, RANGE_BYTES_MAX, Wants, be, peek};
 
-/// Boxes looked at before it is given up.
+/// The most boxes to look at.
 const BOXES_MAX: usize = 64;
-/// The media that a player asks for first.
+/// The media that a player reads first.
 const MEDIA_BYTES: u64 = 256 << 10;
 const HEADER_BYTES: u64 = 16;
 
@@ -19,7 +19,7 @@ pub(super) fn wants(file: &dyn Peek, wants: &mut Wants) {
     let mut has_index = false;
     for _ in 0..BOXES_MAX {
         let Some(header) = peek(file, at, HEADER_BYTES) else {
-            // What follows the media is its index, as a rule to the end of the file.
+            // The index follows the media, usually up to the end of the file.
             let rest = file.len().saturating_sub(at);
             let is_index = !has_index && rest <= RANGE_BYTES_MAX;
             return wants.push(at, if is_index { rest } else { GUESS_BYTES });

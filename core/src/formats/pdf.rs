@@ -1,9 +1,9 @@
-//! PDF (ISO 32000-1, 7.5): the last line but one says where the table of objects is, whose trailer may name an earlier one.
+//! PDF (ISO 32000-1, 7.5): the last line but one says where the table of objects is. The table's trailer may name an earlier table.
 
 use super::{GUESS_BYTES, Peek, Wants, peek};
 
 const TAIL_BYTES: u64 = 16 << 10;
-/// Tables of earlier versions that are followed.
+/// The most tables to follow, one version after another.
 const TABLES_MAX: usize = 4;
 
 pub(super) fn recognises(head: &[u8]) -> bool {
@@ -23,7 +23,7 @@ pub(super) fn wants(file: &dyn Peek, wants: &mut Wants) {
     }
 }
 
-/// The number that follows the last such word.
+/// The number that follows the last occurrence of `word`.
 fn last_number_after(bytes: &[u8], word: &[u8]) -> Option<u64> {
     let at = bytes.windows(word.len()).rposition(|window| window == word)?;
     let text = bytes[at + word.len()..].trim_ascii_start();

@@ -1,9 +1,9 @@
-//! SQLite ("Database File Format", sqlite.org/fileformat2.html): page 1 is the root of the schema, a tree like all others, and each
-//! row of that names the root of another tree.
+//! SQLite ("Database File Format", sqlite.org/fileformat2.html): page 1 is the root of the schema. The schema is a tree like all others,
+//! and each of its rows names the root of another tree.
 //!
-//! Whoever opens a database reads the whole schema, and whoever asks it something begins at roots. Below those a query
-//! touches few pages, and each costs a frame of which it wants one page: of them only those are wanted that lead to others. Where
-//! they are few that is all of them, and where they are many some more are, the more of them queries have met.
+//! A program that opens a database reads the whole schema, and every query begins at roots. Below the roots a query touches few pages, and
+//! each costs a whole frame for one page. So below roots this reader wants only pages that lead to other pages: all of them if they are
+//! few; if they are many, some more, the more of them queries have met.
 
 use super::{Peek, Wants, be, peek};
 use std::collections::{BTreeSet, VecDeque};
@@ -14,25 +14,25 @@ const FILE_HEADER_BYTES: u64 = 100;
 const INNER_OF_INDEX: u8 = 2;
 const INNER_OF_TABLE: u8 = 5;
 const LEAF_OF_TABLE: u8 = 13;
-/// Before the places of a page's cells; four less in a leaf.
+/// Before the array of cell places in a page; four less in a leaf.
 const NODE_HEADER_BYTES: usize = 12;
-/// Pages of the schema's own tree.
+/// The most pages of the schema's own tree.
 const SCHEMA_PAGES_MAX: usize = 64;
-/// Pages that hold what has no room in rows of the schema.
+/// The most pages that hold the parts of schema rows which do not fit into their leaves.
 const OVERFLOW_PAGES_MAX: usize = 64;
-/// Of each row so much is looked at: it begins with three names, behind which is the root.
+/// How much of each row to look at: the row begins with three names, and the root comes after them.
 const ROW_BYTES_MAX: usize = 16 << 10;
 /// The fourth column of the schema is the root.
 const ROOT_COLUMN: usize = 3;
-/// Roots of trees.
+/// The most roots.
 const ROOTS_MAX: usize = 256;
-/// Pages right below a root that are wanted, if they are not leaves: of more it depends on how many queries have met.
+/// The most pages right below a root to want whole if they are not leaves. If there are more, it depends on how many queries have met.
 const SIBLINGS_MAX: usize = 16;
-/// Trees that are looked at below their roots.
+/// The most trees to look at below their roots.
 const TREES_MAX: usize = 16;
-/// Levels of a tree below its root; SQLite itself has 20 at most.
+/// The most levels below a root; SQLite itself allows 20.
 const LEVELS_MAX: usize = 20;
-/// Pages below roots that are looked at.
+/// The most pages below roots to look at.
 const NODES_MAX: usize = 4096;
 
 pub(super) fn recognises(head: &[u8]) -> bool {
@@ -50,26 +50,26 @@ pub(super) fn wants(file: &dyn Peek, wants: &mut Wants) {
     }
 }
 
-/// How many pages of a level are to be here where `here` of its many are: all up to the next power of two, when an eighth of that is missing.
-/// What comes by this asks for no more, and of all that are here nobody has asked for a quarter at most: half the share that it was
-/// of half as many, and an eighth.
+/// How many pages of a level to make local, given that `here` are: all up to the next power of two, once only an eighth of that is missing.
+/// Pages that come in this way trigger no more. At most a quarter of all local pages were never asked for: each doubling halves the old
+/// share and adds an eighth.
 fn worth(here: usize) -> usize {
     let next = here.next_power_of_two();
     if here * 8 >= next * 7 { next } else { here }
 }
 
-/// A database, as far as it is local. Its pages are counted from 1.
+/// A database, as far as it is local. Its pages count from 1.
 struct Database<'a> {
     file: &'a dyn Peek,
     page_bytes: u64,
-    /// Of these, what each page has for what it holds.
+    /// Bytes of a page without its reserved ones.
     usable_bytes: u64,
 }
 
 /// A page of a tree.
 struct Node {
     page: Vec<u8>,
-    /// Where it begins in the page.
+    /// Where the node begins in the page.
     start: usize,
     kind: u8,
     cells: usize,
@@ -95,7 +95,7 @@ impl<'a> Database<'a> {
         wants.push(self.start(number), self.page_bytes);
     }
 
-    /// A page of a tree with all that it holds.
+    /// A page of a tree, whole.
     fn node(&self, number: u64) -> Option<Node> {
         let page = peek(self.file, self.start(number), self.page_bytes)?;
         let start = if number == 1 { FILE_HEADER_BYTES as usize } else { 0 };
@@ -107,7 +107,7 @@ impl<'a> Database<'a> {
         peek(self.file, self.start(number), 1)?.first().copied()
     }
 
-    /// The roots that the schema names, as far as that is local; and wants what is not.
+    /// The roots that the schema names, as far as it is local. Wants the parts that are missing.
     fn schema(&self, wants: &mut Wants) -> BTreeSet<u64> {
         let (mut pages, mut seen) = (VecDeque::from([1]), BTreeSet::from([1]));
         let (mut roots, mut overflow) = (BTreeSet::new(), OVERFLOW_PAGES_MAX);
@@ -137,8 +137,8 @@ impl<'a> Database<'a> {
         roots
     }
 
-    /// The beginning of a row that lies at `at` of a leaf, as far as it is local; and wants all of it, as long as that takes no
-    /// more than `overflow` pages.
+    /// The beginning of the row at `at` of a leaf, as far as it is local. Wants the whole row, as long as that takes at most `overflow`
+    /// pages.
     fn row(&self, page: &[u8], at: usize, overflow: &mut usize, wants: &mut Wants) -> Option<Vec<u8>> {
         let (bytes, len) = varint(page.get(at..)?)?;
         let (_number, number_len) = varint(page.get(at + len..)?)?;
@@ -151,7 +151,7 @@ impl<'a> Database<'a> {
         }
         let mut next = be(page, start + here, 4)?;
         let each = self.usable_bytes.checked_sub(4)?;
-        // As a rule they lie one behind another.
+        // Usually they lie one behind another.
         let pages = left.div_ceil(each).min(*overflow as u64);
         wants.push(self.start(next), pages * self.page_bytes);
         while next > 0 && left > 0 && *overflow > 0 {
@@ -165,7 +165,7 @@ impl<'a> Database<'a> {
         Some(row)
     }
 
-    /// How much of a row of so many bytes is in the leaf itself (section 1.6, "B-tree Pages").
+    /// How much of a row of `bytes` bytes is in the leaf itself (section 1.6, "B-tree Pages").
     fn bytes_in_leaf(&self, bytes: u64) -> Option<usize> {
         let usable = self.usable_bytes;
         let most = usable.checked_sub(35)?;
@@ -177,7 +177,7 @@ impl<'a> Database<'a> {
         usize::try_from(if fitting <= most { fitting } else { least }).ok()
     }
 
-    /// Wants of a tree what leads to its leaves, while no more than `left` pages are looked at.
+    /// Wants the pages of a tree that lead to its leaves. Looks at most at `left` pages.
     fn below(&self, root: u64, left: &mut usize, wants: &mut Wants) {
         let mut above = vec![root];
         for _ in 0..LEVELS_MAX {
@@ -190,7 +190,7 @@ impl<'a> Database<'a> {
             if are_few {
                 self.want(*last, wants);
             }
-            // All leaves of a tree are equally deep: of them one is looked at.
+            // All leaves of a tree are equally deep, so a look at one page shows whether this level is leaves.
             if !level.iter().rev().find_map(|number| self.kind(*number)).is_some_and(is_inner) {
                 return;
             }
@@ -199,7 +199,7 @@ impl<'a> Database<'a> {
             if are_few {
                 level.iter().for_each(|number| self.want(*number, wants));
             } else {
-                // From the end: of a table that is where what is new is.
+                // From the end: a table's new rows are there.
                 let more = worth(here.len()) - here.len();
                 missing.iter().rev().take(more).for_each(|number| self.want(*number, wants));
             }
@@ -215,7 +215,7 @@ impl Node {
         Some(be(&self.page, self.start + header + 2 * number, 2)? as usize)
     }
 
-    /// The pages below one that is not a leaf.
+    /// The pages below a page that is not a leaf.
     fn children(&self) -> impl Iterator<Item = u64> {
         let cells = (0..self.cells).filter_map(|number| be(&self.page, self.cell(number)?, 4));
         cells.chain(be(&self.page, self.start + 8, 4)).filter(|child| *child > 0)
@@ -257,7 +257,7 @@ fn value_bytes(kind: u64) -> Option<usize> {
     })
 }
 
-/// Up to nine bytes, seven bits in each of the first eight; and how many they were.
+/// Up to nine bytes, with seven bits in each of the first eight; and their count.
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0_u64;
     for (at, byte) in bytes.iter().take(9).enumerate() {

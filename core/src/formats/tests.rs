@@ -2,7 +2,7 @@ use super::*;
 use std::cell::RefCell;
 use std::process::{Command, Stdio};
 
-/// A file of which only some is local.
+/// A file that is local only in part.
 struct Partial {
     bytes: Vec<u8>,
     local: RefCell<Vec<Range<u64>>>,
@@ -27,7 +27,7 @@ impl Partial {
         Self { bytes, local: RefCell::new(std::iter::once(0..HEAD_BYTES * 4).collect()) }
     }
 
-    /// Pulls what is wanted until nothing is missing: how often, and what was wanted in the end.
+    /// Pulls what is wanted until nothing is missing. Returns the number of rounds, and what was wanted in the end.
     fn pull(&self) -> (usize, Vec<Range<u64>>) {
         for round in 0..20 {
             let wants = recognise(self).map(|format| format.wants(self)).unwrap_or_default();
@@ -72,7 +72,7 @@ fn contains(wants: &[Range<u64>], range: Range<u64>) -> bool {
 }
 
 #[test]
-fn of_a_film_its_index_wherever_it_lies_and_the_first_media_in_one_round() {
+fn films_want_their_index_and_first_media_in_one_round() {
     for (index_first, index) in [(true, 12), (false, MEDIA as u64 + 20)] {
         let film = Partial::new(film(index_first));
         assert_eq!(recognise(&film).unwrap().name, "MP4");
@@ -85,7 +85,7 @@ fn of_a_film_its_index_wherever_it_lies_and_the_first_media_in_one_round() {
 }
 
 #[test]
-fn of_a_film_with_long_lengths_and_fragments() {
+fn films_with_long_lengths_or_fragments_want_their_index() {
     let long =
         [&[0, 0, 0, 1], b"mdat".as_slice(), &(MEDIA as u64 + 16).to_be_bytes(), &vec![1; MEDIA]].concat();
     let bytes = [part(b"ftyp", b"isom"), long, part(b"moov", &[7; 5000])].concat();
@@ -104,7 +104,7 @@ fn of_a_film_with_long_lengths_and_fragments() {
 }
 
 #[test]
-fn of_a_matroska_film_its_cues() {
+fn matroska_films_want_their_cues() {
     let element =
         |id: &[u8], body: &[u8]| [id, &[0x08, 0, 0, 0, 0], body].concat().tap_length(id.len(), body.len());
     let cues = element(&[0x1c, 0x53, 0xbb, 0x6b], &[5; 40_000]);
@@ -129,7 +129,7 @@ fn of_a_matroska_film_its_cues() {
 }
 
 trait TapLength {
-    /// Writes the length of a body behind the ID, in five bytes.
+    /// Writes the length of a body after the ID, in five bytes.
     fn tap_length(self, id: usize, body: usize) -> Self;
 }
 
@@ -140,7 +140,7 @@ impl TapLength for Vec<u8> {
     }
 }
 
-/// What `sqlite3` makes of statements, and what it answers.
+/// The database that `sqlite3` makes of statements, and its answer.
 fn database(sql: &str) -> (Partial, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
@@ -154,14 +154,14 @@ fn database(sql: &str) -> (Partial, Vec<String>) {
     (database, String::from_utf8(ran.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
-/// Pages whose numbers were answered.
+/// The pages whose numbers were answered.
 fn pages(answer: &[String], page_bytes: u64) -> Vec<Range<u64>> {
     let numbers = answer.iter().map(|line| line.parse::<u64>().unwrap());
     numbers.map(|number| (number - 1) * page_bytes..number * page_bytes).collect()
 }
 
 #[test]
-fn of_a_database_its_schema_and_the_roots_of_its_trees() {
+fn databases_want_their_schema_and_the_roots_of_trees() {
     let (whole, roots) = database(
         "CREATE TABLE a(x, y); CREATE VIEW v AS SELECT x FROM a; CREATE INDEX i ON a(y); CREATE TABLE b(z);
         INSERT INTO b VALUES (1);
@@ -176,13 +176,13 @@ fn of_a_database_its_schema_and_the_roots_of_its_trees() {
     for root in roots {
         assert!(contains(&wants, root.clone()), "{root:?}: {wants:?}");
     }
-    // Of each tree of several pages one leaf to see that it is one.
+    // One leaf of each tree of several pages, to see that it is a leaf.
     let bytes: u64 = wants.iter().map(|want| want.end - want.start).sum();
     assert!(rounds <= 2 && bytes <= (1 + 4 + 3) * 4096, "{rounds} {wants:?}");
 }
 
 #[test]
-fn of_a_database_a_schema_of_many_pages_whose_rows_are_long() {
+fn databases_want_a_long_schema_too() {
     for (page_bytes, columns) in [(512, 3), (4096, 30), (4096, 400)] {
         let mut sql = format!("PRAGMA page_size = {page_bytes};");
         let columns: Vec<_> = (0..columns).map(|column| format!("column_{column}")).collect();
@@ -211,7 +211,7 @@ fn of_a_database_a_schema_of_many_pages_whose_rows_are_long() {
 }
 
 #[test]
-fn of_the_trees_of_a_database_what_all_queries_share_where_it_is_little() {
+fn a_few_inner_pages_are_all_wanted() {
     let (shared, answer) = database(
         "CREATE TABLE a(x, y); CREATE INDEX i ON a(y);
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
@@ -228,8 +228,8 @@ fn of_the_trees_of_a_database_what_all_queries_share_where_it_is_little() {
 }
 
 #[test]
-fn where_many_pages_of_a_tree_lead_to_leaves_a_quarter_is_foreseen_of_what_queries_meet() {
-    // About ten rows in a page, so that the tree is deep.
+fn at_most_a_quarter_of_many_inner_pages_is_foreseen() {
+    // About ten rows in a page make the tree deep.
     let (large, answer) = database(
         "CREATE TABLE a(x PRIMARY KEY) WITHOUT ROWID;
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000)
@@ -256,7 +256,7 @@ fn where_many_pages_of_a_tree_lead_to_leaves_a_quarter_is_foreseen_of_what_queri
     assert!(ahead > inner.len() / 8, "{ahead} of {} came ahead", inner.len());
 }
 
-/// An archive of so many entries whose data is not there, which no reader of the directory minds.
+/// An archive of `entries` entries without data, which no reader of the directory notices.
 fn archive(entries: u32, is_large: bool) -> (Vec<u8>, Range<u64>) {
     let mut bytes = [b"PK\x03\x04".as_slice(), &vec![0; MEDIA]].concat();
     let start = bytes.len() as u64;
@@ -278,7 +278,7 @@ fn archive(entries: u32, is_large: bool) -> (Vec<u8>, Range<u64>) {
 }
 
 #[test]
-fn of_an_archive_its_directory() {
+fn archives_want_their_directory() {
     for is_large in [false, true] {
         let (bytes, directory) = archive(5000, is_large);
         let archive = Partial::new(bytes);
@@ -291,7 +291,7 @@ fn of_an_archive_its_directory() {
 }
 
 #[test]
-fn of_a_document_its_tables_of_objects() {
+fn documents_want_their_tables_of_objects() {
     let mut bytes = [b"%PDF-1.7\n".as_slice(), &vec![b' '; MEDIA]].concat();
     let first = bytes.len();
     bytes.extend(b"xref\n0 1\ntrailer\n<< /Size 1 >>\nstartxref\n0\n%%EOF\n");
@@ -352,7 +352,7 @@ fn hostile_bytes_cost_a_bounded_wrong_guess() {
     );
     for _ in 0..500 {
         let mut bytes = whole.bytes.clone();
-        // What says where other pages are is at the beginnings of pages.
+        // Pages begin with the fields that say where other pages are.
         for _ in 0..1 + random() % 40 {
             let page = random() as usize % (bytes.len() / 512);
             bytes[page * 512 + random() as usize % 32] = random() as u8;

@@ -1,4 +1,4 @@
-//! ZIP (PKWARE's APPNOTE), and what is one inside: office documents, EPUB, JAR. Its directory is at its end.
+//! ZIP (PKWARE's APPNOTE), and the formats based on it: office documents, EPUB, JAR. The directory is at the end.
 
 use super::{GUESS_BYTES, Peek, Wants, le, peek};
 
@@ -9,7 +9,7 @@ const END_BYTES: usize = 22;
 const LOCATOR: &[u8] = b"PK\x06\x07";
 const LOCATOR_BYTES: usize = 20;
 const END_64: &[u8] = b"PK\x06\x06";
-/// Instead of a number that has no room.
+/// Stands in place of a number that does not fit.
 const ELSEWHERE: u64 = 0xffff_ffff;
 
 pub(super) fn recognises(head: &[u8]) -> bool {
@@ -31,7 +31,7 @@ pub(super) fn wants(file: &dyn Peek, wants: &mut Wants) {
     }
 }
 
-/// The directory of an archive that needs long numbers.
+/// The directory of an archive that needs 64-bit numbers.
 fn large(file: &dyn Peek, tail: &[u8], end: usize, wants: &mut Wants) {
     let Some(locator) = end.checked_sub(LOCATOR_BYTES).and_then(|at| tail.get(at..end)) else { return };
     if !locator.starts_with(LOCATOR) {
