@@ -1,11 +1,11 @@
-//! Reads ext4 from outside: which blocks of a drive are metadata, and which file has which block.
+//! Reads ext4 from outside: finds which blocks of a drive are metadata, and which file each data block belongs to.
 //!
-//! Written after the kernel's documentation of the format (docs.kernel.org/filesystems/ext4); each module names its
-//! pages. It does no I/O. It says which blocks it wants, level by level, so that each level is few large requests made
-//! at once, and it is handed their bytes:
+//! Written from the kernel's documentation of the format (docs.kernel.org/filesystems/ext4); each module names its pages. It does no I/O.
+//! It says which blocks it wants, level by level, so that each level takes few large requests made at once, and the caller hands it their
+//! bytes:
 //!
-//! 1. the superblock, and where the descriptors are expected;
-//! 2. the descriptors, where they lie elsewhere (meta_bg, strange sizes);
+//! 1. the superblock, and the place where the descriptors are expected;
+//! 2. the descriptors, if they are elsewhere (meta_bg, strange sizes);
 //! 3. the used parts of all inode tables, which tell directories from files without reading any directory;
 //! 4. nodes of files' trees, one level of the trees at a time, at most five.
 //!
@@ -22,14 +22,13 @@
 //! }
 //! ```
 //!
-//! Later, for every range that the kernel writes: `walk.written(range)`, and now and then the same loop again. Nearly all
-//! writes touch nothing that is known to be read here, and cost two searches in ordered maps.
+//! Later, for every range that the kernel writes: `walk.written(range)`, and now and then the same loop again. Nearly all writes touch no
+//! block that is read here, and cost two searches in ordered maps.
 //!
-//! What is read is not trusted. A mounted file system changes meanwhile, its newest metadata may be in its journal only,
-//! and it may be hostile. So every number is checked against the size of the file system, what has a checksum is
-//! checked, a structure that does not check is skipped and what was known before stays, and [`Limits`] bound the memory
-//! and what may be pulled in vain. A wrong answer costs pulling a block early or late. It must cost nothing else: do
-//! not decide by it what is written, dropped or served.
+//! Nothing that is read is trusted. A mounted file system changes in the meantime, its newest metadata may be only in its journal, and it
+//! may be hostile. So every number is checked against the size of the file system, and every checksum is checked. A structure that does not
+//! check is skipped, and the earlier knowledge stays. [`Limits`] bound the memory and the blocks that may be pulled in vain. A wrong answer
+//! costs pulling a block early or late. It must cost nothing else: do not decide by it what is written, dropped or served.
 
 mod agenda;
 mod attributes;
@@ -57,9 +56,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use superblock::Superblock;
 
-/// Blocks wanted that lie less than a chunk apart are one request.
+/// Wanted blocks less than a chunk apart are one request.
 const GAP_BLOCKS: u64 = CHUNK_BLOCKS;
-/// Blocks whose content is not believed that are remembered. With more, none is ever taken back.
+/// The most untrusted blocks to remember. Once there are this many, blocks that turn out sound are no longer taken off the count.
 const DOUBTS_MAX: usize = 4096;
 /// An inode's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,14 +70,14 @@ impl fmt::Display for InodeNumber {
     }
 }
 
-/// What was read is not believed.
+/// The bytes that were read are not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doubt;
 
-/// What is known of a drive's file system.
+/// The knowledge about a drive's file system.
 ///
-/// Memory: 48 bytes a group and at most three runs of 45 bytes for each group in use; beside that what [`Limits`] say.
-/// At most 2^18 groups are looked at.
+/// Memory: 48 bytes for each group, at most three runs of 45 bytes for each group in use, and beyond that what [`Limits`] allow. At most
+/// 2^18 groups are looked at.
 pub struct Walk {
     device_blocks: u64,
     limits: Limits,
@@ -87,14 +86,14 @@ pub struct Walk {
     groups: Groups,
     claims: Claims,
     agenda: Agenda,
-    /// Blocks that something of was not believed, when they were learnt from last.
+    /// Blocks with content that was not trusted when it was last read.
     doubts: BTreeSet<u64>,
-    /// What the caller was asked for last, and so has.
+    /// The ranges that the caller was last asked for, and so has.
     asked: Vec<BlockRange>,
 }
 
 impl Walk {
-    /// Nothing is known yet of a drive of that size.
+    /// A walk that knows nothing yet about a drive of `device_blocks` blocks.
     pub fn new(device_blocks: u64, limits: Limits) -> Self {
         let mut agenda = Agenda::default();
         agenda.read(BlockRange::new(0, 1));
@@ -111,8 +110,8 @@ impl Walk {
         }
     }
 
-    /// What is to be local before [`feed`](Self::feed), in order; nothing if all is learnt. Blocks less than a chunk
-    /// apart are one range, so that at most fifteen blocks for each one that is wanted are pulled along.
+    /// The blocks that must be local before [`feed`](Self::feed), in order; empty once everything is known. Blocks less than a chunk apart
+    /// are one range, so at most fifteen extra blocks are pulled for each wanted one.
     pub fn wanted(&mut self) -> Vec<BlockRange> {
         self.asked = self.agenda.wanted(GAP_BLOCKS);
         if self.fs.is_none()
@@ -123,14 +122,13 @@ impl Walk {
         self.asked.clone()
     }
 
-    /// Reads what was wanted, and what it names as far as that lies in the same ranges. `read` fills its second
-    /// argument with the blocks of the first (a chunk at most), or answers false where some are not local: these are wanted
-    /// again.
+    /// Reads the wanted blocks, and the blocks that these name, as far as they are in the same ranges. `read` fills its second argument
+    /// with the blocks of the first (a chunk at most), or returns false if some are not local: these are wanted again.
     ///
     /// # Errors
     ///
-    /// The superblock tells that there is nothing to be read here. What was known stays, and block 0 is looked at again
-    /// once it is written.
+    /// The superblock shows that there is nothing to read here. The earlier knowledge stays, and block 0 is looked at again once it is
+    /// written.
     pub fn feed(&mut self, read: &mut dyn FnMut(BlockRange, &mut [u8]) -> bool) -> Result<(), Ext4Error> {
         let asked = std::mem::take(&mut self.asked);
         let mut buffer = vec![0; CHUNK_BYTES as usize];
@@ -144,7 +142,7 @@ impl Walk {
                 let bytes = &mut buffer[..piece.byte_len() as usize];
                 let is_whole = read(piece, bytes);
                 for (block, bytes) in piece.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES as usize)) {
-                    // Of what is not all local a part may be.
+                    // If the piece is not wholly local, a part of it may be.
                     match is_whole || read(BlockRange::new(block, 1), bytes) {
                         true => outcome = outcome.and(self.learn(block, bytes)),
                         false => absent.push(BlockRange::new(block, 1)),
@@ -156,7 +154,7 @@ impl Walk {
         outcome
     }
 
-    /// These blocks were written, and what was written can be read: what of them was learnt from is wanted again.
+    /// These blocks were written, and the new content can be read: those that were read here before are wanted again.
     pub fn written(&mut self, range: BlockRange) {
         if range.start == 0 && !range.is_empty() {
             self.agenda.read(BlockRange::new(0, 1));
@@ -171,7 +169,7 @@ impl Walk {
         }
     }
 
-    /// The drive has another size now: what the superblock says is looked at again.
+    /// The drive has another size now: look at the superblock again.
     pub fn resized(&mut self, device_blocks: u64) {
         self.device_blocks = device_blocks;
         self.agenda.read(BlockRange::new(0, 1));
@@ -197,7 +195,7 @@ impl Walk {
                 self.claims.learn_node(block, bytes, &mut Context { fs, groups, limits, agenda });
             }
         }
-        // It may have been read while it was being written, and be well the next time.
+        // The block may have been read during a write, and be sound the next time.
         match self.agenda.take_doubt() {
             false => _ = self.doubts.remove(&block),
             true if self.doubts.len() < DOUBTS_MAX => _ = self.doubts.insert(block),
@@ -206,7 +204,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A layout that changed (made larger, made anew) is learnt from the start: all of it is local by then.
+    /// A changed layout (enlarged, or made again) is read from the start: all of it is local by then.
     fn learn_superblock(&mut self, bytes: &[u8]) -> Result<(), Ext4Error> {
         let (fs, needs_recovery) = Superblock::parse(bytes, self.device_blocks)?;
         self.needs_recovery = needs_recovery;
@@ -220,12 +218,12 @@ impl Walk {
         Ok(())
     }
 
-    /// Metadata that was found since this was last asked, in order; some of it perhaps not for the first time.
+    /// Metadata found since the last call, in order; some of it may have been returned before.
     pub fn found(&mut self) -> Vec<(BlockRange, Kind)> {
         self.agenda.take_found()
     }
 
-    /// All metadata that is known, in order, what adjoins and is alike as one range.
+    /// All known metadata, in order. Adjoining ranges of the same kind are one range.
     pub fn metadata(&self) -> Vec<(BlockRange, Kind)> {
         let fixed = self.groups.iter().map(|(range, fixed)| (range, fixed.kind()));
         let mut all: Vec<_> = fixed.chain(self.claims.metadata()).collect();
@@ -240,71 +238,70 @@ impl Walk {
         all
     }
 
-    /// Blocks of metadata that are known.
+    /// The number of known metadata blocks.
     pub fn metadata_blocks(&self) -> u64 {
         self.groups.blocks() + self.claims.metadata_blocks()
     }
 
-    /// What metadata the block is, if it is known to be any.
+    /// The kind of metadata in the block, if it is known to be metadata.
     pub fn kind_of(&self, block: u64) -> Option<Kind> {
         self.groups.at(block).map(Fixed::kind).or_else(|| self.claims.kind_of(block))
     }
 
-    /// The regular file whose data is in the block, and where in the file, in blocks. None is no proof of anything: a
-    /// small file, one that is new, a block that is free.
+    /// The regular file whose data is in the block, and the block's place in the file, in blocks. `None` proves nothing: the block may be a
+    /// small file's, a new one, or free.
     pub fn owner_of(&self, block: u64) -> Option<(InodeNumber, u64)> {
         let (inode, at) = self.claims.owner_of(block)?;
         self.kind_of(block).is_none().then_some((InodeNumber(inode), at.into()))
     }
 
-    /// Whether the block, if anything has it, is data of a file that is not kept for want of room: all metadata is known, and it is
-    /// none. Only for one that all of `wanted` was fed to. Metadata that ext4 has so far written to its journal alone is at its place
-    /// in the page cache: nobody reads it from there before it was written there, and then it is known.
+    /// Whether the block, if it is in use, is data of a file that is not kept for lack of space: all metadata is known, and the block is
+    /// none. Only for a walk that was fed all of `wanted`. Metadata that ext4 has so far written only to its journal is in the page cache:
+    /// nobody reads it from its place before it is written there, and then it is known.
     pub fn is_forgotten_data(&self, block: u64) -> bool {
         let is_all_known = self.fs.is_some() && !self.is_full() && self.doubts() == 0;
         is_all_known && self.claims.has_forgotten() && self.kind_of(block).is_none()
     }
 
-    /// How many blocks a regular file has, holes included. None where it is not kept.
+    /// The number of blocks of a regular file, holes included. `None` if the file is not kept.
     pub fn blocks_in(&self, file: InodeNumber) -> Option<u64> {
         Some(self.size_of(file)?.div_ceil(BLOCK_BYTES))
     }
 
-    /// The blocks on the drive of a part of a file, in the order of the file, holes aside.
+    /// The blocks on the drive of a part of a file, in the order of the file, without holes.
     pub fn blocks_within(&self, file: InodeNumber, part: BlockRange) -> Vec<BlockRange> {
         let block = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
         self.claims.blocks_within(file.0, block(part.start)..block(part.end))
     }
 
-    /// The runs of a regular file, a directory or another inode with blocks, in order: where in the file each begins, in
-    /// blocks, and its blocks on the drive. Between runs are holes. None where it is not kept.
+    /// The runs of a regular file, a directory or another inode with blocks, in order: the place of each in the file, in blocks, and its
+    /// blocks on the drive. Between runs are holes. `None` if the inode is not kept.
     pub fn runs_of(&self, inode: InodeNumber) -> Option<Vec<(u64, BlockRange)>> {
         let runs = self.claims.runs_of(inode.0)?;
         Some(runs.into_iter().map(|(at, range)| (at.into(), range)).collect())
     }
 
-    /// The size of an inode in bytes, as of the last time that its blocks changed or its inode was read. None where it
-    /// is not kept.
+    /// The size of an inode in bytes, as of the last time that its blocks changed or its inode was read. `None` if the inode is not kept.
     pub fn size_of(&self, inode: InodeNumber) -> Option<u64> {
         self.claims.size_of(inode.0)
     }
 
-    /// Whether the next mount reads the journal: it was mounted when the superblock was written.
+    /// Whether the next mount reads the journal: the file system was mounted when the superblock was written.
     pub fn needs_recovery(&self) -> bool {
         self.needs_recovery
     }
 
-    /// Whether a limit was reached, so that some metadata is not known.
+    /// Whether a limit was reached, so that some metadata is unknown.
     pub fn is_full(&self) -> bool {
         self.agenda.is_full
     }
 
-    /// Regular files of fewer bytes are not kept, for want of room; 0 where all are.
+    /// Regular files with fewer bytes are not kept, for lack of space; 0 if all are kept.
     pub fn smallest_file_bytes(&self) -> u64 {
         self.claims.smallest_bytes()
     }
 
-    /// Blocks whose content is not believed. What is not read any more, as what was freed, is in no doubt.
+    /// The number of blocks with untrusted content. Blocks that are no longer read, such as freed ones, do not count.
     pub fn doubts(&self) -> usize {
         let is_read = |block: &&u64| match self.groups.at(**block) {
             Some(fixed) => matches!(fixed, Fixed::Descriptors(_) | Fixed::Table(_)),
@@ -316,7 +313,7 @@ impl Walk {
         }
     }
 
-    /// Memory that is held, about.
+    /// The memory in use, roughly.
     pub fn memory_bytes(&self) -> usize {
         self.groups.memory_bytes() + self.claims.memory_bytes()
     }

@@ -1,10 +1,10 @@
-//! What is to be read, and what was found. A block is here at most once, however often it is written.
+//! The blocks to read, and the metadata found. A block is here at most once, however often it is written.
 
 use super::Kind;
 use crate::runs::{Run, RunMap};
 use crate::units::{BlockRange, coalesce};
 
-/// A set is a map to nothing.
+/// The value of a map that is used as a set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark;
 
@@ -17,34 +17,34 @@ impl Run for Mark {
 /// The walk's next steps.
 #[derive(Default)]
 pub struct Agenda {
-    /// Blocks whose content is to be learnt.
+    /// Blocks whose content is to be read.
     to_read: RunMap<Mark>,
-    /// Metadata that was found since it was last told.
+    /// Metadata found since the last call of `take_found`.
     found: RunMap<Kind>,
-    /// Whether something of what is just being learnt from is not believed.
+    /// Whether the block that is being read is not trusted.
     doubts: bool,
-    /// Whether something was left out because a limit was reached.
+    /// Whether a limit was reached and something was left out.
     pub is_full: bool,
 }
 
 impl Agenda {
-    /// The content of these blocks is to be learnt.
+    /// Notes that the content of these blocks is to be read.
     pub fn read(&mut self, range: BlockRange) {
         self.to_read.join(range, Mark);
     }
 
-    /// Forgets what was to be read.
+    /// Forgets all blocks to read and all metadata found.
     pub fn clear(&mut self) {
         self.to_read = RunMap::new();
         self.found = RunMap::new();
     }
 
-    /// What is to be read, in order; where blocks lie less than `gap` apart, as one range.
+    /// The blocks to read, in order. Blocks less than `gap` apart are one range.
     pub fn wanted(&self, gap: u64) -> Vec<BlockRange> {
         coalesce(self.to_read.iter().map(|(range, _)| range).collect(), gap)
     }
 
-    /// Takes off what is to be read of `ranges`.
+    /// Takes out the blocks to read that are in `ranges`.
     pub fn take(&mut self, ranges: &[BlockRange]) -> Vec<BlockRange> {
         let inside =
             |range: &BlockRange| self.to_read.overlapping(*range).map(|(part, _)| part).collect::<Vec<_>>();
@@ -53,22 +53,22 @@ impl Agenda {
         taken
     }
 
-    /// Tells of metadata.
+    /// Notes metadata that was found.
     pub fn found(&mut self, range: BlockRange, kind: Kind) {
         self.found.join(range, kind);
     }
 
-    /// What was found since this was last asked, in order.
+    /// The metadata found since the last call, in order.
     pub fn take_found(&mut self) -> Vec<(BlockRange, Kind)> {
         std::mem::take(&mut self.found).iter().map(|(range, kind)| (range, *kind)).collect()
     }
 
-    /// Something is not believed.
+    /// Notes that something is not trusted.
     pub fn doubt(&mut self) {
         self.doubts = true;
     }
 
-    /// Whether something was not believed since this was last asked.
+    /// Whether something was not trusted since the last call.
     pub fn take_doubt(&mut self) -> bool {
         std::mem::take(&mut self.doubts)
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_close_together_are_one_and_others_are_not() {
+    fn only_ranges_close_together_become_one() {
         let ranges = [(40, 41), (0, 1), (1, 2), (17, 18), (34, 35), (34, 36)];
         let ranges = ranges.map(|(start, end)| BlockRange { start, end }).to_vec();
         let pairs = |gap| coalesce(ranges.clone(), gap).iter().map(|r| (r.start, r.end)).collect::<Vec<_>>();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Who has which.
+/// Which inode has which block.
 #[derive(Default)]
 pub struct Attributes {
     of: BTreeMap<u32, u64>,
@@ -10,7 +10,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// The inode has that block, or none. Answers with the block if nobody had it before.
+    /// Notes that the inode has this block, or none. Returns the block if no inode had it before.
     pub fn set(&mut self, inode: u32, block: Option<u64>) -> Option<u64> {
         let was = match block {
             Some(block) => self.of.insert(inode, block),
@@ -37,7 +37,7 @@ impl Attributes {
         self.of.get(&inode).copied()
     }
 
-    /// Whether it is such a block.
+    /// Whether the block holds attributes.
     pub fn has(&self, block: u64) -> bool {
         self.owners.contains_key(&block)
     }
@@ -52,7 +52,7 @@ impl Attributes {
         self.owners.keys().copied()
     }
 
-    /// Memory that is held, about.
+    /// The memory in use, roughly.
     pub fn memory_bytes(&self) -> usize {
         24 * (self.of.len() + self.owners.len())
     }

@@ -1,14 +1,14 @@
-//! Which block holds which block of which file, both ways.
+//! Which block holds which block of which file, in both directions.
 //!
-//! Two maps of runs: by (inode, block of the file), and by block of the drive. Two files never have the same block on a
-//! sound file system. Where they seem to (one of them was read before it was deleted), the one that was heard of last
-//! has it; both maps are asked before an answer is given, so that a deleted file takes nothing with it.
+//! Two maps of runs: by (inode, block of the file), and by block of the drive. On a sound file system two files never have the same block.
+//! If they seem to (one of them was read before it was deleted), the block belongs to the one that was read last. Both maps are checked
+//! before an answer, so that deleting a file takes no blocks from another.
 
 use crate::runs::{Run, RunMap};
 use crate::units::BlockRange;
 use std::ops::Range;
 
-/// One past the last block that a file can have. It is no block, so that no two inodes' runs touch.
+/// One past the last block that a file can have. It is never a block itself, so that the runs of two inodes never touch.
 pub const FILE_BLOCKS_MAX: u32 = u32::MAX;
 
 /// A block of the drive.
@@ -50,7 +50,7 @@ impl BlockMap {
         self.blocks
     }
 
-    /// The file's blocks from `at` on are those of `range`.
+    /// Sets the file's blocks from `at` on to those of `range`.
     pub fn insert(&mut self, inode: u32, at: u32, range: BlockRange) {
         let end = u64::from(at) + range.count();
         self.clear(inode, at..u32::try_from(end).unwrap_or(FILE_BLOCKS_MAX));
@@ -78,7 +78,7 @@ impl BlockMap {
         self.by_file.remove(keys);
     }
 
-    /// Whose block it is, and which one of that file.
+    /// The file that has the block, and the block's number in that file.
     pub fn owner_of(&self, block: u64) -> Option<(u32, u32)> {
         let (run, owner) = self.by_block.run_at(block)?;
         let key = owner.0 + (block - run.start);
@@ -91,7 +91,7 @@ impl BlockMap {
         self.by_file.overlapping(keys).next().is_some()
     }
 
-    /// A file's runs in order: where in the file each begins, and its blocks.
+    /// A file's runs in order: the place of each in the file, and its blocks.
     pub fn runs_of(&self, inode: u32) -> Vec<(u32, BlockRange)> {
         self.runs_within(inode, 0..FILE_BLOCKS_MAX)
     }
@@ -103,7 +103,7 @@ impl BlockMap {
         runs.map(|(run, place)| (run.start as u32, BlockRange::new(place.0, run.count()))).collect()
     }
 
-    /// All blocks that have an owner: runs, the owner of each, and which of its blocks it begins with.
+    /// All blocks with an owner: each run, its owner, and the place of its first block in the file.
     pub fn iter(&self) -> impl Iterator<Item = (BlockRange, u32, u32)> {
         self.by_block.iter().map(|(range, owner)| (range, (owner.0 >> 32) as u32, owner.0 as u32))
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_file_lost_to_another_one_stays_with_the_other_when_the_file_goes() {
+    fn deleting_a_file_takes_no_blocks_from_another() {
         let mut map = BlockMap::default();
         map.insert(7, 0, BlockRange::new(100, 10));
         map.insert(7, 10, BlockRange::new(110, 10));

@@ -1,11 +1,11 @@
-//! What inodes say is theirs: the blocks of directories and other metadata, the nodes of all trees, blocks of attributes,
-//! and the data of regular files.
+//! The blocks that inodes claim: those of directories and other metadata, the nodes of all trees, blocks of attributes, and the data of
+//! regular files.
 //!
-//! Metadata is kept up to the limits. Of regular files the runs are kept while there is room; then the smallest files'
-//! runs go, because it is large files that are streamed and that have formats worth knowing.
+//! Metadata is kept up to the limits. The runs of regular files are kept while there is space; then the runs of the smallest files are
+//! dropped, because large files are the ones that are streamed and that have formats worth knowing.
 //!
-//! A record of an inode is kept exactly while it has something here, so that an inode table can be read again at any
-//! time: what is as before is skipped, what is new is added, what is gone is taken away.
+//! An inode's record is kept exactly while the inode has something here, so that an inode table can be read again at any time: unchanged
+//! claims are skipped, new ones added, and old ones removed.
 
 mod answers;
 
@@ -24,45 +24,45 @@ use crate::units::{BLOCK_BYTES, BlockRange};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The first size below which files go when there is no room for all.
+/// The first size below which files are dropped if there is no space for all.
 const SMALLEST_FILE_BYTES: u64 = 64 << 10;
-/// One file has at most this part of all runs that are kept, so that a large one in pieces does not push all others out.
+/// One file may have at most one in this many of all kept runs, so that a large file in pieces does not push out all others.
 const FILE_SHARE: usize = 4;
 
-/// What the rest of the walk lends.
+/// The parts of the walk that claims need.
 pub struct Context<'a> {
     /// The layout.
     pub fs: &'a Superblock,
-    /// What has a fixed place: no inode's.
+    /// The blocks with fixed places: no inode may claim them.
     pub groups: &'a Groups,
     /// The limits.
     pub limits: &'a Limits,
-    /// What is to be read, and what was found.
+    /// The blocks to read, and the metadata found.
     pub agenda: &'a mut Agenda,
 }
 
-/// What is remembered of an inode. About 55 bytes with its place in the map.
+/// The record of an inode. About 55 bytes with its place in the map.
 struct Known {
     size: u64,
     digest: u32,
     seed: u32,
-    /// Runs that it has, about.
+    /// The number of its runs, roughly.
     runs: u32,
     content: Content,
     kept: Kept,
 }
 
-/// Whether an inode's runs are kept. All metadata's are, as far as the limits go.
+/// Whether an inode's runs are kept. Those of metadata are, within the limits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Runs,
-    /// A regular file that is too small, as there is no room for all.
+    /// A regular file that is too small, as there is no space for all.
     TooSmall,
-    /// A regular file in so many pieces that it would push too many others out.
+    /// A regular file in so many pieces that it would push out too many others.
     TooManyRuns,
 }
 
-/// All that inodes have.
+/// All claims of inodes.
 #[derive(Default)]
 pub struct Claims {
     inodes: BTreeMap<u32, Known>,
@@ -70,9 +70,9 @@ pub struct Claims {
     metadata: BlockMap,
     files: BlockMap,
     attributes: Attributes,
-    /// Runs of smaller files are not kept.
+    /// The runs of smaller files are not kept.
     smallest: u64,
-    /// Whether runs of a file were let go. Small files are left out only after that.
+    /// Whether runs of a file were dropped. Small files are left out only after that.
     has_forgotten: bool,
 }
 
@@ -118,7 +118,7 @@ impl Claims {
                 return;
             }
             let is_another = known.seed != inode.seed || known.content != inode.content;
-            // What was not read while its runs were not kept is read from the root on.
+            // Parts that were not read while the runs were not kept are read again from the root.
             if is_another || is_small != (known.kept == Kept::TooSmall) {
                 self.forget(number);
             }
@@ -145,7 +145,7 @@ impl Claims {
         if let Some(block) = self.attributes.set(number, attributes) {
             cx.agenda.found(BlockRange::new(block, 1), Kind::Attributes);
         }
-        // Nodes before data: a record that has none may go while there is no room for its runs.
+        // Nodes before data: a record without nodes may be dropped when there is no space for its runs.
         for root in roots.into_iter().rev() {
             self.nodes.prune(number, root.child_depth.map_or(0, |depth| depth + 1), &root.span);
             self.apply(number, inode.style, &root, cx);
@@ -153,7 +153,7 @@ impl Claims {
         self.drop_if_empty(number);
     }
 
-    /// What a part of the inode's file is, from now on.
+    /// Replaces the knowledge about a part of the inode's file.
     fn apply(&mut self, inode: u32, style: Style, entries: &Entries, cx: &mut Context) {
         let Some(depth) = entries.child_depth else { return self.apply_runs(inode, entries, cx) };
         for gone in self.nodes.retain(inode, depth, &entries.span, &entries.children) {
@@ -166,7 +166,7 @@ impl Claims {
             if self.nodes.at(child.block) != Some(&node) && !self.has_room(1, cx) {
                 return;
             }
-            // A leaf is read for its runs alone.
+            // A leaf is read only for its runs.
             let is_wanted = (depth > 0 || reads_leaves) && !maps_the_reserve(inode);
             if self.nodes.insert(child.block, node) {
                 cx.agenda.found(BlockRange::new(child.block, 1), Kind::Mapping);
@@ -203,8 +203,8 @@ impl Claims {
         }
     }
 
-    /// Lets runs of files go until they are few enough: those of `inode` if they are a great part of all, else those of
-    /// the smallest files.
+    /// Drops runs of files until few enough are left: those of `inode` if they are a large share of all, or else those of the smallest
+    /// files.
     fn keep_within(&mut self, file_runs: usize, inode: u32) {
         let share = (file_runs / FILE_SHARE).max(1);
         if let Some(known) = self.inodes.get_mut(&inode)
@@ -235,7 +235,7 @@ impl Claims {
         self.drop_if_empty(inode);
     }
 
-    /// Whether so many more blocks of metadata fit, in runs and in blocks.
+    /// Whether `blocks` more blocks of metadata fit, in runs and in blocks.
     fn has_room(&self, blocks: u64, cx: &mut Context) -> bool {
         let fits = self.metadata_runs() < cx.limits.metadata_runs
             && cx.groups.blocks() + self.metadata_blocks() + blocks <= cx.limits.metadata_blocks;
@@ -256,7 +256,7 @@ impl Claims {
         }
     }
 
-    /// A record that stands for nothing is none.
+    /// Drops a record that stands for nothing.
     fn drop_if_empty(&mut self, inode: u32) {
         let has_runs = self.files.has(inode) || self.metadata.has(inode);
         if !has_runs && !self.nodes.has(inode) && self.attributes.of(inode).is_none() {
@@ -265,7 +265,7 @@ impl Claims {
     }
 }
 
-/// A run by kind: the journal's first block is a kind of its own.
+/// The parts of a run by kind: the journal's first block has its own kind.
 fn told(content: Content, at: u32, range: BlockRange) -> impl Iterator<Item = (BlockRange, Kind)> {
     let border = if content == Content::Journal && at == 0 { range.start + 1 } else { range.start };
     let head = BlockRange { start: range.start, end: border };
@@ -274,7 +274,7 @@ fn told(content: Content, at: u32, range: BlockRange) -> impl Iterator<Item = (B
     parts.filter_map(move |(part, at)| Some((part, content.kind(at)?)))
 }
 
-/// What has a fixed place is no file's: a structure that says so is not believed.
+/// Blocks with fixed places belong to no file: a structure that claims them is not trusted.
 fn free_of_fixed(entries: Entries, groups: &Groups) -> Result<Entries, Doubt> {
     let is_free = |range: BlockRange| groups.within(range).next().is_none();
     let runs_are = entries.runs.iter().all(|(_, range)| is_free(*range));
@@ -282,7 +282,7 @@ fn free_of_fixed(entries: Entries, groups: &Groups) -> Result<Entries, Doubt> {
     if runs_are && children_are { Ok(entries) } else { Err(Doubt) }
 }
 
-/// Whether the checksum of a block of extents is right, where it has one.
+/// Whether the checksum of a block of extents is right, if it has one.
 fn checks(block: &[u8], seed: u32, fs: &Superblock) -> bool {
     let guarded = tree::guarded_bytes(block);
     fs.group_check != GroupCheck::Crc32c

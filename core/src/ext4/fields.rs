@@ -1,4 +1,4 @@
-//! Little-endian fields at fixed places. What lies past the end reads as zero, so that a short slice is no panic.
+//! Little-endian fields at fixed places. Bytes past the end read as zero, so that a short slice does not panic.
 
 /// Two bytes.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -15,7 +15,7 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
-/// A number whose upper part was added to the format later, elsewhere.
+/// A number whose upper half was added to the format later, at another place.
 pub fn wide(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }

@@ -1,8 +1,8 @@
-//! What has a fixed place: superblock, descriptors, bitmaps and inode tables (kernel documentation, ext4, "Block Group
-//! Descriptors", "Layout", "Block and inode Bitmaps").
+//! The blocks with fixed places: superblock, descriptors, bitmaps and inode tables (kernel documentation, ext4, "Block Group Descriptors",
+//! "Layout", "Block and inode Bitmaps").
 //!
-//! Bitmaps and tables count from the moment on when a group is in use: the flags and the count of unused inodes in its
-//! descriptor say so, and a descriptor that does not check says nothing.
+//! Bitmaps and tables count once their group is in use: the flags and the count of unused inodes in its descriptor say so. A descriptor
+//! that does not check says nothing.
 
 use super::agenda::Agenda;
 use super::checksum::{crc16, crc32c};
@@ -15,22 +15,22 @@ use crate::units::BlockRange;
 const INODES_UNUSED: u16 = 0x1;
 const BLOCKS_UNUSED: u16 = 0x2;
 
-/// What a block with a fixed place is.
+/// The use of a block with a fixed place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fixed {
     /// The superblock.
     Superblock,
-    /// Descriptors; the number of the first such block.
+    /// Descriptors; the value is the number of the first such block.
     Descriptors(u32),
-    /// Copies of both.
+    /// Copies of the superblock and of descriptors.
     Backup,
-    /// Kept for more descriptors.
+    /// Reserved for more descriptors.
     Reserve,
     /// A bitmap of blocks.
     BlockBitmap,
     /// A bitmap of inodes.
     InodeBitmap,
-    /// An inode table; its group.
+    /// An inode table; the value is its group.
     Table(u32),
     /// Multiple mount protection.
     Special,
@@ -46,7 +46,7 @@ impl Run for Fixed {
 }
 
 impl Fixed {
-    /// The same, for those outside.
+    /// The kind that callers see.
     pub fn kind(self) -> Kind {
         match self {
             Fixed::Superblock => Kind::Superblock,
@@ -61,7 +61,7 @@ impl Fixed {
     }
 }
 
-/// What of a group is in use; empty ranges where nothing is. 48 bytes for each group.
+/// The parts of a group that are in use, and empty ranges for the others. 48 bytes for each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Group {
     block_bitmap: BlockRange,
@@ -69,7 +69,7 @@ struct Group {
     table: BlockRange,
 }
 
-/// All groups. Beside the table of groups it holds at most three runs for each, about 45 bytes a run.
+/// All groups. In addition to the table of groups it holds at most three runs for each, about 45 bytes a run.
 #[derive(Default)]
 pub struct Groups {
     groups: Vec<Group>,
@@ -78,10 +78,10 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// What the superblock alone says.
+    /// The knowledge from the superblock alone.
     pub fn new(fs: &Superblock, limits: &Limits, agenda: &mut Agenda) -> Self {
         let mut this = Self { groups: vec![Group::default(); fs.groups as usize], ..Self::default() };
-        // What follows lies over what came before, where a strange superblock has them meet.
+        // If a strange superblock makes ranges overlap, the later ones here win.
         this.claim(fs.reserve(), Fixed::Reserve, limits, agenda);
         for backup in fs.backups() {
             this.claim(backup, Fixed::Backup, limits, agenda);
@@ -98,27 +98,27 @@ impl Groups {
         this
     }
 
-    /// Blocks that have a fixed place.
+    /// The number of blocks with fixed places.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Memory that is held, about.
+    /// The memory in use, roughly.
     pub fn memory_bytes(&self) -> usize {
         48 * self.groups.len() + 45 * self.fixed.len()
     }
 
-    /// What the block is.
+    /// The use of the block.
     pub fn at(&self, block: u64) -> Option<Fixed> {
         self.fixed.run_at(block).map(|(run, fixed)| fixed.skip(block - run.start))
     }
 
-    /// What of the range has a fixed place.
+    /// The parts of the range that have fixed places.
     pub fn within(&self, range: BlockRange) -> impl Iterator<Item = (BlockRange, Fixed)> {
         self.fixed.overlapping(range)
     }
 
-    /// All that has a fixed place.
+    /// All ranges with fixed places.
     pub fn iter(&self) -> impl Iterator<Item = (BlockRange, Fixed)> {
         self.fixed.iter().map(|(range, fixed)| (range, *fixed))
     }
@@ -132,7 +132,7 @@ impl Groups {
         u32::try_from(first).ok()
     }
 
-    /// Reads the descriptor block of that number.
+    /// Reads descriptor block `number`.
     pub fn learn(
         &mut self,
         number: u32,
@@ -166,7 +166,7 @@ impl Groups {
         }
     }
 
-    /// Whether there was room for it.
+    /// Whether there was space for it.
     fn replace(
         &mut self,
         was: BlockRange,
@@ -203,7 +203,7 @@ impl Groups {
     }
 }
 
-/// What the descriptor says is in use, if it checks.
+/// The parts that the descriptor marks as in use, if it checks.
 fn parse(group: u32, descriptor: &[u8], fs: &Superblock) -> Option<Group> {
     if !checks(group, descriptor, fs) {
         return None;
@@ -219,7 +219,7 @@ fn parse(group: u32, descriptor: &[u8], fs: &Superblock) -> Option<Group> {
     let flags = if fs.group_check == GroupCheck::None { 0 } else { u16_at(descriptor, 0x12) };
     let unused = match fs.group_check {
         _ if flags & INODES_UNUSED != 0 => fs.inodes_per_group,
-        // Without checksums nothing tells how far the table is used, but whether it is.
+        // Without checksums nothing says how far the table is used, only whether it is used.
         GroupCheck::None if count_at(0xe, 0x2e) >= fs.inodes_per_group => fs.inodes_per_group,
         GroupCheck::None => 0,
         _ => count_at(0x1c, 0x32),
@@ -242,7 +242,7 @@ fn parse(group: u32, descriptor: &[u8], fs: &Superblock) -> Option<Group> {
     })
 }
 
-/// Whether its checksum is right, where it has one.
+/// Whether its checksum is right, if it has one.
 fn checks(group: u32, descriptor: &[u8], fs: &Superblock) -> bool {
     let Some((before, rest)) = descriptor.split_at_checked(0x1e) else { return false };
     let after = rest.get(2..).unwrap_or_default();

@@ -16,19 +16,19 @@ const TYPE_SYMLINK: u16 = 0xa000;
 const FLAG_EXTENTS: u32 = 0x8_0000;
 const FLAG_ATTRIBUTES: u32 = 0x20_0000;
 const FLAG_INLINE: u32 = 0x1000_0000;
-/// A shorter target of a symbolic link is in the inode.
+/// A shorter target of a symbolic link is inside the inode.
 const INLINE_LINK_BYTES: u64 = 60;
-/// As large as a file of 4 KiB blocks can be.
+/// The largest possible file with blocks of 4 KiB.
 const SIZE_MAX: u64 = FILE_BLOCKS_MAX as u64 * BLOCK_BYTES;
 
 const INODE_BAD_BLOCKS: u32 = 1;
 const INODE_ROOT: u32 = 2;
 const INODE_RESIZE: u32 = 7;
 
-/// What an inode's blocks hold.
+/// The content of an inode's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Data of a regular file, the only content that is no metadata.
+    /// Data of a regular file, the only content that is not metadata.
     Regular,
     /// Directory entries.
     Directory,
@@ -38,12 +38,12 @@ pub enum Content {
     Attributes,
     /// The journal.
     Journal,
-    /// Quota, orphans, and whatever else reserved inodes hold.
+    /// Quota, orphans, and the content of other reserved inodes.
     Special,
 }
 
 impl Content {
-    /// What metadata it is, if it is any; `at` is the block of the file.
+    /// The kind of metadata, if it is metadata; `at` is the block of the file.
     pub fn kind(self, at: u32) -> Option<Kind> {
         Some(match self {
             Content::Regular => return None,
@@ -60,13 +60,13 @@ impl Content {
 /// An inode in use.
 #[derive(Clone, Debug)]
 pub struct Inode {
-    /// What its blocks hold.
+    /// The content of its blocks.
     pub content: Content,
     /// Its size in bytes.
     pub size: u64,
-    /// How its tree is written.
+    /// The style of its tree.
     pub style: Style,
-    /// What the root of its tree says; nothing where it has no blocks.
+    /// The entries in the root of its tree; empty if it has no blocks.
     pub roots: Vec<Entries>,
     /// The block with its extended attributes.
     pub attributes: Option<u64>,
@@ -77,7 +77,7 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// Reads the inode of that number; none if it is free.
+    /// Reads inode `number`; `None` if it is free.
     pub fn parse(number: u32, bytes: &[u8], fs: &Superblock) -> Result<Option<Self>, Doubt> {
         let mode = u16_at(bytes, 0x0);
         if mode == 0 || number == INODE_BAD_BLOCKS {
@@ -87,7 +87,7 @@ impl Inode {
         if !checks(bytes, seed, fs) {
             return Err(Doubt);
         }
-        // A deleted inode has a time of deletion. One that is still open has there the number of another one, or 0.
+        // A deleted inode has a time of deletion. One that is still open has the number of another inode there, or 0.
         let (links, deleted) = (u16_at(bytes, 0x1a), u32_at(bytes, 0x14));
         if links == 0 && deleted > fs.inodes {
             return Ok(None);
@@ -139,7 +139,7 @@ fn content(number: u32, mode: u16, flags: u32, fs: &Superblock) -> Content {
     }
 }
 
-/// Whether its checksum is right, where it has one.
+/// Whether its checksum is right, if it has one.
 fn checks(bytes: &[u8], seed: u32, fs: &Superblock) -> bool {
     if fs.group_check != GroupCheck::Crc32c {
         return true;
@@ -156,8 +156,8 @@ fn checks(bytes: &[u8], seed: u32, fs: &Superblock) -> bool {
     sum == u32::from(u16_at(rest, 2)) << 16 | u32::from(u16_at(old, 0x7c))
 }
 
-/// Whether the inode's data blocks are the reserved descriptor blocks, which are known already. Its one indirect block
-/// is no part of those.
+/// Whether the inode's data blocks are the reserved descriptor blocks, which are known already. Its only indirect block is not one of
+/// those.
 pub fn maps_the_reserve(number: u32) -> bool {
     number == INODE_RESIZE
 }

@@ -1,17 +1,17 @@
-//! What metadata there is.
+//! The kinds of metadata.
 
 use crate::runs::Run;
 
-/// What a block of metadata is.
+/// The kind of a block of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The superblock.
     Superblock,
     /// Group descriptors that are in use.
     Descriptors,
-    /// Copies of the superblock and of descriptors: read by repairs alone.
+    /// Copies of the superblock and of descriptors: read only by repairs.
     Backup,
-    /// Room for more descriptors: read when the file system is made larger.
+    /// Space for more descriptors: read when the file system is enlarged.
     Reserve,
     /// Which blocks of a group are in use.
     BlockBitmap,
@@ -31,7 +31,7 @@ pub enum Kind {
     JournalHead,
     /// The rest of the journal: read by the next mount if [`Walk::needs_recovery`](super::Walk::needs_recovery), else only written.
     Journal,
-    /// Quota, orphans, multiple mount protection, and what else reserved inodes hold.
+    /// Quota, orphans, multiple mount protection, and the content of other reserved inodes.
     Special,
 }
 

@@ -1,22 +1,22 @@
 //! The blocks that hold nodes of files' trees, by block and by their place in the tree.
 //!
-//! A block is one node at most: of the inode that was heard of last. So the nodes are never more than the blocks, and
-//! no tree can name one block so often that reading it never ends.
+//! A block is at most one node: that of the inode read last. So there are never more nodes than blocks, and no tree can name one block so
+//! often that reading it never ends.
 
 use super::tree::{Child, DEPTH_MAX, Style};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a block is known as.
+/// A node in a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Whose tree.
+    /// The inode of its tree.
     pub inode: u32,
-    /// Levels below it: 0 names data.
+    /// Levels below it: a node of depth 0 names data.
     pub depth: u8,
-    /// The blocks of the file that it speaks for.
+    /// The blocks of the file that it covers.
     pub span: Range<u32>,
-    /// How it is written.
+    /// The style of its tree.
     pub style: Style,
     /// Seed of its checksum.
     pub seed: u32,
@@ -36,7 +36,7 @@ impl Nodes {
         self.by_place.len().max(self.by_block.len())
     }
 
-    /// The node in that block.
+    /// The node in the block.
     pub fn at(&self, block: u64) -> Option<&Node> {
         self.by_block.get(&block)
     }
@@ -46,12 +46,12 @@ impl Nodes {
         self.by_block.range(blocks).map(|(block, _)| *block)
     }
 
-    /// Whether the inode has any.
+    /// Whether the inode has nodes.
     pub fn has(&self, inode: u32) -> bool {
         self.by_place.range((inode, 0, 0)..=(inode, u8::MAX, u32::MAX)).next().is_some()
     }
 
-    /// Adds a node. False if it was known just so.
+    /// Adds a node. False if exactly this node was known.
     pub fn insert(&mut self, block: u64, node: Node) -> bool {
         let place = (node.inode, node.depth, node.span.start);
         let was = self.by_place.insert(place, (block, node.span.end));
@@ -61,8 +61,8 @@ impl Nodes {
         self.by_block.insert(block, node.clone()) != Some(node)
     }
 
-    /// Forgets the nodes of that depth in a part of the file that are not among `keep` (in order). What was below them
-    /// goes with them. Answers with the parts of the file that they spoke for.
+    /// Forgets the nodes of this depth in a part of the file that are not in `keep` (which is in order), and everything below them. Returns
+    /// the parts of the file that they covered.
     pub fn retain(&mut self, inode: u32, depth: u8, span: &Range<u32>, keep: &[Child]) -> Vec<Range<u32>> {
         let known = self.by_place.range((inode, depth, span.start)..(inode, depth, span.end));
         let stays = |from: u32, block: u64| {
@@ -78,7 +78,7 @@ impl Nodes {
         gone
     }
 
-    /// Forgets the nodes of an inode in a part of the file that are `depth` levels or more above data.
+    /// Forgets the nodes of an inode in a part of the file that are at least `depth` levels above data.
     pub fn prune(&mut self, inode: u32, depth: u8, span: &Range<u32>) {
         (depth..=DEPTH_MAX).for_each(|depth| self.remove(inode, depth, span));
     }
@@ -92,7 +92,7 @@ impl Nodes {
         }
     }
 
-    /// Forgets what the block is, unless it was since heard of as something else.
+    /// Forgets the node in the block, unless the block has since been read as another node.
     fn unless_taken(&mut self, block: u64, place: (u32, u8, u32)) {
         let is_that = |node: &Node| (node.inode, node.depth, node.span.start) == place;
         if self.by_block.get(&block).is_some_and(is_that) {

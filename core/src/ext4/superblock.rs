@@ -4,15 +4,14 @@ use super::checksum::crc32c;
 use super::fields::{u16_at, u32_at, u64_at, wide};
 use crate::units::{BLOCK_BYTES, BlockRange};
 
-/// Where the superblock lies in block 0, and how long it is.
+/// The place of the superblock in block 0, and its length.
 const AT: usize = 1024;
 const BYTES: usize = 1024;
 const MAGIC: u16 = 0xef53;
 
-/// Groups that are looked at: twice as many as the largest drive has with groups of the usual size. 8 MiB of
-/// memory.
+/// The most groups to look at: twice as many as the largest drive has with groups of the usual size. 12 MiB of memory.
 const GROUPS_MAX: u64 = 1 << 18;
-/// Groups with a backup that are listed. The largest drive has 25 by the usual rule (powers of 3, 5 and 7).
+/// The most groups with a backup to list. The largest drive has 24 by the usual rule (powers of 3, 5 and 7).
 const BACKUPS_MAX: usize = 64;
 
 const COMPAT_HAS_JOURNAL: u32 = 0x4;
@@ -24,16 +23,16 @@ const INCOMPAT_64BIT: u32 = 0x80;
 const INCOMPAT_MMP: u32 = 0x100;
 const INCOMPAT_CSUM_SEED: u32 = 0x2000;
 const INCOMPAT_LARGEDIR: u32 = 0x4000;
-/// File types in directories, recovery, meta_bg, extents, 64bit, mmp, flex_bg, ea_inode, dirdata, csum_seed, largedir,
-/// inline_data, encrypt, casefold. With any other, structures may mean something else.
+/// File types in directories, recovery, meta_bg, extents, 64bit, mmp, flex_bg, ea_inode, dirdata, csum_seed, largedir, inline_data,
+/// encrypt, casefold. With any other feature, structures may mean something else.
 const INCOMPAT_KNOWN: u32 = 0x3_f7d6;
 const RO_COMPAT_SPARSE_SUPER: u32 = 0x1;
 const RO_COMPAT_GDT_CSUM: u32 = 0x10;
 const RO_COMPAT_BIGALLOC: u32 = 0x200;
 const RO_COMPAT_METADATA_CSUM: u32 = 0x400;
 
-/// Why a file system cannot be read ahead of the kernel. The drive works without that; its metadata is then pulled when
-/// it is first read.
+/// Why the metadata of a file system cannot be read ahead of the kernel. The drive works without that: its metadata is then pulled when it
+/// is first read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ext4Error {
     /// Not ext4, or not written yet.
@@ -47,7 +46,7 @@ pub enum Ext4Error {
         "the drive's ext4 has {0}, which is not read ahead: its metadata is pulled when it is first read"
     )]
     Unsupported(&'static str),
-    /// A number that cannot be.
+    /// A number is impossible.
     #[error("the superblock of the drive's ext4 says what cannot be: {0}")]
     Implausible(&'static str),
 }
@@ -59,7 +58,7 @@ pub enum GroupCheck {
     None,
     /// With CRC-16 (feature gdt_csum).
     Crc16,
-    /// With CRC-32C, as everything else (feature metadata_csum).
+    /// With CRC-32C, like everything else (feature metadata_csum).
     Crc32c,
 }
 
@@ -71,7 +70,7 @@ enum Backups {
     Two([u32; 2]),
 }
 
-/// What of the superblock decides where things are. Two that are equal describe the same layout.
+/// The parts of the superblock that decide where things are. Two equal ones describe the same layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Size of the file system; not beyond the device.
@@ -88,25 +87,25 @@ pub struct Superblock {
     pub inode_bytes: usize,
     /// Bytes of a group descriptor: a power of two from 32 to 1024.
     pub descriptor_bytes: usize,
-    /// The first inode that is no reserved one.
+    /// The first inode that is not reserved.
     pub first_inode: u32,
     /// How group descriptors are checked.
     pub group_check: GroupCheck,
-    /// Seed of all CRC-32C of the file system.
+    /// Seed of every CRC-32C in the file system.
     pub seed: u32,
     /// Its uuid.
     pub uuid: [u8; 16],
     /// Directories may be larger than 4 GiB.
     pub large_directories: bool,
-    /// The journal's inode, unless it lies elsewhere.
+    /// The journal's inode, unless the journal is on another device.
     pub journal: Option<u32>,
-    /// Inodes of quota and of orphans; 0 where there is none.
+    /// Inodes of quota and of orphans; 0 if there is none.
     pub special: [u32; 4],
     /// The block of multiple mount protection.
     pub mmp: Option<u64>,
-    /// Descriptor blocks that lie behind the superblock; all others lie in their own groups (meta_bg).
+    /// Descriptor blocks right after the superblock; all others are in their own groups (meta_bg).
     together: u64,
-    /// Blocks behind the descriptors that are kept for more of them.
+    /// Blocks after the descriptors that are reserved for more of them.
     reserved: u64,
     backups: Backups,
 }
@@ -161,7 +160,7 @@ impl Superblock {
         Ok((this, incompat & INCOMPAT_RECOVER != 0))
     }
 
-    /// Every number in its bounds; the number of groups follows.
+    /// Checks that every number is within its bounds, and computes the number of groups.
     fn check(&mut self, device_blocks: u64) -> Result<(), Ext4Error> {
         let must = |holds: bool, what| if holds { Ok(()) } else { Err(Ext4Error::Implausible(what)) };
         must(self.blocks > 0 && self.blocks <= device_blocks, "it is larger than the drive")?;
@@ -196,7 +195,7 @@ impl Superblock {
         u64::from(self.inodes_per_group.div_ceil(self.inodes_per_block()))
     }
 
-    /// Whether the blocks can be those of the file system. Block 0 holds the superblock, and is "none" in most places.
+    /// Whether the blocks can belong to the file system. Block 0 holds the superblock, and means "none" in most places.
     pub fn holds(&self, range: BlockRange) -> bool {
         range.start > 0 && range.start < range.end && range.end <= self.blocks
     }
@@ -217,7 +216,7 @@ impl Superblock {
         runs
     }
 
-    /// Blocks that are kept so that the descriptors can become more.
+    /// Blocks that are reserved for more descriptors.
     pub fn reserve(&self) -> BlockRange {
         self.inside(BlockRange::new(1 + self.together, self.reserved))
     }
@@ -241,7 +240,7 @@ impl Superblock {
         runs.into_iter().map(|run| self.inside(run)).filter(|run| !run.is_empty()).collect()
     }
 
-    /// The copy of a descriptor block that lies in a group of its own (meta_bg).
+    /// The copy of a descriptor block that is in its own group (meta_bg).
     fn descriptor_copy(&self, group: u64) -> BlockRange {
         BlockRange::new(self.group_start(group) + u64::from(self.has_superblock(group)), 1)
     }

@@ -1,4 +1,4 @@
-//! Against real file systems: made by mke2fs, and described by dumpe2fs and debugfs.
+//! Tests against real file systems, made by mke2fs and described by dumpe2fs and debugfs.
 
 mod followed;
 mod hostile;

@@ -1,8 +1,8 @@
 //! The nodes of a file's tree: extents, and the older indirect blocks (kernel documentation, ext4, "The Contents of
 //! inode.i_block").
 //!
-//! A node is believed as a whole or not at all. What lies below a node has a lesser depth than it and at most five
-//! levels are read, so that no loop of blocks is followed for ever.
+//! A node is trusted as a whole or not at all. Each node has a lesser depth than its parent, and at most five levels are read, so that no
+//! loop of blocks is followed forever.
 
 use super::Doubt;
 use super::block_map::FILE_BLOCKS_MAX;
@@ -16,14 +16,14 @@ pub const DEPTH_MAX: u8 = 5;
 const MAGIC: u16 = 0xf30a;
 const HEADER_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 12;
-/// A longer extent is one of this many blocks fewer, which were never written.
+/// A greater length means this many blocks fewer, which were never written.
 const EXTENT_BLOCKS_MAX: u16 = 1 << 15;
 /// Pointers in an indirect block.
 const POINTERS: u32 = BLOCK_BYTES as u32 / 4;
 /// Pointers in an inode that lead to data.
 const DIRECT: u32 = 12;
 
-/// How a tree is written.
+/// The format of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Extents.
@@ -32,29 +32,29 @@ pub enum Style {
     Pointers,
 }
 
-/// A node that another one names.
+/// A node that another one refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Where it lies.
+    /// Its block.
     pub block: u64,
-    /// The blocks of the file that it speaks for.
+    /// The blocks of the file that it covers.
     pub span: Range<u32>,
 }
 
-/// What a node, or the root in an inode, says about a part of the file.
+/// The entries of a node, or of the root in an inode, for a part of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     /// The part of the file.
     pub span: Range<u32>,
-    /// Depth of the nodes named; none where it names data.
+    /// Depth of the children; `None` if the entries are data.
     pub child_depth: Option<u8>,
-    /// Data: where in the file, and its blocks. In order.
+    /// Data, in order: the place in the file, and the blocks.
     pub runs: Vec<(u32, BlockRange)>,
     /// Nodes, in order.
     pub children: Vec<Child>,
 }
 
-/// Reads a node of extents: the root in an inode (`depth` is what it says itself) or a block.
+/// Reads a node of extents: the root in an inode (`depth` is `None`) or a block.
 pub fn extents(bytes: &[u8], depth: Option<u8>, span: Range<u32>, fs: &Superblock) -> Result<Entries, Doubt> {
     let room = bytes.len().saturating_sub(HEADER_BYTES) / ENTRY_BYTES;
     let (count, most) = (usize::from(u16_at(bytes, 2)), usize::from(u16_at(bytes, 4)));
@@ -71,7 +71,7 @@ pub fn extents(bytes: &[u8], depth: Option<u8>, span: Range<u32>, fs: &Superbloc
     }
 }
 
-/// How many bytes at the front of a block of extents are guarded by the checksum that follows them.
+/// The number of bytes at the front of a block of extents that are guarded by the checksum after them.
 pub fn guarded_bytes(block: &[u8]) -> usize {
     HEADER_BYTES + ENTRY_BYTES * usize::from(u16_at(block, 4))
 }
@@ -100,7 +100,7 @@ fn index(entries: &[&[u8]], below: u8, span: Range<u32>, fs: &Superblock) -> Res
     let mut children: Vec<Child> = Vec::with_capacity(entries.len());
     for entry in entries {
         let (at, block) = (u32_at(entry, 0), wide(u32_at(entry, 4), u16_at(entry, 8).into()));
-        // The first one stands for all that comes before the second.
+        // The first child also covers everything before it.
         let from = if children.is_empty() { span.start } else { at };
         let follows = children.last().is_none_or(|last| last.span.start < from);
         if !follows
@@ -118,7 +118,7 @@ fn index(entries: &[&[u8]], below: u8, span: Range<u32>, fs: &Superblock) -> Res
     Ok(Entries { span, child_depth: Some(below), children, ..Entries::default() })
 }
 
-/// Reads the pointers in an inode: those to data, and the first of each kind of indirect block.
+/// Reads the pointers in an inode: those to data, and one to each kind of indirect block.
 pub fn pointer_root(bytes: &[u8], fs: &Superblock) -> Result<Vec<Entries>, Doubt> {
     let mut parts = vec![pointers(&bytes[..bytes.len().min(4 * DIRECT as usize)], None, 0..DIRECT, fs)?];
     let mut from = DIRECT;
@@ -131,7 +131,7 @@ pub fn pointer_root(bytes: &[u8], fs: &Superblock) -> Result<Vec<Entries>, Doubt
     Ok(parts)
 }
 
-/// Reads pointers to data, or to nodes of the depth `below`. They share the span evenly; 0 is a hole.
+/// Reads pointers to data, or to nodes of the depth `below`. They divide the span evenly; 0 is a hole.
 pub fn pointers(
     bytes: &[u8],
     below: Option<u8>,
@@ -161,7 +161,7 @@ pub fn pointers(
     Ok(entries)
 }
 
-/// Adds a run, as part of the one before where it continues that.
+/// Adds a run, or extends the last one if this one continues it.
 fn push(runs: &mut Vec<(u32, BlockRange)>, at: u32, range: BlockRange) {
     match runs.last_mut() {
         Some((first, last))

@@ -1,4 +1,4 @@
-//! What is known of inodes, asked from outside.
+//! Answers to questions about inodes.
 
 use super::super::Kind;
 use super::super::inode::Content;
@@ -6,12 +6,12 @@ use super::{Claims, Kept, told};
 use crate::units::BlockRange;
 
 impl Claims {
-    /// The nodes that lie in the range.
+    /// The blocks in the range that hold nodes.
     pub fn nodes_within(&self, range: BlockRange) -> impl Iterator<Item = u64> {
         self.nodes.within(range.start..range.end.max(range.start))
     }
 
-    /// What metadata of an inode the block is, if it is any.
+    /// The kind of an inode's metadata in the block, if it holds any.
     pub fn kind_of(&self, block: u64) -> Option<Kind> {
         if self.nodes.at(block).is_some() {
             return Some(Kind::Mapping);
@@ -21,12 +21,12 @@ impl Claims {
         held.or_else(|| self.attributes.has(block).then_some(Kind::Attributes))
     }
 
-    /// The regular file that has the block, and which one of the file it is.
+    /// The regular file that has the block, and the block's number in the file.
     pub fn owner_of(&self, block: u64) -> Option<(u32, u32)> {
         self.files.owner_of(block)
     }
 
-    /// Regular files of fewer bytes are not kept.
+    /// Regular files with fewer bytes are not kept.
     pub fn smallest_bytes(&self) -> u64 {
         self.smallest
     }
@@ -36,12 +36,12 @@ impl Claims {
         self.nodes.at(block).is_some()
     }
 
-    /// Whether runs of a file were let go, for want of room.
+    /// Whether runs of a file were dropped, for lack of space.
     pub fn has_forgotten(&self) -> bool {
         self.has_forgotten
     }
 
-    /// An inode's size in bytes, if it is remembered.
+    /// An inode's size in bytes, if the inode is kept.
     pub fn size_of(&self, inode: u32) -> Option<u64> {
         self.inodes.get(&inode).map(|known| known.size)
     }
@@ -59,7 +59,7 @@ impl Claims {
         runs.into_iter().map(|(_, blocks)| blocks).collect()
     }
 
-    /// All metadata that inodes have.
+    /// All metadata of inodes.
     pub fn metadata(&self) -> impl Iterator<Item = (BlockRange, Kind)> {
         let held = self
             .metadata
@@ -71,7 +71,7 @@ impl Claims {
         held.chain(nodes).chain(attributes)
     }
 
-    /// Blocks of metadata.
+    /// The number of metadata blocks.
     pub fn metadata_blocks(&self) -> u64 {
         self.metadata.blocks() + (self.nodes.len() + self.attributes.len()) as u64
     }
@@ -80,7 +80,7 @@ impl Claims {
         self.metadata.len() + self.nodes.len() + self.attributes.len()
     }
 
-    /// Memory that is held at most, in bytes; what the maps' nodes take beside their entries is estimated.
+    /// The most memory in use, in bytes; the overhead of the maps' nodes is an estimate.
     pub fn memory_bytes(&self) -> usize {
         90 * (self.metadata.len() + self.files.len())
             + 110 * self.nodes.len()

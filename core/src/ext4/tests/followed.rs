@@ -1,4 +1,4 @@
-//! A walk that goes on while the file system changes.
+//! A walk that continues while the file system changes.
 
 use super::image::{Image, in_pieces, run, some_files};
 use super::truth::compare;
@@ -13,7 +13,7 @@ const OPTIONS: [&[&str]; 2] = [
     &["-b", "4096", "-J", "size=4", "-O", "^extents,^64bit,^metadata_csum,uninit_bg"],
 ];
 
-/// Some changes as debugfs makes them.
+/// Some changes, as commands of debugfs.
 fn changes(image: &Image, rng: &mut StdRng, round: u32) -> Vec<String> {
     let small = image.beside("small", &vec![b's'; rng.random_range(1..60_000)]);
     let pieces = image.beside("pieces", &[]);
@@ -46,7 +46,7 @@ fn changes(image: &Image, rng: &mut StdRng, round: u32) -> Vec<String> {
 }
 
 #[test]
-fn after_each_change_it_knows_what_the_tools_say() {
+fn after_each_change_the_walk_agrees_with_the_tools() {
     for (seed, options) in OPTIONS.iter().enumerate() {
         let image = Image::make(48, options, some_files);
         let (mut walk, _) = image.walk();
@@ -65,7 +65,7 @@ fn after_each_change_it_knows_what_the_tools_say() {
 
 /// Blocks reach the drive in any order, and the walk looks in between.
 #[test]
-fn however_the_writes_are_split_it_comes_to_the_same() {
+fn split_writes_lead_to_the_same_knowledge() {
     for seed in 0..4 {
         let image = Image::make(48, OPTIONS[seed % 2], some_files);
         let (mut walk, _) = image.walk();
@@ -82,7 +82,7 @@ fn however_the_writes_are_split_it_comes_to_the_same() {
                     now[at.clone()].copy_from_slice(&after[at]);
                     walk.written(BlockRange::new(block, 1));
                 }
-                // It may see what checks by chance, or the superblock of a moment that never was.
+                // The walk may see a state that checks by chance, or a superblock that never matched the rest.
                 let _ = run(&mut walk, &mut |range, bytes| {
                     bytes.copy_from_slice(&now[range.bytes().start as usize..range.bytes().end as usize]);
                     true
@@ -102,13 +102,13 @@ fn however_the_writes_are_split_it_comes_to_the_same() {
 }
 
 #[test]
-fn what_is_not_learnt_from_is_not_read_again() {
+fn blocks_without_layout_are_not_read_again() {
     let image = Image::make(48, OPTIONS[0], some_files);
     let (mut walk, _) = image.walk();
     for (range, kind) in walk.metadata() {
         walk.written(range);
         let is_read = matches!(kind, Kind::Superblock | Kind::Descriptors | Kind::InodeTable | Kind::Mapping);
-        // The resize inode's tree leads to descriptors alone, but a write there costs no more than a look.
+        // The resize inode's tree leads only to descriptors, but a write there costs just a look.
         assert_eq!(!walk.wanted().is_empty(), is_read, "{range} {kind:?}");
         image.go_on(&mut walk).unwrap();
         assert!(walk.wanted().is_empty());
@@ -124,7 +124,7 @@ fn what_is_not_learnt_from_is_not_read_again() {
 }
 
 #[test]
-fn a_file_system_made_larger_or_made_anew_is_learnt_from_the_start() {
+fn a_new_file_system_is_read_from_the_start() {
     let image = Image::make(48, OPTIONS[0], some_files);
     let other = Image::make(48, OPTIONS[1], |root| fs::write(root.join("one"), [1; 50_000]).unwrap());
     let (mut walk, _) = image.walk();
@@ -146,7 +146,7 @@ fn a_file_system_made_larger_or_made_anew_is_learnt_from_the_start() {
 }
 
 #[test]
-fn a_file_that_grows_into_what_is_kept_is_kept_with_all_its_runs() {
+fn a_file_that_grows_large_enough_is_kept_whole() {
     let image = Image::make(48, OPTIONS[0], |root| {
         in_pieces(&root.join("a"), 30);
         (0..70).for_each(|number| fs::write(root.join(format!("b{number}")), [1; 5000]).unwrap());
@@ -154,7 +154,7 @@ fn a_file_that_grows_into_what_is_kept_is_kept_with_all_its_runs() {
     let mut walk = Walk::new(image.blocks, Limits { file_runs: 240, ..Limits::default() });
     image.go_on(&mut walk).unwrap();
     assert_eq!(walk.smallest_file_bytes(), 0);
-    // A second one like it is more than there is room for with all the small ones; a larger size makes room.
+    // With all the small files there is no space for more files like it. A larger size makes it stay.
     let source = image.beside("more", &[]);
     in_pieces(&source, 55);
     let mut commands: Vec<_> =

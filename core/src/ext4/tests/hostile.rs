@@ -1,4 +1,4 @@
-//! File systems that are damaged, or made to do harm: no panic, and never more than the limits.
+//! Damaged or hostile file systems: no panic, and never more than the limits.
 
 use super::image::{Image, run, some_files};
 use crate::ext4::{InodeNumber, Kind, Limits, Walk};
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 const LIMITS: Limits = Limits { metadata_blocks: 1300, metadata_runs: 60, file_runs: 200 };
 
 const LAYOUTS: [&[&str]; 4] = [
-    // Nothing is checked, so that what is changed is read.
+    // Nothing has a checksum, so that changed blocks are read.
     &["-b", "4096", "-J", "size=4", "-i", "65536", "-O", "^metadata_csum,^uninit_bg"],
     &["-b", "4096", "-J", "size=4", "-i", "65536", "-O", "^metadata_csum,^uninit_bg,^extents,^64bit"],
     &["-b", "4096", "-J", "size=4", "-i", "65536", "-O", "^metadata_csum,uninit_bg,meta_bg,^resize_inode"],
@@ -23,7 +23,7 @@ const LAYOUTS: [&[&str]; 4] = [
 struct Memory {
     blocks: u64,
     held: HashMap<u64, Vec<u8>>,
-    /// What the walk read of it.
+    /// The blocks that the walk read.
     read: Vec<u64>,
 }
 
@@ -100,13 +100,13 @@ fn within_limits(walk: &Walk, what: &str) {
         walk.metadata().iter().map(|(range, _)| range.count()).sum::<u64>() <= LIMITS.metadata_blocks,
         "{what}"
     );
-    // Some runs more than the limit: a node is taken in as a whole.
+    // A few runs above the limit: a node is accepted as a whole.
     let bound = 110 * (LIMITS.metadata_runs + 1100) + 160 * (LIMITS.file_runs + 1100) + (1 << 20);
     assert!(walk.memory_bytes() < bound, "{what}: {} bytes", walk.memory_bytes());
 }
 
 #[test]
-fn whatever_is_damaged_nothing_panics_and_nothing_grows() {
+fn damage_causes_no_panic_and_stays_within_the_limits() {
     let (mut refused, mut doubted, mut full) = (0, 0, 0);
     for (layout, options) in LAYOUTS.iter().enumerate() {
         let memory = Memory::of(&Image::make(160, options, some_files));
@@ -123,7 +123,7 @@ fn whatever_is_damaged_nothing_panics_and_nothing_grows() {
                 let outcome = run(&mut walk, &mut |range, bytes| memory.fill(&changed, range, bytes));
                 refused += u32::from(outcome.is_err());
                 if let Ok(cost) = outcome {
-                    // What is wanted, what lies between, and both at each level.
+                    // The wanted blocks, those in between, and both at each level.
                     assert!(cost.blocks < 10 * 16 * LIMITS.metadata_blocks, "{what}: {cost:?}");
                 }
                 within_limits(&walk, &what);
@@ -142,12 +142,12 @@ fn whatever_is_damaged_nothing_panics_and_nothing_grows() {
             full += u32::from(walk.is_full());
         }
     }
-    // Else it would have tried nothing.
+    // Otherwise the test has tried nothing.
     assert!(refused > 100 && doubted > 600 && full > 20, "{refused} {doubted} {full}");
 }
 
 #[test]
-fn what_does_not_check_is_skipped_and_all_else_is_known() {
+fn bad_structures_are_skipped_and_all_else_is_known() {
     let image = Image::make(160, LAYOUTS[3], some_files);
     let (whole, _) = image.walk();
     let memory = Memory::of(&image);
@@ -170,7 +170,7 @@ fn what_does_not_check_is_skipped_and_all_else_is_known() {
             .collect();
         assert_eq!(surplus, [], "seed {seed}: nothing is made up");
         doubted += u32::from(walk.doubts() > 0);
-        // Once it is whole again, all is known.
+        // Once the block is whole again, everything is known.
         walk.written(BlockRange::new(block, 1));
         image.go_on(&mut walk).unwrap();
         assert_eq!(walk.metadata(), known, "seed {seed}");
@@ -180,7 +180,7 @@ fn what_does_not_check_is_skipped_and_all_else_is_known() {
 }
 
 #[test]
-fn trees_that_name_themselves_and_each_other_end() {
+fn trees_that_name_themselves_do_not_loop() {
     for options in &LAYOUTS[..2] {
         let image = Image::make(160, options, some_files);
         let memory = Memory::of(&image);
@@ -200,7 +200,7 @@ fn trees_that_name_themselves_and_each_other_end() {
                 if options.contains(&"^metadata_csum,^uninit_bg,^extents,^64bit") {
                     bytes.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&other.to_le_bytes()));
                 } else {
-                    // An index of 340 entries in the place of whatever it was, of any depth.
+                    // An index of 340 entries in place of the old content, with any depth.
                     let header = [0xf30a | 340 << 16, 340 | (shift as u32) << 16, 0];
                     let entries = (0..340).flat_map(|at| [at, other, 0]);
                     let words = header.into_iter().chain(entries);
@@ -230,7 +230,7 @@ fn a_drive_full_of_noise_is_no_file_system() {
             })
             .is_err()
         );
-        // And with a superblock that is believed.
+        // And now with a superblock that is trusted.
         let mut front = vec![0u8; BLOCK_BYTES as usize];
         let mut put =
             |at: usize, value: u32| front[1024 + at..1028 + at].copy_from_slice(&value.to_le_bytes());

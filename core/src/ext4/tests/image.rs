@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The options of the product.
+/// The options that Holdall uses.
 pub const PRODUCT: &[&str] = &[
     "-b",
     "4096",
@@ -28,7 +28,7 @@ pub struct Image {
     dir: TempDir,
 }
 
-/// What a walk took.
+/// The cost of a walk.
 #[derive(Default, Debug)]
 pub struct Cost {
     pub levels: usize,
@@ -37,9 +37,9 @@ pub struct Cost {
 }
 
 impl Image {
-    /// A file system of that size with those options, filled with what `fill` puts into a directory.
+    /// A file system of `mib` MiB with these options, filled with the files that `fill` puts into a directory.
     pub fn make(mib: u64, options: &[&str], fill: impl FnOnce(&Path)) -> Self {
-        // In memory where there is such a place: the tools sync at every end, and it is not disks that are tested.
+        // In memory if possible: the tools sync at every end, and the test is not about disks.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let (path, source) = (dir.path().join("image"), dir.path().join("source"));
         fs::create_dir(&source).unwrap();
@@ -53,14 +53,14 @@ impl Image {
         Self { path, blocks: (mib << 20) / BLOCK_BYTES, dir }
     }
 
-    /// What dumpe2fs says.
+    /// The output of dumpe2fs.
     pub fn dump(&self) -> String {
         let dumped = tool("dumpe2fs").arg(&self.path).output().unwrap();
         assert!(dumped.status.success());
         String::from_utf8(dumped.stdout).unwrap()
     }
 
-    /// What debugfs says to these commands; with `-w` for those that change something.
+    /// The output of debugfs for these commands; commands that change something need `-w`.
     pub fn debugfs(&self, options: &[&str], commands: &[String]) -> String {
         let script = self.dir.path().join("script");
         fs::write(&script, commands.join("\n") + "\n").unwrap();
@@ -69,7 +69,7 @@ impl Image {
         String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
-    /// Gives large directories a hashed index, as the kernel would have.
+    /// Gives large directories a hashed index, as the kernel would have done.
     pub fn index_directories(&self) {
         let done = tool("e2fsck").args(["-fyD"]).arg(&self.path).output().unwrap();
         assert!(done.status.code().is_some_and(|code| code < 4));
@@ -83,7 +83,7 @@ impl Image {
         self.blocks = (mib << 20) / BLOCK_BYTES;
     }
 
-    /// Changes it, and tells which blocks differ then.
+    /// Changes it, and returns the blocks that differ afterwards.
     pub fn change(&self, commands: &[String]) -> Vec<u64> {
         let before = fs::read(&self.path).unwrap();
         self.debugfs(&["-w"], commands);
@@ -92,7 +92,7 @@ impl Image {
         pairs.enumerate().filter(|(_, (old, new))| old != new).map(|(block, _)| block as u64).collect()
     }
 
-    /// A file to be written into it by debugfs.
+    /// A file that debugfs can write into the image.
     pub fn beside(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.dir.path().join(name);
         fs::write(&path, bytes).unwrap();
@@ -106,7 +106,7 @@ impl Image {
         (walk, cost)
     }
 
-    /// Reads what the walk wants until it wants no more.
+    /// Reads what the walk wants until it wants nothing.
     pub fn go_on(&self, walk: &mut Walk) -> Result<Cost, Ext4Error> {
         let file = File::open(&self.path).unwrap();
         let mut read = |range: BlockRange, bytes: &mut [u8]| {
@@ -117,7 +117,7 @@ impl Image {
     }
 }
 
-/// The caller's loop. No file system takes more levels than there are structures that name others.
+/// The caller's loop. No file system takes more levels than there are kinds of structures that refer to others.
 pub fn run(walk: &mut Walk, read: &mut dyn FnMut(BlockRange, &mut [u8]) -> bool) -> Result<Cost, Ext4Error> {
     let mut cost = Cost::default();
     loop {
@@ -161,7 +161,7 @@ pub fn some_files(root: &Path) {
     in_pieces(&root.join("pieces"), 700);
 }
 
-/// A file of which every second block is a hole.
+/// A file in which every second block is a hole.
 pub fn in_pieces(path: &Path, pieces: u64) {
     let file = File::create(path).unwrap();
     for piece in 0..pieces {
@@ -169,7 +169,7 @@ pub fn in_pieces(path: &Path, pieces: u64) {
     }
 }
 
-/// A directory of so many files without content.
+/// A directory of `files` empty files.
 pub fn large_directory(path: &Path, files: usize) {
     fs::create_dir(path).unwrap();
     let name = "n".repeat(240);

@@ -1,4 +1,4 @@
-//! Each way to lay a file system out.
+//! All ways to lay out a file system.
 
 use super::image::{Image, PRODUCT, in_pieces, large_directory, some_files};
 use super::truth::compare;
@@ -83,13 +83,13 @@ fn other_mixtures_of_features() {
 }
 
 #[test]
-fn one_that_was_made_larger() {
+fn an_enlarged_file_system() {
     let options = ["-b", "4096", "-E", "resize=100G"];
     let mut image = Image::make(200, &options, some_files);
     let (mut walk, _) = image.walk();
     image.grow(1000);
     compare(&image, &image.walk().0);
-    // One that was told of a smaller drive says so, and keeps what it knows.
+    // A walk with a smaller drive size reports that, and keeps its knowledge.
     let known = walk.metadata();
     walk.written(BlockRange::new(0, 1));
     assert!(matches!(image.go_on(&mut walk), Err(Ext4Error::Implausible(_))));
@@ -172,7 +172,7 @@ fn shared_and_own_blocks_of_attributes() {
 }
 
 #[test]
-fn what_is_not_supported_says_so() {
+fn unsupported_features_are_named() {
     let try_one = |options: &[&str]| {
         let image = Image::make(64, options, |_| ());
         let mut walk = Walk::new(image.blocks, Limits::default());
@@ -195,14 +195,14 @@ fn what_is_not_supported_says_so() {
 }
 
 #[test]
-fn a_drive_smaller_than_its_file_system_is_not_believed() {
+fn a_file_system_larger_than_its_drive_is_refused() {
     let image = Image::make(64, &["-b", "4096"], |_| ());
     let mut walk = Walk::new(image.blocks - 1, Limits::default());
     assert!(matches!(image.go_on(&mut walk), Err(Ext4Error::Implausible(_))));
 }
 
 #[test]
-fn with_room_for_few_runs_the_largest_files_are_kept() {
+fn with_space_for_few_runs_the_largest_files_are_kept() {
     let layouts: [&[&str]; 2] = [&["-b", "4096"], &["-b", "4096", "-O", "^extents,^64bit"]];
     let mut kept = 0;
     for (options, file_runs) in
@@ -236,7 +236,7 @@ fn with_room_for_few_runs_the_largest_files_are_kept() {
 }
 
 #[test]
-fn what_is_not_local_is_wanted_again() {
+fn absent_blocks_are_wanted_again() {
     let image = Image::make(300, PRODUCT, some_files);
     let (all, _) = image.walk();
     let mut walk = Walk::new(image.blocks, Limits::default());

@@ -1,4 +1,4 @@
-//! What dumpe2fs and debugfs say of an image, and whether a walk says the same.
+//! The answers of dumpe2fs and debugfs about an image, and whether a walk agrees.
 
 use super::image::Image;
 use crate::ext4::{InodeNumber, Kind, Walk};
@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Everything that a walk says of the image is what the tools say, and the other way round.
+/// Checks that a walk says exactly what the tools say about the image.
 pub fn compare(image: &Image, walk: &Walk) {
     assert!(!walk.is_full() && walk.doubts() == 0, "{} doubts", walk.doubts());
     let dump = image.dump();
@@ -25,7 +25,7 @@ pub fn compare(image: &Image, walk: &Walk) {
     random_blocks_have_their_owner(image, walk, &inodes);
 }
 
-/// Every block has the kind that the tools give it, and none has another.
+/// Every block has the kind that the tools give it, and no other block has a kind.
 fn all_blocks_in_use_are_known(
     image: &Image,
     walk: &Walk,
@@ -70,7 +70,7 @@ fn all_blocks_in_use_are_known(
     assert_eq!(known.len() as u64, walk.metadata_blocks());
     assert_eq!(known.len() as u64, listed.iter().map(|(range, _)| range.count()).sum::<u64>(), "no overlaps");
 
-    // Nothing that is in use is overlooked: neither known as metadata, nor a file's, nor known to be unused.
+    // No block in use is overlooked: each is known as metadata, belongs to a file, or is known to be spare.
     let mut free = vec![false; image.blocks as usize];
     let mut spare = free.clone();
     for group in groups {
@@ -91,7 +91,7 @@ fn all_blocks_in_use_are_known(
     }
 }
 
-/// Both ways between a file and its blocks.
+/// Checks both directions between a file and its blocks.
 fn inodes_have_their_blocks(walk: &Walk, inodes: &BTreeMap<u32, Stat>) {
     for (number, stat) in inodes.iter().filter(|(number, _)| **number != 7) {
         let mut runs = BTreeMap::new();
@@ -110,7 +110,7 @@ fn inodes_have_their_blocks(walk: &Walk, inodes: &BTreeMap<u32, Stat>) {
     }
 }
 
-/// Asked for any block, icheck names the same inode.
+/// For random blocks, icheck names the same inode.
 fn random_blocks_have_their_owner(image: &Image, walk: &Walk, inodes: &BTreeMap<u32, Stat>) {
     let mut rng = StdRng::seed_from_u64(2);
     let used: Vec<u64> =
@@ -128,25 +128,25 @@ fn random_blocks_have_their_owner(image: &Image, walk: &Walk, inodes: &BTreeMap<
         let inode = said[&block]
             .filter(|inode| inodes.get(inode).is_some_and(|stat| stat.data.values().any(|b| *b == block)));
         let inode = inode.filter(|inode| *inode >= 11 && inodes[inode].kind == "regular");
-        // icheck overlooks what is deleted but still open.
+        // icheck overlooks files that are deleted and still open.
         let owner = walk.owner_of(block).map(|(inode, _)| inode.0);
         let owner = owner.filter(|owner| !inodes[owner].is_unlinked);
         assert_eq!(owner, inode, "block {block}");
     }
 }
 
-/// A group as dumpe2fs describes it.
+/// A group, as dumpe2fs describes it.
 #[derive(Default)]
 struct Group {
     fixed: Vec<(RangeInclusive<u64>, Kind)>,
-    /// In use, but by nothing that is read: bitmaps that were never made, unused parts of tables, room in backups.
+    /// In use, but never read: bitmaps that were never made, unused parts of tables, space in backups.
     spare: Vec<RangeInclusive<u64>>,
     free: Vec<RangeInclusive<u64>>,
     first_inode: u32,
     used_inodes: u32,
 }
 
-/// A number in what dumpe2fs says of the superblock.
+/// A number from dumpe2fs's description of the superblock.
 fn header(dump: &str, name: &str) -> Option<u64> {
     let line = dump.lines().find(|line| line.starts_with(name))?;
     line.rsplit(' ').next()?.parse().ok()
@@ -176,7 +176,7 @@ fn groups(dump: &str) -> Vec<Group> {
                 "Backup superblock" => Some(Kind::Backup),
                 "Group descriptors" if is_first => Some(Kind::Descriptors),
                 "Group descriptors" => Some(Kind::Backup),
-                // With meta_bg the first of a meta group's three copies is the one that is in use.
+                // With meta_bg, the first of a meta group's three copies is in use.
                 "Group descriptor" if (blocks.start() / blocks_per_group).is_multiple_of(64) => {
                     Some(Kind::Descriptors)
                 }
@@ -196,7 +196,7 @@ fn groups(dump: &str) -> Vec<Group> {
             }
         }
         if line.contains(" free blocks, ") {
-            // A group that has no checksum has no count of unused inodes.
+            // A group without a checksum has no count of unused inodes.
             let unused = line.rsplit(", ").next().and_then(|part| part.strip_suffix(" unused inodes"));
             let unused = unused.map_or(0, |count| count.parse().unwrap());
             group.used_inodes = if inodes_unused { 0 } else { per_group as u32 - unused };
@@ -222,7 +222,7 @@ fn range(text: &str) -> RangeInclusive<u64> {
     start.parse().unwrap()..=end.parse().unwrap()
 }
 
-/// An inode as debugfs describes it.
+/// An inode, as debugfs describes it.
 #[derive(Default, Debug)]
 pub struct Stat {
     pub kind: String,
@@ -234,7 +234,7 @@ pub struct Stat {
     pub nodes: Vec<u64>,
 }
 
-/// All inodes that are in use.
+/// All inodes in use.
 fn inodes(image: &Image, groups: &[Group]) -> BTreeMap<u32, Stat> {
     let numbers = groups.iter().flat_map(|group| group.first_inode..group.first_inode + group.used_inodes);
     let commands: Vec<_> = numbers.map(|number| format!("stat <{number}>")).collect();
@@ -261,7 +261,7 @@ fn stat(text: &str) -> Stat {
         }
         in_blocks = line == "EXTENTS:" || line == "BLOCKS:";
         if let Some(time) = line.trim_start().strip_prefix("dtime: 0x") {
-            // One that is still open has there the number of another inode.
+            // A deleted inode that is still open has the number of another inode there.
             is_deleted = u32::from_str_radix(&time[..8], 16).unwrap() > 1 << 24;
         }
         stat.is_unlinked |= line.starts_with("Links: 0 ");
