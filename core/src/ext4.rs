@@ -77,7 +77,7 @@ struct Doubt;
 /// The knowledge about a drive's file system.
 ///
 /// Memory: 48 bytes for each group, at most three runs of 45 bytes for each group in use, and beyond that what [`Limits`] allow. At most
-/// 2^18 groups are looked at.
+/// 2^18 groups are read.
 pub struct Walk {
     device_blocks: u64,
     limits: Limits,
@@ -127,8 +127,7 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// The superblock shows that there is nothing to read here. The earlier knowledge stays, and block 0 is looked at again once it is
-    /// written.
+    /// The superblock shows that there is nothing to read here. The earlier knowledge stays, and block 0 is read again once it is written.
     pub fn feed(&mut self, read: &mut dyn FnMut(BlockRange, &mut [u8]) -> bool) -> Result<(), Ext4Error> {
         let asked = std::mem::take(&mut self.asked);
         let mut buffer = vec![0; CHUNK_BYTES as usize];

@@ -1,4 +1,4 @@
-//! Who may write. Pure: says what a HEAD means for the device that read it.
+//! The right to write. Pure: says what a HEAD means for the device that read it.
 //!
 //! After a compare-and-swap without an answer, the swap was applied, or it was not, or another device was faster. The HEAD itself shows
 //! which: every write of it carries a random nonce.

@@ -21,7 +21,7 @@ pub enum FormatError {
     /// Another kind of object, or none of Holdall's.
     #[error("it does not begin as {expected} does")]
     Magic {
-        /// What should have been there.
+        /// The kind of object that was expected.
         expected: &'static str,
     },
     /// Written by a later version.

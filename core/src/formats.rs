@@ -44,7 +44,7 @@ pub struct Format {
     pub name: &'static str,
     /// Whether a file that begins with these bytes has this format.
     recognises: fn(&[u8]) -> bool,
-    /// What to pull.
+    /// Says what to pull.
     wants: fn(&dyn Peek, &mut Wants),
     /// Whether programs play it: they jump, and then read on from there.
     pub is_played: bool,
@@ -66,7 +66,7 @@ pub fn recognise(file: &dyn Peek) -> Option<&'static Format> {
 }
 
 impl Format {
-    /// What to pull, in bytes of the file. Some of it may already be local.
+    /// The ranges to pull, in bytes of the file. Some of them may already be local.
     pub fn wants(&self, file: &dyn Peek) -> Vec<Range<u64>> {
         let mut wants = Wants { len: file.len(), ranges: Vec::new(), bytes: 0 };
         (self.wants)(file, &mut wants);

@@ -14,7 +14,7 @@ pub enum ReadError {
     Format {
         /// The object.
         name: String,
-        /// What is wrong with it.
+        /// The damage.
         error: FormatError,
     },
 }

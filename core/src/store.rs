@@ -59,7 +59,7 @@ pub trait Store: Send + Sync + 'static {
     fn heeds_conditions(&self) -> bool {
         true
     }
-    /// What is known about the store and the way to it. May ask the server once.
+    /// The known facts about the store and the way to it. May ask the server once.
     async fn facts(&self) -> Result<Facts, StoreError> {
         Ok(Facts::default())
     }
@@ -126,52 +126,52 @@ pub enum StoreError {
     /// No answer, or none that makes sense: try again later.
     #[error("the store cannot be reached: {reason}")]
     Unreachable {
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// The bucket or directory that should hold the store's objects is not there. It may come back; before a drive is in it, the address is
     /// wrong.
     #[error("the store cannot be reached: there is no {place}")]
     NoPlace {
-        /// What it is, its name, and where that should be, as a person knows it: `bucket photos at s3.example.org`.
+        /// The kind of place, its name, and where it should be, as a person knows it: `bucket photos at s3.example.org`.
         place: String,
     },
     /// The bucket or directory is somewhere else: the address is wrong.
     #[error("the store cannot be reached: {reason}")]
     Elsewhere {
-        /// Where it is, and what the address lacks.
+        /// The right place, and the part that the address lacks.
         reason: String,
     },
     /// The place lacks something that a store needs. Waiting does not help; another place does, or another way to mount it.
     #[error("the store cannot be used: {reason}")]
     Unfit {
-        /// What is lacking, and where.
+        /// The thing that is missing, and its place.
         reason: String,
     },
     /// The store asks to be left alone for a while.
     #[error("the store is busy: {reason}")]
     Busy {
-        /// What it said.
+        /// The store's reason.
         reason: String,
-        /// When to try again, if it said so.
+        /// When to try again, if the store said so.
         retry_after: Option<Duration>,
     },
     /// The store does not know the credentials, or no longer accepts them: it answers no request made with them.
     #[error("the store refused the credentials: {reason}")]
     UnknownCredentials {
-        /// What it said.
+        /// The store's reason.
         reason: String,
     },
     /// Credentials are missing, or do not allow this.
     #[error("the store refused access: {reason}")]
     Denied {
-        /// What it said.
+        /// The store's reason.
         reason: String,
     },
     /// The store has no space left.
     #[error("the store is full: {reason}")]
     Full {
-        /// What it said.
+        /// The store's reason.
         reason: String,
     },
     /// The body is not what was asked for.
@@ -179,7 +179,7 @@ pub enum StoreError {
     Damaged {
         /// The object.
         name: String,
-        /// What is wrong with it.
+        /// The damage.
         reason: String,
     },
 }

@@ -14,7 +14,7 @@ pub const HEAD_BYTES_MAX: usize = 4096;
 /// The longest address that a HEAD contains: it has to fit beside a device name.
 const ADDRESS_BYTES_MAX: usize = 2048;
 
-/// Who may write a drive, and which version is current.
+/// The current version of a drive, and the device that may write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The drive.
@@ -48,7 +48,8 @@ pub enum HeadState {
     Released,
     /// The device has it open for writing.
     Held,
-    /// The drive was removed. The name stays, so that no zombie's drive can be created again under it.
+    /// The drive was removed. The name stays, so that the drive can never be created again behind the back of a zombie, a writer that still
+    /// thinks it holds it.
     Removed,
     /// The drive lives in another store: nobody commits here any longer.
     Moved,

@@ -15,7 +15,7 @@ pub const DIRECTORY_BYTES_MAX: usize = 4 << 20;
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
 const USAGE_INDEX: u64 = 0xFFFF_FFFF;
 
-/// What a segment holds, and where.
+/// The contents of a segment, and their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Directory {
     /// Blocks of the drive.

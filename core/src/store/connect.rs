@@ -22,7 +22,7 @@ pub enum ConnectError {
     /// The store takes another kind of credentials, or its certificates cannot be read.
     #[error("{reason}")]
     Setup {
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
 }

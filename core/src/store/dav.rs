@@ -72,7 +72,7 @@ impl DavStore {
         Ok(Self { http, collections: Collections::default(), cannot_move: AtomicBool::new(false) })
     }
 
-    /// What a 404 for `name` means: nothing is "not found" while the store itself is not there.
+    /// The meaning of a 404 for `name`: nothing is "not found" while the store itself is not there.
     async fn not_found(&self, name: &str) -> StoreError {
         match self.expect_here(name).await {
             Ok(()) => StoreError::NotFound { name: name.to_owned() },

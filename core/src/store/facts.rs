@@ -1,11 +1,11 @@
-//! What a store says about itself, apart from its objects. For people and for the probe: no data is safe because of it.
+//! A store's statements about itself, apart from its objects. For people and for the probe: no data is safe because of them.
 
 use serde::{Deserialize, Serialize};
 
-/// What is known about TLS if a connection uses it: no client here accepts an older version.
+/// The known protection of a connection that uses TLS: no client here accepts an older version.
 pub const TLS: &str = "at least TLS 1.2";
 
-/// What is known about a store and the way to it. All of it is best effort.
+/// The known facts about a store and the way to it. All of it is best effort.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// The protocol that protects the connection, as in "at least TLS 1.2"; `None` if none does, or if there is no connection.

@@ -52,7 +52,7 @@ pub struct FileStore {
     directories: Arc<Mutex<Directories>>,
 }
 
-/// What this process knows of the store's directories.
+/// This process's knowledge of the store's directories.
 #[derive(Default)]
 struct Directories {
     /// Directories whose names are durable.
@@ -159,7 +159,7 @@ impl FileStore {
         beneath::directory(&self.root, name)
     }
 
-    /// What an I/O error on `name` means. Nothing is "not found" while the store itself is not there.
+    /// The meaning of an I/O error on `name`. Nothing is "not found" while the store itself is not there.
     fn explain(&self, name: &str, error: &io::Error) -> StoreError {
         let reason = format!("{}: {error}", self.root.display());
         if beneath::leaves_the_store(error) {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Default)]
 pub struct Meter(Arc<Counts>);
 
-/// What a request counts as: requests that providers charge alike are one kind.
+/// The kinds of requests: those that providers charge alike are one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
@@ -96,7 +96,7 @@ impl ByKind {
     }
 }
 
-/// What came since `before`.
+/// The increase since `before`.
 impl Sub for ByKind {
     type Output = Self;
 

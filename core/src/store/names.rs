@@ -8,7 +8,7 @@ use super::probe;
 use crate::format::family;
 use crate::format::id::ObjectId;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The description of the family.
@@ -31,7 +31,7 @@ pub enum Kind {
     Probe,
 }
 
-/// What `name` stands for; `None` for a foreign name.
+/// The meaning of `name`; `None` for a foreign name.
 pub fn kind(name: &str) -> Option<Kind> {
     if name == family::NAME {
         return Some(Kind::Family);
@@ -51,9 +51,9 @@ pub fn kind(name: &str) -> Option<Kind> {
     }
 }
 
-/// What Holdall puts at the top of a store, besides the description of its family.
+/// Holdall's directories at the top of a store, besides the description of its family.
 const AREAS: [&str; 8] = ["keys/", "head/", "claim/", "root/", "seg/", "ref/", "replica/", "probe/"];
-/// What file systems put at the top of a disk.
+/// Directories that file systems put at the top of a disk.
 const OF_DISKS: [&str; 3] = ["lost+found/", "System Volume Information/", "$RECYCLE.BIN/"];
 
 /// The names at the top of a place that show that others use it: not Holdall's, not hidden, and not what every disk has. Control characters

@@ -26,7 +26,7 @@ mod verdict;
 pub use report::{Mode, Names, Race, Races, Refusals, Report, Rights, Seen};
 pub use verdict::{Findings, judge};
 
-/// What the names of all probes begin with.
+/// The beginning of all probes' names.
 pub const AREA: &str = "probe/";
 /// Stands in the names of claims after the probe's own part.
 const CLAIM: &str = "-claim-";
@@ -77,7 +77,8 @@ pub fn is_claim(name: &str) -> bool {
     own.is_some_and(|own| own.contains(CLAIM))
 }
 
-/// What probes have in a store now, both those under way and those that were cut off. Objects that others put there are not included.
+/// The objects and claims of probes in a store now, both of those under way and of those that were cut off. Objects that others put there
+/// are not included.
 pub async fn left_behind(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
     let listed = store.list(AREA).await?;
     // A claim that is a collection is listed by its contents.
@@ -182,7 +183,7 @@ impl Area<'_> {
         Ok(races)
     }
 
-    /// What the credentials allow.
+    /// The rights of the credentials.
     async fn rights(&self) -> Result<Rights, StoreError> {
         let name = self.name("rights", 0);
         let body = Bytes::from_static(b"may I?");
@@ -197,7 +198,7 @@ impl Area<'_> {
         };
         let write = allowed(self.put(0, &name, &body).await.map(drop))?;
         let read = match self.get(1, &name, None).await {
-            // Nothing was stored, or it shows up late. What matters here is the right to read.
+            // Nothing was stored, or it shows up late. Only the right to read matters here.
             Err(StoreError::NotFound { .. }) => true,
             got => allowed(got.map(drop))?,
         };

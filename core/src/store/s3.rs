@@ -120,7 +120,7 @@ impl S3Store {
         held_up.within(limit, part).await.ok_or_else(late)
     }
 
-    /// What an error of the SDK means. The SDK's own words may contain anything and are not repeated.
+    /// The meaning of an error of the SDK. The SDK's own words may contain anything and are not repeated.
     fn explain<E>(&self, verb: Verb, name: &str, error: &SdkError<E, HttpResponse>) -> StoreError
     where
         E: ProvideErrorMetadata + Error + 'static,

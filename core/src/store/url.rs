@@ -27,7 +27,7 @@ pub enum StoreUrl {
 pub struct S3Url {
     /// The bucket.
     pub bucket: String,
-    /// What all names begin with, without `/` at either end; may be empty.
+    /// The common beginning of all names, without `/` at either end; may be empty.
     pub prefix: String,
     /// The server, if it is not Amazon's.
     pub endpoint: Option<Url>,
@@ -57,7 +57,7 @@ pub enum UrlError {
         subject(url)
     )]
     Scheme {
-        /// What was given.
+        /// The given text, without secrets.
         url: String,
     },
     /// Not an absolute path on this computer.
@@ -66,15 +66,15 @@ pub enum UrlError {
         subject(url)
     )]
     Relative {
-        /// What was given.
+        /// The given text, without secrets.
         url: String,
     },
     /// Not readable as a URL.
     #[error("{url} is no address: {reason}")]
     Malformed {
-        /// What was given, without secrets.
+        /// The given text, without secrets.
         url: String,
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
     /// It contains a user or a password.
@@ -82,7 +82,7 @@ pub enum UrlError {
     Secret,
 }
 
-/// What was given, as the subject of a sentence.
+/// The given text, as the subject of a sentence.
 fn subject(url: &str) -> String {
     if url.is_empty() { "what was given".to_owned() } else { format!("the address {url}") }
 }
@@ -321,8 +321,8 @@ fn path_of(prefix: &str) -> String {
     path
 }
 
-/// What an error may repeat of a bad address: at most its scheme and its host. A user, a password or a secret key may be anywhere else in
-/// it, even where a typo has put it.
+/// The parts of a bad address that an error may repeat: at most its scheme and its host. A user, a password or a secret key may be anywhere
+/// else in it, even where a typo has put it.
 fn without_secrets(text: &str) -> String {
     let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     let separator = text.find([':', '/']).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What an unexpected answer means. Pure.
+//! The meaning of unexpected answers. Pure.
 
 use crate::store::StoreError;
 use reqwest::StatusCode;

@@ -56,7 +56,7 @@ struct Session {
     taken: Option<Instant>,
 }
 
-/// What a request carried.
+/// The credentials that a request carried.
 pub enum Sent {
     /// Nothing.
     Nothing,

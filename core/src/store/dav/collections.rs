@@ -127,7 +127,7 @@ impl DavStore {
         Ok(made)
     }
 
-    /// What exists at a collection's address, as far as the server says.
+    /// The resource at a collection's address, as far as the server says.
     async fn there(&self, collection: &str) -> There {
         match self.children(collection).await {
             Ok(Some(_)) => return There::Collection,

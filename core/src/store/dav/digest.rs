@@ -9,7 +9,7 @@ use md5::Md5;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write;
 
-/// What a server's challenge says.
+/// A server's challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     realm: String,

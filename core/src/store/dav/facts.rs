@@ -1,4 +1,4 @@
-//! What a WebDAV server says about itself.
+//! Facts that a WebDAV server states about itself.
 
 use super::http::Request;
 use super::list::DEPTH;
@@ -29,7 +29,7 @@ impl DavStore {
         Ok(facts)
     }
 
-    /// What the server says about the collection at `url`, and whether that exists.
+    /// The server's facts about the collection at `url`, and whether that exists.
     async fn ask_facts_at(&self, url: Url) -> Result<(Facts, bool), StoreError> {
         let method = Method::from_bytes(b"PROPFIND").expect("it is a token");
         let request = Request { body: QUOTA_QUERY.into(), ..Request::new(method, url) };

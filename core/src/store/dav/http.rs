@@ -404,7 +404,7 @@ impl Answer {
         self.headers.get(reqwest::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
-    /// What its status means for `name`.
+    /// The meaning of its status for `name`.
     pub fn refusal(&self, name: &str) -> StoreError {
         answer::refusal(self.status, &self.headers, &self.host, name)
     }

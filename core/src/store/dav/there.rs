@@ -1,11 +1,11 @@
-//! What the answer to a MKCOL means, given what exists. Pure.
+//! The meaning of an answer to a MKCOL, given the resource that exists. Pure.
 //!
 //! RFC 4918 has 201 for a collection that was made and 405 for one that exists. Servers in use say 409, 301, 403, 400, 423, 406, 500 or 200
 //! about an existing collection, and each of these means something else on another server. So only an unambiguous status is believed, and
 //! before any other refusal the collection is looked for. A collection that is found was made before, never by this request: a claim must
 //! have at most one owner, and may have none.
 
-/// What is at a collection's address.
+/// The resource at a collection's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum There {
     /// A collection.

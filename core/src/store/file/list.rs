@@ -52,7 +52,7 @@ impl FileStore {
                 {
                     Ok(())
                 }
-                // A full store can still be read. Claims need the fresh listing: a turn is taken only behind one.
+                // A full store can still be read. Claims need the fresh listing: a device takes a turn only after one.
                 Err(_) if !prefix.starts_with("claim/") => Ok(()),
                 refreshed => refreshed,
             },

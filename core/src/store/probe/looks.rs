@@ -1,4 +1,4 @@
-//! What one connection sees of the other's changes, one after another.
+//! Checks how soon one connection sees the other's changes, one after another.
 
 use super::{Area, Names, Refusals, Seen};
 use crate::store::{Etag, StoreError, When};

@@ -1,8 +1,8 @@
 //! Many racers want the same thing at once, again and again under fresh names.
 //!
-//! All racers of a round ask at the same moment, half of them over each connection. The probe counts the racers that are told they won; a
-//! racer without a clear answer counts for nothing. Afterwards the object must hold the winner's own bytes: this exposes a store that says
-//! "no" and writes all the same.
+//! All racers of a round ask at the same moment, half of them over each connection. The probe counts the answers that say "won"; a racer
+//! without a clear answer counts for nothing. Afterwards the object must hold the winner's own bytes: this exposes a store that says "no"
+//! and writes all the same.
 
 use super::{Area, Race};
 use crate::store::{Store, StoreError, When};

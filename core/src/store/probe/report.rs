@@ -1,4 +1,4 @@
-//! What a probe found, for people and for programs.
+//! The findings of a probe, for people and for programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// What the mode means for people who have a drive there.
+    /// The consequence of the mode for people who have a drive there.
     pub fn meaning(self) -> &'static str {
         match self {
             Mode::Swap => "several computers may try to open a drive at once: exactly one gets it",
@@ -29,7 +29,7 @@ impl Mode {
     }
 }
 
-/// What a store can do, and what showed it.
+/// The abilities of a store, and the observations that show them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// How several devices are kept apart.
@@ -44,11 +44,11 @@ pub struct Report {
     pub clock_ahead_ms: Option<i64>,
     /// Bytes that can still be stored, if the store says so.
     pub free_bytes: Option<u64>,
-    /// What the credentials allow. Unless they may read, write and list, little else was tried.
+    /// The rights of the credentials. Unless they may read, write and list, little else was tried.
     pub rights: Rights,
     /// Whether parts of objects are exactly the ones asked for.
     pub ranges_exact: bool,
-    /// What one connection saw of another one's changes.
+    /// One connection's view of another one's changes.
     pub seen: Seen,
     /// Whether the store refuses what it must refuse.
     pub refused: Refusals,
@@ -87,7 +87,7 @@ pub struct Names {
     pub shown: u32,
 }
 
-/// What credentials allow.
+/// The rights of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     /// To read objects.
@@ -100,7 +100,7 @@ pub struct Rights {
     pub delete: bool,
 }
 
-/// What the second connection saw at once.
+/// The second connection's immediate view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// A new object.
@@ -109,12 +109,12 @@ pub struct Seen {
     pub replaced: bool,
     /// Existing objects are listed, and deleted ones are not.
     pub listed: bool,
-    /// That an object is gone.
+    /// A deletion.
     pub deleted: bool,
 }
 
 impl Seen {
-    /// What was seen in every look.
+    /// The observations that every look made.
     pub(super) fn always(looks: &[Seen]) -> Self {
         let all = |seen: fn(&Seen) -> bool| !looks.is_empty() && looks.iter().all(seen);
         Self {

@@ -1,20 +1,20 @@
-//! What the findings of a probe mean. Pure: the same findings give the same verdict, whatever the server claims to be.
+//! The meaning of a probe's findings. Pure: the same findings give the same verdict, whatever the server claims to be.
 
 use super::{Mode, Names, Race, Races, Refusals, Rights, Seen};
 use crate::store::Facts;
 
-/// What the probe found.
+/// The findings of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Findings<'a> {
-    /// What the credentials allow.
+    /// The rights of the credentials.
     pub rights: Rights,
-    /// What the store says about itself.
+    /// The store's statements about itself.
     pub facts: &'a Facts,
     /// Whether the server decides the conditions of puts.
     pub conditions: bool,
     /// Whether parts of objects are exactly the ones asked for.
     pub ranges_exact: bool,
-    /// What the second connection saw of the first one's changes.
+    /// The second connection's view of the first one's changes.
     pub seen: Seen,
     /// Whether the store refuses what it must refuse.
     pub refused: Refusals,

@@ -17,7 +17,7 @@ pub(super) struct ProfileKeys {
     known: Mutex<(Stamps, Keys)>,
 }
 
-/// What shows that a file has changed. `None` for a missing file.
+/// The marks of a file that show a change. `None` for a missing file.
 type Stamps = [Option<(SystemTime, u64, u64)>; 2];
 
 impl ProfileKeys {

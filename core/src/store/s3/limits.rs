@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a body may cost in memory. No object that Holdall stores comes near.
+/// The most memory that a body may cost. No object that Holdall stores comes near.
 pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 30;
 /// How much of a fully handed-over body the kernel may still hold back for the network: its usual limit.
 const SEND_BUFFER_BYTES: u64 = 4 << 20;

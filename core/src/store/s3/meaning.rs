@@ -1,4 +1,4 @@
-//! What an S3 server's refusal means. Pure: takes a status and a code, returns words for a person.
+//! The meaning of an S3 server's refusal. Pure: takes a status and a code, returns words for a person.
 //!
 //! Only what the server says in S3's own terms counts as news of an object. A bare 404 may come from anything in between, and an
 //! unreachable object is never treated as a deleted one.
@@ -9,7 +9,7 @@ use super::limits::RETRY_AFTER_MAX;
 use crate::store::StoreError;
 use std::time::Duration;
 
-/// What was asked.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Read,
@@ -50,7 +50,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// What the refusal means.
+    /// The meaning of the refusal.
     pub(super) fn meaning(&self, refusal: &Refusal<'_>) -> StoreError {
         let code = refusal.code.map(shown).filter(|code| !code.is_empty());
         match &code {
@@ -219,7 +219,7 @@ pub(super) fn region(body: &str) -> Option<&str> {
     body.split_once("<Region>")?.1.split_once("</Region>").map(|(region, _)| region)
 }
 
-/// What a page for people that came from `host` means.
+/// The meaning of a page for people that came from `host`.
 pub(super) fn web_page(host: &str) -> String {
     format!("a web page came back instead of data from {host}: {}", wrong(host))
 }

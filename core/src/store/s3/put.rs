@@ -24,7 +24,7 @@ impl Way {
         self.digest |= taken.digest;
     }
 
-    /// What to try after the server refused a put, with or without a condition, with this status and code.
+    /// The way to try after the server refused a put, with or without a condition, with this status and code.
     pub(super) fn next(self, conditional: bool, status: u16, code: Option<&str>) -> Option<Self> {
         let conditional = conditional && self.condition;
         let without_condition = || conditional.then_some(Self { condition: false, ..self });

@@ -55,7 +55,7 @@ pub(super) fn client(
     Ok(Client::from_conf(config.build()))
 }
 
-/// What to sign with, and the region that goes with it.
+/// The keys to sign with, and the region that goes with them.
 fn keys(credentials: &Credentials) -> Result<(Option<SharedCredentialsProvider>, Option<String>), String> {
     match credentials {
         Credentials::None => Ok((None, None)),

@@ -9,7 +9,7 @@ use rustls::CertificateError;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// What went wrong on the way to `host`. Unless the scheme is known to be right, the address may lack the s of https.
+/// The reason why a request to `host` failed. Unless the scheme is known to be right, the address may lack the s of https.
 pub(super) fn reason(error: &(dyn Error + 'static), host: &str, is_right_scheme: bool) -> String {
     known(error, host, is_right_scheme).unwrap_or_else(|| match chain(error).last() {
         Some(cause) => format!("the request to {host} did not get through ({cause})"),
