@@ -58,7 +58,7 @@ use superblock::Superblock;
 
 /// Wanted blocks less than a chunk apart are one request.
 const GAP_BLOCKS: u64 = CHUNK_BLOCKS;
-/// The most untrusted blocks to remember. Once there are this many, blocks that turn out sound are no longer taken off the count.
+/// The most untrusted blocks to remember. Further ones are not remembered, and while there are this many, all of them count.
 const DOUBTS_MAX: usize = 4096;
 /// An inode's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,8 +11,8 @@
 //!   MKCOL, puts its nonce into the collection and lists it: the claim is its own only if no other nonce is there. Each maker puts first
 //!   and looks then, so if a careless server told two of them "made", at most one sees itself alone. A maker that got no answer to its
 //!   MKCOL owns the claim only if its nonce is there. A claim without a nonce belongs to nobody, and stays.
-//! * LOCK is not used: as often as not it is missing, or a dead client holds it forever.
 //! * LOCK is not used: many servers lack it, and a client that dies may hold it forever.
+//!
 //! Collections are made when they are first needed, and remembered. The base itself is made only for a new family: no new store may start
 //! in place of one that is gone, and while the store is gone nothing is "not found".
 //!

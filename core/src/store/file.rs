@@ -327,7 +327,7 @@ impl Store for FileStore {
             let stat =
                 rustix::fs::statvfs(&store.root).map_err(|errno| store.explain(name, &errno.into()))?;
             let free_bytes = Some(stat.f_bavail * stat.f_frsize);
-            // A local disk never swaps either: its files may be moved to a network file system, where locks may not hold.
+            // Not relied on even on a local disk: its files may be moved to a network file system, where locks may not hold.
             Ok(Facts { free_bytes, never_swaps: true, lists_whole: true, ..Facts::default() })
         };
         self.run(probe::AREA, 0, space).await

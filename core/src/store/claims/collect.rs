@@ -26,8 +26,9 @@
 //!
 //! **Which listings are cut off.** None with [`NAMES_MAX`] names or fewer: the probe refuses a server that lists fewer than 240. A longer
 //! one is shortened before it decides anything, and then listed again: such servers show the oldest names first, most of these are long
-//! past, and deleting them makes space for the rest. So even a drive that other software brought to the limit opens again, at its last
-//! version. Claims between the turn that a record follows and its own turn may then be deleted too: the record is there, so they have lost.
+//! past, and deleting them makes space for the rest. So even a drive that reached the limit under an older version, or with a key that may
+//! not delete, opens again, at its last version. Claims between the turn that a record follows and its own turn may then be deleted too:
+//! the record is there, so they have lost.
 //!
 //! If nothing may be deleted, or a server lists even fewer names, there is a second check: what this device has just put or claimed must be
 //! listed, as the newest names are the first to be left out. If such a name is missing from the listing and found by itself, the error is
