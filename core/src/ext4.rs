@@ -35,6 +35,7 @@ mod attributes;
 mod block_map;
 mod checksum;
 mod claims;
+mod doubts;
 mod fields;
 mod groups;
 mod inode;
@@ -51,15 +52,13 @@ pub use superblock::Ext4Error;
 use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, CHUNK_BYTES};
 use agenda::Agenda;
 use claims::{Claims, Context};
+use doubts::Doubts;
 use groups::{Fixed, Groups};
-use std::collections::BTreeSet;
 use std::fmt;
 use superblock::Superblock;
 
 /// Wanted blocks less than a chunk apart are one request.
 const GAP_BLOCKS: u64 = CHUNK_BLOCKS;
-/// The most untrusted blocks to remember. Further ones are not remembered, and while there are this many, all of them count.
-const DOUBTS_MAX: usize = 4096;
 /// An inode's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeNumber(pub u32);
@@ -87,7 +86,7 @@ pub struct Walk {
     claims: Claims,
     agenda: Agenda,
     /// Blocks with content that was not trusted when it was last read.
-    doubts: BTreeSet<u64>,
+    doubts: Doubts,
     /// The ranges that the caller was last asked for, and so has.
     asked: Vec<BlockRange>,
 }
@@ -105,7 +104,7 @@ impl Walk {
             groups: Groups::default(),
             claims: Claims::default(),
             agenda,
-            doubts: BTreeSet::new(),
+            doubts: Doubts::default(),
             asked: Vec::new(),
         }
     }
@@ -195,11 +194,8 @@ impl Walk {
             }
         }
         // The block may have been read during a write, and be sound the next time.
-        match self.agenda.take_doubt() {
-            false => _ = self.doubts.remove(&block),
-            true if self.doubts.len() < DOUBTS_MAX => _ = self.doubts.insert(block),
-            true => {}
-        }
+        let is_doubted = self.agenda.take_doubt();
+        self.doubts.note(block, is_doubted);
         Ok(())
     }
 
@@ -302,14 +298,10 @@ impl Walk {
 
     /// The number of blocks with untrusted content. Blocks that are no longer read, such as freed ones, do not count.
     pub fn doubts(&self) -> usize {
-        let is_read = |block: &&u64| match self.groups.at(**block) {
+        self.doubts.count(|block| match self.groups.at(block) {
             Some(fixed) => matches!(fixed, Fixed::Descriptors(_) | Fixed::Table(_)),
-            None => self.claims.is_node(**block),
-        };
-        match self.doubts.len() {
-            DOUBTS_MAX => DOUBTS_MAX,
-            _ => self.doubts.iter().filter(is_read).count(),
-        }
+            None => self.claims.is_node(block),
+        })
     }
 
     /// The memory in use, roughly.
