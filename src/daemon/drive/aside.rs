@@ -1,5 +1,5 @@
-//! What this computer has of a drive and its store does not, once a person has decided that the store's version counts: it
-//! goes to a directory of its own, is kept there, and is used no more.
+//! Changes of this computer that the store lacks, once a person has decided that the store's version counts: they move to a directory of
+//! their own, are kept there, and are no longer used.
 
 use super::Drive;
 use super::lock::lock;
@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// How the name of such a directory begins.
 const ASIDE: &str = "set-aside-";
-/// What such a directory is called until all files are in it. Once it is there the decision has been taken: whoever opens the
-/// drive next does the rest.
+/// The name of such a directory until all files are in it. Its existence is the decision: the next opening of the drive finishes the move.
 const UNFINISHED: &str = "set-aside.unfinished";
-/// What goes there.
+/// The files that move there.
 const FILES: [&str; 3] = ["journal", "drive.json", "seen"];
 
 impl Drive {
@@ -29,7 +28,7 @@ impl Drive {
         Ok(aside)
     }
 
-    /// Refuses while something is only on this computer that was set aside; `or_else` is how one gives it up.
+    /// Refuses while changes that exist only on this computer are set aside; `or_else` is how a person discards them.
     pub(super) fn check_nothing_aside(&self, or_else: Option<Action>) -> Result<(), Failure> {
         let directory = self.registry.directory(&self.name);
         let entries = std::fs::read_dir(&directory).map_err(|error| failure::local(&error))?;
@@ -60,7 +59,8 @@ fn begin(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Does the rest of what a power cut has interrupted. The drive's lock is held. Returns where the files are, if any were to go.
+/// Finishes what a power cut has interrupted. The caller holds the drive's lock. Returns the directory of the files, if any had to be
+/// moved.
 pub(super) fn finish(directory: &Path) -> io::Result<Option<PathBuf>> {
     let unfinished = directory.join(UNFINISHED);
     if !unfinished.is_dir() {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_power_cut_interrupted_is_done_by_the_next_opening() {
+    fn the_next_opening_finishes_what_a_power_cut_interrupted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         std::fs::create_dir(path.join("journal")).unwrap();

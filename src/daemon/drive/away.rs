@@ -1,5 +1,5 @@
-//! Opening a drive whose store does not serve it: it is away, refuses this computer, or has no room for the few bytes that an opening
-//! writes. What is on this computer is used all the same, and what is written waits.
+//! Opening a drive whose store does not serve it: the store is away, refuses this computer, or lacks space for the few bytes that an
+//! opening writes. The drive is opened with what is on this computer all the same, and new writes wait for upload.
 
 use super::Drive;
 use super::engine::{Patience, Taking};
@@ -10,15 +10,15 @@ use holdall_core::volume::Over;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tries to reach the store before the drive is opened without it, and the pause between: a moment's trouble is no
-/// reason to miss what another device has written.
+/// How often the store is tried before the drive is opened without it, and the pause between: a moment's trouble is no reason to miss what
+/// another device has written.
 const TRIES: u32 = 3;
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How long it may take to look whether all metadata is here: nothing is fetched for that.
+/// How long it may take to check whether all metadata is here: the check fetches nothing.
 const LOOK_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Drive {
-    /// Opens the engine for a mount, once its store can be reached. A moment's trouble is waited for.
+    /// Opens the engine for a mount, once the store can be reached. Waits out a moment's trouble.
     pub(super) async fn open_engine_patiently(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
         let mut tries = 1;
         loop {
@@ -31,7 +31,7 @@ impl Drive {
         }
     }
 
-    /// Opens the engine for a mount without its store, which has failed; then also why.
+    /// Opens the engine for a mount without its store, which has failed. Also returns why.
     pub(super) async fn open_without_store(
         self: &Arc<Self>,
         because: Failure,
@@ -59,7 +59,7 @@ impl Drive {
         }
     }
 
-    /// Refuses to mount what would wait for the store in the middle of mounting: nothing could end that.
+    /// Refuses a mount that would have to wait for the store: nothing could end a mount that hangs.
     pub(super) async fn check_mountable(
         self: &Arc<Self>,
         opened: OpenDrive,
@@ -80,14 +80,14 @@ impl Drive {
     }
 }
 
-/// When an opening that somebody waits for is tried again, if it is: no sooner than its store wants, which is done without at once where
-/// it asks for much patience.
+/// The pause before an opening that somebody waits for is tried again, if it is: as long as the store asks for. A store that asks for a
+/// long pause is done without at once.
 fn again_after(failure: &Failure) -> Option<Duration> {
     let pause = AGAIN_AFTER.max(failure.retry_after().unwrap_or_default());
     (failure.code == Code::Offline && pause <= WAITED_FOR).then_some(pause)
 }
 
-/// Whether a drive goes on with what is on this computer where its store has failed so.
+/// Whether a drive continues with what is on this computer after this failure of its store.
 pub(super) fn goes_without(failure: &Failure) -> bool {
     matches!(failure.code, Code::Offline | Code::Credentials | Code::Full)
 }
@@ -99,7 +99,7 @@ mod tests {
     use holdall_core::store::StoreError;
 
     #[test]
-    fn an_opening_waits_as_long_as_a_busy_store_wants_or_goes_without_at_once() {
+    fn an_opening_waits_for_a_busy_store_only_briefly() {
         let busy = |retry_after| {
             let retry_after = Option::map(retry_after, Duration::from_secs);
             failure::store(&StoreError::Busy { reason: "h asks to wait".into(), retry_after })

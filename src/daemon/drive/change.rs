@@ -1,4 +1,4 @@
-//! Changing a drive as a whole: its size, its passphrase, its being known here.
+//! Changing a drive as a whole: its size, its passphrase, whether this computer knows it.
 
 use super::Drive;
 use super::lock::lock_if_there;
@@ -12,7 +12,7 @@ use holdall_core::store::Store;
 use holdall_core::{drive, family, fork};
 use std::sync::Arc;
 
-/// How one gives up what is only here.
+/// How a person discards changes that exist only here.
 const UNSENT_OR_ELSE: Option<Action> = Some(Action::AcceptUnsentLoss);
 
 impl Drive {
@@ -27,7 +27,7 @@ impl Drive {
         }
         drop(open);
         self.with_volume(async |volume| grow(volume, size).await).await?;
-        // Nobody opens it for that alone.
+        // Nobody opens the drive for that alone.
         self.upload_in_background();
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Makes another recovery key for the family, which is told once. The former one opens it no more.
+    /// Makes another recovery key for the family and shows it once. The former key no longer opens the family.
     pub async fn new_recovery_key(self: &Arc<Self>) -> Result<api::RecoveryKey, Failure> {
         let (store, unlocked) = self.unlock_ours().await?;
         let made = family::new_recovery_key(&*store, &unlocked).await;
@@ -50,22 +50,22 @@ impl Drive {
         if let Err(error) = &former {
             tracing::warn!(drive = self.name, %error, "the former recovery key could not be deleted");
         }
-        // Nobody waits for a replica with a key that is told once.
+        // A replica must not delay a key that is shown only once.
         let drive = self.clone();
         tokio::spawn(async move { drive.share_keys().await });
         Ok(api::RecoveryKey { recovery_key: key.to_text(), former_stays: former.is_err() })
     }
 
-    /// The store and the keys, where the drive is still there: another family may have taken its place, whose keys are not ours to replace.
+    /// The store and the keys, if the drive is still there: another family may have taken its place, whose keys are not ours to replace.
     async fn unlock_ours(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
         self.current().await?;
         self.unlock().await
     }
 
-    /// Forgets the drive here. What a power cut has left of it is done when that is asked for again.
+    /// Forgets the drive here. A removal that a power cut has interrupted is finished when it is asked for again.
     pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<api::Removed, Failure> {
         let mut open = self.open.lock().await;
-        // It is closed, and what it has is being uploaded.
+        // The drive is closed, and the rest of its changes is being uploaded.
         let draining = open.as_ref().filter(|opened| opened.draining);
         let was_draining = draining.is_some();
         if let Some(opened) = draining {
@@ -82,7 +82,7 @@ impl Drive {
         removed
     }
 
-    /// The same, for whoever has it locked: nobody can open it from then on until it is gone.
+    /// The same for a caller that holds the lock: nobody can open the drive from then on until it is gone.
     pub(super) async fn remove_locked(
         self: &Arc<Self>,
         open: &Option<OpenDrive>,
@@ -97,7 +97,7 @@ impl Drive {
             self.check_nothing_aside(UNSENT_OR_ELSE)?;
             self.check_nothing_unsent(UNSENT_OR_ELSE).await?;
         }
-        // Until it is forgotten: nobody opens it, in this process or in another one, under this name or another.
+        // Until it is forgotten, nobody opens it: not in this process or another, not under this name or another.
         let _locks = (
             lock_if_there(&self.registry.directory(&self.name))?,
             lock_if_there(&self.registry.cache_directory(self.uuid()))?,
@@ -111,7 +111,7 @@ impl Drive {
         if request.delete_data {
             let (objects, _) = self.objects().await?;
             match drive::remove(&objects, self.uuid(), self.registry.device()).await {
-                // A fork that the store has never heard of.
+                // A fork that the store does not know.
                 Err(DriveError::Read(error))
                     if error.is_missing() && self.config.lock().fork_of.is_some() =>
                 {
@@ -127,7 +127,8 @@ impl Drive {
     }
 }
 
-/// What is left in the store of a drive whose data was deleted. It is for show: a store that does not answer now has deleted all the same.
+/// What a drive whose data was deleted leaves in the store. This is for display: if the store does not answer now, the data was deleted all
+/// the same.
 async fn left_behind(objects: &Objects, url: &str) -> api::Removed {
     let store = objects.store().as_ref();
     let (Ok(all), Ok(here), Ok(keys)) = (

@@ -1,9 +1,10 @@
 //! Closing a drive: for good, or until the next daemon.
 //!
-//! **A close until the next daemon never says that nobody wants the drive open**, not even for a moment: the power may go at any step of it, and
-//! the drive is to be back at the next login all the same. A daemon that finds it remembered as open and attached to nothing attaches it anew.
+//! **A close until the next daemon never records, not even for a moment, that the drive should stay closed**: the power may fail at any
+//! step, and the drive must be back at the next login all the same. A daemon that finds a drive remembered as open, but attached to
+//! nothing, attaches it again.
 //!
-//! Unmounting runs to its end even when whoever asked has gone: half of it is worse than all of it.
+//! Unmounting runs to its end even if the client has disconnected: half of it is worse than all of it.
 
 use super::Drive;
 use super::opened::OpenDrive;
@@ -26,31 +27,31 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
-/// How long an opening or a close that is under way is waited for when the daemon ends: half of it is worse than all of it, but a
-/// check of a file system may take hours.
+/// How long an ending daemon waits for an opening or a close that is under way: half of it is worse than all of it, but a check of a file
+/// system may take hours.
 const UNDER_WAY_PATIENCE: Duration = Duration::from_secs(300);
-/// How long whoever uses a drive is waited for when the daemon ends, and the drive is to be unmounted.
+/// How long an ending daemon that must unmount a drive waits for programs that use it.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
-/// The same where the computer goes down. systemd ends what does not end by itself after 90 s; after 120 s it ends a user's own
-/// services, and with them a daemon among them.
+/// The same when the computer shuts down. systemd kills what does not end by itself after 90 s; after 120 s it kills a user's own services,
+/// and among them the daemon.
 const BUSY_PATIENCE_AT_SHUTDOWN: Duration = Duration::from_secs(100);
-/// The same for a daemon that was started by a command: it is ended together with what it would wait for.
+/// The same for a daemon that a command has started: it is ended together with the programs that it would wait for.
 const BUSY_PATIENCE_UNKEPT: Duration = Duration::from_secs(60);
-/// How often it is tried meanwhile.
+/// How often unmounting is tried meanwhile.
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long it may take to write back what is in memory of a drive that stays mounted. It goes to the local disk, and is 256 MiB at most where
-/// the kernel limits that.
+/// How long writing back may take for a drive that stays mounted. The data goes to the local disk, and is 256 MiB at most where the kernel
+/// limits it.
 const LAST_SYNC_DEADLINE: Duration = Duration::from_secs(10);
 /// How long requests in flight may take at a hand-over.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a closed drive tries to upload what its store did not take, and looks whether it gets on.
+/// How often a closed drive tries again to upload what its store did not take, and checks for progress.
 const DRAIN_EVERY: Duration = Duration::from_secs(2);
-/// What it means that nobody waits for a close any more.
+/// The text for a person whose wait for a close was interrupted.
 const GOES_ON_UNMOUNTED: &str =
     "The drive is unmounted. What was not uploaded is safe on this computer, and goes on being uploaded.";
 
 impl Drive {
-    /// Unmounts it. What is left is pushed: now, or in the background. Whether it was closed before.
+    /// Unmounts it. The rest is pushed, now or in the background. Returns whether it was closed before.
     pub async fn close(self: &Arc<Self>, wait: bool, work: Work) -> Result<bool, Failure> {
         let (volume, already) = {
             let mut open = self.when_served_no_longer().await;
@@ -70,7 +71,7 @@ impl Drive {
         self.wait_for_upload(volume, wait, work).await.map(|()| already)
     }
 
-    /// Waits until everything of a closed drive is in the store, where that is asked for.
+    /// Waits until everything of a closed drive is in the store, if `wait` is set.
     async fn wait_for_upload(
         self: &Arc<Self>,
         volume: Arc<Volume>,
@@ -95,7 +96,7 @@ impl Drive {
         let releasing = with_progress(&volume, &work, releasing);
         let released = work.unless_interrupted(GOES_ON_UNMOUNTED, releasing).await?;
         match released {
-            // What goes on in the background was faster: it puts the drive down once everything is in the store.
+            // The background task was faster: it puts the drive down once everything is in the store.
             Err(PushError::Closed) if !volume.has_unsent() => {
                 drop(self.open.lock().await);
                 return self.check_no_fork(&volume);
@@ -109,7 +110,7 @@ impl Drive {
         ours
     }
 
-    /// Unmounts it and takes its block device away, which another program may have done in part.
+    /// Unmounts it and removes its block device. Another program may have done part of that already.
     pub(super) async fn unmount(
         self: &Arc<Self>,
         open: &mut MutexGuard<'_, Option<OpenDrive>>,
@@ -128,7 +129,7 @@ impl Drive {
         };
         opened.check_not_serving()?;
         opened.volume.prepare_to_close();
-        // Whoever looks at files uses the drive.
+        // Looking at files uses the drive.
         self.end_pins().await;
         self.end_writeback().await;
         if let Some(mut at) = opened.attachment.take() {
@@ -160,7 +161,7 @@ impl Drive {
                     (Until::NextDaemon, None) => {}
                 }
             });
-            // It is unmounted, whatever the disk takes.
+            // It is unmounted, even if the disk does not record that.
             self.set_phase(Phase::Draining);
             noted.map_err(|failure| not_noted(failure, &self.name))?;
         }
@@ -175,7 +176,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Pushes what a closed drive has left, however long its store is away, and puts it down then.
+    /// Pushes the rest of a closed drive, however long its store is away, and then puts the drive down.
     pub(super) fn drain_in_background(self: &Arc<Self>, open: &mut OpenDrive) {
         if !std::mem::replace(&mut open.draining, true) {
             let (drive, volume) = (self.clone(), open.volume.clone());
@@ -188,7 +189,8 @@ impl Drive {
         }
     }
 
-    /// Keeps the computer awake while what a closed drive has left gets on: the next computer is waited for that.
+    /// Keeps the computer awake while the upload of a closed drive makes progress: a person may wait for it to open the drive on another
+    /// computer.
     async fn stay_awake_for(&self, volume: &Volume) {
         let Some(is_stuck) = volume.pusher().map(Pusher::is_stuck) else { return pending().await };
         let mut awake = None;
@@ -221,7 +223,7 @@ impl Drive {
         }
     }
 
-    /// Puts down an unmounted drive, unless it was opened again meanwhile, with another engine.
+    /// Puts down an unmounted drive, unless it was opened again with another engine.
     pub(super) async fn finish_if_still(self: &Arc<Self>, volume: &Arc<Volume>) {
         let mut open = self.open.lock().await;
         if open.as_ref().is_some_and(|open| open.attachment.is_none() && Arc::ptr_eq(&open.volume, volume)) {
@@ -252,11 +254,11 @@ impl Drive {
                 "it stays mounted when the service ends"
             );
         }
-        // Nobody may come after us: what programs have written is to be in the journal by then.
+        // There may be no next daemon: what programs have written must be in the journal by then.
         self.write_back(LAST_SYNC_DEADLINE).await;
         self.end_writeback().await;
         let mut open = self.open.lock().await;
-        // A closed drive that has everything in its store: no next daemon would see to it that others may have it.
+        // A closed drive with everything in its store: no next daemon would release it for other computers.
         if open.as_ref().is_some_and(|open| open.is_unused() && !open.volume.has_unsent()) {
             self.stop_replicas();
             return self.finish(&mut open).await;
@@ -264,7 +266,7 @@ impl Drive {
         let Some(mut opened) = open.take() else { return };
         drop(open);
         if hand_over {
-            // Programs wait for the next daemon: nothing else is waited for.
+            // Programs wait for the next daemon, so nothing else may delay the hand-over.
             self.stop_replicas();
         }
         self.end_pins().await;
@@ -274,8 +276,7 @@ impl Drive {
             let left = tokio::task::spawn_blocking(move || -> Result<(), AttachError> {
                 at.attached.hand_over(HAND_OVER_PATIENCE)?;
                 if goes_down {
-                    // Nobody takes it up before the computer is off, and whoever unmounts it last would wait for a device that
-                    // nobody serves.
+                    // No daemon takes it over before the computer is off, and the last unmount would wait for a device that nobody serves.
                     drop(at);
                     attach::take_down(uuid, &site)?;
                 }
@@ -294,8 +295,8 @@ impl Drive {
         self.put_down(opened).await;
     }
 
-    /// Closes it until the next daemon, and waits a while for whoever uses it. Whether the computer goes down is found out
-    /// once somebody does.
+    /// Closes it until the next daemon, and waits a while for programs that use it. Only if some do, finds out whether the computer is
+    /// shutting down.
     async fn close_patiently(self: &Arc<Self>, goes_down: &mut bool) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut patience = None;
@@ -323,7 +324,7 @@ impl Drive {
         }
     }
 
-    /// Unmounts, and goes on remembering that it was open: the next daemon opens it again.
+    /// Unmounts it, and keeps it remembered as open: the next daemon opens it again.
     async fn close_for_now(self: &Arc<Self>) -> Result<(), Failure> {
         let mut open = self.open.lock().await;
         if open.is_none() {
@@ -331,12 +332,12 @@ impl Drive {
         }
         self.unmount(&mut open, Until::NextDaemon).await?;
         self.finish(&mut open).await;
-        // It is not mounted, whatever is remembered.
+        // It is not mounted, even if it is remembered as open.
         self.part_unmounted()
     }
 }
 
-/// A drive is unmounted, and the disk does not take that it is to stay so.
+/// The drive is unmounted, but the disk does not record that it must stay so.
 fn not_noted(failure: Failure, name: &str) -> Failure {
     let close = Action::Close { drive: Some(name.to_owned()), wait: false };
     Failure {

@@ -1,9 +1,9 @@
-//! Collecting garbage without being asked, while a drive is open for writing.
+//! Collecting garbage unasked, while a drive is open for writing.
 //!
-//! The push task counts what it puts and what the map reaches, so the figure of garbage costs no request. [`Ledger`] carries it over
-//! openings; [`policy`] decides. The ledger is a file of its own that may vanish: the drive then waits a week, and collects.
+//! The push task counts what it puts and what the map reaches, so estimating the garbage costs no request. [`Ledger`] keeps the estimate
+//! across openings; [`policy`] decides. The ledger is a file of its own that may be lost: the drive then waits a week, and collects.
 //!
-//! A collection that is under way is watched: it waits while programs do, and ends where the person would mind what it costs.
+//! A running collection is watched: it waits while programs read, and ends when the person would mind its cost.
 
 use super::Drive;
 use crate::api::{self, ActivityKind, Failure};
@@ -25,15 +25,15 @@ use tokio::time::Instant;
 mod ledger;
 mod policy;
 
-/// News of the push task is looked at once a second at most; it can come many times a second.
+/// The push task's news is handled once a second at most; it can come many times a second.
 const PACE: Duration = Duration::from_secs(1);
-/// Batteries, networks and weeks send no news.
+/// Batteries, networks and the calendar send no news.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How much garbage is enough, in bytes. For tests alone, which make less of it.
+/// How much garbage is enough, in bytes. Only for tests, which produce less of it.
 const OVER: &str = "HOLDALL_COLLECT_OVER_BYTES";
 
 impl Drive {
-    /// Begins for an engine that was just opened for writing; ends with it.
+    /// Begins for an engine that was just opened for writing; ends with the engine.
     pub(super) fn begin_collecting(self: &Arc<Self>, volume: &Arc<Volume>) {
         let Some(pusher) = volume.pusher() else { return };
         let ledger = Ledger::load(&self.registry.directory(&self.name), now_ms());
@@ -52,7 +52,7 @@ impl Drive {
         tokio::spawn(collecting.run(pusher.state()));
     }
 
-    /// A person stops the collection that is under way, and wants none for a while that nobody has asked for.
+    /// A person stops the running collection; no collection starts unasked for a while.
     pub fn stop_collecting(&self) -> Result<api::Nothing, Failure> {
         let live = self.live.read().clone();
         if let Some(pusher) = live.as_ref().and_then(|volume| volume.pusher()) {
@@ -67,10 +67,10 @@ struct Collecting {
     drive: Weak<Drive>,
     volume: Weak<Volume>,
     ledger: Ledger,
-    /// How the last one has ended before its end, and when.
+    /// How the last collection that did not finish has ended, and when.
     last_try: Option<(Ended, Instant)>,
     measured_at: Option<Instant>,
-    /// Bytes that were fetched for programs when that was looked at last, and whether they had grown.
+    /// Bytes fetched for programs at the last look, and whether they had grown.
     fetched_bytes: u64,
     readers_wait: bool,
     over_bytes: u64,
@@ -78,7 +78,7 @@ struct Collecting {
 
 impl Collecting {
     async fn run(mut self, mut state: watch::Receiver<PushState>) {
-        // Nobody waits for the news of the opening itself.
+        // The news of the opening itself is of no use.
         state.mark_changed();
         loop {
             let is_over = tokio::select! {
@@ -97,13 +97,13 @@ impl Collecting {
                 Decision::Wait(_) => {}
             }
             drop((drive, volume));
-            // Ends at once when the task has ended. What comes meanwhile is news still to `state`.
+            // Ends at once when the task has ended. News that comes meanwhile stays unread in `state`.
             let mut ending = state.clone();
             let _ = tokio::time::timeout(PACE, ending.wait_for(|_| false)).await;
         }
     }
 
-    /// Counts what has happened, and reports a collection, whoever asked for it.
+    /// Updates the ledger, and reports a finished collection, whoever asked for it.
     fn count(&mut self, stored: &Stored) {
         let Some(drive) = self.drive.upgrade() else { return };
         let counted = self.ledger.count(stored, now_ms());
@@ -123,7 +123,7 @@ impl Collecting {
         let facts = self.facts(drive, volume, state);
         match decide(&facts) {
             Decision::Wait(because) => Decision::Wait(because),
-            // Files are read for that: only where something else asks for it.
+            // The battery's state is read from files: only when everything else calls for a collection.
             _ => decide(&Facts { on_battery: power::on_battery(), ..facts }),
         }
     }
@@ -153,7 +153,7 @@ impl Collecting {
         }
     }
 
-    /// Collects once. A failure is tried again later: nothing is lost but space in the store.
+    /// Collects once. A failed collection is tried again later: it costs nothing but space in the store.
     async fn collect(&mut self, drive: &Drive, volume: &Volume) {
         let Some(pusher) = volume.pusher() else { return };
         tracing::info!(drive = drive.name, "collecting garbage");
@@ -170,7 +170,7 @@ impl Collecting {
         });
     }
 
-    /// Has a collection wait while programs do, and ends it where the moment is no good any longer.
+    /// Pauses a collection while programs read, and ends it when the moment no longer suits.
     async fn watch(&mut self, drive: &Drive, volume: &Volume, pusher: &Pusher) -> Infallible {
         let state = pusher.state();
         loop {

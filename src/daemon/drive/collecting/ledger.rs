@@ -1,8 +1,8 @@
 //! How much garbage a drive has in its store, estimated without asking the store (`garbage.json`).
 //!
-//! What was put since the last collection is reached by the map, or is garbage. So garbage is what was put, less what the map reaches
-//! more than it did then. Data that a snapshot keeps counts as garbage until the next collection, which finds that it is not.
-//! Data that pages hold and a later write replaced counts only after the next checkpoint.
+//! Data put since the last collection is reached by the map, or is garbage. So the garbage is what was put, less the growth of what the map
+//! reaches. Data that a snapshot keeps counts as garbage until the next collection finds that it is not. Data in pages that a later write
+//! has replaced counts only after the next checkpoint.
 
 use crate::daemon::registry;
 use holdall_core::push::{Collected, Stored};
@@ -12,38 +12,38 @@ use std::time::Duration;
 
 const NAME: &str = "garbage.json";
 
-/// What is known, over openings and in this one.
+/// What is known, from earlier openings and from this one.
 pub struct Ledger {
     saved: Saved,
-    /// Of this opening, what has been counted.
+    /// What has been counted in this opening.
     counted_put: u64,
     counted_collections: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
-    /// When the last collection ended, Unix time in ms; before the first one, since when this file is there.
+    /// When the last collection ended, Unix time in ms; before the first collection, when this file was created.
     collected_ms: u64,
     /// Bytes of objects put since then.
     put_bytes: u64,
     /// Bytes that the map's pages reached when they were last written.
     pages_reached_bytes: Option<u64>,
-    /// Bytes that the map reached then; none where that was not known.
+    /// Bytes that the map reached then; `None` if that was not known.
     base_reached_bytes: Option<u64>,
-    /// Bytes that the store held then besides.
+    /// Bytes that the store held then besides those.
     other_bytes: u64,
 }
 
-/// What was new.
+/// What a count has found.
 pub struct Counted {
     /// A collection has ended.
     pub collected: Option<Collected>,
-    /// What would be missed at the next opening.
+    /// Whether the next opening would miss it.
     pub is_worth_saving: bool,
 }
 
 impl Ledger {
-    /// What is remembered in the drive's directory. A file that cannot be read means that nothing is known.
+    /// Loads what is remembered in the drive's directory. If the file cannot be read, nothing is known.
     pub fn load(directory: &Path, now_ms: u64) -> Self {
         let saved =
             std::fs::read(directory.join(NAME)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -58,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// Takes what the push task tells.
+    /// Counts the push task's news.
     pub fn count(&mut self, stored: &Stored, now_ms: u64) -> Counted {
         let before = self.saved;
         let put = stored.put_bytes.saturating_sub(self.counted_put);
@@ -76,7 +76,7 @@ impl Ledger {
         } else if self.saved.base_reached_bytes.is_none()
             && let Some(reached) = self.reached_bytes(stored)
         {
-            // From here on it can be known. What was put before is reached, or is found after a week.
+            // From here on garbage can be known. Data put before is reached, or is found after a week.
             (self.saved.base_reached_bytes, self.saved.put_bytes) = (Some(reached), 0);
         }
         let is_another = Saved { put_bytes: 0, ..before } != Saved { put_bytes: 0, ..self.saved };
@@ -86,18 +86,18 @@ impl Ledger {
         }
     }
 
-    /// What came to be garbage since the last collection; none where that cannot be told.
+    /// What became garbage since the last collection; `None` if unknown.
     pub fn garbage_bytes(&self, stored: &Stored) -> Option<u64> {
         let (reached, base) = (self.reached_bytes(stored)?, self.saved.base_reached_bytes?);
         Some(base.saturating_add(self.saved.put_bytes).saturating_sub(reached))
     }
 
-    /// What more may be garbage: pages no longer reach what was written over since, and nobody has counted that.
+    /// What else may be garbage: pages no longer reach data that was overwritten since, and nobody has counted that data.
     pub fn maybe_garbage_bytes(&self, stored: &Stored) -> u64 {
         stored.tail_covers_bytes.min(self.saved.pages_reached_bytes.unwrap_or(0))
     }
 
-    /// What the store holds of the drive.
+    /// What the store holds for the drive.
     pub fn store_bytes(&self, stored: &Stored) -> u64 {
         let reached = self.reached_bytes(stored).unwrap_or(0);
         let garbage = self.garbage_bytes(stored).unwrap_or(0);
@@ -109,7 +109,7 @@ impl Ledger {
         self.saved.put_bytes
     }
 
-    /// How long ago the last collection was. A clock that was set back counts as no time.
+    /// How long ago the last collection was. A clock that was set back counts as zero.
     pub fn since_collection(&self, now_ms: u64) -> Duration {
         Duration::from_millis(now_ms.saturating_sub(self.saved.collected_ms))
     }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_and_is_not_reached_is_garbage() {
+    fn data_that_was_put_but_is_not_reached_is_garbage() {
         let dir = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::load(dir.path(), 1000);
         ledger.count(&stored(0, Some(0), 0), 1000);
@@ -154,7 +154,7 @@ mod tests {
         ledger.count(&now, 2000);
         assert_eq!(ledger.garbage_bytes(&now), Some(0));
         assert_eq!(ledger.maybe_garbage_bytes(&now), 0, "there are no pages yet");
-        // A third is replaced, and a checkpoint has come in between.
+        // A third is replaced, and a checkpoint happens in between.
         let now = stored(130, Some(100), 0);
         ledger.count(&now, 3000);
         assert_eq!((ledger.garbage_bytes(&now), ledger.store_bytes(&now)), (Some(30), 130));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_opening_goes_on_counting() {
+    fn the_next_opening_continues_the_count() {
         let dir = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::load(dir.path(), 1000);
         ledger.count(&stored(0, Some(0), 0), 1000);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collection_begins_a_new_count_and_is_told_once() {
+    fn a_collection_starts_a_new_count_and_is_reported_once() {
         let dir = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::load(dir.path(), 0);
         ledger.count(&stored(0, Some(0), 0), 0);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_drive_that_is_new_here_nothing_is_known_until_its_pages_are_written() {
+    fn a_new_drives_garbage_is_unknown_until_pages_are_written() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(NAME), "not JSON").unwrap();
         let mut ledger = Ledger::load(dir.path(), 0);

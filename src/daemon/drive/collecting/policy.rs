@@ -1,22 +1,22 @@
-//! When to collect garbage without being asked. Pure.
+//! When to collect garbage unasked. Pure.
 
 use std::time::Duration;
 
-/// Less garbage than this costs less to keep than to look for.
+/// Less garbage than this costs less to keep than to find.
 pub const OVER_BYTES: u64 = 256 << 20;
-/// ... and it is more than one part in so many of what the store holds.
+/// ... and it must be more than one part in `SHARE` of what the store holds.
 const SHARE: u64 = 4;
-/// What the estimate does not see is found after so long.
+/// The garbage that the estimate misses is found after this time.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A drive that uploads without an end waits so long for a pause in it, and no longer.
+/// A drive that never stops uploading waits this long for a pause, and no longer.
 const LATEST: Duration = Duration::from_secs(14 * 24 * 3600);
-/// Uploads go first while more than this waits: a collection would hold them up.
+/// Uploads go first while more than this is pending: a collection would delay them.
 const MUCH_UNSENT: u64 = 64 << 20;
-/// One that has failed is not repeated before, ...
+/// A collection that failed is not repeated before this time, ...
 const REST: Duration = Duration::from_secs(3600);
 /// ... one that something else has cut off may be repeated soon, ...
 const SHORT_REST: Duration = Duration::from_secs(300);
-/// ... and one that a person has stopped not on the same day.
+/// ... and one that a person has stopped is not repeated on the same day.
 const LONG_REST: Duration = Duration::from_secs(24 * 3600);
 /// Measuring garbage writes the map's pages again.
 const MEASURE_EVERY: Duration = Duration::from_secs(600);
@@ -24,31 +24,31 @@ const MEASURE_EVERY: Duration = Duration::from_secs(600);
 /// What the decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Estimate of what came to be garbage since the last collection; none where nothing is known.
+    /// Estimate of what became garbage since the last collection; `None` if nothing is known.
     pub garbage_bytes: Option<u64>,
-    /// Estimate of what the store holds of the drive, with that.
+    /// Estimate of what the store holds for the drive, garbage included.
     pub store_bytes: u64,
     /// Bytes that were put since the last collection.
     pub put_bytes: u64,
-    /// Since the last collection, or since the drive was first opened here.
+    /// Time since the last collection, or since the drive was first opened here.
     pub since_collection: Duration,
-    /// What more may be garbage: what was written since the last checkpoint may have replaced so much.
+    /// What else may be garbage: writes since the last checkpoint may have replaced this many bytes.
     pub maybe_garbage_bytes: u64,
-    /// How the last one has ended that did not get to its end in this opening, and how long ago.
+    /// How the last collection that did not finish in this opening has ended, and how long ago.
     pub last_try: Option<(Ended, Duration)>,
     /// How long ago garbage was measured last, in this opening.
     pub since_measured: Option<Duration>,
-    /// Bytes that wait for upload.
+    /// Bytes with their upload pending.
     pub unsent_bytes: u64,
     /// Whether the store takes nothing because it is full.
     pub is_full: bool,
-    /// Whether the store takes nothing for another reason, or the drive is not this device's.
+    /// Whether the store takes nothing for another reason, or the drive is another device's.
     pub is_cut_off: bool,
-    /// Whether two versions wait for a person, who may need either.
+    /// Whether two versions wait for a person to decide, who may need either.
     pub is_fork: bool,
     /// Whether uploads are paused, by a person or by the clock.
     pub paused: bool,
-    /// Whether the network counts what it carries, and the person minds.
+    /// Whether the network is metered, and the person minds.
     pub metered: bool,
     /// Whether the computer runs on its battery.
     pub on_battery: bool,
@@ -56,19 +56,19 @@ pub struct Facts {
     pub over_bytes: u64,
 }
 
-/// How a collection has ended before its end.
+/// How a collection has ended that did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The store or the network has failed.
     Failed,
-    /// Something else was asked for, or the moment was no good any longer.
+    /// Something else was asked for, or the moment no longer suited.
     CutOff,
     /// A person has stopped it.
     Stopped,
 }
 
 impl Ended {
-    /// How long none begins after that.
+    /// How long no collection begins after that.
     fn rest(self) -> Duration {
         match self {
             Ended::Failed => REST,
@@ -106,24 +106,23 @@ pub enum Because {
     Paused,
     /// The computer runs on its battery.
     Battery,
-    /// Much waits for upload.
+    /// Many changes are waiting for upload.
     Uploading,
 }
 
 impl Because {
-    /// Whether one that is under way ends for that: the person minds what it costs.
+    /// Whether a running collection ends for this reason: the person minds its cost.
     pub fn ends_it(self) -> bool {
         matches!(self, Because::Fork | Because::Metered | Because::Paused | Because::Battery)
     }
 }
 
-/// Decides.
 pub fn decide(facts: &Facts) -> Decision {
     let is_enough = |bytes: u64| bytes > facts.over_bytes && bytes > facts.store_bytes / SHARE;
     let is_much = facts.garbage_bytes.is_some_and(is_enough);
     let may_be_much = facts.garbage_bytes.is_some_and(|bytes| is_enough(bytes + facts.maybe_garbage_bytes));
     let is_measured = facts.since_measured.is_some_and(|since| since < MEASURE_EVERY);
-    // A drive that nobody has written to has no more garbage than it had.
+    // A drive that was not written to has no more garbage than before.
     let is_weekly = facts.since_collection >= WEEK && facts.put_bytes > 0;
     // Uploads wait for space then, and deletions cost little: any garbage is worth it.
     let makes_room = facts.is_full && facts.garbage_bytes != Some(0);
@@ -149,7 +148,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
     const HOUR: Duration = Duration::from_secs(3600);
-    /// A drive with more garbage than it may have, on a good day.
+    /// A drive with more garbage than allowed, on a good day.
     const DUE: Facts = Facts {
         garbage_bytes: Some(300 * MIB),
         store_bytes: 1000 * MIB,
@@ -167,7 +166,7 @@ mod tests {
         on_battery: false,
         over_bytes: OVER_BYTES,
     };
-    /// One with little garbage, whose week is over.
+    /// A drive with little garbage, whose week is over.
     const WEEKLY: Facts = Facts { garbage_bytes: Some(MIB), since_collection: WEEK, ..DUE };
 
     #[test]
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn rests_as_long_as_the_last_end_asks_for() {
+    fn rests_as_long_as_the_last_end_requires() {
         let rows = [(Ended::Failed, HOUR), (Ended::CutOff, HOUR / 12), (Ended::Stopped, 24 * HOUR)];
         for (ended, rest) in rows {
             let since = |since| Facts { last_try: Some((ended, since)), ..DUE };
